@@ -81,8 +81,13 @@ class _Walk:
         elif id(value) not in self._seen:
             self._seen.add(id(value))
             if isinstance(value, Signature):
-                found = self._add(f"{value.rule} {value.name}", value.pattern, {"search"}, value.max_chars)
+                found = self._add(
+                    f"{value.rule} {value.name}", re.compile(value.pattern), {"search"}, value.max_chars
+                )
                 found.literals.update(value.literals)
+                if value.unless is not None:
+                    unless = re.compile(value.unless)
+                    self._add(f"{value.rule} {value.name} unless", unless, {"search"}, value.max_chars)
             for inner_name, inner in _parts(name, value):
                 self.visit(inner_name, inner)
 

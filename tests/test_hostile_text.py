@@ -111,6 +111,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
         [FIRST],
     ],
     "explain": [[], ["MEM001"], [FIRST]],
+    "rules": [["check", "ROWS"], ["check", "ROWS", "--format", "json"], ["check", "TOML"], ["check", FIRST]],
     "compare": [["RUN", "OTHER"], ["RUN", "OTHER", "--format", "json"], [FIRST, FIRST]],
     "cancel": [["--dry-run", "101"], ["--dry-run", RUN], [FIRST]],
     "hold": [["--dry-run", "101"], [FIRST]],
@@ -181,6 +182,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     toml.write_text(f'[launch]\n"{words}" = "{words}"\npartition = 3\n')
     monkeypatch.setenv("COACH_HOME", str(home))
     monkeypatch.setenv("PATH", f"{clients}:{os.environ['PATH']}")
+    rows = _hostile_rows(tmp_path / "rows.toml")
     return {
         "OWN": str(own / "own.toml"),
         "RUN": str(runs / RUN),
@@ -188,8 +190,23 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "LOG": str(runs / RUN / "stdout.log"),
         "SHARED": str(shared),
         "TOML": str(toml),
+        "ROWS": str(rows),
         "NEW": str(tmp_path / "new"),
     }
+
+
+def _hostile_rows(path: Path) -> Path:
+    row = {"rule": "ENV010", "kind": "full", "wording": [{"pattern": f"gone {re.escape(FIRST)}"}]}
+    row["wording"][0] |= {"example": FIRST, "seen": FIRST}  # type: ignore[index]
+    path.write_text(f"group = [{_inline(row)}]")
+    return path
+
+
+def _inline(value: object) -> str:
+    """As TOML writes it; JSON's strings are TOML's."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_inline(each)}" for key, each in value.items()) + "}"
+    return f"[{', '.join(map(_inline, value))}]" if isinstance(value, list) else json.dumps(value)
 
 
 def _log_line(words: str) -> bytes:

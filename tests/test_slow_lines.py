@@ -44,6 +44,10 @@ OWN_TEXT = {
 """Patterns that see no text of others, and what they see."""
 
 PUT_TOGETHER = {
+    "coach.rules.numerics.num010_exploding_gradients._told": "a signature: tried as such",
+    "coach.rules.wordings.rows._row": "compiled only, to see that it can be",
+    "coach.sources.logs.scanner._pattern": "a signature: tried as such",
+    "coach.sources.logs.scanner.search": "a signature's exception: tried as such",
     "coach.analysis.jobs.batch_script._assignments": "names of a fixed list, in a script of the user",
     "coach.analysis.jobs.batch_script._directives": "names of a fixed list, in a script of the user",
     "coach.analysis.jobs.batch_script._flags": "names of a fixed list, in a script of the user",
@@ -55,9 +59,6 @@ PUT_TOGETHER = {
     "coach.launch.refusal.fields_in_question": "sentences of sbatch",
     "coach.node.telemetry_file._old_numbers": "a name, escaped",
     "coach.recorder.anonymize.striker": "names, escaped",
-    "coach.rules.from_logs.ending_rule.ending_signatures": "a signature: tried as such",
-    "coach.rules.from_logs.loss_lines._line_with": "a signature: tried as such",
-    "coach.rules.slurm.ended_by_slurm.cancelled_signature": "a signature: tried as such",
     "coach.sources.logs.line_filter.__missing__": "what probes_of derives: tried below",
     "coach.sources.logs.line_filter._alone": "what probes_of derives: tried below",
     "coach.sources.logs.line_filter._asked": "what probes_of derives: tried below",
@@ -243,6 +244,6 @@ def test_no_probe_of_a_signature_is_slow() -> None:
 
 
 def test_a_signature_sees_the_beginning_of_a_long_line() -> None:
-    signature = Signature("X", "x", ("gone",), re.compile("gone"), max_chars=100)
+    signature = Signature("X", "x", ("gone",), "gone", max_chars=100)
     assert len(LogScanner((signature,)).feed(b"x" * 96 + b"gone\n" + b"ok\n" * 9999)) == 1
     assert LogScanner((signature,)).feed(b"x" * 97 + b"gone\n" + b"ok\n" * 9999) == []

@@ -38,6 +38,7 @@ COMMANDS = {
     "partitions": "list the partitions",
     "check": "diagnose a run, a job or a log",
     "explain": "explain a rule by its code",
+    "rules": "try a file of wordings and thresholds that a site or a user adds",
     "fix": "launch a run again with what its findings advise, tried short or whole",
     "compare": "compare two runs: what a change did",
     "cancel": "cancel jobs or runs of yours",

@@ -86,7 +86,7 @@ def _rule_problems(found: ConfigFile) -> Iterator[UserError]:
     for key, said in found.values.items():
         table, _, rest = key.partition(".")
         code, _, name = rest.partition(".")
-        if table not in ("rules", "advice"):
+        if table not in ("rules", "advice") or key == "rules.files":
             continue
         codes = sorted(said.value) if key == "rules.mute" else [code]
         for one in codes:

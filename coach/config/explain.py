@@ -78,6 +78,7 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "slurm.timeout_s": settings.slurm_timeout_s,
         "slurm.sbatch_timeout_s": settings.sbatch_timeout_s,
         "rules.mute": settings.muted_rules,
+        "rules.files": settings.rule_files,
         "limits.max_gpus": limits.max_gpus,
         "limits.max_time": None if limits.max_time_s is None else format_time(limits.max_time_s),
         "limits.max_running": limits.max_running,

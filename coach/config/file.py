@@ -168,7 +168,7 @@ class _Reader:
 
     def _rules(self, table: Mapping[str, Any]) -> None:
         for name, value in table.items():
-            if name == "mute":
+            if name in ("mute", "files"):
                 self._key(("rules", name), value)
             elif self._is_table(value, "rules", name):
                 for threshold, number in value.items():

@@ -262,6 +262,7 @@ KEYS: Mapping[str, Key] = {
         Key("cohort.roster", path, is_path=True, from_text=str),
         Key("cohort.group", text, from_text=str),
         Key("rules.mute", codes),
+        Key("rules.files", list_of(path), is_path=True),
         Key("limits.max_gpus", whole(0), is_site_only=True),
         Key("limits.max_time", _seconds_of_time, is_site_only=True),
         Key("limits.max_running", whole(1), is_site_only=True),

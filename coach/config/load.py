@@ -83,6 +83,7 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
         least_jobs_interval_s=least_s,
         launch=LaunchDefaults(**launch_fields(values), sbatch=_table(values, "launch.sbatch.")),
         muted_rules=_value(values, "rules.mute", frozenset()),
+        rule_files=_value(values, "rules.files", ()),
         thresholds=_thresholds(values),
         environments=_table(values, "environments."),
         limits=Limits(

@@ -125,6 +125,8 @@ class Settings:
     `telemetry.ssh`."""
     muted_rules: frozenset[str] = frozenset()
     """Codes of rules that never fire. Key `rules.mute`."""
+    rule_files: tuple[Path, ...] = ()
+    """Tables of wordings and thresholds beside those of the project. Key `rules.files`."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=_nothing)
     """Rule code → threshold name → value. Keys `rules.CODE.NAME`."""
     environments: Mapping[str, Environment] = field(default_factory=_nothing)

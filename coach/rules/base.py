@@ -68,9 +68,11 @@ class Rule(ABC):
     """True: it fires only while no other finding explains the end."""
     thresholds: ClassVar[tuple[Threshold, ...]] = ()
     signatures: ClassVar[tuple[Signature, ...]] = ()
+    """What it reads in logs beside its wordings: numbers, and lines of a fixed form."""
 
-    def __init__(self, values: Mapping[str, float] | None = None) -> None:
-        """`values` replaces defaults of thresholds by name."""
+    def __init__(self, values: Mapping[str, float] | None = None, wordings: Iterable[Signature] = ()) -> None:
+        """`values` replaces defaults of thresholds by name; `wordings` are the rows of its tables."""
+        self.wordings = tuple(wordings)
         self.values: Mapping[str, float] = {
             **{threshold.name: threshold.default for threshold in self.thresholds},
             **(values or {}),

@@ -20,6 +20,7 @@ from coach.model.training.log import Signature
 from coach.rules.base import Rule
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.thresholds import check_codes, check_threshold, nearest_hint, place_of
+from coach.rules.wordings.rows import by_rule, shipped
 
 _RULE_MODULE = re.compile(r"[a-z]{3}\d{3}_\w+")
 
@@ -52,8 +53,9 @@ def build(
     thresholds: Mapping[str, Mapping[str, float]] | None = None,
     muted: Iterable[str] = (),
     origins: Mapping[str, str] = MappingProxyType({}),
+    added: Iterable[Signature] = (),
 ) -> tuple[Rule, ...]:
-    """The rules that may fire, with the config's thresholds.
+    """The rules that may fire, with the config's thresholds, the shipped wordings, and those that are added.
 
     `origins` (Settings.origins) names file and line in errors. Raises UserError for a code or a threshold
     that does not exist.
@@ -67,7 +69,12 @@ def build(
         for name, value in values.items():
             key = f"rules.{code}"
             check_threshold(by_code[code], name, value, place_of(origins, f"{key}.{name}", key))
-    return tuple(rule(thresholds.get(code)) for code, rule in by_code.items() if code not in muted)
+    own = by_rule(added)
+    return tuple(
+        rule(thresholds.get(code), (*shipped().get(code, ()), *own.get(code, ())))
+        for code, rule in by_code.items()
+        if code not in muted
+    )
 
 
 def find(code: str) -> type[Rule]:
@@ -82,4 +89,4 @@ def find(code: str) -> type[Rule]:
 
 def signatures(rules: Iterable[Rule]) -> tuple[Signature, ...]:
     """What the log source has to look for on behalf of these rules."""
-    return (*(signature for rule in rules for signature in rule.signatures), PROGRESS)
+    return (*(each for rule in rules for each in (*rule.wordings, *rule.signatures)), PROGRESS)

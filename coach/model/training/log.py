@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -24,8 +23,15 @@ class Signature:
     name: str
     literals: tuple[str, ...]
     """Case-sensitive; every line that `pattern` can match contains at least one."""
-    pattern: re.Pattern[str]
-    """Named groups become the hit's fields."""
+    pattern: str
+    """A regular expression, compiled when a line first holds a literal. Named groups become the hit's
+    fields."""
+    unless: str | None = None
+    """A line that holds this does not count."""
+    is_heeded: bool = False
+    """True if a line does not count that a logger gives a level below ERROR: the program has caught it."""
+    in_error: bool = False
+    """True if the words stand behind the type of an exception."""
     reads_source: bool = False
     """True for the rare words that stand in a traceback's frame or source line; all others are matched with
     its exception alone."""
@@ -37,7 +43,7 @@ ATTEMPT = Signature(
     "",
     "attempt",
     ("coach: this is attempt ",),
-    re.compile(r"coach: this is attempt (?P<attempt>\d{1,9}) of job"),
+    r"coach: this is attempt (?P<attempt>\d{1,9}) of job",
 )
 """What a batch script of coach writes into its logs when its job was requeued: what stands before belongs to
 an earlier attempt."""
@@ -46,7 +52,7 @@ REQUEUED = Signature(
     "",
     "requeued",
     (" DUE TO JOB REQUEUE", " DUE TO PREEMPTION", " DUE TO NODE FAILURE"),
-    re.compile(r"JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)"),
+    r"JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)",
 )
 """What Slurm writes at the end of an attempt: the same, if the job was started again after it."""
 

@@ -19,13 +19,13 @@ from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, is_library, own_frame, quote, ranks_text
 from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY
 
-_EXCEPTION = re.compile(
+_EXCEPTION = (
     r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)"
     r"|(?:\w+\.)*\w+\.(?:error|timeout)|StopIteration"
     r"|(?:\w+\.)*(?:errors|error|exceptions|exception|\w+\.exc)\.[A-Z]\w+)"
     r"(?:: (?P<words>.*)|:?[ \t\r\f\v]*$)"
 )
-_USAGE = re.compile(
+_USAGE = (
     r"^(?:\S+/)?(?P<type>[\w.-]+\.py: error"
     r"|(?!conda|mamba|pip|aws)[\w.-]+(?: [a-z][\w-]*)?: error(?=: (?:unrecognized arguments"
     r"|the following arguments are required|argument |one of the arguments))"
@@ -52,7 +52,7 @@ _USAGE_LITERALS = (
     ),
 )
 
-_HYDRA = re.compile(r"^Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace")
+_HYDRA = r"^Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace"
 """What Hydra ends with, below the traceback that it shortened, or below bare words where a configuration
 cannot be composed."""
 _HYDRA_SAYS = re.compile(

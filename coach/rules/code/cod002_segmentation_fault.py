@@ -7,40 +7,12 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Evidence, Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import AFTER_A_BAR, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import is_library
 from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
 
-_SEGFAULT = re.compile(
-    rf"{AFTER_A_BAR}Segmentation fault\b|"
-    r"Fatal Python error: Segmentation fault|^(?:\S*?|\S*+(?: line \d++:)?+ *+(?:\d++ *+)?+)Segmentation "
-    r"fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
-    r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
-    r"|Signal 11 \(SIGSEGV\) received by PID|\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]+\) received "
-    r"by PID)|exits with return code = -11$"
-    r"|^(?:\[\d+\] )?signal \(11(?:\.\d)?\): Segmentation fault|rank \d+ died from signal 11\b"
-    r"|^ *\*\*\* caught segfault \*\*\*$|^#\s+SIGSEGV \(0xb\) at pc=|^# Ended \(code 139\)"
-    r"|APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault|^forrtl: severe \(174\): SIGSEGV"
-    r"|(?:terminated with|terminated by|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
-    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault|noticed that process rank \d+ .*exited on "
-    r"signal 11\b"
-    r"|^\s*(?:\*\*\* Error in `[^']+': )?(?P<heap>(?:free|malloc|realloc|munmap_chunk)\(\): \w.*"
-    r"|double free or corruption|corrupted (?:size vs\. prev_size|double-linked list))"
-    r"|\w\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit "
-    r")?code:? 139\b"
-)
-_ABORTED = re.compile(
-    rf"{AFTER_A_BAR}Aborted(?: \(core dumped\))?$|: line \d+: +\d+ Aborted\b|^Fatal Python error: Aborted$"
-    r"|Signal 6 \(SIGABRT\) received by PID|\*\*\* SIGABRT (?:received at time=|\(@0x[0-9a-f]+\) received by "
-    r"PID)|exits with return code = -6$|APPLICATION TERMINATED WITH THE EXIT STRING: Aborted"
-    r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGABRT\b|^terminate called without an "
-    r"active exception"
-    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Aborted|noticed that process rank \d+ .*exited on signal 6\b"
-)
-"""What is said of a process that aborted itself: mostly a library that has said why, in words that are
-another rule's."""
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
 
 
@@ -72,39 +44,7 @@ class SegmentationFault(EndingRule):
     causal_rank = 3
     explains_end = True
     consequence_of = ("MEM011", "COD001", "DST005", "DST004")
-    signatures = (
-        Signature(
-            "COD002",
-            "segfault",
-            (
-                "Segmentation fault",
-                "segmentation fault (core dumped)",
-                "Segfault encountered",
-                "SIGSEGV",
-                "on signal 11",
-                "free(): ",
-                "alloc(): ",
-                "munmap_chunk(): ",
-                "double free or corruption",
-                "corrupted size vs. prev_size",
-                "corrupted double-linked list",
-                "return code = -11",
-                "segfault at ",
-                "died from signal 11",
-                "*** caught segfault ***",
-                "code 139",
-                "code: 139",
-            ),
-            _SEGFAULT,
-        ),
-        Signature(
-            "COD002",
-            "abort",
-            ("Aborted", "SIGABRT", "return code = -6", "without an active exception", "on signal 6"),
-            _ABORTED,
-        ),
-        exit_code_signature("COD002"),
-    )
+    signatures = (exit_code_signature("COD002"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if _is_abort(hit):

@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.advice.placement import num_gpus_asked
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_NO_IMAGE = re.compile(
-    UNHEEDED
-    + r".*?(?:no kernel image is available for execution on the device|cudaErrorNoKernelImageForDevice"
-    r"|CUDA_ERROR_NO_BINARY_FOR_GPU|nvrtc: error: invalid value for --gpu-architecture"
-    r"|(?:(?:CUDA|HIP) error:|error \(8\) :|error=8 :|cudaCheckError\(\) failed :"
-    r"|cudaSuccess \( ?8 vs\. ?0 ?\)) +invalid device function"
-    r"|(?:Triton Error \[CUDA\]|(?:CUDA|HIP) error|CUDA_ERROR_INVALID_\w+): device kernel image is invalid"
-    r"|cudaErrorInvalidKernelImage"
-    r"|cudaErrorInvalidDeviceFunction: invalid device function|rocBLAS error: Cannot read "
-    r"\S+TensileLibrary.* GPU arch"
-    r"|'cuLaunchKernel\(.*?\)' failed with 'CUDA_ERROR_INVALID_HANDLE'|Error: \w+: no kernel found to launch"
-    r"|ptxas fatal +: Value 'sm_\w+' is not defined"
-    r"|Error: (?P<kernel>\S+) only supports (?P<needed>\w+) GPUs or newer"
-    r"|Error: .*?only supported on GPUs with compute capability (?:of )?at least (?P<capability>[\d.]+)"
-    r"|Error: .*?only supported on (?:CUDA )?devices with compute capability >= (?P<minimum>[\d.]+)"
-    r"|Error: Device compute capability (?P<required>[\d.]+) or higher required"
-    r"|Error: .*?(?:Minimum capability: \d+\. Current capability: \d+|No compiled \w+ for a compute "
-    r"capability less than)"
-    r"|^\s*requires device with capability > \(\d+, \d+\) but your GPU has capability)"
-)
-_NOT_COMPATIBLE = re.compile(
-    r"with CUDA capability (?P<found>sm_\d+\w?) is not compatible with the current PyTorch"
-)
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 def _capability(hit: LogHit) -> str | None:
@@ -67,35 +42,6 @@ class NoKernelImage(EndingRule):
     name = "no-kernel-image"
     cause = "no_kernel_image"
     confidence = 0.95
-    signatures = (
-        Signature(
-            "CUD001",
-            "no_image",
-            (
-                "no kernel image is available",
-                "NoKernelImageForDevice",
-                "NO_BINARY_FOR_GPU",
-                "invalid device function",
-                "invalid value for --gpu-arch",
-                "kernel image is invalid",
-                "cudaErrorInvalidKernelImage",
-                "no kernel found to launch",
-                "rocBLAS error: Cannot read ",
-                "CUDA_ERROR_INVALID_HANDLE",
-                "ptxas fatal",
-                "GPUs or newer",
-                "with compute capability",
-                "Device compute capability",
-                "Minimum capability: ",
-                "for a compute capability less",
-                "requires device with capability",
-            ),
-            _NO_IMAGE,
-        ),
-        Signature(
-            "CUD001", "not_compatible", ("is not compatible with the current PyTorch",), _NOT_COMPATIBLE
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "found" in hit.fields:

@@ -7,19 +7,8 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_ILLEGAL = re.compile(
-    UNHEEDED + r".*?(?P<what>an illegal memory access was encountered|cudaErrorIllegalAddress"
-    r"|CUDA_ERROR_ILLEGAL_ADDRESS"
-    r"|CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure|cudaErrorMisalignedAddress"
-    r"|CUDA_ERROR_MISALIGNED_ADDRESS"
-    r"|unspecified launch failure"
-    r"|(?:error(?::| \(\d+\) :|=\d+ :)|Triton Error \[CUDA\]:"
-    r"|cudaSuccess \( ?\d+ vs\. ?0 ?\)) +(?:misaligned address|an illegal instruction was encountered)"
-    r"|Memory access fault by GPU node)"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class IllegalMemoryAccess(EndingRule):
@@ -47,25 +36,6 @@ class IllegalMemoryAccess(EndingRule):
     name = "illegal-memory-access"
     cause = "illegal_memory_access"
     consequence_of = ("CUD004",)
-    signatures = (
-        Signature(
-            "CUD003",
-            "illegal",
-            (
-                "illegal memory access",
-                "IllegalAddress",
-                "ILLEGAL_ADDRESS",
-                "LAUNCH_FAILED",
-                "LaunchFailure",
-                "isaligned",
-                "MISALIGNED_ADDRESS",
-                "unspecified launch failure",
-                "illegal instruction was encountered",
-                "Memory access fault by GPU",
-            ),
-            _ILLEGAL,
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return (

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of, own_frame, quote
-
-_TRIGGERED = re.compile(
-    UNHEEDED + r".*?(?:device-side assert(?:ion)? triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT)"
-)
-_ASSERTION = re.compile(
-    r"\.(?:cu|cuh|hip|h|py):\d+: (?:(?>.*?(?:block|thread): \[\d)(?>.*? Assertion )"
-    r"|(?>.*?\bDevice-side assertion ))`?(?P<assertion>.*?)[`']?(?: failed|\s*$)"
-)
 
 
 class DeviceSideAssert(EndingRule):
@@ -44,15 +35,6 @@ class DeviceSideAssert(EndingRule):
     name = "device-side-assert"
     cause = "device_side_assert"
     confidence = 0.95
-    signatures = (
-        Signature(
-            "CUD004",
-            "triggered",
-            ("device-side assert", "cudaErrorAssert", "CUDA_ERROR_ASSERT"),
-            _TRIGGERED,
-        ),
-        Signature("CUD004", "assertion", ("Assertion ", "Device-side assertion "), _ASSERTION),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         words = hit.fields.get("assertion")

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_FORKED = re.compile(
-    UNHEEDED + r".*?(?:Cannot re-initialize (?:CUDA|XPU|MPS) in forked subprocess"
-    r"|(?:CUDA [Ee]rror(?: \(3\))?:|cuda runtime error \(3\) :|error=3 :|cudaErrorCudartUnloading: CUDA:"
-    r"|cudaSuccess \( ?3 vs\. ?0\) : CUDA:) initialization error"
-    r"|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
-    r"|Error: CUDA initialized before forking|Error: Lightning can't create new processes if CUDA is already "
-    r"initialized"
-    r"|Error: CUDA has been initialized before the `notebook_launcher`|Error: .*avoid running any "
-    r"instruction using `torch\.cuda` in any cell)"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class CudaAfterFork(EndingRule):
@@ -47,23 +35,6 @@ class CudaAfterFork(EndingRule):
     name = "cuda-after-fork"
     cause = "cuda_launch_fork"
     confidence = 0.95
-    signatures = (
-        Signature(
-            "CUD005",
-            "forked",
-            (
-                "in forked subprocess",
-                ": initialization error",
-                "cudaErrorInitializationError",
-                "CUDA_ERROR_NOT_INITIALIZED",
-                "CUDA initialized before forking",
-                "create new processes if CUDA",
-                "before the `notebook_launcher`",
-                "using `torch.cuda` in any cell",
-            ),
-            _FORKED,
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return "A forked child used CUDA that its parent had already begun to use"

@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.tensor_types import are_on_two_devices, two_types
-
-_MISMATCH = re.compile(
-    UNHEEDED
-    + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running|\bERROR\b|^(?=Expected all tensors to be on "
-    r"the same device, but)))"
-    r".*?(?:"
-    r"[Ee]xpected all tensors to be on the same device(?:.*?, (?P<one>[a-z]+(?::\d+)?) and "
-    r"(?P<other>[a-z]+(?::\d+)?)!)?"
-    r"|Expected (?:object|tensor|a '?\w+'?).{0,60}?device type.{0,60}?but"
-    r"|should be a 1D CPU int64 tensor, but got \dD cuda|must be on the (?:same|current) device"
-    r"|can't convert CUDA tensor to numpy"
-    r"|tensors are not at the same device|to have the same device as tensor|(?:arguments"
-    r"|tensors) are located on different GPUs|expected both inputs to be on same device"
-    r"|should be either on (?:the )?(?:cpu|same device)|must have its parameters and buffers on device"
-    r"|can't convert \w+(?::\d+)? device type tensor to numpy|tensor to be on (?:CPU|GPU)|is on (?:CPU|GPU"
-    r"|cpu|cuda).{0,20}?, but expected"
-    r"|cannot be accessed from Triton \(cpu tensor|No backend type associated with device type"
-    r"|(?:[Ee]xpect(?:s|ed)?|[Mm]ust|need)\b.{0,80}?\b(?:on|in|have) (?:the )?same device\b"
-    r"|need to be on the same GPU"
-    r"|\b\w+ must be (?:on CUDA\b|(?:a )?CUDA tensor)|Tensors must be CUDA and dense"
-    r"|Expected \w+\.is_cuda\(\) to be true, but got false"
-    r"|on device \S+ to a graph on device|Received incompatible devices for jitted computation"
-    r"|Trying to access resource \S+ located in device \S+ from device"
-    r"|Encountered different devices in metric calculation|[Dd]evice must be same as the current device"
-    r"|Tensors on conflicting devices: "
-    r"|Cannot copy out of meta tensor|[Tt]ensor on device (?P<found>\S+) is not on the expected device "
-    r"(?P<expected>[\w:]+)"
-    r")"
-)
 
 
 class DeviceMismatch(EndingRule):
@@ -66,42 +36,7 @@ class DeviceMismatch(EndingRule):
     name = "device-mismatch"
     cause = "device_mismatch"
     confidence = 0.95
-    signatures = (
-        Signature(
-            "CUD006",
-            "mismatch",
-            (
-                "same device",
-                "current device",
-                "1D CPU int64 tensor",
-                "CUDA tensor to numpy",
-                "device type",
-                "different GPUs",
-                "either on",
-                "parameters and buffers on device",
-                "to be on CPU",
-                "to be on GPU",
-                ", but expected",
-                "expected device",
-                "accessed from Triton",
-                "out of meta tensor",
-                "on the same GPU",
-                "must be on CUDA",
-                "must be CUDA tensor",
-                "must be a CUDA tensor",
-                "must be CUDA and dense",
-                ".is_cuda() to be true",
-                "to a graph on device",
-                "incompatible devices for jitted",
-                "Trying to access resource",
-                "different devices in metric",
-                "evice must be same as the current",
-                "Tensors on conflicting devices",
-            ),
-            _MISMATCH,
-        ),
-        two_types("CUD006"),
-    )
+    signatures = (two_types("CUD006"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature != "types" or are_on_two_devices(hit)

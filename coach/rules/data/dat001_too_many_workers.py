@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -10,7 +9,6 @@ from itertools import islice, pairwise
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import Signature
 from coach.model.training.metrics import Step
 from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.base import Need, Rule, Threshold
@@ -73,17 +71,6 @@ class TooManyWorkers(Rule):
         ),
         Threshold("data_share", 0.10, "of step time", "the workers do not even deliver"),
         Threshold("min_samples", 10, "samples", "fewer are the start"),
-    )
-    signatures = (
-        Signature(
-            "DAT001",
-            "torch-warns",
-            ("This DataLoader will create ",),
-            re.compile(
-                r"This DataLoader will create (?P<workers>\d{1,6}) worker processes in total\. "
-                r"Our suggested max number of worker in current system is (?P<cpus>\d{1,6})"
-            ),
-        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -3,24 +3,12 @@ native code."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_DIED = re.compile(
-    UNHEEDED + r".*?(?:DataLoader (?:worker|process) \(pid(?:\(s\))? ++(?P<pids>[\d,][\d, ]*+)\) "
-    r"(?:(?:exited )?is killed by signal: (?!Bus error)(?P<signal>\w[\w ]{0,40}?)(?:\.|[ \t]{0,20}$)"
-    r"|exited unexpectedly)"
-    r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread "
-    r"exited unexpectedly"
-    r"|RuntimeError: DataLoader \d+ workers exit unexpectedly|RuntimeError: One of the subprocesses has "
-    r"abruptly died"
-    r"|BrokenProcessPool: A (?:child )?process (?:in the process pool was )?terminated abruptly)"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class WorkerDied(EndingRule):
@@ -61,22 +49,6 @@ class WorkerDied(EndingRule):
         "JOB018",
         "JOB003",
         "ENV010",
-    )
-    signatures = (
-        Signature(
-            "DAT005",
-            "died",
-            (
-                "DataLoader worker (pid",
-                "DataLoader process (pid",
-                "DataLoader timed out",
-                "Pin memory thread exited",
-                "workers exit unexpectedly",
-                "subprocesses has abruptly died",
-                "BrokenProcessPool: A ",
-            ),
-            _DIED,
-        ),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

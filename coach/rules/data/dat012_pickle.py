@@ -7,27 +7,9 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
-_PICKLE = re.compile(
-    UNHEEDED + r".*?(?:"
-    r"(?:PicklingError|AttributeError|TypeError|pickle\.PickleError): (?P<words>Can't (?:pickle"
-    r"|get local object) .*|[Cc]an(?:'t|not) (?:pickle|serialize) .*|.*objects cannot be pickled.*"
-    r"|self\..* cannot be converted to a Python object for pickling)"
-    r"|AttributeError: (?P<main>Can't get attribute '\S+' on <module '__(?:mp_)?main__'.*)"
-    r"|MaybeEncodingError: (?P<result>Error sending result: .*)|RuntimeError: (?P<leaf>Cowardly refusing to "
-    r"serialize non-leaf tensor.*)"
-    r"|RuntimeError: (?P<inherited>\w+ objects should only be shared between processes through inheritance)"
-    r"|OverflowError: (?P<large>(?:cannot serialize|serializing) a (?:bytes|string|str)\b.{0,20} larger than "
-    r"4 ?GiB.*)|struct\.error: (?P<long>'i' format requires -2147483648 .*)"
-    r"|(?:Type|Value|Recursion)Error: (?P<refused>no default __reduce__ due to .*|ctypes objects .*cannot be "
-    r"pickled|.*exceeded while pickling an object"
-    r"|Pickling an AuthenticationString object is disallowed.*)|TypeError: (?P<remote>Could not serialize "
-    r"the (?:function|actor class|argument) .*)"
-    r"|NotImplementedError: (?P<h5py>h5py objects cannot be pickled.*)"
-    r")"
-)
 _SENDING = re.compile(
     r"multiprocessing|ForkingPickler|dataloader\.py|popen_(?:spawn|forkserver)|spawn\.py|joblib|loky"
 )
@@ -60,32 +42,6 @@ class WorkerPickle(EndingRule):
     code = "DAT012"
     name = "worker-pickle"
     cause = "dataloader_pickle"
-    signatures = (
-        Signature(
-            "DAT012",
-            "pickle",
-            (
-                "an't pickle ",
-                "annot pickle ",
-                "annot serialize ",
-                "an't serialize ",
-                "cannot be pickled",
-                "Can't get local object",
-                "Can't get attribute",
-                "for pickling",
-                "Error sending result",
-                "Cowardly refusing to serialize",
-                "through inheritance",
-                "larger than 4",
-                "'i' format requires",
-                "no default __reduce__",
-                "while pickling an object",
-                "an AuthenticationString",
-                "Could not serialize the ",
-            ),
-            _PICKLE,
-        ),
-    )
 
     def cause_of(self, hit: LogHit) -> str | None:
         """A checkpoint that cannot be saved, or was saved by another program, has the same words."""

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_BUILD = re.compile(
-    UNHEEDED + r".*?(?:Error building extension '(?P<extension>[\w.]+)'|Error compiling objects for extension"
-    r"|CalledProcessError: Command '\['(?:ninja'|(?:which|where)', '(?:cl|cc|[cg]\+\+|gcc|clang)')"
-    r"|Fused kernels configured but not installed|FileNotFoundError: .*'/\S*/(?:nvcc|ninja)'"
-    r"|(?:Error|Exception): .*?(?:Unable to JIT load the (?P<op>\w+) op|CUDA_HOME (?:does not exist"
-    r"|environment variable is not set)"
-    r"|Ninja is required to load C\+\+ extensions|Unable to run .*nvcc|unable to compile CUDA op)"
-    r"|Error: .*?(?:Unable to pre-compile (?P<precompiled>\w+)|Unknown CUDA arch \(\S+\) or GPU not supported"
-    r"|Ninja build failed\.|The current installed version of \S+ \([\w.]+\) is (?:less"
-    r"|greater) than the m(?:in|ax)imum required version by CUDA|(?:PyTorch|HIP) version mismatch! DeepSpeed "
-    r"ops were compiled)"
-    r"|nvcc fatal +: Unsupported gpu architecture|Error: \S*torch_extensions/(?:\S*/)?(?P<library>\w++)\.so: "
-    r"(?:undefined symbol|cannot open shared object)"
-    r"|AttributeError: '(?P<optimizer>DeepSpeedCPU\w+|FusedAdam|FusedLamb|CPUAdam)' object has no attribute "
-    r"'ds_opt_\w+'"
-    r"|(?:(?:Error|Exception): .*?|^\s*(?:\S+: )?)(?P<versions>CUDA version mismatch! DeepSpeed ops were "
-    r"compiled|FlashAttention is only supported on CUDA [\d.]+ and above|The detected CUDA version "
-    r"\((?P<detected>[\d.]+)\) mismatches|Installed CUDA version (?P<installed>[\d.]+) does not match the "
-    r"version torch|Cuda extensions are being compiled with a version of Cuda that does not match))"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class ExtensionBuild(EndingRule):
@@ -61,38 +39,6 @@ class ExtensionBuild(EndingRule):
     name = "extension-build"
     cause = "deepspeed_build"
     confidence = 0.95
-    signatures = (
-        Signature(
-            "DSP001",
-            "build",
-            (
-                "Error building extension",
-                "Error compiling objects",
-                "CalledProcessError",
-                "/nvcc'",
-                "/ninja'",
-                "Unable to JIT load",
-                "CUDA_HOME",
-                "Ninja is required",
-                "Unable to run",
-                "unable to compile CUDA op",
-                "torch_extensions",
-                "has no attribute 'ds_opt_",
-                "The detected CUDA version",
-                "Installed CUDA version",
-                "Cuda extensions are being compiled",
-                "FlashAttention is only supported on",
-                "nvcc fatal",
-                "Fused kernels configured",
-                "Unable to pre-compile",
-                "Unknown CUDA arch (",
-                "Ninja build failed",
-                "The current installed version of ",
-                "DeepSpeed ops were compiled",
-            ),
-            _BUILD,
-        ),
-    )
 
     def cause_of(self, hit: LogHit) -> str | None:
         return "cuda_version_mismatch" if "versions" in hit.fields else None

@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_REFUSED = re.compile(
-    UNHEEDED + r"(?:.*?(?='DeepSpeed\w*Config' object has no attribute '\w+'"
-    r"|(?:DeepSpeedConfigError|ZeRORuntimeException\b(?!\W{1,3}The checkpoint being loaded)|HjsonDecodeError"
-    r"|deepspeed\.elasticity\.config\.Elasticity\w+)\b"
-    r"|ValueError: Type (?:bf16|fp16) is not supported on your device"
-    r"|AssertionError: (?:Check batch related parameters\.|(?:Train|Micro) batch size.{0,200}? has to be "
-    r"greater than 0|Gradient accumulation steps: .{0,200}?greater than 0|Either train_batch_size or)"
-    r"|Error: (?:Expected a string path to an existing deepspeed config|Please correct the following "
-    r"DeepSpeed config values|DeepSpeed Zero-3 is not compatible with)"
-    r"|(?:pydantic\S*ValidationError: )?\d+ validation errors? for (?:DeepSpeed|Zero|FP16|BF16)"
-    r"|AssertionError: (?:DeepSpeed does not recognize LR scheduler|Partial offloading only supported for "
-    r"ZeRO|ZeRO-2 and ZeRO-3 are incompatible with|bfloat16 and fp16 modes cannot be)"
-    r"|ValueError: You (?:cannot specify an? (?:optimizer|scheduler) in the config file and in the code"
-    r"|cannot create a `Dummy(?:Optim|Scheduler)`)"
-    r"|AssertionError: zero stage \d requires an optimizer)"
-    r"|.*?[Ee]rror: (?=(?:\S+: )?DeepSpeed does not know )"
-    r"|(?>.*?(?=(?:Error|MisconfigurationException): ))(?=.{0,200}?(?:[Dd]eep[Ss]peed|ds_config"
-    r"|zero_optimization|ZeRO)\S{0,200} .{0,200}?(?:config|stage|requires|must|not supported|only supported"
-    r"|doesn't support|optimizer)))"
-    r"(?P<words>.*)"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class DeepSpeedConfig(EndingRule):
@@ -57,36 +34,6 @@ class DeepSpeedConfig(EndingRule):
     code = "DSP002"
     name = "deepspeed-config"
     cause = "deepspeed_config_error"
-    signatures = (
-        Signature(
-            "DSP002",
-            "configuration",
-            (
-                "' object has no attribute '",
-                "DeepSpeedConfigError",
-                "ZeRORuntimeException",
-                "AssertionError: Check batch",
-                "greater than 0",
-                "Either train_batch_size",
-                "existing deepspeed config",
-                "DeepSpeed config values",
-                "DeepSpeed",
-                "deepspeed",
-                "validation error",
-                "ds_config",
-                "zero_optimization",
-                "zero stage ",
-                "HjsonDecodeError",
-                "is not supported on your device",
-                "bfloat16 and fp16 modes cannot be",
-                "in the config file and in the code",
-                "`DummyOptim`",
-                "`DummyScheduler`",
-                "ZeRO",
-            ),
-            _REFUSED,
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return (

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_NONE = re.compile(
-    UNHEEDED
-    + r".*?(?:Default process group (?:has not been|is not) initialized|(?:Error|Exception): .*?[Pp]rocess "
-    r"group (?:has not been|is not|not) (?:initialized|created)"
-    r"|Invalid process group specified|Error: .{0,300}?\bparallel group (?:with [\w ]+ )?is not initialized"
-    r"|Error: Horovod has not been initialized|Error: .{0,300}?\b[Tt]orch[. ]distributed is not (?:yet "
-    r")?initialized|Error: .{0,300}?\bworld group is not initialized|Error: .{0,300}?Distributed package is "
-    r"not available|comm backend .*?has not been initialized|DeepSpeed backend not set"
-    r"|Error: Distributed backend is not initialized)"
-    r"|^.{0,40}?(?:The MPI_\w+\(\) function was called before MPI_INIT was invoked|Attempting to use an MPI "
-    r"routine (?:\(\w+\) )?before initializing)"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class NoProcessGroup(EndingRule):
@@ -47,28 +33,6 @@ class NoProcessGroup(EndingRule):
     name = "no-process-group"
     cause = "pg_not_initialized"
     confidence = 0.95
-    signatures = (
-        Signature(
-            "DST001",
-            "none",
-            (
-                "process group",
-                "parallel group is not",
-                "parallel group with",
-                "Horovod has not been",
-                "distributed is not ",
-                "world group is not",
-                "Process group",
-                "Distributed package is not available",
-                "has not been initialized",
-                "DeepSpeed backend not set",
-                "istributed backend is not initialized",
-                "before MPI_INIT was invoked",
-                "Attempting to use an MPI routine",
-            ),
-            _NONE,
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return "A distributed call was made without a process group"

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
-_IN_USE = re.compile(
-    UNHEEDED + r".*?(?:"
-    r"The server socket has failed to listen on any local network address(?:.*?(?:\bport: |:)(?P<port>\d+))?"
-    r"|(?:Error|Exception|\berror|\bERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]"
-    r"|EADDRINUSE|errno: 98|[Aa]ddress already in use|Only one usage of each socket address)(?:.*?(?:[Pp]ort "
-    r"|:)(?P<other>\d{2,5})\b)?"
-    r"|Error: (?:Could not start gRPC server|Failed to bind to address .*:(?P<grpc>\d+))"
-    r"|Error: (?:\w+_)?port at (?P<busy>\d+) is not available in \d+ seconds|Error: Cannot find empty port "
-    r"in range: (?P<range>\d+)"
-    r"|Ray is trying to start at \S+:(?P<ray>\d+), but is already running at|Socket '[^']*:(?P<triton>\d+)' "
-    r"already in use"
-    r"|on port `?(?P<utilized>\d+)`?, but another process is utilizing it"
-    r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)(?! by another program\. Either "
-    r"identify)"
-    r")"
-)
 _FIELDS = ("port", "other", "taken", "utilized", "grpc", "busy", "range", "ray", "triton")
 
 
@@ -55,33 +38,6 @@ class PortInUse(EndingRule):
     name = "port-in-use"
     cause = "port_in_use"
     confidence = 0.95
-    signatures = (
-        Signature(
-            "DST002",
-            "in_use",
-            (
-                "failed to listen on any",
-                "EADDRINUSE",
-                "already in use",
-                "Only one usage of each socket address",
-                "[Errno 98]",
-                "[Errno 48]",
-                "errno: 98",
-                "is in use",
-                "is utilizing it",
-                "is already occupied",
-                "is already being used",
-                "Could not start gRPC server",
-                "Failed to bind to address",
-                "is occupied",
-                "is being used",
-                "is not available in",
-                "Cannot find empty port in range",
-                "Ray is trying to start at",
-            ),
-            _IN_USE,
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         port = next((hit.fields[key] for key in _FIELDS if key in hit.fields), None)

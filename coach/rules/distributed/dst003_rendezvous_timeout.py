@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_TIMEOUT = re.compile(
-    UNHEEDED + r"(?!.*?gai error).*?(?:"
-    r"The client socket has timed out after (?P<after>\S+) while trying to connect to "
-    r"\(?(?P<address>[^,)\s]+(?:, \d+)?)"
-    r"|The client socket has failed to connect to any network address of \((?P<refused>[^)]+)\)"
-    r"|Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+) "
-    r"clients joined"
-    r"|Timed out initializing process group in store based barrier on rank:? ?(?P<rank>\d+)"
-    r"|RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError"
-    r"|DistStoreError: (?:wait timeout|Socket Timeout|Timeout waiting for key)"
-    r"|(?:Error|Exception): (?:(?>.*?TCPStore).*?)?(?:Socket Timeout|[Cc]onnection timed out"
-    r"|wait\(\) timed out|connect\(\) timed out\..*|Connection refused)\s*$"
-    r"|DistNetworkError: (?!.*?(?:EADDRINUSE|failed to listen))|RuntimeError: (?:Connection reset by peer"
-    r"|Broken pipe)\s*$"
-    r"|(?:Error|what\(\)).*?(?:Barrier timed out|barrier timed out|Some workers failed to join the cluster)"
-    r"|DEADLINE_EXCEEDED: (?:Barrier timed out|GetKeyValue\(\) timed out with key)"
-    r"|RPC: /tensorflow\.CoordinationService/RegisterTask|Stopping coordination service as cluster "
-    r"registration failed"
-    r"|Error: Unable to meet other processes at the rendezvous store|Timed out waiting for [\w ]{1,60}\. "
-    r"Please check connectivity between servers"
-    r")"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class RendezvousTimeout(EndingRule):
@@ -64,38 +40,6 @@ class RendezvousTimeout(EndingRule):
     cause = "rendezvous_timeout"
     causal_rank = 4
     consequence_of = ("DST021", "DST002", "CUD005")
-    signatures = (
-        Signature(
-            "DST003",
-            "timeout",
-            (
-                "client socket has timed out",
-                "to any network address of",
-                "waiting for clients",
-                "store based barrier on rank",
-                "RendezvousTimeoutError",
-                "RendezvousConnectionError",
-                "RendezvousClosedError",
-                "DistStoreError",
-                "DistNetworkError",
-                "Socket Timeout",
-                "onnection timed out",
-                "wait() timed out",
-                "connect() timed out",
-                "Connection refused",
-                "Connection reset by peer",
-                "Broken pipe",
-                "arrier timed out",
-                "failed to join the cluster",
-                "cluster registration failed",
-                "GetKeyValue() timed out",
-                "CoordinationService/RegisterTask",
-                "processes at the rendezvous store",
-                "check connectivity between servers",
-            ),
-            _TIMEOUT,
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         fields = hit.fields

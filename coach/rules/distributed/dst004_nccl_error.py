@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.first_lost_rank import told_of_the_dead
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
-
-_ERROR = re.compile(
-    r"(?P<what>NCCL error in: |(?<!for )[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError"
-    r"|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
-    r"|\b(?:NCCL|[Nn]ccl|RCCL).{0,80}?(?:unhandled (?:cuda|system) error|[:,'] ?invalid usage)|[Nn](?:CCL"
-    r"|ccl) error[,(].{0,9}? internal error"
-    r"|NCCL communicator (?:was|is) aborted(?= on rank|[.:,]|$)|NCCL communicator encountered error"
-    r"|(?:Check failed: |\[enforce fail at .{0,200}?\] )\w+ == ncclSuccess|Test NCCL failure|NCCL failure ?:"
-    r"|NcclError: NCCL_ERROR_\w+|\bnccl[A-Z]\w+(?:\(.{0,200}?\))? failed: |Duplicate GPU detected ?: ?rank "
-    r"\d+ and rank \d+ both on CUDA device"
-    r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?got error: (?:Connection "
-    r"(?:reset|closed)|Broken pipe|Failed to recv)"
-    r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs "
-    r"found)"
-)
-_LAST_ERROR = re.compile(
-    r"^(?P<words>(?:Failed to CUDA |Cuda failure|Duplicate GPU detected|Error while creating shared "
-    r"memory|Call to \w+ .*failed|Bootstrap ?:|Proxy Call).*)"
-)
-_WARN = re.compile(
-    r"NCCL WARN (?P<words>(?:Bootstrap Root : (?:mismatch in|rank \d+ of \d+ ranks has already)"
-    r"|Cuda failure|Duplicate GPU detected|Failed to CUDA|Error while creating shared memory).*)"
-)
 
 
 class NcclError(EndingRule):
@@ -75,49 +51,6 @@ class NcclError(EndingRule):
         "ENV004",
         "ENV012",
         "MEM011",
-    )
-    signatures = (
-        Signature(
-            "DST004",
-            "error",
-            (
-                "CCL error",
-                "CCL Error",
-                "ncclUnhandledCudaError",
-                "ncclSystemError",
-                "ncclInternalError",
-                "ncclInvalid",
-                "== ncclSuccess",
-                "NCCL communicator",
-                "NCCL failure",
-                "NcclError: NCCL_ERROR_",
-                "ccl error",
-                "unhandled cuda error",
-                "unhandled system error",
-                "invalid usage",
-                " failed: ",
-                "Duplicate GPU detected",
-                "have NCCL built in",
-                "ProcessGroupNCCL is only",
-                "is setting up NCCL communicator",
-            ),
-            _ERROR,
-        ),
-        Signature(
-            "DST004",
-            "last_error",
-            (
-                "Failed to CUDA",
-                "Cuda failure",
-                "Duplicate GPU detected",
-                "Error while creating shared memory",
-                "Call to ",
-                "Bootstrap",
-                "Proxy Call",
-            ),
-            _LAST_ERROR,
-        ),
-        Signature("DST004", "warn", ("NCCL WARN",), _WARN),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

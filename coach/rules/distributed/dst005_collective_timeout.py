@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from coach.rules.from_logs.first_lost_rank import told_of_the_dead
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.collective_order import OddRanks, odd_ranks
 
-_TIMEOUT = re.compile(
+_TIMEOUT = (
     r"(?:\[Rank (?P<who>\d+)\] )?(?:Watchdog caught|Caught|Found) collective operation timeout: "
     r"Work\w+\((?:SeqNum=(?P<seq>\d+), )?"
     r"OpType=(?P<op>\w+)(?:, NumelIn=(?P<numel>\d+))?(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
@@ -31,7 +30,7 @@ _TIMEOUT = re.compile(
     r"|were stalled for longer than \d+ seconds\. Will shutdown"
     r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?(?:[Tt]imeout|[Tt]imed out)"
 )
-_STATUS = re.compile(
+_STATUS = (
     r"(?:PG ID (?P<group>\S+) )?(?:PG GUID \S+ )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: "
     r"(?P<enqueued>-?\d+), "
     r"last completed (?:NCCL )?work: (?P<completed>-?\d+)"

@@ -7,36 +7,9 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of, own_frame
-
-_MISMATCH = re.compile(
-    UNHEEDED + r".*?(?P<words>Detected mismatch between collectives on ranks.*"
-    r"|Ranks? [\d, ]+ failed to pass monitoredBarrier.*|\[?Rank \d+\]?:? (?:timed out in"
-    r"|Ranks .* failed to pass) monitoredBarrier.*"
-    r"|DDP expects same model across all ranks, but Rank \d+ has .*"
-    r"|params\[\d+\] in this process with sizes .* appears not to match.*"
-    r"|COLLECTIVE_(?:TYPE|STATE|DTYPE)_MISMATCH.*|SIZE_OR_SYNTAX_MISMATCH.*"
-    r"|op\.preamble\.length <= op\.nbytes\. \d+ vs \d+"
-    r"|(?:Error|Exception): (?:Mismatched [\w /]{3,40}: One rank |Cannot apply desired operation due to "
-    r"shape mismatches|disagreement between rank\d+ and rank\d+: |sync_global_devices name mismatch).*"
-    r"|Fatal error in \w+?_I?(?:Bcast|All\w|Reduce|Gatherv?|Scatterv?|Scan)\w*+: Message truncated.*"
-    r"|MPI_ERR_TRUNCATE: message truncated.*|Shape mismatch in the collective instance \d+.*"
-    r"|(?:Error|what\(\)): .*?(?:[Mm]ismatch(?:ed)? collective|[Mm]essage truncated"
-    r"|[Dd]ata size doesn't match|collective type mismatch).*)"
-)
-_NCCL = re.compile(
-    r"(?:NCCL WARN |^)(?P<words>(?:NET/\w+ : .{0,80}?(?:message truncated|collective mismatch)"
-    r"|Mismatched collective detected).*)"
-)
-"""NCCL's word for its errors is WARN."""
-_GLOO = re.compile(
-    UNHEEDED + r".*?Error: .*?(?:(?P<waited>Timed out waiting \d+ms for (?:send|recv) operation to complete)"
-    r"|Connection (?:closed|reset) by peer)"
-)
-"""What ranks say that gloo has kept waiting for each other."""
-
 
 _WHO = re.compile(r"mismatch between collectives on ranks\. Rank (\d+) .{0,300}?, but Rank (\d+) ")
 _ASPECTS = re.compile(r"differ in the following aspects:(?P<aspects>.*)")
@@ -77,35 +50,6 @@ class CollectiveMismatch(EndingRule):
     cause = "rank_mismatch_collective"
     confidence = 0.95
     causal_rank = 3
-    signatures = (
-        Signature(
-            "DST006",
-            "mismatch",
-            (
-                "mismatch between collectives",
-                "monitoredBarrier",
-                "same model across all ranks",
-                "appears not to match",
-                "_MISMATCH",
-                "op.preamble.length",
-                "ismatched collective",
-                "ismatch collective",
-                "essage truncated",
-                "ata size doesn't match",
-                "collective type mismatch",
-                ": One rank ",
-                "due to shape mismatches",
-                "disagreement between rank",
-                "sync_global_devices name mismatch",
-                "in the collective instance",
-            ),
-            _MISMATCH,
-        ),
-        Signature(
-            "DST006", "nccl", ("essage truncated", "collective mismatch", "ismatched collective"), _NCCL
-        ),
-        Signature("DST006", "waited", ("Timed out waiting", "by peer"), _GLOO),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature != "waited" or ("waited" in hit.fields and len(_places(hit, snapshot)) > 1)

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
-
-_UNUSED = re.compile(
-    r"Expected to have finished reduction in the prior iteration before starting a new one"
-    r"|Error: Communication call has not been issued for this bucket \(\d+/\d+ params have grad available\)"
-    r"|your LightningModule has parameters that were not used in producing the loss"
-)
-_WHICH = re.compile(
-    r"(?:Parameter indices which did not receive grad for rank (?P<rank>\d+): (?P<indices>[\d ]+)"
-    r"|Parameters which did not receive grad for rank (?P<of>\d+): (?P<names>.*))"
-)
 
 
 class UnusedParameters(EndingRule):
@@ -45,19 +34,6 @@ class UnusedParameters(EndingRule):
     name = "unused-parameters"
     cause = "ddp_unused_parameters"
     confidence = 0.97
-    signatures = (
-        Signature(
-            "DST010",
-            "unused",
-            (
-                "finished reduction in the prior",
-                "not used in producing the loss",
-                "params have grad available",
-            ),
-            _UNUSED,
-        ),
-        Signature("DST010", "which", ("which did not receive grad for rank",), _WHICH),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature == "unused"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import Signature
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
@@ -39,15 +37,6 @@ class DataParallel(Rule):
     severity = Severity.INFO
     needs = (frozenset({Need.LOG}),)
     causal_rank = 5
-    signatures = (
-        Signature(
-            "DST016",
-            "file",
-            ("torch/nn/parallel/",),
-            re.compile(r"torch/nn/parallel/(?:data_parallel|parallel_apply|replicate|_functions)\.py\b"),
-            reads_source=True,
-        ),
-    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in hits_of(snapshot, self.code)[:1]:

@@ -8,34 +8,10 @@ from collections.abc import Iterable
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.first_lost_rank import told_of_the_dead
 from coach.rules.from_logs.quoted_evidence import hits_of
-
-_FAILED = (
-    r"(?:[Ff]ail|error|refused|reset|closed|[Tt]imed? ?out|No route|Got completion|[Bb]roken pipe|exceeded)"
-)
-_NETWORK = re.compile(
-    r"(?P<what>ncclRemoteError"
-    r"|NCCL WARN (?!.*?(?:Resource temporarily unavailable|Cuda failure"
-    rf"|getting address info)).{{0,40}}?(?:NET/\w+|Net ?:|socket\w*|[Bb]ootstrap|Call to (?:connect|recv|send"
-    rf"|bind|getsockopt)\b|Connect to).{{0,120}}?{_FAILED}.*"
-    rf"|^(?:(?:socket\w+|NET/\w+|Call to (?:connect|recv|send|ibv_\w++))\b|Net ?:).{{0,120}}?{_FAILED}.*"
-    r"|Last NCCL warning\(error\) log entry \(may be unrelated\) '(?:socket|NET/|Net ?:|Call to (?:connect"
-    rf"|recv|send|ibv)).{{0,120}}?{_FAILED}.*"
-    r"|ORTE has lost communication with a remote daemon|Open MPI failed to TCP connect to a peer MPI process"
-    r"|OFI poll failed \((?!.*?(?:Message too long|[Tt]runcat|TRUNC)).*"
-    r"|(?:Error|error): .*?(?:IBV_WC_\w+(?<!SUCCESS)|Transport retry count exceeded)"
-    r"|Got completion from peer .*? with (?:status=|error).*"
-    r"|UCX +(?:ERROR|FATAL).*?(?:ib_|ibv_|mlx|register|[Tt]ransport|retry|[Cc]onnection|connect"
-    r"|Endpoint timeout|unreachable|rdma|uct_|socket).*"
-    r"|\bibv_(?:reg_mr|create_\w|modify_qp|post_send|open_device|poll_cq)\w*+(?:\(.*?\))? ?failed.*"
-    r"|[Nn]o (?:usable )?socket interface found|Transport retry count exceeded on \w+.*"
-    r"|(?:Aborting Ring\w+ with|Collective ops is aborted by:?) (?:UNAVAILABLE|Unavailable).*"
-    r"|CXI.*?(?:error|timed? ?out).*|NET/OFI .*?(?:failed|error).*)"
-)
-
 
 _PEER_CLOSED = re.compile(r"closed by remote peer")
 _NCCL_FAILED = re.compile(
@@ -72,37 +48,6 @@ class NcclNetwork(EndingRule):
     cause = "nccl_network"
     causal_rank = 4
     consequence_of = ("ENV012",)
-    signatures = (
-        Signature(
-            "DST019",
-            "network",
-            (
-                "ncclRemoteError",
-                "NCCL WARN",
-                "socketProgress",
-                "socketPollConnect",
-                "socketStartConnect",
-                "socket",
-                "NET/",
-                "Net :",
-                "Net:",
-                "Call to ",
-                "IBV_WC_",
-                "Got completion from peer",
-                "ransport retry count",
-                "UCX",
-                "ibv_",
-                "socket interface found",
-                "CXI",
-                "Aborting Ring",
-                "ollective ops is aborted",
-                "ORTE has lost communication",
-                "failed to TCP connect to a peer",
-                "OFI poll failed",
-            ),
-            _NETWORK,
-        ),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # A rank that is done closes its connections before the others do, and so does one whose GPU failed

@@ -8,22 +8,10 @@ from collections.abc import Iterable
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.first_lost_rank import told_of_the_dead
 
-_GLOO = re.compile(
-    UNHEEDED
-    + r".*?(?:gloo/[^\s\]]+\.(?:cc|h):\d++\](?: [\w.]++ [!=<>]++ [\w.]++)?+\s*+(?P<what>.*?(?:[Cc]onnection"
-    r"|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error"
-    r"|SO_ERROR|[Bb]roken pipe).*)"
-    r"|(?:Error|what\(\)|ProcessGroupGloo\.cpp:\d+\]).*?(?P<mesh>Gloo connectFullMesh failed.*)"
-    r"|(?P<reached>successfully reached monitoredBarrier, but received errors while waiting.*)"
-    r"|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete|Application timeout caused "
-    r"pair closure)"
-    r"|(?P<device>Unable to find (?:address|interface) for: ?\S*|makeDeviceForHostname\(\): unsupported gloo "
-    r"device))"
-)
 _MAY_BE_A_PEER = re.compile(
     r"received errors|closed by peer|reset by peer|Broken pipe|Read error|Timed out waiting"
 )
@@ -57,22 +45,6 @@ class GlooConnection(EndingRule):
     cause = "gloo_connect"
     causal_rank = 4
     consequence_of = ("MEM007", "DST006", "DST021")
-    signatures = (
-        Signature(
-            "DST020",
-            "gloo",
-            (
-                "gloo/",
-                "connectFullMesh",
-                "successfully reached monitoredBarrier",
-                "Timed out waiting",
-                "caused pair closure",
-                "Unable to find ",
-                "unsupported gloo device",
-            ),
-            _GLOO,
-        ),
-    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in super().check(snapshot, history):

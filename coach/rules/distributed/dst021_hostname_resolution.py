@@ -7,35 +7,16 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import lines_after, was_outlived
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.failed_connections import is_of_a_download
 from coach.rules.from_logs.quoted_evidence import hits_of
 
-_UNKNOWN = re.compile(
-    UNHEEDED + r".*?(?:network addresses of \((?P<host>[^,]+), \d+\) cannot be retrieved \(gai error"
-    r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|unable to (?:resolve host address [‘'`]?"
-    r"|get host address for )(?P<unresolved>[\w.-]+)|DNS resolution failed for (?P<dns>[\w.-]+)|(?:Error"
-    r"|Exception|error|fatal)\b.*?(?:gai error|\[Errno (?:-[235]|1100[14])\]|Name or service not known"
-    r"|[Tt]emporary failure in name resolution"
-    r"|nodename nor servname provided|Failed to resolve '(?P<name>[^']+)'"
-    r"|No address associated with hostname|[Uu]nknown host))"
-)
-
-_NCCL = re.compile(r"NCCL WARN .{0,40}?error encountered when getting address info : ")
-"""NCCL's word for its errors is WARN."""
 _COMMAND = re.compile(r"(?:ssh|scp|rsync|curl|wget|ping|git|fatal)\b")
 """Shell commands: a script goes on without them."""
 _LAUNCHER_GAVE_UP = re.compile(
     r"^(?:ORTE|PRTE|An ORTE daemon|mpirun) (?:was unable to|has unexpectedly|does not know)"
-)
-_WARNED = re.compile(
-    r"\[W.{0,300}?network addresses of \((?P<host>.{1,300}?), \d+\) cannot be retrieved \(gai error"
-)
-_GAVE_UP = re.compile(
-    r"The client socket has (?:timed out after|failed to connect to any network "
-    r"address).*?\((?P<host>[^\s(]+), \d+\)"
 )
 
 
@@ -62,32 +43,6 @@ class HostnameResolution(EndingRule):
     code = "DST021"
     name = "hostname-resolution"
     cause = "hostname_resolution"
-    signatures = (
-        Signature(
-            "DST021",
-            "unknown",
-            (
-                "gai error",
-                "gaierror",
-                "Name or service not known",
-                "ailure in name resolution",
-                "nodename nor servname",
-                "Could not resolve host",
-                "Failed to resolve",
-                "associated with hostname",
-                "nknown host",
-                "[Errno -",
-                "[Errno 1100",
-                "unable to resolve host address",
-                "unable to get host address for",
-                "DNS resolution failed for",
-            ),
-            _UNKNOWN,
-        ),
-        Signature("DST021", "nccl", ("when getting address info",), _NCCL),
-        Signature("DST021", "warned", ("(gai error",), _WARNED),
-        Signature("DST021", "gave_up", ("The client socket has ",), _GAVE_UP),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # c10d only warns that a name is unknown, and then says that the connection timed out.

@@ -7,27 +7,10 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.library_exceptions import is_of_a_table, unset_variable
 
-_MISSING = re.compile(
-    UNHEEDED + r".*?(?:environment variable (?P<name>\w+) expected, but not set"
-    r"|KeyError: '(?P<key>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|SLURM_\w++"
-    r"|CUDA_VISIBLE_DEVICES|OMPI_\w++|PMI_\w++)'$"
-    r"|(?:Error|Exception): .*?(?P<local>LOCAL_RANK) is not in the environment"
-    r"|(?:Error|Exception): .*?[Ee]nvironment variable[ :]+[`'\"]?(?P<other>\w+)[`'\"]? (?:is|was|must be"
-    r"|has)(?: not|n't)? ?(?:been )?(?:set|defined|found)"
-    r"|(?:Error|Exception): .*?Environment variable '(?P<config>\w+)' not found"
-    r"|(?:Error|Exception): .*?(?P<set>MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)\S* (?:is not|not|must be) set"
-    r"|Error: Could not find '(?P<launch>\w+)' in the (?:torch|SLURM|OpenMPI) environment"
-    r"|Error: (?P<jax>coordinator_address should be defined|Number of processes must be defined"
-    r"|The process id of the current process must be defined)"
-    r"|(?P<shell>[A-Z_]+): unbound variable)"
-)
-_NONE = re.compile(
-    UNHEEDED + r".*?TypeError: int\(\) argument must be a string, .{0,60}? number, not 'NoneType'"
-)
 _FIELDS = ("name", "key", "local", "other", "set", "shell", "config", "launch")
 _OF_A_RANK = re.compile(r"RANK|WORLD_SIZE|MASTER_|SLURM_|OMPI_|PMI_|^$")
 
@@ -60,30 +43,6 @@ class RankVariablesMissing(EndingRule):
     name = "rank-variables-missing"
     cause = "env_vars_missing"
     confidence = 0.95
-    signatures = (
-        Signature(
-            "DST022",
-            "missing",
-            (
-                "expected, but not set",
-                "KeyError: '",
-                "LOCAL_RANK is not in",
-                "nvironment variable",
-                "MASTER_",
-                "WORLD_SIZE",
-                "RANK",
-                "unbound variable",
-                "coordinator_address should be",
-                "Number of processes must be",
-                "current process must be defined",
-                "in the torch environment",
-                "in the SLURM environment",
-                "in the OpenMPI environment",
-            ),
-            _MISSING,
-        ),
-        Signature("DST022", "none", ("TypeError: int() argument must be",), _NONE),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return not is_of_a_table(hit)

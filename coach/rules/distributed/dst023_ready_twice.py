@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
-
-_TWICE = re.compile(
-    r"(?P<twice>Expected to mark a variable ready only once|(?:with name (?P<name>\S+) )?has been marked as "
-    r"ready twice)"
-    r"|(?:Error|what\(\)): .*?(?P<inplace>(?:has|have) been modified by an inplace operation)"
-    r"|Error: .*?(?P<leaf>a (?:view of a )?leaf Variable that requires grad (?:is being"
-    r"|has been) used in an in-place operation|leaf variable has been moved into the graph interior"
-    r"|Output \d+ of \w+ is a view and is being modified inplace|[Aa] view was created in no_grad mode and "
-    r"is being modified inplace)"
-    r"|Error: .*?(?P<reduced>The parameter \d+ has already been reduced)"
-    r"|(?P<changed>Your training graph has changed in this iteration)"
-)
 
 
 class ReadyTwice(EndingRule):
@@ -50,23 +37,6 @@ class ReadyTwice(EndingRule):
     name = "ready-twice"
     cause = "ddp_inplace_or_marked_ready_twice"
     confidence = 0.95
-    signatures = (
-        Signature(
-            "DST023",
-            "twice",
-            (
-                "mark a variable ready only once",
-                "marked as ready twice",
-                "modified by an inplace operation",
-                "training graph has changed",
-                "used in an in-place operation",
-                "moved into the graph interior",
-                "is being modified inplace",
-                "has already been reduced",
-            ),
-            _TWICE,
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "inplace" in hit.fields:

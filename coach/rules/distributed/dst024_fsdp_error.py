@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_FSDP = re.compile(
-    UNHEEDED + r"(?!.*(?:ImportError|in loading state_dict))(?:(?>.*?(?:Error|Exception|what\(\)): ).{0,300}?"
-    r"|(?=Expects .{0,200}?TrainingState|expected to be in states ))(?P<words>(?:Must flatten tensors "
-    r"(?:with uniform|on the same device)"
-    r"|Cannot (?:flatten|writeback when)|(?:The )?FSDP\S* .{0,40}?(?:does(?:n't| not) support|only supports"
-    r"|needs|requires|expects|assumes|optim|state|param)"
-    r"|`?FlatParameter`?|FullyShardedDataParallel|Inconsistent compute device and `device_id`"
-    r"|sync_module_states=True|Non-root FSDP"
-    r"|Manual wrapping with \S+ requires explicit specification|Forward order differs across ranks"
-    r"|Found an unflattened parameter|[Cc]ould not find the transformer layer class"
-    r"|[Gg]ot mixed torch\.Tensor and DTensor|\S{1,100} got mixed torch\.Tensor and DTensor"
-    r"|.{0,200}?requiring a storage size of \d+ (?:are|is) out of bounds for storage of size 0"
-    r"|`?fully_shard\b|`?fsdp_\w+|Expects? .{0,200}?(?:FSDP|TrainingState)|expected to be in states "
-    r".{0,200}?TrainingState|'weight' must be 2-D).*)"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class FsdpError(EndingRule):
@@ -52,33 +35,6 @@ class FsdpError(EndingRule):
     code = "DST024"
     name = "fsdp-error"
     cause = "fsdp_error"
-    signatures = (
-        Signature(
-            "DST024",
-            "fsdp",
-            (
-                "Must flatten tensors",
-                "Cannot flatten",
-                "Cannot writeback",
-                "FSDP",
-                "FlatParameter",
-                "FullyShardedDataParallel",
-                "Inconsistent compute device",
-                "sync_module_states",
-                "unflattened parameter",
-                "Forward order differs",
-                "requires explicit specification",
-                "transformer layer class",
-                "mixed torch.Tensor and DTensor",
-                "for storage of size 0",
-                "fully_shard",
-                "fsdp_",
-                "TrainingState",
-                "'weight' must be 2-D",
-            ),
-            _FSDP,
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"FSDP: {hit.fields['words'][:180]}"

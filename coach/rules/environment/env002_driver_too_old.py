@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.advice.placement import num_gpus_asked, without_node
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
-
-_INITIALIZATION = re.compile(
-    r"The NVIDIA driver on your system is too old \(found version (?P<found>\d+)\)"
-    r"|CUDA driver version is insufficient for CUDA runtime version|CUDA initialization failure with error:? "
-    r"35\b|cudaErrorInsufficientDriver"
-)
-_MISMATCH = re.compile(
-    r"unsatisfied condition: cuda ?>= ?[\d.]+, please update your driver|forward compatibility was attempted "
-    r"on non supported HW"
-    r"|unsupported display driver / cuda driver combination|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
-    r"|(?:Error|Failed to initialize NVML): Driver/library version mismatch"
-)
-_KERNEL = re.compile(
-    r"(?:Error|error): .*?(?:the )?provided PTX was compiled with an unsupported toolchain"
-    r"|CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
-)
 
 
 class DriverTooOld(EndingRule):
@@ -58,35 +41,6 @@ class DriverTooOld(EndingRule):
     signatures = ending_signatures(
         "ENV002",
         ("driver_too_old",),
-        Signature(
-            "ENV002",
-            "initialization",
-            (
-                "driver on your system is too old",
-                "driver version is insufficient",
-                "CUDA initialization failure with",
-                "cudaErrorInsufficientDriver",
-            ),
-            _INITIALIZATION,
-        ),
-        Signature(
-            "ENV002",
-            "mismatch",
-            (
-                "please update your driver",
-                "forward compatibility was attempted",
-                "unsupported display driver",
-                "SYSTEM_DRIVER_MISMATCH",
-                "Driver/library version mismatch",
-            ),
-            _MISMATCH,
-        ),
-        Signature(
-            "ENV002",
-            "kernel",
-            ("compiled with an unsupported toolchain", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
-            _KERNEL,
-        ),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -3,12 +3,11 @@ has."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.model.training.run import Refusal
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
@@ -42,15 +41,6 @@ class TorchWithoutCuda(EndingRule):
     signatures = ending_signatures(
         "ENV003",
         ("cuda_unavailable",),
-        Signature(
-            "ENV003",
-            "not_compiled",
-            ("not compiled with CUDA enabled", "not linked with support for cuda"),
-            re.compile(
-                r"AssertionError: Torch not compiled with CUDA enabled|^(?>.*?Error: ).*PyTorch is not "
-                r"linked with support for cuda devices"
-            ),
-        ),
         refusal=f".*{WITHOUT_CUDA}.*",
     )
 

@@ -2,65 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.model.training.run import Refusal
 from coach.rules.advice.placement import num_gpus_asked, without_node
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
-
-_NONE = re.compile(
-    UNHEEDED + r".*?(?:RuntimeError: No (?:CUDA|HIP) GPUs are available"
-    r"|(?:Error: .{0,300}?|^)Found no NVIDIA driver on your system"
-    r"|(?:Error: .{0,300}?|\berror ?[=(]802\)? ?: )system not yet initialized|Error: CUDA must be available"
-    r"|(?:Error: .{0,300}?|\berror\b.{0,30}?|^cudaGetDeviceCount failed |^ on Pe \d.*?: )no CUDA-capable "
-    r"device is detected|cudaErrorNoDevice"
-    r"|Error: ProcessGroupNCCL is only supported with GPUs, no GPUs found|Error: CUDA driver initialization "
-    r"failed"
-    r"|Error: Unable to initialize backend '(?:cuda|gpu)'(?!: Unable to use CUDA because)"
-    r"|Error: Unknown backend:? '(?:gpu|cuda)' requested|Error: Failed to infer device type"
-    r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is "
-    r"False"
-    r"|Error: CUDA is not available|(?:Error|Exception)(?:: |\(['\"])No (?:supported )?(?:GPU"
-    r"|gpu)s?(?: backend| devices)? (?:found|available|detected)"
-    r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA\b"
-    r"|your machine only has: \[\]"
-    r"|Error: Your setup doesn't support bf16/gpu|Error: (?:fp16 mixed precision|\S+ quantization) requires "
-    r"a GPU|CUDA unavailable, invalid device|Error: Invalid CUDA '(?:--)?device|RuntimeError: CUDA unknown "
-    r"error|(?:Error|Exception): .*?torch\.cuda\.is_available\(\) (?:should be True but is False|is False"
-    r"|returned False)"
-    r"|Error: Cannot assign a device for operation .*?device:GPU:\d+ but available devices are "
-    r"(?!.*?device:GPU)|Error: 0 active drivers \(\[\]\)"
-    r"|Error: Unable to proceed, no GPU resources available|Error: .{0,300}?found no CUDA devices\. Set"
-    r"|Error: No accelerator \([\w, ]+\) is available|Error: Megatron requires CUDA"
-    r"|(?:Error: .{0,300}?|^\[100\] Call to cuInit )results in CUDA_ERROR_NO_DEVICE"
-    r"|^CUDA driver library cannot be found\.|Error: .{0,300}?PaddlePaddle is not compiled with CUDA"
-    r"|ERROR \(.*?No CUDA GPU detected!, diagnostics: cudaError_t (?!35\b)|^Cannot run .*? on a GPU because "
-    r"no GPU is\b|Check failed: .*?Device API cuda is not enabled"
-    r"|Error: .{0,300}?cannot find any torch accelerator|Error: GPU is required to |Error: CUDA is required "
-    r"but not available for|Error: Cannot access accelerator device when none is"
-    r"|^(?:[\w.]+\.)?NVMLError_(?:LibraryNotFound|DriverNotLoaded): |Error: CUDA Tree Learner was not enabled"
-    r"|Exception: No compatible CUDA device is available|Error: Backend '(?:gpu|cuda)' failed to initialize"
-    r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
-)
-_ORDINAL = re.compile(
-    UNHEEDED
-    + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|error(?: \(\d+\)|=\d+) : invalid device ordinal"
-    r"|cudaErrorInvalidDevice: invalid device ordinal|Cuda failure (?:\d+ )?'invalid device ordinal'"
-    r"|Check failed: .*?cudaSuccess.*?invalid device ordinal|Error: .*?CUDA_ERROR_INVALID_DEVICE: invalid "
-    r"device ordinal|Error: Invalid device id\b"
-    r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range"
-    r"|your machine only has: \[\d|Error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED"
-    r"|Error: You requested to find \d+ devices but this machine only has [1-9]|Error: 'visible_device_list' "
-    r"listed an invalid (?:GPU|Device) id|Error: .{0,300}?Device id must be less than GPU count"
-    r"|Error: The number of required GPUs exceeds the total number of available GPUs"
-    r"|Error: .{0,300}?is larger than the number of available GPUs)"
-)
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 
 class NoGpuInJob(EndingRule):
@@ -96,78 +47,6 @@ class NoGpuInJob(EndingRule):
     signatures = ending_signatures(
         "ENV004",
         ("cuda_unavailable",),
-        Signature(
-            "ENV004",
-            "none",
-            (
-                "GPUs are available",
-                "no NVIDIA driver",
-                "system not yet initialized",
-                "CUDA must be available",
-                "no CUDA-capable device",
-                "cudaErrorNoDevice",
-                "deserialize object on a CUDA device",
-                "CUDA is not available",
-                "n: No ",
-                "r: No ",
-                "('No ",
-                '("No ',
-                "CUDAAccelerator",
-                "only be used on CUDA",
-                "your machine only has: []",
-                "doesn't support bf16/gpu",
-                "requires a GPU",
-                "CUDA unavailable, invalid",
-                "Invalid CUDA '",
-                "CUDA unknown error",
-                "no GPUs found",
-                "CUDA driver initialization failed",
-                "Unable to initialize backend",
-                "Failed to infer device type",
-                "torch.cuda.is_available()",
-                "cudaGetDeviceCount",
-                "Unknown backend",
-                "Cannot assign a device for",
-                "0 active drivers",
-                "no GPU resources available",
-                "found no CUDA devices",
-                "Megatron requires CUDA",
-                "results in CUDA_ERROR_NO_DEVICE",
-                "CUDA driver library cannot be",
-                "PaddlePaddle is not compiled with",
-                "No CUDA GPU detected!",
-                "on a GPU because no GPU is",
-                "Device API cuda is not enabled",
-                "find any torch accelerator",
-                "GPU is required to ",
-                "CUDA is required but not available",
-                "Cannot access accelerator device",
-                "NVMLError_LibraryNotFound",
-                "NVMLError_DriverNotLoaded",
-                "CUDA Tree Learner was not",
-                "No compatible CUDA device",
-                "' failed to initialize",
-            ),
-            _NONE,
-        ),
-        Signature(
-            "ENV004",
-            "ordinal",
-            (
-                "invalid device ordinal",
-                "Invalid device id",
-                "object on CUDA device ",
-                "is out of range",
-                "your machine only has: [",
-                "device < num_gpus INTERNAL ASSERT",
-                "devices but this machine only",
-                "'visible_device_list' listed",
-                "Device id must be less than",
-                "number of required GPUs exceeds",
-                "larger than the number of available GPUs",
-            ),
-            _ORDINAL,
-        ),
         refusal=f"(?!.*{WITHOUT_CUDA}).+",
     )
 

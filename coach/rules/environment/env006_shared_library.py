@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
-
-# NCCL's and TensorFlow's plug-ins are looked for and not needed; extensions that torch builds itself are
-# another cause.
-_MISSING = re.compile(
-    UNHEEDED + r"(?!.*(?:NCCL INFO|dso_loader|libnccl-net|torch_extensions|[Cc]ould not load dynamic library"
-    r"|Too many open files|Stale file handle))"
-    r".*?(?:"
-    r"error while loading shared libraries: (?P<loader>[^\s:]+)"
-    r"|(?:Error|Exception|what\(\)): .*?(?<![\w.+-])(?P<missing>[\w.+-]+\.so[\w.]*): cannot open shared "
-    r"object file"
-    r"|(?:Error|Exception): .*?version [`'](?P<version>(?:GLIBC|GLIBCXX|CXXABI|GOMP|OMP"
-    r"|CURL_OPENSSL)_[\w.]+)' not found"
-    r"|^\S+: \S+: version [`'](?P<program_version>(?:GLIBC|GLIBCXX|CXXABI)_[\w.]+)' not found"
-    r"|(?:^|: )Could not load library (?P<cudnn>lib[\w.+-]+\.so[\w.]*)|(?:^|: )Unable to load any of "
-    r"\{(?P<any>lib[^,}]+)"
-    r"|(?:ImportError|OSError): (?P<dylib>.*?(?:Library not loaded: \S+|DLL load failed.*))"
-    r"|ImportError: \S+: undefined symbol: (?P<symbol>\S*(?:[nN]vJitLink|cudnn|cublas|cusparse|nccl|iJIT)\S*)"
-    r"|symbol lookup error: \S+: undefined symbol: (?P<looked_up>(?!_Z)\S+)"
-    r"|(?:ImportError|OSError): (?P<refused>\S+\.so\S*: cannot (?:allocate memory in static TLS block"
-    r"|enable executable stack))"
-    r"|^\s*(?P<setup>CUDA Setup failed despite (?:GPU|CUDA) being available)|nvrtc: error: failed to open "
-    r"(?P<nvrtc>libnvrtc\S+?)\.?$|OSError: (?P<audio>\w+ library not found)$|RuntimeError: Could not load "
-    r"(?P<codec>libtorchcodec)|MKL FATAL ERROR: Cannot load (?P<mkl>lib[\w.]+\.so\S*)"
-    r"|AttributeError: (?P<bnb>\S*libbitsandbytes\S*\.so: undefined symbol: \w+)|^Error: mkl-service.*?: "
-    r"(?P<layer>MKL_THREADING_LAYER=\S+ is incompatible with \S+)|RuntimeError: (?P<mpi>cannot load MPI "
-    r"library)|Error: (?P<driver>libcuda\.so cannot found!)|Error: (?P<nvvm>libNVVM cannot be found)"
-    r"|Error: Library (?P<named>lib\S+\.so\S*) is not found or cannot be loaded"
-    r")"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 
 class SharedLibrary(EndingRule):
@@ -68,33 +38,6 @@ class SharedLibrary(EndingRule):
     signatures = ending_signatures(
         "ENV006",
         ("shared_library_missing",),
-        Signature(
-            "ENV006",
-            "missing",
-            (
-                "cannot open shared object file",
-                "error while loading shared libraries",
-                "' not found",
-                "Could not load library lib",
-                "Unable to load any of {lib",
-                "Library not loaded",
-                "DLL load failed",
-                "undefined symbol",
-                "static TLS block",
-                "enable executable stack",
-                "failed to open libnvrtc",
-                "CUDA Setup failed despite",
-                "not found or cannot be loaded",
-                " library not found",
-                "cannot load MPI library",
-                "Could not load libtorchcodec",
-                "MKL FATAL ERROR",
-                "MKL_THREADING_LAYER=",
-                "libcuda.so cannot found",
-                "libNVVM cannot be found",
-            ),
-            _MISSING,
-        ),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
-
-_MISSING = re.compile(
-    UNHEEDED + r".*?(?:(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?"
-    r"|^No module named '(?P<bare_module>[\w.]+)'$"
-    r"|(?:^|: )\S*python[\d.]*: No module named (?P<started>[\w.]+)"
-    r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment"
-    r"|ImportError: .*?the package (?P<package_of>[\w.-]+) seems to be not installed"
-    r"|^(?!Tried )[A-Z]\w+ requires the (?P<library_below>[\w-]+) library but it was not found in your "
-    r"environment"
-    r"|ImportError: This modeling file requires the following packages that were not found in your "
-    r"environment: (?P<remote>[\w-]+)"
-    r"|(?:ImportError|ModuleNotFoundError|MisconfigurationException): (?!.*(?:but found |[Uu]pgrade "
-    r"|[Ii]ncompatible|cannot import name))(?=.*?\b(?:[Rr]equire|[Ii]nstall)).{0,400}?\bpip install (?:-\S+ "
-    r")?[\"']?(?P<to_install>[\w-]+)"
-    r"|ModuleNotFoundError: (?!No module named)(?:.{0,200}?`(?P<neither>[\w-]+)`)?"
-    r"|Error: .{0,200}?(?:[Rr]equires `?(?P<to_be>[\w-]+)`? to be installed\b|[Tt]ried to instantiate "
-    r".{0,40}?but `?(?P<tried>[\w-]+)`? is not installed)"
-    r"|^You need to have (?P<tokenizer>sentencepiece)(?: or tiktoken)? installed to convert a slow tokenizer "
-    r"to a fast one"
-    r"|ImportError: .{0,300}?(?:[Rr]equires|[Pp]lease install) `?(?!(?:an?|the|PyTorch|torch"
-    r"|[Pp]ython) )(?P<wanted>[\w-]++)[^`]{0,200}?(?:`?: Please run `pip install| (?:from|with|using|via|by"
-    r"|to)\b)"
-    r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
-    r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"
-)
 
 _FIELDS = (
     "module",
@@ -86,26 +60,6 @@ class ModuleNotFound(EndingRule):
     signatures = ending_signatures(
         "ENV007",
         ("module_not_found",),
-        Signature(
-            "ENV007",
-            "missing",
-            (
-                "No module named",
-                "library but it was not found",
-                "seems to be not installed",
-                "equires ",
-                "lease install ",
-                "DistributionNotFound",
-                "PackageNotFoundError",
-                "requires the following packages that were",
-                "pip install ",
-                "ModuleNotFoundError: ",
-                "to be installed",
-                "ried to instantiate ",
-                "You need to have sentencepiece",
-            ),
-            _MISSING,
-        ),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -8,38 +8,9 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
-
-_PROGRAM = (
-    r"(?:torch_?run|python\d?(?:\.\d+)?|pip\d?|deepspeed|accelerate|horovodrun|colossalai|composer|litgpt"
-    r"|axolotl|fairseq-\w+)"
-)
-"""What comes with an environment for training: a shell finds it only where that is active."""
-_PATTERN = re.compile(
-    r"CommandNotFoundError: Your shell has not been properly configured to use '(?:conda|mamba) activate'"
-    r"|CondaError: Run 'conda init' before 'conda (?:de)?activate'"
-    r"|(?:^|[ :/])(?:conda|mamba|micromamba): (?:[Cc]ommand )?not found|: command not found: (?:conda|mamba"
-    r"|micromamba)$"
-    r"|libmamba Shell not initialized|'\w*mamba' is running as a subprocess and can't modify the parent shell"
-    r"|Run 'mamba init' to be able to run mamba activate"
-    r"|/profile\.d/(?:conda|mamba)\.sh: line \d+: \w+: unbound variable"
-    rf"|(?:^|: )(?P<program>{_PROGRAM}): (?:command not found|not found|Command not found\.)$"
-    rf"|: command not found: (?P<last>{_PROGRAM})$"
-    r"|conda: error: argument (?:COMMAND|command): invalid choice: '(?:de)?activate'"
-    r"|CommandNotFoundError: (?:No command 'conda activate'|'activate')"
-    r"|libmamba Cannot activate, prefix does not exist|DirectoryNotACondaEnvironmentError: |/(?:conda|mamba"
-    r"|activate): \S+: bad interpreter: "
-    r"|(?:nohup|timeout|env|nice|numactl): (?:failed to run command "
-    rf")?['\u2018]?(?P<started>{_PROGRAM})['\u2019]?: No such file or directory"
-    r"|(?:conda|mamba|forge)\S*/bin/(?:conda|mamba): No such file or directory"
-    r"|CondaEnvironmentNotFoundError: |(?:conda|mamba|forge)\S*/(?:etc/profile\.d/(?:conda|mamba)\.sh"
-    r"|bin/activate): No such file or directory"
-    r"|EnvironmentNameNotFound: Could not find conda environment|EnvironmentLocationNotFound: Not a conda "
-    r"environment"
-    r"|(?:^|: )(?:activate: No such file or directory|source: activate: .*No such file)"
-)
 
 
 class CondaNotInitialised(EndingRule):
@@ -72,32 +43,6 @@ class CondaNotInitialised(EndingRule):
     signatures = ending_signatures(
         "ENV008",
         ("conda_not_initialised",),
-        Signature(
-            "ENV008",
-            "activate",
-            (
-                "conda activate'",
-                "mamba activate'",
-                "conda deactivate'",
-                "not found",
-                "activate: ",
-                "NotFound: ",
-                "argument COMMAND: ",
-                "argument command: ",
-                "prefix does not exist",
-                "NotACondaEnvironmentError",
-                ": bad interpreter",
-                ": No such file or directory",
-                "Shell not initialized",
-                "can't modify the parent shell",
-                "'mamba init'",
-                "CommandNotFoundError: ",
-                "CondaEnvironmentNotFoundError",
-                "profile.d/",
-                "bin/activate: No such",
-            ),
-            _PATTERN,
-        ),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

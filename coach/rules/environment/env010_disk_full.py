@@ -7,20 +7,8 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
-
-# The same errno also means a full /dev/shm for NCCL and torch's shared tensors, and too many inotify watches:
-# other causes.
-_FULL = re.compile(
-    UNHEEDED + r"(?!.*(?:NCCL|posix_fallocate|shared memory|</torch_|/dev/shm|inotify|file watch))"
-    r".*?(?P<what>[Dd]isk quota exceeded|[Nn]o space left on device|FilesystemQuotaExceeded"
-    r"|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space"
-    r"| Disk quota)|Not enough (?:free )?disk space|(?<=Error: )(?:basic_ios::clear: iostream error"
-    r"|database or disk is full|\d+ requested and \d+ written)|(?<=OutOfDiskError: )Local disk is full"
-    r"|write error \(disk full\?\)|No usable temporary directory found)(?:.*?: '(?P<path>/[^']+)')?"
-)
-
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _QUOTA = re.compile(r"quota exceeded|QuotaExceeded|\[Errno 122\]")
 _SPACE = re.compile(r"o space left|\[Errno 28\]|disk is full|free disk space|Not enough disk space")
@@ -58,26 +46,6 @@ class DiskFull(EndingRule):
     signatures = ending_signatures(
         "ENV010",
         ("disk_quota",),
-        Signature(
-            "ENV010",
-            "full",
-            (
-                "isk quota exceeded",
-                "o space left on device",
-                "FilesystemQuotaExceeded",
-                "StreamWriter failed writing",
-                "unexpected pos ",
-                "[Errno 28]",
-                "[Errno 122]",
-                "Not enough ",
-                "basic_ios::clear: iostream",
-                "disk is full",
-                " requested and ",
-                "(disk full?)",
-                "No usable temporary directory",
-            ),
-            _FULL,
-        ),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -8,33 +8,11 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
 from coach.rules.from_logs.aftermath import was_outlived
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
-_ERRNO = re.compile(
-    UNHEEDED
-    + r"(?!.*shared object).*?(?:Permission|PermissionDenied|OS|IO|lmdb\.\w*|Runtime(?=Error: open file "
-    r"failed)|Operational)Error: .{0,400}?"
-    r"(?P<what>attempt to write a readonly database|Permission denied|Operation not permitted"
-    r"|Read-only file system|Access Denied|Access is denied)(?:: b?'(?P<path>[^']+)')?"
-)
-_REMOTE = re.compile(
-    UNHEEDED + r"(?!.*RepositoryNotFoundError).*?(?P<what>GatedRepoError|Cannot access gated repo"
-    r"|You are trying to access a gated repo"
-    r"|Error: (?:40[13] Client Error|.*?(?:permission denied|Permission denied) \(Error "
-    r"40[13]))(?:.*?(?P<path>https?://\S+))?"
-)
-_SHELL = re.compile(
-    r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|\S*/\S*|line \d+): .*?"
-    r"(?P<what>[Pp]ermission denied|Read-only file system)$"
-    r"|^zsh: permission denied: \S+$|(?:OCI runtime|starting container process).*?permission denied(?:: "
-    r"unknown)?\.?$"
-    r"|^(?:FATAL: |fatal: |\S*python[\d.]*: can't open file ).*[Pp]ermission denied$"
-    r"|execvp error on file \S+ \(Permission denied\)"
-    r"|permission denied while trying to connect to the [Dd]ocker"
-)
 _NOT_RUN = re.compile(r": line \d+: |trying to connect to the [Dd]ocker")
 _LINES_WITHOUT = 10
 """A script whose own command could not be run still says that it is done; one that had another to run says
@@ -68,33 +46,6 @@ class PermissionDenied(EndingRule):
     signatures = ending_signatures(
         "ENV011",
         ("permission_denied",),
-        Signature(
-            "ENV011",
-            "errno",
-            (
-                "Permission denied",
-                "Operation not permitted",
-                "Read-only file system",
-                "Access Denied",
-                "Access is denied",
-                "attempt to write a readonly",
-            ),
-            _ERRNO,
-        ),
-        Signature(
-            "ENV011",
-            "remote",
-            (
-                "GatedRepoError",
-                "gated repo",
-                "401 Client Error",
-                "403 Client Error",
-                "(Error 401",
-                "(Error 403",
-            ),
-            _REMOTE,
-        ),
-        Signature("ENV011", "shell", ("ermission denied", "Read-only file system"), _SHELL),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

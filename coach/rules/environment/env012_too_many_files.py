@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
-
-_TOO_MANY = re.compile(
-    rf"(?:^(?>.*?NCCL WARN ).*?|{UNHEEDED}.*?)(?P<words>Too many open files|received 0 items of ancdata"
-    r"|errno(?: |: | = |=)24\b|system limit on number of [\w ]+ a process can open was reached)"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 
 class TooManyFiles(EndingRule):
@@ -41,20 +35,6 @@ class TooManyFiles(EndingRule):
     signatures = ending_signatures(
         "ENV012",
         ("too_many_open_files",),
-        Signature(
-            "ENV012",
-            "limit",
-            (
-                "Too many open files",
-                "items of ancdata",
-                "errno 24",
-                "errno: 24",
-                "errno = 24",
-                "errno=24",
-                "a process can open was reached",
-            ),
-            _TOO_MANY,
-        ),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -7,19 +7,12 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
 from coach.rules.from_logs.aftermath import was_outlived
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _SHELL = re.compile(r"^(?:ls|rm|cp|mv|du|find|stat|cat): ")
-_STALE = re.compile(
-    UNHEEDED + r".*?(?:[Ss]tale (?:NFS )?file handle(?:: b?'(?P<path>[^']+)')?"
-    r"|Error: \[Errno \d+\] (?P<lost>Cannot send after transport endpoint shutdown|Transport endpoint is not "
-    r"connected|Remote I/O error): b?'(?P<mounted>/[^']+)'"
-    r"|OSError: \[Errno 5\] (?P<unread>Input/output error: b?'/[^']+'|Error reading bytes from file\. "
-    r"Detail: \[errno 5\]))"
-)
 
 
 class StaleHandle(EndingRule):
@@ -49,18 +42,6 @@ class StaleHandle(EndingRule):
     signatures = ending_signatures(
         "ENV017",
         ("stale_nfs",),
-        Signature(
-            "ENV017",
-            "stale",
-            (
-                "tale file handle",
-                "tale NFS file handle",
-                "ransport endpoint ",
-                "Remote I/O error",
-                "[Errno 5]",
-            ),
-            _STALE,
-        ),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.advice.placement import without_node
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
-
-_BUSY = re.compile(
-    UNHEEDED
-    + r".*?(?:CUDA-capable devices?(?:\(s\))? (?:is|are|is/are) busy or unavailable|cudaErrorDevice(?:s"
-    r"|AlreadyIn|)(?:Unavailable|Use)"
-    r"|CUDA_ERROR_DEVICE_UNAVAILABLE|Failed to create CUDA context, no more unused GPUs|(?:[Ee]rror|ERROR"
-    r"|Exception)\b.{0,200}?[Aa]ll (?:the )?GPUs are (?:busy|in use|occupied|taken))"
-)
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 
 class GpusBusy(EndingRule):
@@ -45,18 +36,6 @@ class GpusBusy(EndingRule):
     signatures = ending_signatures(
         "ENV018",
         ("all_gpus_busy",),
-        Signature(
-            "ENV018",
-            "busy",
-            (
-                "busy or unavailable",
-                "cudaErrorDevice",
-                "CUDA_ERROR_DEVICE_UNAVAILABLE",
-                "GPUs are ",
-                "no more unused GPUs",
-            ),
-            _BUSY,
-        ),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

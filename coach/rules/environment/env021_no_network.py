@@ -7,34 +7,14 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import was_outlived
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.failed_connections import host_of, is_of_a_download
 from coach.rules.from_logs.library_exceptions import PLAIN
 from coach.rules.from_logs.quoted_evidence import hits_of
 
-_NO_WAY = (
-    r"(?:\[Errno (?:-[235]|101|110|113)\]|Name or service not known|[Tt]emporary failure in name resolution"
-    r"|Failed to resolve '"
-    r"|No address associated with hostname|nodename nor servname|Network is unreachable|No route to host"
-    r"|gai error|[Uu]nknown host|\[Errno 1100[14]\])"
-)
 _TIMED_OUT = re.compile(r"[Tt]imed? ?out|Connection refused")
-_UNREACHABLE = re.compile(
-    UNHEEDED + r"(?>.*?(?:Error|Timeout|Exception): )(?:.*?(?:"
-    rf"{_NO_WAY}|HTTPSConnectionPool\(.*?(?:ConnectTimeoutError|Connection refused|Cannot connect to proxy)"
-    r"|We couldn't connect to 'https?://.*?(?:the cached files|cached)"
-    r"|(?:Connection error|locate the file on the Hub)[ ,]+and we cannot find the requested files in"
-    r"|Couldn't reach (?:https?://\S+|'?[\w./-]+'? on the Hub))"
-    r"|Cannot connect to host \S+ )"
-)
-_SHELL = re.compile(
-    UNHEEDED + r".*?(?:Could not resolve host: \S|unable to resolve host address |curl: \((?:7"
-    r"|28)\) .*?Failed to connect to \S+ port (?:443|80)\b"
-    r"|fatal: unable to access 'https?://.*?(?:Failed to connect|Network is unreachable))"
-)
-_MIRROR = re.compile(rf"^<urlopen error .*?{_NO_WAY}")
 _LAST_MIRROR = "Error downloading "
 """torchvision prints why each mirror failed, and raises an error without a reason after the last one."""
 _TRACKERS = re.compile(r"wandb|comet\.com|neptune\.ai|mlflow")
@@ -70,44 +50,6 @@ class NoNetwork(EndingRule):
     signatures = ending_signatures(
         "ENV021",
         ("no_network",),
-        Signature(
-            "ENV021",
-            "unreachable",
-            (
-                "[Errno -",
-                "[Errno 101]",
-                "[Errno 110]",
-                "[Errno 113]",
-                "Name or service not known",
-                "ailure in name resolution",
-                "Failed to resolve '",
-                "associated with hostname",
-                "nodename nor servname",
-                "Network is unreachable",
-                "No route to host",
-                "gai error",
-                "nknown host",
-                "[Errno 1100",
-                "HTTPSConnectionPool(",
-                "We couldn't connect to ",
-                "cannot find the requested files",
-                "Couldn't reach ",
-                "Cannot connect to host ",
-            ),
-            _UNREACHABLE,
-        ),
-        Signature(
-            "ENV021",
-            "shell",
-            (
-                "Could not resolve host",
-                "curl: (",
-                "unable to resolve host address",
-                "fatal: unable to access",
-            ),
-            _SHELL,
-        ),
-        Signature("ENV021", "mirror", ("<urlopen error ",), _MIRROR),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -6,7 +6,6 @@ What the words mean stays in each rule; whether the program lived on is told by 
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import compress
@@ -40,7 +39,7 @@ def ending_signatures(
 ) -> tuple[Signature, ...]:
     """A rule's own signatures, with the line in which a job itself refuses to start. `refusal` narrows what
     that must say."""
-    words = re.compile(rf"^coach: (?P<cause>{'|'.join(causes)}): (?P<text>{refusal})")
+    words = rf"^coach: (?P<cause>{'|'.join(causes)}): (?P<text>{refusal})"
     return (*own, Signature(code, "refused", tuple(f"coach: {cause}: " for cause in causes), words))
 
 

@@ -47,13 +47,13 @@ def summary_signatures() -> tuple[Signature, ...]:
             KILL,
             "root_cause",
             ("Root Cause (first observed",),
-            re.compile(r"^Root Cause \(first observed failure\):"),
+            r"^Root Cause \(first observed failure\):",
         ),
         Signature(
             KILL,
             "failed_rank",
             ("(local_rank: ",),
-            re.compile(r"^\s+rank +: (?P<failed>\d+) \(local_rank: \d+\)"),
+            r"^\s+rank +: (?P<failed>\d+) \(local_rank: \d+\)",
         ),
     )
 

@@ -50,11 +50,11 @@ _NUMBER = r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?"
 _NO_NUMBER = r"[-+]?(?:(?-i:nan|NaN|NAN|Nan)|(?-i:inf|Inf)(?:inity)?|(?-i:INFINITY))"
 
 
-def _line_with(value: str, then: str) -> re.Pattern[str]:
+def _line_with(value: str, then: str) -> str:
     """A key with such a value. Nearly all lines have another one, and are let go after one cheap look
     ahead."""
     look_ahead = rf"^(?=.*?(?:loss|Loss|LOSS)(?i:{_ENDING}{_SEPARATOR}{value}))"
-    return re.compile(rf"{look_ahead}.*?(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{value})){then}")
+    return rf"{look_ahead}.*?(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{value})){then}"
 
 
 # The name and the number that come next, with nothing but spaces between. A preposition stands in a sentence

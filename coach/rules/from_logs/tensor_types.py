@@ -19,7 +19,7 @@ _NAMED = (
 """A type that names its device: torch.cuda.HalfTensor, CUDAHalfType, cuda:0; torch.HalfTensor lies on the
 CPU."""
 _ANY = rf"(?:{_NAMED}|c10::\w+|(?:unsigned |signed )?\w+)"
-_TWO_TYPES = re.compile(
+_TWO_TYPES = (
     UNHEEDED + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running|\bERROR\b)).*?(?:"
     rf"Input type \((?P<input>{_ANY})\) and (?:weight|bias) type \((?P<weight>{_ANY})\) should be the same"
     rf"|[Ee]xpected (?:object of |tensor of )?(?:type |backend |device )?(?P<wanted>{_NAMED})"

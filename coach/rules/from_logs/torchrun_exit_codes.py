@@ -6,8 +6,6 @@ The others were ended by torchrun itself, by SIGTERM and then by SIGKILL: their 
 
 from __future__ import annotations
 
-import re
-
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -20,7 +18,7 @@ that a rank ended, never why."""
 
 def exit_code_signature(rule: str) -> Signature:
     """Every exit code of a rank."""
-    return Signature(rule, _NAME, ("exitcode",), re.compile(r"\bexitcode *: (?P<exit_code>-?\d+)"))
+    return Signature(rule, _NAME, ("exitcode",), r"\bexitcode *: (?P<exit_code>-?\d+)")
 
 
 def is_first_failure(hit: LogHit, snapshot: TargetSnapshot, *codes: int) -> bool:

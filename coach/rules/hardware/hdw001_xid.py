@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
-
-_XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<device>[\w:.]+)\): (?P<xid>\d+)"
-    r"|\bXid(?: error)?[ :=]+(?P<number>\d+)\b.*?(?:GPU|PCI|NVRM|[Dd]evice)"
-    r"|NVRM: (?P<words>(?:.*?(?:GPU|GPU at \S+|this system) has )?fallen off the bus"
-    r"|GPU \S+: RmInitAdapter failed!)"
-)
 
 
 class Xid(EndingRule):
@@ -46,7 +38,6 @@ class Xid(EndingRule):
     causal_rank = 1
     explains_end = True
     consequence_of = ("CUD003", "CUD004")
-    signatures = (Signature("HDW001", "xid", ("Xid", "fallen off the bus", "RmInitAdapter failed!"), _XID),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """The program's own faults matter where it did not simply go on."""

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_FAILED = re.compile(
-    UNHEEDED + r"(?!.*NVRM: ).*?(?P<what>uncorrectable ECC error encountered|cudaErrorECCUncorrectable"
-    r"|CUDA_ERROR_ECC_UNCORRECTABLE"
-    r"|[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|error: hardware stack error"
-    r"|cudaErrorHardwareStackError"
-    r"|error: Invalid access of peer GPU memory over nvlink or a hardware error|cudaErrorContained"
-    r"|HW Exception by GPU node|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle "
-    r"for GPU\S*"
-    r"|error: system not yet initialized|cudaErrorSystemNotReady"
-    r"|(?P<unsure>CUDA error: unknown error|cudaErrorUnknown\b))"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class GpuFailed(EndingRule):
@@ -50,29 +37,6 @@ class GpuFailed(EndingRule):
     causal_rank = 1
     explains_end = True
     confidence = 0.9
-    signatures = (
-        Signature(
-            "HDW002",
-            "failed",
-            (
-                "ncorrectable",
-                "ECC_UNCORRECTABLE",
-                "hardware stack error",
-                "HardwareStackError",
-                "GPU is lost",
-                "HW Exception by GPU node",
-                "access of peer GPU memory over nvlink",
-                "cudaErrorContained",
-                "fallen off the bus",
-                "Unable to determine the device handle",
-                "system not yet initialized",
-                "SystemNotReady",
-                "CUDA error: unknown error",
-                "cudaErrorUnknown",
-            ),
-            _FAILED,
-        ),
-    )
 
     def severity_of(self, hit: LogHit) -> Severity | None:
         return Severity.WARNING if "unsure" in hit.fields else None

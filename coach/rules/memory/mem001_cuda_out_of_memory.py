@@ -3,14 +3,13 @@ helps here."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.model.training.run import Run
 from coach.rules.advice.remedies import bf16, sharding, smaller_micro_batch
 from coach.rules.base import Need, Rule, Threshold
@@ -24,46 +23,6 @@ from coach.rules.from_logs.quoted_evidence import (
     ranks_text,
     size_text,
 )
-
-_SIZE = r"[\d.]+ (?:[KMGT]i)?[Bb](?:ytes)?"
-_ALLOCATOR = re.compile(
-    rf"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory\. Tried to allocate (?P<tried>{_SIZE})"
-    rf"(?:\.? ?\(?GPU (?P<gpu>\d+))?"
-    rf"(?:[;,] (?P<total_old>{_SIZE}) total capacity; (?P<allocated_old>{_SIZE}) already allocated; "
-    rf"(?P<free_old>{_SIZE}) free"
-    rf"(?:; (?:(?P<reserved_old>{_SIZE}) reserved in total by PyTorch|(?P<cached>{_SIZE}) cached))?"
-    rf"| has a total capacity of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free)?"
-    rf"(?:.{{0,1000}}?this process has (?P<in_use>{_SIZE}) memory in use)?"
-    rf"(?:.{{0,1000}}?allocated memory (?P<allocated>{_SIZE}) is allocated by PyTorch.{{0,1000}}?and "
-    rf"(?P<unallocated>{_SIZE}) is reserved by PyTorch but unallocated)?"
-)
-_RUNTIME = re.compile(
-    r"(?:CUDA|HIP) [Ee]rror: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory"
-    r"|CUDA_ERROR_OUT_OF_MEMORY: out of memory"
-    r"|(?:CUDA|HIP) driver error: out of memory|Triton Error \[(?:CUDA|HIP)\]: out of memory"
-    r"|cuda runtime error \(2\) : out of memory|cudaMalloc (?:retry )?failed: out of memory"
-    r"|CUDA failure 2: out of memory|Out of memory error on GPU \d+\. Cannot allocate"
-    r"|EigenAllocator for GPU ran out of memory|Error: (?:CUDA|HIP|MPS backend) out of memory\b(?!\. Tried)"
-    r"|Allocation on device"
-    r"|Error: .*?is (?:larger than the (?:available KV cache memory|maximum number of tokens that can be "
-    r"stored in KV cache)|less than desired GPU memory utilization)"
-    r"|(?:Error|Exception): (?:RESOURCE_EXHAUSTED|Resource exhausted): (?:Out of memory|Failed to allocate)"
-    r"|OOM when allocating tensor (?:with|of) shape(?!.*(?:device:CPU|by allocator (?:mkl_?)?cpu))"
-    r"|error == cudaSuccess \(2 vs\. 0\)|Error out of memory at line \d+ in file|CUFFT_ALLOC_FAILED"
-    r"|error == cudaSuccess\. 2 vs 0\. Error at: .*: out of memory|cuda (?:execution )?failed with error 2\b"
-    r"|cupy\S*\.OutOfMemoryError: |Error: No available memory for the cache blocks"
-    r"|Error: Not enough memory\. Please try to increase --mem-fraction-static|Error: No executable batch "
-    r"size found, reached zero"
-    r"|(?:Error|Exception): .{0,200}CUDA_ERROR_OUT_OF_MEMORY|CUDA runtime error in .{0,200}\): out of memory"
-    r"|Check failed: .{0,200}: CUDA: out of memory"
-    r"|CUDA error: 'out of memory'|^ERROR: .{0,40}Out of GPU memory trying to allocate"
-    r"|CUDA failed with error out of memory"
-    r"|bytes of device memory \(|Device\(id:\d+\) memory isn't enough and alloc failed|\[CUDA\] out of memory"
-    r"|Error: (?:Prefill|Decode) out of memory\. Try to lower"
-    r"|cudaMalloc error out of memory \[2\]|Exception: \[ONNXRuntimeError\].*BFCArena::.*Failed to allocate "
-    r"memory for requested buffer"
-)
-_LIBRARY = re.compile(r"(?P<status>(?:CUBLAS|CUDNN|CUSOLVER|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,56 +110,6 @@ class CudaOutOfMemory(Rule):
             "of the device's memory",
             "a CUDA context takes about 0.5 GiB; a quarter of the device is another process's data",
         ),
-    )
-    signatures = (
-        Signature("MEM001", "allocator", ("out of memory. Tried",), _ALLOCATOR),
-        Signature(
-            "MEM001",
-            "runtime",
-            (
-                "rror: out of memory",
-                "]: out of memory",
-                "Error out of memory at line",
-                "CUFFT_ALLOC_FAILED",
-                "(2) : out of memory",
-                "failed: out of memory",
-                "failure 2: out of memory",
-                "ut of memory error on GPU",
-                "EigenAllocator for GPU ran out",
-                ": CUDA out of memory",
-                ": HIP out of memory",
-                "MPS backend out of memory",
-                "Allocation on device",
-                "KV cache",
-                "desired GPU memory",
-                "RESOURCE_EXHAUSTED: Failed to allocate",
-                "esource exhausted: ",
-                "error == cudaSuccess",
-                "failed with error 2",
-                "cudaErrorMemoryAllocation",
-                "hipErrorOutOfMemory",
-                "CUDA_ERROR_OUT_OF_MEMORY",
-                "RESOURCE_EXHAUSTED: Out of memory",
-                "OOM when allocating tensor",
-                "OutOfMemoryError: ",
-                "No available memory for the cache blocks",
-                "increase --mem-fraction-static",
-                "No executable batch size",
-                "): out of memory",
-                "CUDA: out of memory",
-                "'out of memory'",
-                "Out of GPU memory",
-                "error out of memory",
-                "for requested buffer",
-                "bytes of device memory",
-                "memory isn't enough",
-                "[CUDA] out of memory",
-                "Prefill out of memory",
-                "Decode out of memory",
-            ),
-            _RUNTIME,
-        ),
-        Signature("MEM001", "library", ("_STATUS_ALLOC_FAILED",), _LIBRARY),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -3,7 +3,6 @@ the point."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,7 @@ from itertools import pairwise
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.model.training.run import RankExit, Run
 from coach.rules.advice.launched_with import int_parameter
 from coach.rules.advice.remedies import more_memory
@@ -91,90 +90,6 @@ class HostOutOfMemory(Rule):
             0.9,
             "of the limit",
             "closer than this, one more batch per worker reaches the limit",
-        ),
-    )
-    signatures = (
-        Signature(
-            "MEM007",
-            "oom_kill_event",
-            ("oom-kill event", "oom_kill event"),
-            re.compile(
-                r"[Dd]etected (?P<num_events>\d+) oom[-_]kill events?(?:\(s\))?(?: in (?:StepId="
-                r"|step )(?P<step>[\w.+]+))?"
-            ),
-        ),
-        Signature(
-            "MEM007",
-            "task_out_of_memory",
-            ("Out Of Memory",),
-            re.compile(r"error: (?P<node>[\w.-]+): tasks? (?P<tasks>[\d,-]+): Out Of Memory"),
-        ),
-        Signature(
-            "MEM007",
-            "over_limit",
-            (
-                "exceeded memory limit",
-                "exceeded job memory limit",
-                "exceeded step memory limit",
-                "exceeded virtual memory limit",
-                "job killed",
-            ),
-            re.compile(
-                r"exceeded (?:job |step |virtual )?memory limit(?: \((?P<used>\d+) > (?P<limit>\d+)\))?"
-                r"|PBS: job killed: p?v?mem \d\w*+ exceeded limit|^TERM_MEMLIMIT: job killed"
-            ),
-        ),
-        Signature(
-            "MEM007",
-            "kernel",
-            ("ut of memory: Kill", "oom-kill:constraint="),
-            re.compile(r"[Oo]ut of memory: Kill(?:ed)? process (?P<pid>\d+)|oom-kill:constraint=CONSTRAINT_"),
-        ),
-        Signature(
-            "MEM007",
-            "allocation",
-            (
-                "MemoryError",
-                "DefaultCPUAllocator",
-                "Errno 12]",
-                "std::bad_alloc",
-                "out of host memory",
-                "running low on memory",
-                "due to memory pressure",
-                "OOM when allocating tensor",
-                "fork: ",
-                "unable to mmap ",
-                "of the memory on node",
-                "of the workers are {SIGKILL",
-                "memory allocation of ",
-                "Not enough memory. Failed",
-                "insufficient virtual memory",
-                "cannot allocate vector of size",
-                "OOMKilled",
-                "OutOfMemoryError()",
-            ),
-            re.compile(
-                r"^(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b(?!.*(?:CUDA|cuda|device memory))"
-                r"|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
-                r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:(?!.*(?:CUDA|cuda)))"
-                r"|\berror: out of host memory|\bfailure.{0,20}out of host memory"
-                r"|OutOfMemoryError: Task was killed due to the node running low on memory"
-                r"|(?<!\d)[1-9]\d*+ Workers \(tasks / actors\) killed due to memory pressure"
-                r"|OOM when allocating tensor .*(?:device:CPU|by allocator (?:mkl_?)?cpu)"
-                r"|unable to mmap \d+ bytes from file </(?!torch_|dev/shm|\d).*Cannot allocate memory"
-                r"|\bfork: (?:retry: )?Cannot allocate memory"
-                r"|RayOutOfMemoryError: More than \d+% of the memory on node|exit codes of the workers are "
-                r"\{SIGKILL\(-9\)|^memory allocation of \d+ bytes failed"
-                r"|^Not enough memory\. Failed to (?:re|m|c)alloc |severe \(41\): insufficient virtual memory"
-                r"|^(?:Error\b.*: | +)cannot allocate vector of size \d"
-                r"|\bReason: +OOMKilled|^ERROR: .*OutOfMemoryError\(\)"
-            ),
-        ),
-        Signature(
-            "MEM007",
-            "worker_killed",
-            ("is killed by signal: Killed",),
-            re.compile(r"DataLoader worker \(pid(?:\(s\))? (?P<pid>[\d, ]+)\) is killed by signal: Killed"),
         ),
     )
 

@@ -3,29 +3,19 @@ reason."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import is_monitor, was_outlived
-from coach.rules.from_logs.ending_rule import AFTER_A_BAR, EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.first_lost_rank import explains_a_kill, first_failure, summary_signatures
 from coach.rules.from_logs.quoted_evidence import quote
 from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
 
-_KILLED = re.compile(
-    rf"{AFTER_A_BAR}Killed$|"
-    r"Signal 9 \(SIGKILL\) received by PID|exits with return code = -9$"
-    r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGKILL\b"
-    r"|: line \d+: +\d+ Killed\b|srun: error: \S+: tasks? [\d,\[\]-]+: Killed$|noticed that process rank \d+ "
-    r".*exited on signal 9\b"
-    r"|Worker unexpectedly exits with a connection error code 2\. End of file\."
-    r"|exit(?:ed)? (?:with )?(?:exit )?code:? 137\b"
-)
 _KILLED_BY_SLURM = frozenset({"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
 
 _ENDS_OF_JOBS = ("JOB002", "JOB003", "JOB005", "JOB018")
@@ -73,20 +63,6 @@ class KilledSilently(EndingRule):
         "DAT005",
     )
     signatures = (
-        Signature(
-            "MEM008",
-            "killed",
-            (
-                "SIGKILL",
-                "return code = -9",
-                "Killed",
-                "on signal 9",
-                "Worker unexpectedly exits",
-                "code 137",
-                "code: 137",
-            ),
-            _KILLED,
-        ),
         exit_code_signature("MEM008"),
         *summary_signatures(),
     )

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.advice.launched_with import int_parameter
-from coach.rules.from_logs.ending_rule import AFTER_A_BAR, UNHEEDED, EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.torchrun_exit_codes import exit_code_signature, is_first_failure
-
-_SHM = re.compile(
-    rf"{AFTER_A_BAR}Bus error\b|"
-    r"[Ee]rror while (?:creating|attaching to) shared memory segment"  # NCCL calls it a warning
-    r"|" + UNHEEDED + r".*?(?:"
-    r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Bus error"
-    r"|Unexpected (?:bus|BUS) error encountered in (?:DataLoader )?worker"
-    r"|(?:Error|what\(\)): (?!unable to mmap \d+ bytes from file </(?!torch_|dev/shm"
-    r"|\d).*Cannot allocate).{0,200}?(?:unable to (?:mmap|write to file|resize|allocate shared memory"
-    r"|open shared memory object)|could not unlink the shared memory file)"
-    r"(?!.{0,200}Too many open files).{0,200}?(?:torch_|shm|shared memory|No space left|Cannot allocate"
-    r"|memory)"
-    r"|OSError: \[Errno (?:28|12)\] .*(?:/dev/shm|/psm_)"
-    r"|^Fatal Python error: Bus error|: line \d+: +\d+ Bus error\b|^Bus error\b"
-    r"|Couldn't (?:open shared (?:file mapping|event)|map view of shared file): <"
-    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Bus error|noticed that process rank \d+ .*exited on signal 7 "
-    r"\(Bus error\)"
-    r"|Signal 7 \(SIGBUS\) received by PID|\*\*\* SIGBUS (?:received at time=|\(@0x[0-9a-f]+\) received by "
-    r"PID)|terminated with signal SIGBUS|died with <Signals\.SIGBUS|exits with return code = -7$"
-    r"|Caught signal 7 \(Bus error|EXIT STRING: Bus error|not enough space for /dev/shm/"
-    r"|^\s*It may be caused by insufficient shared storage space"
-    r")"
-)
 
 
 class SharedMemory(EndingRule):
@@ -62,34 +38,7 @@ class SharedMemory(EndingRule):
     name = "shared-memory-full"
     cause = "shm_bus_error"
     consequence_of = ("ENV012",)
-    signatures = (
-        Signature(
-            "MEM011",
-            "shm",
-            (
-                "Bus error",
-                "bus error",
-                "BUS error",
-                "shared file mapping: <",
-                "shared event: <",
-                "view of shared file",
-                "unable to mmap",
-                "unable to write to file",
-                "unable to resize",
-                "unable to allocate shared memory",
-                "unable to open shared memory object",
-                "could not unlink the shared memory",
-                "shared memory segment",
-                "/dev/shm",
-                "/psm_",
-                "SIGBUS",
-                "return code = -7",
-                "insufficient shared storage",
-            ),
-            _SHM,
-        ),
-        exit_code_signature("MEM011"),
-    )
+    signatures = (exit_code_signature("MEM011"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return "exit_code" not in hit.fields or is_first_failure(hit, snapshot, -7)

@@ -21,44 +21,10 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs import loss_lines as losslines
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
 
-_STOPPED = re.compile(
-    r"\b[Ll]oss (?:is|became|was) (?P<value>nan|NaN|inf|infinite|not finite|NaN or [Ii]nf\w*"
-    r"|infinite or NaN)\b(?=,? ?(?:stop|at iteration|exit|abort|terminat|!))"
-    r"|Function '\w+Backward\d*' returned nan values in its \d+th output"
-    r"|found (?:NaN|Inf) in local (?:forward loss calculation|grad norm)"
-    r"|[Mm]onitored metric \S*loss\S* = (?:nan|inf) is not finite"
-    r"|Error: (?:Loss is NaN at step|NaN loss encountered)"
-    r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training"
-    r"|The gradients at all steps are invalid in this epoch|[Nn]on-finite loss, ending training"
-    r"|[Mm]odel diverged with loss = (?:NaN|nan|inf)"
-    r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains "
-    r"either `inf`, `nan` or element <|matrix contains invalid numeric entries)"
-    r"|Error: The loss returned in `training_step` is (?:tensor\()?(?:nan|inf)|Error: (?:Expected"
-    r"|The) parameter \w+ .*?(?:but found|has) invalid values"
-    r"|Error: Expected parameter \w+ \(\w+ of shape .*?\) of distribution \w+\("
-)
-_GAVE_UP = re.compile(
-    r"Error: (?:The total norm (?:of order \S+ )?for gradients from `parameters` is non-finite"
-    r"|Box regression deltas become infinite or NaN"
-    r"|Detected nan and/or inf values in |There are NAN or INF \(num_nan=|invalid value \((?:nan"
-    r"|inf)\) encountered in )"
-    r"|Error: .*: Tensor had (?:NaN|[-+]?Inf)(?: and NaN)? values\b|^!!! Detected Infinity or NaN in output "
-    r"\d+ of"
-)
-"""The same. One pattern for all has more ways to match than are looked through for words to ask for."""
-_FILTERED = re.compile(
-    r"(?:'loss': '?0(?:\.0)?'?, 'grad_norm': '?|global batch size:\s+\d+ \| loss scale: 1\.0 \| grad "
-    r"norm: )(?P<value>nan)\b"
-)
-"""transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0.
-Megatron prints no loss then."""
 _NORMS_BEFORE, _FEWEST_NORMS = 50, 5
-_COLUMNS = re.compile(
-    r"^\s*\d+/\d+ [ \d.G]* nan   *(?P<value>nan) |^(?: *\d+: )?-?(?P<darknet>nan), -?nan avg loss, "
-)
+_COLUMNS = r"^\s*\d+/\d+ [ \d.G]* nan   *(?P<value>nan) |^(?: *\d+: )?-?(?P<darknet>nan), -?nan avg loss, "
 """YOLO's tables, where the names of the losses stand in the head, and darknet's lines, where the name
 follows."""
-_NAN_ITERATIONS = re.compile(r"number of nan iterations:\s+(?P<num>[1-9]\d*)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,53 +96,7 @@ class LossNotFinite(Rule):
     )
     signatures = (
         Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE, max_chars=MAX_LINE_BYTES),
-        Signature(
-            "NUM001",
-            "stopped",
-            (
-                "oss is ",
-                "oss became ",
-                "oss was ",
-                "returned nan values",
-                "found NaN in local",
-                "found Inf in local",
-                "onitored metric",
-                "contains a NaN",
-                "Invalid loss",
-                "NaN loss encountered",
-                "NaN loss during",
-                "on-finite loss, ending",
-                "contain Inf/NaN",
-                "gradients are Nan/Inf",
-                "probability tensor contains",
-                "invalid numeric entries",
-                "returned in `training_step` is",
-                " invalid values",
-                " of distribution ",
-                "diverged with loss",
-                "gradients at all steps are invalid",
-            ),
-            _STOPPED,
-        ),
-        Signature(
-            "NUM001",
-            "gave_up",
-            (
-                "`parameters` is non-finite",
-                "invalid value (",
-                "deltas become infinite",
-                "nan and/or inf values",
-                "There are NAN or INF",
-                ": Tensor had ",
-                "Detected Infinity or NaN",
-            ),
-            _GAVE_UP,
-        ),
-        Signature(
-            "NUM001", "filtered", ("'grad_norm': nan", "'grad_norm': 'nan", "grad norm: nan"), _FILTERED
-        ),
         Signature("NUM001", "columns", (" nan  ", "nan avg loss"), _COLUMNS),
-        Signature("NUM001", "nan_iterations", ("number of nan iterations:",), _NAN_ITERATIONS),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -10,29 +10,12 @@ from itertools import pairwise
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.advice.remedies import bf16
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.aftermath import went_on
 from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
-
-_NUMBER = r"(?P<scale>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
-_REDUCED = re.compile(
-    rf"(?:(?i:overflow).{{0,200}}?(?:reducing (?:loss scale )?to|setting loss scale to:?"
-    rf"|[Rr]educed loss scale to)|^Found inf or nan, current scale is:) {_NUMBER}"
-)
-_STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_NUMBER}")
-_OVERFLOW = re.compile(r"Error: value cannot be converted to type at::Half without overflow")
-_SKIPPED = re.compile(r"loss scale: (?P<scale>1\.0|0\.\d+)\b.{0,300}? number of skipped iterations: +[1-9]")
-"""Megatron: at a scale that scales nothing up, iterations overflow."""
-_SHARE = re.compile(r"\bstep=(?P<step>\d+), skipped=(?P<skipped>[1-9]\d*)\b")
-"""DeepSpeed's own count."""
-_MINIMUM = re.compile(
-    r"Current loss scale already at minimum|Minimum loss scale reached \("
-    r"|^(?>.*?Error: ).*?(?:grad_scale is too small|loss scale (?:is too small|reached minimum"
-    r"|reached its minimum|is below minimum))"
-)
 
 _FAIRSEQ = re.compile(r"setting loss scale to|\bgnorm\b")
 """fairseq adds the loss up over its tokens: a scale of 1 or less is an ordinary one, and its own minimum ends
@@ -94,25 +77,6 @@ class LossScaleCollapse(Rule):
         Threshold("settled", 3, "losses", "so many behind the last overflow, and it was that"),
         Threshold("skipped_share", 0.5, "of the steps", "healthy training skips one in some thousand"),
         Threshold("min_steps", 100, "steps", "calibration from 2³² skips thirty"),
-    )
-    signatures = (
-        Signature(
-            "NUM004",
-            "minimum",
-            (
-                "already at minimum",
-                "Minimum loss scale",
-                "loss scale is ",
-                "loss scale reached",
-                "grad_scale is ",
-            ),
-            _MINIMUM,
-        ),
-        Signature("NUM004", "half", ("at::Half without overflow",), _OVERFLOW),
-        Signature("NUM004", "reduced", ("OVERFLOW", "verflow", "Found inf or nan"), _REDUCED),
-        Signature("NUM004", "skipped", ("number of skipped iterations:",), _SKIPPED),
-        Signature("NUM004", "state", ("scale",), _STATE),
-        Signature("NUM004", "share", (", skipped=",), _SHARE),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,17 +10,12 @@ from itertools import pairwise
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import Signature
 from coach.model.training.run import Run
 from coach.rules.advice.remedies import lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.loss_course import are_adversaries, courses
 
-_STOPPED = re.compile(
-    r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected"
-    r"|^Loss exploded to \d"
-)
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
 _NEAR_START = 0.25
@@ -80,14 +74,6 @@ class LossDivergence(Rule):
         Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
         Threshold(
             "steep", 10, "times the highest before", "in a series of five, where no noise is of that size"
-        ),
-    )
-    signatures = (
-        Signature(
-            "NUM006",
-            "stopped",
-            ("Divergence threshold reached", "Training spike detected", "Loss exploded to "),
-            _STOPPED,
         ),
     )
 

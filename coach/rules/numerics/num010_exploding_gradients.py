@@ -19,7 +19,7 @@ from coach.rules.from_logs.loss_lines import FINITE
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.loss_course import are_adversaries
 
-_NORM = re.compile(
+_NORM = (
     r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*+(?:[:=|]\s*+"
     r"|(?<=\s))[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
 )
@@ -157,7 +157,7 @@ def _told(hits: Iterable[LogHit]) -> Iterable[_Series]:
         series.setdefault((hit.file, hit.rank), []).append(hit)
     for among in series.values():
         among.sort(key=lambda hit: hit.line)
-        losses = [found for hit in among if (found := FINITE.search(hit.text))]
+        losses = [found for hit in among if (found := re.search(FINITE, hit.text))]
         yield _Series(
             [float(hit.fields["value"]) for hit in among],
             [float(found["value"]) for found in losses],

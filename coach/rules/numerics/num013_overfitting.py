@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -17,7 +16,7 @@ from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.loss_course import are_adversaries
 
 _NUMBER = r"[\"']?\]?\s*+(?:[:=|]\s*+)?+[\"']?(?P<{name}>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
-_BOTH = re.compile(
+_BOTH = (
     rf"(?i:(?<![a-z_])(?:train(?:ing)?[ _/-])?loss{_NUMBER.format(name='train')}"
     rf".{{0,300}}?(?<![a-z_])(?:val(?:id(?:ation)?)?|eval)[ _/]loss{_NUMBER.format(name='value')})"
 )

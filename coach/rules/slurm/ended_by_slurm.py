@@ -39,10 +39,8 @@ def cancelled_signature(code: str, literal: str, due: str) -> Signature:
         code,
         "ended",
         (literal,),
-        re.compile(
-            r"\*\*\* (?P<what>JOB|STEP) (?P<id>\S+) (?:ON (?P<node>\S+) )?CANCELLED(?: AT "
-            rf"(?P<at>\S+))?{due}{torn}"
-        ),
+        r"\*\*\* (?P<what>JOB|STEP) (?P<id>\S+) (?:ON (?P<node>\S+) )?CANCELLED(?: AT "
+        rf"(?P<at>\S+))?{due}{torn}",
     )
 
 

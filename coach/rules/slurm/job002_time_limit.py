@@ -3,14 +3,13 @@ getting on."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.advice.remedies import more_time, saved_before_limit
 from coach.rules.base import Threshold
@@ -60,36 +59,7 @@ class TimeLimit(EndedBySlurm):
         Threshold("spare", 1.3, "times the time needed", "the pace varies, and so does the start"),
         Threshold("standstill_s", 300, "s", "shorter pauses are checkpoints, evaluations or compilation"),
     )
-    signatures = (
-        Signature(
-            "JOB002",
-            "revoked",
-            ("has exceeded its time limit",),
-            re.compile(
-                r"^(?:salloc|srun): Job \d+ has exceeded its time limit and its allocation has been revoked"
-            ),
-        ),
-        cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),
-        Signature(
-            "JOB002",
-            "submitit",
-            ("this job is timed-out", "Job not requeued because: timed-out"),
-            re.compile(
-                r"Caught signal \w{1,20} on \S{0,255}: this job is timed-out|Job not requeued because: "
-                r"timed-out"
-            ),
-        ),
-        Signature(
-            "JOB002",
-            "other_scheduler",
-            ("TERM_RUNLIMIT: ", "PBS: job killed: walltime ", "job.exception type=timeout"),
-            re.compile(
-                r"^TERM_RUNLIMIT: job killed after reaching (?P<by>LSF) run time limit"
-                r"|^(?:=>> )?(?P<pbs>PBS): job killed: walltime \d+ exceeded limit \d+"
-                r"|job\.exception type=timeout (?P<flux>severity=0)"
-            ),
-        ),
-    )
+    signatures = (cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),)
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
         what = (

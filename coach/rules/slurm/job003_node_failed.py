@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from shlex import quote as shell_quote
 
@@ -10,19 +9,11 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.slurm.cluster import SUPERVISOR_DIED, is_final
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import Signature
 from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 _STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-_UNFIT = (
-    r"(?:Communication connection failure|Job credential expired|Invalid job credential"
-    r"|Error configuring interconnect|Prolog failed"
-    r"|Slurmd could not |Zero Bytes were transmitted)"
-)
-"""Why a node started no task, by its own fault: it was not reached, its clock or its key is off, its prolog
-failed."""
 
 
 class NodeFailed(Rule):
@@ -56,25 +47,6 @@ class NodeFailed(Rule):
     needs = (frozenset({Need.JOB_STATE}), frozenset({Need.LOG}))
     causal_rank = 1
     explains_end = True
-    signatures = (
-        Signature(
-            "JOB003",
-            "node_failure",
-            (
-                "Node failure on ",
-                "NODE FAILURE",
-                "UNCORRECTABLE MEMORY ERROR",
-                "Task launch for ",
-                " missing from node(s) ",
-            ),
-            re.compile(
-                r"^(?:srun|salloc|sbatch): error: .*?(?:Node failure on (?P<node>\S+)"
-                rf"|Task launch for \S+ failed on node (?P<unreached>\S+): {_UNFIT}"
-                r"|Step \S+ missing from node\(s\) (?P<lost>\S+))"
-                r"|(?:CANCELLED AT|FAILED) .*?DUE TO NODE FAILURE|ON \S+ UNCORRECTABLE MEMORY ERROR"
-            ),
-        ),
-    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job, run = snapshot.job, snapshot.run

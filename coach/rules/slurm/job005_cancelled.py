@@ -3,14 +3,13 @@ ended it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.base import Threshold
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.from_logs.quoted_evidence import hits_of
@@ -53,33 +52,7 @@ class Cancelled(EndedBySlurm):
             "srun's and slurmstepd's lines about one end come within a few lines of each other, in any order",
         ),
     )
-    signatures = (
-        cancelled_signature("JOB005", "CANCELLED ", r"(?: DUE to SIGNAL [^*]+)? \*\*\*"),
-        Signature(
-            "JOB005",
-            "revoked",
-            ("Force Terminated", "has been revoked", ": Job has been cancelled"),
-            re.compile(
-                r"^srun: Force Terminated |^(?:salloc|srun): Job (?:allocation \d+ has been revoked"
-                r"|has been cancelled)"
-            ),
-        ),
-        Signature(
-            "JOB005",
-            "other_scheduler",
-            ("TERM_OWNER: ", "TERM_ADMIN: "),
-            re.compile(r"^TERM_(?:OWNER|ADMIN): job killed by (?:owner|root or LSF administrator)"),
-        ),
-        Signature(
-            "JOB005",
-            "task_failed",
-            (": task",),
-            re.compile(
-                r"srun: error: \S+: tasks? [\d,\[\]-]+: (?:Exited with|Aborted|Segmentation|Bus|Floating"
-                r"|Illegal|Out Of)"
-            ),
-        ),
-    )
+    signatures = (cancelled_signature("JOB005", "CANCELLED ", r"(?: DUE to SIGNAL [^*]+)? \*\*\*"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.signature == "ended" and hit.fields["what"] == "JOB":

@@ -7,33 +7,9 @@ from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import lines_after
 from coach.rules.from_logs.ending_rule import EndingRule
-
-_REFUSED = re.compile(
-    r"^\s*(?:\S*(?:Error|Exception): (?:.*[ '\"])?)?(?P<by>sbatch|srun|salloc): (?:error"
-    r"|fatal): (?!.*(?:[Uu]nable to contact|Socket timed out|[Tt]emporarily|[Pp]lease retry"
-    r"|already completing"
-    r"|Job/step already|Zero Bytes|Communication connection|[Cc]onnection refused))"
-    r"(?:(?:[Bb]atch job submission failed|Unable to allocate resources|Unable to create (?:step for job \S+"
-    r"|job step)|Job submit/allocate failed"
-    r"|Unable to confirm allocation for job \S+(?=: Invalid job id)"
-    r"|Failed to submit job|Task launch for \S+ failed on node \S+(?=: Unable to satisfy)): (?P<why>.+)"
-    r"|(?P<words>(?i:QOS(?:Max|Grp|Min)|Assoc(?:Max|Grp))\w+|[Ii]nvalid (?!job id)(?:.*?(?:specif|option"
-    r"|argument|value|directive|partition|account|qos|time|constraint|node|generic|GRES|--)).*"
-    r"|Memory specification can ?not be satisfied.*|CPU count per node can ?not be satisfied.*"
-    r"|Node count specification invalid.*"
-    r"|Only allocated \d+ nodes asked for \d+|Asked for \d+ tasks have \d+ in the nodelist.*"
-    r"|Unable to open file .*|This does not look like a batch script.*|Batch script contains DOS line "
-    r"breaks.*|.*mutually exclusive.*|.*set by two different environment variables.*"
-    r"|Requested (?:node|partition|time|GRES|generic).*|More processors requested than permitted.*"
-    r"|Task count specification invalid.*"
-    r"|.*job_submit.*|You (?:must|need to|did not) specif.*|No partition specified.*"
-    r"|(?<=FailedJobError: sbatch: error: ).+))"
-    r"|(?:^|['\"])(?P<option_of>sbatch|srun|salloc): (?P<option>unrecognized option .+|invalid option .+"
-    r"|option .+ requires an argument.*)"
-)
 
 
 class InvalidRequest(EndingRule):
@@ -63,7 +39,6 @@ class InvalidRequest(EndingRule):
     cause = "slurm_invalid_request"
     confidence = 0.95
     consequence_of = ("JOB002", "JOB005", "JOB018", "JOB003", "MEM007")
-    signatures = (Signature("JOB011", "request", ("sbatch: ", "srun: ", "salloc: "), _REFUSED),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """What was refused, and then submitted otherwise, ended nothing."""

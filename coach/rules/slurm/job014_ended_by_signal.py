@@ -3,45 +3,18 @@ closed terminal)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import is_monitor, lines_after
-from coach.rules.from_logs.ending_rule import AFTER_A_BAR, EndingRule
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.from_logs.torchrun_exit_codes import exit_code_signature, is_first_failure
 from coach.rules.slurm.ended_by_slurm import REQUEUES
 
 _NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM"}
-_SIGNAL = re.compile(
-    r"SignalException: Process \d+ got signal: (?P<number>1|2|15)\b"
-    r"|Signal (?P<received>1|2|15) \(SIG(?:HUP|INT|TERM)\) received by PID"
-    r"|exits with return code = -(?P<deepspeed>1|2|15)$"
-    r"|Received (?:(?P<death>1|2|15)|Signals\.(?P<death_name>SIG(?:TERM|INT|HUP))) death signal, shutting "
-    r"down workers"
-    r"|[Rr]eceived (?:signal )?(?P<name>SIGTERM|SIGINT|SIGHUP)\b(?!.*(?:handler|if|when))"
-    r"|[Rr]eceived signal (?P<plain>1|2|15)\b"
-    r"|^(?:[\w.]+\.)?(?P<raised>SIGTERM)Exception\b|(?:^|-- )(?:Stop signal|SIGINT) received \(e\.g\. via "
-    r"(?:SIGINT/)?Ctrl\+C\), ending Ray Tune run"
-    r"|EXIT STRING: (?P<exit_string>Terminated|Hangup|Interrupt) \(signal \d+\)"
-    r"|(?:terminated with|died with|[Cc]aught) (?:signal )?(?:<Signals\.)?(?P<terminated>SIGTERM|SIGINT"
-    r"|SIGHUP)\b"
-    r"|^(?P<interrupt>KeyboardInterrupt)\b|Detected (?P<lightning>KeyboardInterrupt), attempting graceful "
-    r"shutdown"
-    r"|\*\*\* (?P<glog>SIGTERM|SIGINT|SIGHUP) (?:\(@0x\w+\) )?received (?:by PID|at time=)"
-    r"|(?:^Command terminated by|exited on) signal (?P<time>1|2|15)\b"
-    r"|: line \d+: +\d+ (?P<shell>Terminated|Hangup|Interrupt)\b"
-    rf"|{AFTER_A_BAR}(?P<alone>Terminated|Hangup)$"
-    r"|(?:srun: sending Ctrl-C to |(?:srun|pdsh@\S+): interrupt \(one more|\[mpi\w+@\S+\] Sending Ctrl-C to "
-    r"|^\W*C?mpirun: killing job\.\.\.|Abort is in progress\.\.\.hit ctrl-c again)(?P<srun>)"
-    r"|exiting program after receiving (?P<megatron>SIGTERM|SIGINT)"
-    r"|(?:srun: error: \S+: tasks? [\d,\[\]-]+: Exited with exit code 143"
-    r"|crashed with exit code -15)(?P<sigterm>)\.?$"
-    r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
-)
 _SHELL = {"Terminated": "SIGTERM", "Hangup": "SIGHUP", "Interrupt": "SIGINT"}
 
 
@@ -85,37 +58,7 @@ class EndedBySignal(EndingRule):
         "DST003",
         "JOB011",
     )
-    signatures = (
-        Signature(
-            "JOB014",
-            "signal",
-            (
-                "got signal: ",
-                ") received by PID",
-                "exits with return code = -",
-                "death signal",
-                "SIGTERM",
-                "SIGINT",
-                "SIGHUP",
-                "eceived signal ",
-                "terminated by signal ",
-                "exited on signal ",
-                "KeyboardInterrupt",
-                "Terminated",
-                "Hangup",
-                " Interrupt",
-                "Ctrl-C",
-                ": interrupt (one more",
-                "mpirun: killing job",
-                "hit ctrl-c again",
-                "exit code 143",
-                "with exit code -15",
-                "ending Ray Tune run",
-            ),
-            _SIGNAL,
-        ),
-        exit_code_signature("JOB014"),
-    )
+    signatures = (exit_code_signature("JOB014"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended; a job

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.slurm.ended_by_slurm import REQUEUES, EndedBySlurm, cancelled_signature
 
@@ -38,30 +37,7 @@ class Preempted(EndedBySlurm):
     cause = "slurm_preempted"
     states = frozenset({"PREEMPTED"})
     yields_to = Severity.CRITICAL
-    signatures = (
-        cancelled_signature("JOB018", "DUE TO PREEMPTION", " DUE TO PREEMPTION"),
-        Signature(
-            "JOB018",
-            "submitit",
-            ("this job is preempted", "Job not requeued because: preempted"),
-            re.compile(
-                r"Caught signal \w{1,20} on \S{0,255}: this job is preempted|Job not requeued because: "
-                r"preempted"
-            ),
-        ),
-        Signature(
-            "JOB018",
-            "requeued",
-            ("DUE TO JOB REQUEUE",),
-            re.compile(r"\*\*\* (?P<what>JOB) \S+ (?:ON \S+ )?CANCELLED AT \S+ DUE TO JOB REQUEUE \*\*\*"),
-        ),
-        Signature(
-            "JOB018",
-            "other_scheduler",
-            ("TERM_PREEMPT: ",),
-            re.compile(r"^TERM_PREEMPT: job killed after preemption"),
-        ),
-    )
+    signatures = (cancelled_signature("JOB018", "DUE TO PREEMPTION", " DUE TO PREEMPTION"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """A job that was requeued goes on, into the same log or another: it counts only as the last word, and

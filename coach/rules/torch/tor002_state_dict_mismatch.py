@@ -2,45 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.quoted_evidence import hits_of
-
-_MISMATCH = re.compile(
-    UNHEEDED + r".*?(?:\bKeyError: '(?:\w+\.)+\w*(?:\.weight|\.bias|\.running_mean|\.qweight"
-    r"|\.weight_scale(?:_inv)?)'$|Error\(s\) in loading state_dict for (?P<model>[\w.]+)"
-    r"|(?:Error|Exception): .*?(?:Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
-    r"|copying a param with shape|loaded state dict (?:contains|has) a (?:parameter group|different)"
-    r"|You set `ignore_mismatched_sizes` to `False`|Missing key in checkpoint state_dict"
-    r"|[Uu]nexpected key \S+ in state_dict|missing keys in state_dict: |Size mismatch between saved "
-    r"torch\.Size|While copying the parameter named|Trying to (?:set|load) a tensor of shape"
-    r"|You are trying to load a weight file containing \d+ layers|(?:Layer|Weight) count mismatch (?:when "
-    r"loading weights|for )"
-    r"|Shape mismatch in (?:layer #\d|top-level weight)|Layer shape .+ not compatible with weight shape"
-    r"|Layer '\S+' expected \d+ variables, but received"
-    r"|Cannot load model parameters from checkpoint .*architectures match|Global shape mismatch for loaded"
-    r"|Received incompatible tensor with shape .* when attempting to restore variable"
-    r"|There is no module or parameter named '[\w.]+' in \w|Following weights were not initialized from "
-    r"checkpoint: |User-provided restore item and on-disk value metadata tree structures do not match"
-    r"|Trying to restore (?:optimizer|training) state but checkpoint contains only the model"
-    r"|A total of \d+ objects could not be loaded|Shape of variable \S+ \(\(.*?\)\) doesn't match with shape "
-    r"of tensor|Variable Shape not match, Variable \[|The target dict keys and state dict keys do not match"
-    r"|The checkpoint being loaded used a DP world size of"
-    r"|Requested shape: .* is not compatible with the stored shape"
-    r"|Restoring from checkpoint failed\. This is most likely due to a (?:Variable name|mismatch)))"
-)
-_DETAIL = re.compile(
-    r"^\s*(?P<detail>size mismatch for (?P<name>\S+?): copying a param with shape .*"
-    r"|(?:Missing|Unexpected) key\(s\) in state_dict: .*)"
-)
-
-_PLANNER = re.compile(r"^\s*md = metadata\.state_dict_metadata\[fqn\]$")
-"""torch's own line: the KeyError that it raises says a name and nothing else."""
 
 
 class StateDictMismatch(EndingRule):
@@ -67,50 +35,6 @@ class StateDictMismatch(EndingRule):
     name = "state-dict-mismatch"
     cause = "state_dict_mismatch"
     confidence = 0.97
-    signatures = (
-        Signature(
-            "TOR002",
-            "mismatch",
-            (
-                "in loading state_dict for",
-                "in state_dict",
-                "copying a param with shape",
-                "loaded state dict",
-                "ignore_mismatched_sizes",
-                "in checkpoint state_dict",
-                "a tensor of shape",
-                "While copying the parameter",
-                "trying to load a weight file",
-                "Size mismatch between saved",
-                "count mismatch ",
-                "Shape mismatch in ",
-                "not compatible with weight shape",
-                "variables, but received",
-                "Restoring from checkpoint failed",
-                "Cannot load model parameters from",
-                "Global shape mismatch for loaded",
-                "Received incompatible tensor",
-                "not compatible with the stored shape",
-                "There is no module or parameter named",
-                "The target dict keys and state dict",
-                "weights were not initialized from",
-                "User-provided restore item and",
-                "state but checkpoint contains only",
-                "objects could not be loaded",
-                "match with shape of tensor",
-                "Variable Shape not match",
-                "being loaded used a DP world size",
-                ".weight'",
-                ".bias'",
-                ".running_mean'",
-                ".qweight'",
-                ".weight_scale",
-            ),
-            _MISMATCH,
-        ),
-        Signature("TOR002", "planner", ("state_dict_metadata[fqn]",), _PLANNER, reads_source=True),
-        Signature("TOR002", "detail", ("size mismatch for ", "key(s) in state_dict: "), _DETAIL),
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature in ("mismatch", "planner")

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
-
-_FAILED = re.compile(
-    UNHEEDED + r".*?(?P<error>torch\._(?:dynamo|inductor)\.exc\.(?!.*Warning)\w+|\bBackendCompilerFailed"
-    r"|\bInternalTorchDynamoError"
-    r"|triton\.(?:compiler|runtime)\.\w+\.(?:CompilationError|\w*OutOfResources\w*)|\bLoweringException"
-    r"|\bInductorError"
-    r"|torch\._subclasses\.fake_tensor\.\w+Exception|torch\.fx\.experimental\.symbolic_shapes\.[A-Z]\w+"
-    r"|\bOutOfResources(?=: out of resource: )"
-    r"|CalledProcessError: Command '\[(?=.*triton)'[^']*(?:cc|clang|[cg]\+\+)[^'/]*'|Error: `?ptxas`? failed "
-    r"with error code"
-    r"|(?:Error|Exception): .*?Cannot find a working triton installation|\bTritonMissing"
-    r"|PassManager::run failed|\bPTXASError|Internal Triton PTX codegen error|Error: Failed to find C "
-    r"compiler"
-    r"|Error: accessing tensor output of CUDAGraphs"
-    r"|(?:Error|Exception): (?:Dynamo is not supported|Python \S+ not yet supported for torch\.compile"
-    r"|Windows not yet supported for torch\.compile"
-    r"|torch\.compile is not supported))(?P<words>:.*)?"
-)
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class CompileFailed(EndingRule):
@@ -52,39 +33,6 @@ class CompileFailed(EndingRule):
     code = "TOR003"
     name = "compile-failed"
     cause = "torch_compile_error"
-    signatures = (
-        Signature(
-            "TOR003",
-            "failed",
-            (
-                "torch._dynamo.exc.",
-                "torch._inductor.exc.",
-                "torch._subclasses.fake_tensor.",
-                "torch.fx.experimental.symbolic_shapes.",
-                "out of resource: ",
-                "CalledProcessError",
-                "ptxas` failed with error code",
-                "ptxas failed with error code",
-                "BackendCompilerFailed",
-                "InternalTorchDynamoError",
-                "triton.compiler.",
-                "triton.runtime.",
-                "LoweringException",
-                "InductorError",
-                "working triton installation",
-                "TritonMissing",
-                "PassManager::run failed",
-                "PTXASError",
-                "Triton PTX codegen",
-                "Failed to find C compiler",
-                "output of CUDAGraphs",
-                "Dynamo is not supported",
-                "supported for torch.compile",
-                "torch.compile is not supported",
-            ),
-            _FAILED,
-        ),
-    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return (

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogHit, Signature
-from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.tensor_types import are_on_two_devices, two_types
-
-_MISMATCH = re.compile(
-    UNHEEDED + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running)).*?(?P<words>\b.{0,60}?(?:"
-    r"expected scalar type \w+ but found \w+"
-    r"|Expected object of scalar type \w+ but got scalar type \w+"
-    r"|to have (?:one of the following scalar types: [\w, ]+|scalar type \w+); but got (?:torch\.[\w.]+"
-    r"|[A-Z]\w+Type(?<!CUDAType)(?<!CPUType)) instead"
-    r"|(?:must|to) have the same dtype|are not the same dtype|source and destination dtypes match"
-    r"|Found dtype \w+ but expected \w+|[Ee]xpected dtype [\w:.]+ for \S+ but got dtype"
-    r"|to have dtype [\w:.]+, but got [\w:.]+ instead"
-    r"|result type \w+ can't be cast to the desired output type \w+"
-    r"|Expected [\w.]+dtype\b.{0,40}? to be equal to \S*dtype"
-    r").*)"
-)
 
 
 class DtypeMismatch(EndingRule):
@@ -50,24 +35,7 @@ class DtypeMismatch(EndingRule):
     code = "TOR004"
     name = "dtype-mismatch"
     cause = "dtype_mismatch"
-    signatures = (
-        Signature(
-            "TOR004",
-            "mismatch",
-            (
-                "scalar type",
-                "the same dtype",
-                "destination dtypes match",
-                "Found dtype ",
-                "xpected dtype ",
-                "to have dtype ",
-                "result type ",
-                "to be equal to ",
-            ),
-            _MISMATCH,
-        ),
-        two_types("TOR004"),
-    )
+    signatures = (two_types("TOR004"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature != "types" or not are_on_two_devices(hit)

@@ -60,9 +60,9 @@ _NO_DIGIT_MEANT = re.compile(r"(?<!\\)\{\d*,?\d*\}|\(\?P<\w+>|\\u(?!00)[0-9a-fA-
 _DIGIT_MEANT = re.compile(r"[0-9]|\(\?P=")
 
 
-def is_digit_blind(pattern: re.Pattern[str]) -> bool:
+def is_digit_blind(pattern: str) -> bool:
     """True if a pattern takes any digit for any other: it names no digit and has no back-reference."""
-    words = _CLASS.sub(lambda found: found[0].replace("0-9", ""), pattern.pattern)
+    words = _CLASS.sub(lambda found: found[0].replace("0-9", ""), pattern)
     return not _DIGIT_MEANT.search(_NO_DIGIT_MEANT.sub("", words))
 
 
@@ -74,7 +74,8 @@ class _Wanted:
         self.blind = frozenset(
             index
             for index, signature in enumerate(signatures)
-            if is_digit_blind(signature.pattern) and not _DIGIT_MEANT.search("".join(signature.literals))
+            if is_digit_blind(signature.pattern + (signature.unless or ""))
+            and not _DIGIT_MEANT.search("".join(signature.literals))
         )
         self.by_literal: dict[bytes, frozenset[int]] = {}
         self.by_kind: dict[bytes, frozenset[int]] = {}

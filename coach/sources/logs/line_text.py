@@ -39,6 +39,14 @@ _TIME_STAMP = re.compile(
 _MAX_TIME_STAMP_COLUMN = 80
 _CANCELLED_AT = "CANCELLED AT "
 
+_BELOW_ERROR = re.compile(
+    r"\[[WI]\d{0,4} |[WI]\d{4} "
+    r"|(?>.*?(?:(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b|(?:Error|Exception): ))(?<!: )"
+)
+"""Also what c10d writes: `[W1121 …]`. `NCCL_DEBUG=INFO` is advice and no level; and a level behind the name of
+an error is of its words, or of another line that was torn."""
+_TYPE = re.compile(r"(?>.*?(?:(?:Error|Exception|Timeout|what\(\)): |Failed running))")
+
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAIN = (
     "During handling of the above exception, another exception occurred:",
@@ -71,6 +79,17 @@ def decoder_of(data: bytes) -> codecs.IncrementalDecoder | None:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"\0" in data[:64]:
         return codecs.getincrementaldecoder("utf-16")("replace")
     return None
+
+
+def is_below_error(words: str) -> bool:
+    """True if a logger gives the line a level below ERROR."""
+    return _BELOW_ERROR.match(words) is not None
+
+
+def start_of_words(words: str) -> int | None:
+    """The place behind the first name of an exception's type; None where the line has none."""
+    found = _TYPE.match(words)
+    return found.end() if found is not None else None
 
 
 def split_prefix(line: str) -> tuple[int | None, str]:

@@ -116,8 +116,9 @@ def _paths_of(signature: Signature) -> Iterator[tuple[tuple[_Piece, ...], list[t
     A way that shows no literal is divided at its alternatives. Where that brings none to light, one may stand
     anywhere in the line: its place is the end.
     """
-    flags, literals = signature.pattern.flags, signature.literals
-    paths = [_pieces(_parser.parse(signature.pattern.pattern, flags), bool(flags & re.IGNORECASE))]
+    literals = signature.literals
+    tree = _parser.parse(signature.pattern)
+    paths = [_pieces(tree, bool(tree.state.flags & re.IGNORECASE))]
     for path in paths:
         found = _found(path, literals)
         inner = _divided(path, literals) if not found and len(paths) <= _MAX_PATHS else []

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
+from operator import itemgetter
 from typing import NamedTuple
 
 from coach.model.training.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, LogHit, LogTail, Signature
@@ -23,12 +24,14 @@ from coach.sources.logs.line_text import (
     decode,
     decoder_of,
     end_of_line,
+    is_below_error,
     is_inside_frames,
     is_source_line,
     is_traceback_head,
     parse_time_s,
     split_prefix,
     start_of_line,
+    start_of_words,
     traceback_before,
     traceback_heads,
 )
@@ -90,6 +93,7 @@ class LogScanner:
         self.is_binary = False
         self._file = file
         self._signatures = (*signatures, ATTEMPT, REQUEUED)
+        self._patterns: dict[int, re.Pattern[str]] = {}
         self._filter = LineFilter(self._signatures)
         self._layout = Layout()
         self._own_prefix = re.compile("")
@@ -105,7 +109,7 @@ class LogScanner:
         self._num_newlines = num_lines_before
         self._held: list[LogHit] = []
         self._open: list[OpenTraceback] = []
-        self._flushed: set[int] = set()
+        self._flushed: set[tuple[str, str]] = set()
         self._is_passing = False
         self._num_hits: Counter[int] = Counter()
 
@@ -171,7 +175,7 @@ class LogScanner:
         text, start = self._context + ended + unended.replace(b"\n", b""), len(self._context)
         hits += self._close_tracebacks(text, start)
         for index, hit in self._scan(text, text[start:], _Newlines(text, start, self._num_newlines)):
-            self._flushed.add(index)
+            self._flushed.add(_kind_of(self._signatures[index]))
             hits += [hit] if hit is not None else []
         hits += [opened.complete_hit for opened in self._open]
         self._open = []
@@ -243,9 +247,12 @@ class LogScanner:
             for index in sorted(kept.places)
             for place, match in self._matches(index, kept, block, lines)
         ]
-        found.sort(key=lambda item: item[:2])
+        # A rule's rows of one kind yield one hit a line: that of the first row that matches.
+        first: dict[tuple[int, tuple[str, str]], tuple[int, int, re.Match[str]]] = {}
+        for place, index, match in sorted(found, key=itemgetter(0, 1)):
+            first.setdefault((place, _kind_of(self._signatures[index])), (place, index, match))
         heads = traceback_heads(text) if found else []
-        for place, index, match in found:
+        for place, index, match in first.values():
             line_start, line_end = start + place, start + kept.lines.end_of(place)
             signature, line = self._signatures[index], lines[place]
             nearest = bisect_left(heads, line_end) - 1
@@ -283,7 +290,7 @@ class LogScanner:
                 self._num_hits[index] += 1
             if self._num_hits[index] < MAX_FIRST_HITS:
                 return
-        is_curve = "value" in self._signatures[index].pattern.groupindex
+        is_curve = "value" in self._pattern(index).groupindex
         max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
         later = takewhile(lambda place: place > reached, reversed(places))
         yield from islice(matches(later), max_last)
@@ -295,15 +302,22 @@ class LogScanner:
         kind = kept.lines.kind_of(place) if kept.is_by_kind else None
         if kind is not None and self._filter.is_turned_down(kind, index):
             return None
-        if index in self._flushed and place == 0:
+        if place == 0 and _kind_of(self._signatures[index]) in self._flushed:
             return None
         line = lines.get(place)
         if line is None:
             line = lines[place] = self._line_of(block[place : kept.lines.end_of(place)])
-        found = self._signatures[index].pattern.search(line.words, 0, self._signatures[index].max_chars)
+        found = search(self._signatures[index], self._pattern(index), line.words)
         if found is None and kind is not None:
             self._filter.turn_down(kind, index)
         return found
+
+    def _pattern(self, index: int) -> re.Pattern[str]:
+        """Compiled when a line first holds a literal of the signature."""
+        pattern = self._patterns.get(index)
+        if pattern is None:
+            pattern = self._patterns[index] = re.compile(self._signatures[index].pattern)
+        return pattern
 
     def _with_traceback(
         self, hit: LogHit, words: str, text: bytes, line_start: int, line_end: int
@@ -358,6 +372,22 @@ class LogScanner:
                 line = self._line_of(text[start:end])
                 yield line.rank, line.words
             start = end + 1
+
+
+def search(signature: Signature, pattern: re.Pattern[str], words: str) -> re.Match[str] | None:
+    """The match of a signature, with its compiled pattern, in the words of one line."""
+    start = start_of_words(words) if signature.in_error else 0
+    if start is None:
+        return None
+    found = pattern.search(words, start, signature.max_chars)
+    if found is None or (signature.is_heeded and is_below_error(words)):
+        return None
+    is_other = signature.unless is not None and re.search(signature.unless, words)
+    return None if is_other else found
+
+
+def _kind_of(signature: Signature) -> tuple[str, str]:
+    return signature.rule, signature.name
 
 
 def _bounded(data: bytes) -> bytes:

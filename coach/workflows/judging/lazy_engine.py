@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from coach.launch import recipe
     from coach.rules import engine, registry, thresholds
-    from coach.workflows.judging import earlier_runs
+    from coach.workflows.judging import earlier_runs, rule_files
 else:
     recipe = late("coach.launch", "recipe")
     engine, registry, thresholds = late("coach.rules", "engine", "registry", "thresholds")
-    earlier_runs = late("coach.workflows.judging", "earlier_runs")
+    earlier_runs, rule_files = late("coach.workflows.judging", "earlier_runs", "rule_files")
 
 
 def rules_of(settings: Settings) -> tuple[Rule, ...]:
     """The rules that may fire, as the settings have them. Raises UserError for a rule or a threshold that
-    does not exist."""
-    rules = registry.build(settings.thresholds, settings.muted_rules, settings.origins)
+    does not exist, and for a file of rules that cannot be read."""
+    added = rule_files.read(settings.rule_files)
+    thresholds_ = {**added.thresholds, **settings.thresholds}
+    rules = registry.build(thresholds_, settings.muted_rules, settings.origins, added.signatures)
     codes = [rule.code for rule in registry.rule_classes()]
     for code in settings.advice:
         thresholds.check_codes(
@@ -81,7 +83,11 @@ class LazyEngine:
 
     def signatures(self) -> Sequence[Signature]:
         """Those of muted rules too: what was logged meanwhile is known when they are heard again."""
-        return registry.signatures(registry.build())
+        try:
+            added = rule_files.read(self._settings.rule_files).signatures
+        except UserError:  # `diagnose` says it
+            added = ()
+        return registry.signatures(registry.build(added=added))
 
     def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
         loaded = self._load()

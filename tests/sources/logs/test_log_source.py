@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from coach.sources.io import SystemIo
 from coach.sources.logs.log_source import BITE_BYTES, LogSource
 from tests.sources.fake_io import FakeIo
 
-KILLED = Signature("MEM007", "killed", ("Killed",), re.compile(r"^Killed$"))
+KILLED = Signature("MEM007", "killed", ("Killed",), r"^Killed$")
 PATH = Path("/runs/r/stdout.log")
 
 
@@ -187,7 +186,7 @@ def test_the_first_look_at_a_log_that_has_ended_has_all_of_its_last_words(tmp_pa
     log.write_text(
         'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nImportError: x\nbye\n'
     )
-    signature = Signature("X", "x", ("ImportError",), re.compile("ImportError: x"))
+    signature = Signature("X", "x", ("ImportError",), "ImportError: x")
     source = LogSource(SystemIo({}), "5", lambda: [log], lambda: [signature])
     seen: list[str] = []
     for _ in range(3):

@@ -15,13 +15,11 @@ OOM = Signature(
     "MEM001",
     "oom",
     ("CUDA out of memory",),
-    re.compile(r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)"),
+    r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)",
 )
-LIMIT = Signature(
-    "JOB002", "limit", ("DUE TO TIME LIMIT",), re.compile(r"JOB (?P<job>\d+) ON .* DUE TO TIME LIMIT")
-)
-KILLED = Signature("MEM007", "killed", ("Killed",), re.compile(r"^Killed$"))
-FRAME = Signature("DAT001", "frame", ("loader.py",), re.compile(r"loader\.py"), reads_source=True)
+LIMIT = Signature("JOB002", "limit", ("DUE TO TIME LIMIT",), r"JOB (?P<job>\d+) ON .* DUE TO TIME LIMIT")
+KILLED = Signature("MEM007", "killed", ("Killed",), r"^Killed$")
+FRAME = Signature("DAT001", "frame", ("loader.py",), r"loader\.py", reads_source=True)
 ALL = (OOM, LIMIT, KILLED, FRAME)
 
 TRACEBACK = b"""\
@@ -148,7 +146,7 @@ def test_colours_do_not_hide_the_words() -> None:
     ],
 )
 def test_a_time_stamp_gives_the_hit_its_time(stamp: str, time_s: float) -> None:
-    signature = Signature("X", "x", ("Killed",), re.compile("Killed"))
+    signature = Signature("X", "x", ("Killed",), "Killed")
     (hit,) = scan(f"{stamp} INFO Killed\n".encode(), (signature,))
     assert hit.time_s == time_s
 
@@ -162,7 +160,7 @@ def test_slurmstepds_stamp_is_the_clusters_local_time() -> None:
 
 @pytest.mark.parametrize("stamp", ["2026-13-45 99:99:99", "0000-00-00 00:00:00"])
 def test_an_impossible_time_is_no_time(stamp: str) -> None:
-    signature = Signature("X", "x", ("Killed",), re.compile("Killed"))
+    signature = Signature("X", "x", ("Killed",), "Killed")
     assert scan(f"{stamp} Killed\n".encode(), (signature,))[0].time_s is None
 
 
@@ -195,7 +193,7 @@ def test_a_nul_far_into_a_text_does_not_make_it_binary() -> None:
 
 def test_of_an_endless_line_only_the_beginning_is_searched() -> None:
     long = b"x" * MAX_LINE_BYTES
-    loud = Signature("X", "x", ("Killed",), re.compile("Killed"))
+    loud = Signature("X", "x", ("Killed",), "Killed")
     assert scan(long + b"Killed\nKilled\n", (loud,)) == scan(long + b"......\nKilled\n", (loud,))
     assert len(scan(b"Killed" + long + b"\n", (loud,))) == 1
 
@@ -278,7 +276,7 @@ def test_where_an_attempt_of_a_requeued_job_begins_is_found_as_the_batch_script_
 )
 @pytest.mark.parametrize("size", [11, 100_000])
 def test_a_log_is_read_in_the_encoding_it_was_written_in(data: bytes, shown: str, size: int) -> None:
-    scanner = LogScanner((Signature("MEM007", "killed", ("Killed",), re.compile("Killed$")),), "log")
+    scanner = LogScanner((Signature("MEM007", "killed", ("Killed",), "Killed$"),), "log")
     hits = [hit for at in range(0, len(data), size) for hit in scanner.feed(data[at : at + size])]
     (hit,) = hits + scanner.flush()
     assert (hit.text, hit.line) == (shown, 1)
@@ -287,7 +285,7 @@ def test_a_log_is_read_in_the_encoding_it_was_written_in(data: bytes, shown: str
 
 
 def test_of_what_is_said_very_often_the_middle_is_passed_over_but_not_of_a_curve() -> None:
-    curve = Signature("METRICS", "loss", ("loss",), re.compile(r"loss (?P<value>[\d.]+)"))
+    curve = Signature("METRICS", "loss", ("loss",), r"loss (?P<value>[\d.]+)")
     scanner = LogScanner((KILLED, curve))
     piece = b"Killed\nloss 0.5\n" * 1000
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io as standard_io
 import json
-import re
 from datetime import datetime
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import own_squeue, squeue
 
 RUN = "20261121-142233-ddp-4f2a"
-KILLED = Signature("MEM007", "killed", ("Killed",), re.compile(r"^Killed$"))
+KILLED = Signature("MEM007", "killed", ("Killed",), r"^Killed$")
 
 
 @pytest.fixture

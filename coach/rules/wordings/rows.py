@@ -1,0 +1,185 @@
+"""Rows of wordings, as a TOML holds them, checked: shipped ones, and those that a site or a user adds.
+
+A file holds groups; a group names the rule and the kind of hit that its rows yield, and what they share. The
+shipped rows come compiled (`compiled.json`, made by `python -m coach.rules.wordings.compile`), because
+reading a thousand rows of TOML takes longer than most logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from coach.model.errors import UserError
+from coach.model.training.log import Signature
+from coach.rules.wordings.literals import literals_of
+
+COMPILED = "compiled.json"
+_GROUP_KEYS = ("rule", "kind", "head", "unless", "any_level", "in_error", "reads_source", "wording")
+_ROW_KEYS = ("pattern", "example", "seen", "source", "bare")
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """One row: a pattern, a line that it matches, and where that was met."""
+
+    signature: Signature
+    example: str
+    seen: str | None
+    """A recording of the project, or a public address."""
+    source: str | None
+    """The file of a framework that writes it, with its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """What one file says."""
+
+    wordings: tuple[Wording, ...]
+    thresholds: Mapping[str, Mapping[str, float]]
+    """Code of a rule → name of a threshold → value. Only a file of a site or a user has them."""
+
+
+def parse(text: str, file: str) -> tuple[Wording, ...]:
+    """The rows of a file. Raises UserError with the file, the row, and what would be right."""
+    return parse_file(text, file).wordings
+
+
+def parse_file(text: str, file: str) -> RuleFile:
+    """All that a file says. Raises UserError with the file, the row, and what would be right."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{file}: {error}", "it must be TOML with [[group]] and [[group.wording]]") from error
+    _check_keys(document, ("group", "thresholds"), file)
+    return RuleFile(_groups(document, file), _thresholds(document.get("thresholds", {}), file))
+
+
+def _thresholds(tables: Any, file: str) -> Mapping[str, Mapping[str, float]]:
+    place = f"{file}: thresholds"
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise UserError(f"{place}: it must hold a table for each rule", "write [thresholds.GPU005]")
+    for code, table in tables.items():
+        for name, value in table.items():
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise UserError(f"{place}.{code}.{name}: {value!r} is no number", f"write {name} = 0.5")
+    return {code: {name: float(value) for name, value in table.items()} for code, table in tables.items()}
+
+
+def _groups(document: Mapping[str, Any], file: str) -> tuple[Wording, ...]:
+    groups = document.get("group", [])
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise UserError(f"{file}: group must be a list of tables", "write [[group]]")
+    return tuple(row for number, group in enumerate(groups, 1) for row in _group(group, number, file))
+
+
+def _group(group: Mapping[str, Any], number: int, file: str) -> Iterable[Wording]:
+    place = f"{file}: group {number}"
+    _check_keys(group, _GROUP_KEYS, place)
+    rule, kind = _text(group, "rule", place), _text(group, "kind", place)
+    place = f"{place} ({rule} {kind})"
+    rows = group.get("wording")
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise UserError(f"{place}: it has no wording", "write [[group.wording]] with pattern and example")
+    for at, row in enumerate(rows, 1):
+        yield _row(row, group, f"{place}, wording {at}")
+
+
+def _row(row: Mapping[str, Any], group: Mapping[str, Any], place: str) -> Wording:
+    _check_keys(row, _ROW_KEYS, place)
+    pattern, example = _text(row, "pattern", place), _text(row, "example", place)
+    seen, source = _text_or_none(row, "seen", place), _text_or_none(row, "source", place)
+    if seen is None and source is None:
+        raise UserError(
+            f"{place}: neither seen nor source says where it was met",
+            "seen = an address or a recording; source = a framework's file and version",
+        )
+    whole = (_text_or_none(group, "head", place) or "") + pattern
+    unless = _text_or_none(group, "unless", place)
+    try:
+        re.compile(unless or "")
+        re.compile(whole)
+        literals = literals_of(whole)
+    except (re.error, ValueError) as error:
+        raise UserError(f"{place}: pattern {pattern!r}: {error}", "see docs/how-to for the form") from error
+    signature = Signature(
+        rule=_text(group, "rule", place),
+        name=_text(group, "kind", place),
+        literals=literals,
+        pattern=whole,
+        unless=unless,
+        is_heeded=not _flag(group, "any_level", place),
+        in_error=_flag(group, "in_error", place) and not _flag(row, "bare", place),
+        reads_source=_flag(group, "reads_source", place),
+    )
+    return Wording(signature, example, seen, source)
+
+
+def _check_keys(table: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+    strange = next((key for key in table if key not in known), None)
+    if strange is not None:
+        raise UserError(f"{place}: {strange} is not known here", f"known are: {', '.join(known)}")
+
+
+def _text(table: Mapping[str, Any], key: str, place: str) -> str:
+    value = _text_or_none(table, key, place)
+    if not value:
+        raise UserError(f"{place}: {key} is missing", f'write {key} = "…"')
+    return value
+
+
+def _text_or_none(table: Mapping[str, Any], key: str, place: str) -> str | None:
+    value = table.get(key)
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{place}: {key} is no text", f"write {key} = '…'")
+    return value
+
+
+def _flag(table: Mapping[str, Any], key: str, place: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise UserError(f"{place}: {key} is neither true nor false", f"write {key} = true")
+    return value
+
+
+def shipped_files() -> tuple[Traversable, ...]:
+    """The tables of the project, by name."""
+    return tuple(sorted((f for f in files(__package__).iterdir() if f.name.endswith(".toml")), key=_name))
+
+
+def _name(file: Traversable) -> str:
+    return file.name
+
+
+def digest(tables: Iterable[Traversable]) -> str:
+    """Tells a state of the tables from every other."""
+    found = hashlib.sha256()
+    for table in tables:
+        found.update(table.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def shipped() -> Mapping[str, tuple[Signature, ...]]:
+    """Code of a rule → the signatures of its rows, in the order of the tables."""
+    tables = shipped_files()
+    compiled = json.loads(files(__package__).joinpath(COMPILED).read_bytes())
+    if compiled["digest"] == digest(tables):
+        rows = [Signature(**{**row, "literals": tuple(row["literals"])}) for row in compiled["rows"]]
+    else:
+        rows = [row.signature for table in tables for row in parse(table.read_text("utf-8"), table.name)]
+    return by_rule(rows)
+
+
+def by_rule(rows: Iterable[Signature]) -> Mapping[str, tuple[Signature, ...]]:
+    """The rows of each rule, in their order."""
+    found: dict[str, list[Signature]] = {}
+    for row in rows:
+        found.setdefault(row.rule, []).append(row)
+    return {rule: tuple(signatures) for rule, signatures in found.items()}

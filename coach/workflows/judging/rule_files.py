@@ -1,0 +1,132 @@
+"""Files of wordings and thresholds that a site or a user adds to the project's, read and tried.
+
+A row is tried as it will be used: its example goes through the log scanner, and the rules judge what was
+found.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail, Signature
+from coach.rules import registry, thresholds
+from coach.rules.base import Rule
+from coach.rules.engine import Engine
+from coach.rules.wordings.rows import Wording, parse_file, shipped
+from coach.sources.logs.scanner import LogScanner
+
+MAX_FILE_BYTES = 1 << 20
+LIMIT_S = 0.05
+"""A pattern that takes longer on a line made to be slow for it would hold the screens up."""
+_FILE = "example"
+_LENGTHS = (8, 12, 16, 20, 24, 32, 128, 512, 2048)
+"""Short ones first: a pattern may take twice the time for each character."""
+_HOSTILE = (" ", "a", "0", "/", "_", "Error: ", "a.", "(", "'")
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What all files together add."""
+
+    signatures: tuple[Signature, ...] = ()
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One row, and what is wrong with it; nothing where it is well."""
+
+    wording: Wording
+    problems: tuple[str, ...]
+
+
+def read(paths: Iterable[Path]) -> Added:
+    """Raises UserError for a file that cannot be read, and for what is wrong in it."""
+    signatures: list[Signature] = []
+    numbers: dict[str, dict[str, float]] = {}
+    for path in paths:
+        wordings, found = read_file(path)
+        signatures += [wording.signature for wording in wordings]
+        for code, values in found.items():
+            numbers.setdefault(code, {}).update(values)
+    return Added(tuple(signatures), numbers)
+
+
+def read_file(path: Path) -> tuple[tuple[Wording, ...], Mapping[str, Mapping[str, float]]]:
+    """The rows of one file, and its thresholds. Raises UserError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: {error}", "rules.files names TOML files with [[group]] tables") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise UserError(f"{path}: it is larger than {MAX_FILE_BYTES >> 20} MB")
+    found = parse_file(text, str(path))
+    rules = {rule.code: rule for rule in registry.rule_classes()}
+    for wording in found.wordings:
+        _check_kind(wording.signature, rules, str(path))
+    for code, values in found.thresholds.items():
+        thresholds.check_codes([code], rules, f"thresholds.{code}", str(path))
+        for name, value in values.items():
+            thresholds.check_threshold(rules[code], name, value, str(path))
+    return found.wordings, found.thresholds
+
+
+def _check_kind(row: Signature, rules: Mapping[str, type[Rule]], place: str) -> None:
+    thresholds.check_codes([row.rule], rules, "rule", place)
+    kinds = sorted({each.name for each in shipped().get(row.rule, ())})
+    if row.name not in kinds:
+        hint = f"its kinds: {', '.join(kinds)}" if kinds else "it judges numbers, and reads no wordings"
+        raise UserError(f"{place}: {row.rule} has no kind {row.name!r}", hint)
+
+
+def try_rows(rows: Sequence[Wording]) -> list[Tried]:
+    """Try each row on its own example, with all rules and all rows at work."""
+    rules = registry.build(added=[row.signature for row in rows])
+    signatures = registry.signatures(rules)
+    return [Tried(row, tuple(_problems(row, rules, signatures))) for row in rows]
+
+
+def _problems(row: Wording, rules: Sequence[Rule], signatures: Sequence[Signature]) -> Iterable[str]:
+    own = row.signature
+    scanner = LogScanner(signatures, _FILE)
+    lines = row.example.splitlines()
+    hits = [*scanner.feed(("\n".join(lines) + "\n").encode()), *scanner.flush()]
+    if not any((hit.rule, hit.signature) == (own.rule, own.name) for hit in hits):
+        yield "its example does not match its pattern"
+        return
+    slow = slow_text(own)
+    if slow is not None:
+        yield f"it takes more than {LIMIT_S * 1000:.0f} ms on a line of {slow!r} again and again"
+    tail = LogTail(_FILE, 1, tuple(lines), len(row.example), len(lines))
+    snapshot = TargetSnapshot(_FILE, None, log_hits=tuple(hits), log_tails=(tail,))
+    diagnosis = Engine(rules).diagnose(snapshot, History())
+    failed = next((told for told in diagnosis.not_measured if told.what == f"rule {own.rule}"), None)
+    if failed is not None:
+        yield f"{failed.because}: name that group in the pattern, (?P<name>…)"
+        return
+    causes = {rule.code: rule.cause for rule in rules}
+    first = next(iter(diagnosis.findings), None)
+    if first is not None and first.cause != causes[own.rule] and first.rule != own.rule:
+        yield f"its example is told as {first.cause} ({first.rule}), not as {causes[own.rule]}"
+
+
+def slow_text(row: Signature) -> str | None:
+    """A text whose repetition makes the pattern slow; None where none of those tried does."""
+    pattern = re.compile(row.pattern)
+    for before in ("", *row.literals):
+        for text in (*_HOSTILE, *row.literals):
+            for length in _LENGTHS:
+                start = time.thread_time()
+                pattern.search(before + text * (1 + length // len(text)), 0, row.max_chars)
+                if time.thread_time() - start > LIMIT_S:
+                    return text
+    return None

@@ -1,0 +1,64 @@
+"""What is wrong in a table of wordings is said with its place, and with what would be right."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.model.errors import UserError
+from coach.rules.wordings.rows import parse, parse_file
+
+GOOD = """
+[[group]]
+rule = "ENV010"
+kind = "full"
+head = 'scratch: '
+unless = 'rehearsal'
+
+[[group.wording]]
+pattern = '(?P<what>quota of /\\S+ used up)'
+example = 'scratch: quota of /scratch/ada used up'
+seen = "our prolog"
+"""
+
+
+def test_a_row_is_a_signature_with_the_words_of_its_group() -> None:
+    (row,) = parse(GOOD, "site.toml")
+    assert row.signature.pattern == r"scratch: (?P<what>quota of /\S+ used up)"
+    assert row.signature.literals == ("scratch: quota of /",)
+    assert (row.signature.unless, row.signature.is_heeded, row.signature.in_error) == (
+        "rehearsal",
+        True,
+        False,
+    )
+
+
+def test_a_file_may_hold_thresholds_alone() -> None:
+    assert parse_file("[thresholds.GPU005]\nwarning_share = 0.3\n", "site.toml").thresholds == {
+        "GPU005": {"warning_share": 0.3}
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('rule = "ENV010"', "", "group 1: rule is missing"),
+        ('kind = "full"', "kind = 3", "group 1: kind is no text"),
+        ("example = ", "exampel = ", "exampel is not known here"),
+        ('seen = "our prolog"', "", "neither seen nor source says where it was met"),
+        ("(?P<what>quota", "(?P<what>quota(", "missing ), unterminated subpattern"),
+        ("(?P<what>quota of /\\S+ used up)", "\\d+", None),
+        ("[[group]]", "[[groups]]", "groups is not known here"),
+        ("[[group.wording]]", "[group.wording]", "it has no wording"),
+        ("unless = 'rehearsal'", "any_level = 1", "any_level is neither true nor false"),
+        ("[[group]]", "[[group]", "Expected"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(old: str, new: str, words: str | None) -> None:
+    assert old in GOOD
+    text = GOOD.replace(old, new)
+    if words is None:
+        assert parse(text, "site.toml")
+        return
+    with pytest.raises(UserError, match=r"site\.toml") as caught:
+        parse(text, "site.toml")
+    assert words in caught.value.message
