@@ -8,11 +8,13 @@ lies there with what this would write.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from coach.rules.documentation import RulePage, rule_page
+from coach.rules.documentation import RulePage, place_among_others, rule_page
 from coach.rules.registry import rule_classes
 
+_CODE = re.compile(r"^[A-Z]{3}\d{3}(?=: )")
 RULES = Path(__file__).resolve().parent / "rules"
 _INDEX = """# Rules
 
@@ -53,9 +55,12 @@ def _cell(text: str) -> str:
 
 def _page(page: RulePage) -> str:
     status = "" if page.is_proven else " · unproven: at most info"
-    lines = [f"# {page.code} {page.name}", "", page.summary, "", f"`{page.cause}` · {page.severity}{status}"]
+    cause = f"`{page.cause}` · {page.severity}{status}"
+    lines = [f"# {page.code} {page.name}", "", page.summary, "", cause, "", page.meaning]
     for heading, body in page.sections.items():
         lines += ["", f"## {heading}", "", body]
+    for heading, told in place_among_others(page).items():
+        lines += ["", f"## {heading}", "", *(f"- {_linked(line)}" for line in told)]
     if page.thresholds:
         lines += ["", "## Thresholds", "", "| name | default | unit | why |", "|---|---|---|---|"]
         lines += [
@@ -66,6 +71,11 @@ def _page(page: RulePage) -> str:
             for item in page.thresholds
         ]
     return "\n".join([*lines, ""])
+
+
+def _linked(line: str) -> str:
+    """With the code at the line's start as a link to its page."""
+    return _CODE.sub(r"[\g<0>](\g<0>.md)", line)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coach.rules.base import Rule, Threshold
+from coach.rules.causes import REGISTER, Edge, Status
 
 HEADINGS = ("What it sees", "Why it matters", "When it stays silent", "What to do", "Sources")
 
@@ -29,15 +30,19 @@ class ThresholdLine:
 
 @dataclass(frozen=True, slots=True)
 class RulePage:
-    """What is known about one rule. `sections` has the five headings, in order."""
+    """What is known about one rule. `sections` has the five headings, in order; `meaning` says in a sentence
+    what its cause is."""
 
     code: str
     name: str
     cause: str
+    meaning: str
     severity: str
     summary: str
     sections: Mapping[str, str]
     thresholds: tuple[ThresholdLine, ...]
+    explained_by: tuple[Edge, ...]
+    explains: tuple[Edge, ...]
     is_proven: bool
     is_muted: bool = False
 
@@ -56,11 +61,14 @@ def rule_page(
         code=rule.code,
         name=rule.name,
         cause=rule.cause,
+        meaning=REGISTER.causes[rule.cause],
         severity=rule.severity.word,
         summary=summary,
         sections={heading: sections[heading] for heading in HEADINGS},
         thresholds=tuple(ThresholdLine(item, used[item.name]) for item in rule.thresholds),
-        is_proven=rule.is_proven,
+        explained_by=REGISTER.explaining(rule.code),
+        explains=tuple(edge for edge in REGISTER.edges if edge.cause == rule.code),
+        is_proven=REGISTER.of(rule.code).status is not Status.UNPROVEN,
         is_muted=is_muted,
     )
 
@@ -80,6 +88,30 @@ def _sections(rule: type[Rule]) -> tuple[str, dict[str, str]]:
     }
 
 
+def place_among_others(page: RulePage) -> dict[str, list[str]]:
+    """Heading → lines: what explains its findings, and what they explain. Empty for a rule that stands
+    alone."""
+    row = REGISTER.of(page.code)
+    by = [f"{edge.cause}: {edge.why}{_reach(edge)}" for edge in page.explained_by]
+    if row.explained_by_any_end:
+        by.append("whatever ended another process of the job")
+    if row.explained_by_end_above:
+        by.append("whatever ended another process of the job, above it in the log")
+    if row.explained_by_earlier is not None:
+        by.append(f"whatever is at least {row.explained_by_earlier.word} and did not come after it")
+    if row.explained_within_lines:
+        by.append(f"any other error within {row.explained_within_lines} lines below it in the log")
+    found = {
+        "Explained by": by,
+        "Explains": [f"{edge.effect}: {edge.why}{_reach(edge)}" for edge in page.explains],
+    }
+    return {heading: lines for heading, lines in found.items() if lines}
+
+
+def _reach(edge: Edge) -> str:
+    return "" if edge.within_lines is None else f" (within {edge.within_lines} lines of the log)"
+
+
 def page_text(page: RulePage) -> str:
     """The page as plain text."""
     status = "" if page.is_proven else ", unproven: at most info"
@@ -87,10 +119,12 @@ def page_text(page: RulePage) -> str:
     lines = [
         f"{page.code} {page.name} [{page.severity}{status}]{muted}",
         page.summary,
-        f"cause: {page.cause}",
+        f"cause: {page.cause}: {page.meaning}",
     ]
     for heading, body in page.sections.items():
         lines += ["", heading, *(f"  {line}".rstrip() for line in body.splitlines())]
+    for heading, told in place_among_others(page).items():
+        lines += ["", heading, *(f"  {line}" for line in told)]
     if page.thresholds:
         lines += ["", "Thresholds"]
         for item in page.thresholds:

@@ -15,14 +15,10 @@ from coach.model.judging.finding import Diagnosis, Finding, Hit, NotMeasured, Se
 from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
 from coach.rules.base import Rule
+from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
 from coach.rules.from_logs.aftermath import has_gone_well
+from coach.rules.from_logs.first_lost_rank import first_failure
 from coach.rules.from_logs.mere_mentions import happened
-
-_COLLECTIVE_SYMPTOM = 4
-"""The causal rank of what the others say when one rank has ended."""
-
-_PERFORMANCE = 5
-"""The causal rank of findings about speed, which end no job however critical they are."""
 
 _Key = tuple[str, str, Subject]
 
@@ -39,12 +35,17 @@ class _Condition:
     is_expected: bool = False
     """True if the recipe shows it on purpose."""
 
+    @property
+    def code(self) -> str:
+        return self.rule.code
+
 
 class Engine:
     """Keeps, per target, which conditions are pending and which fire."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], register: Register = REGISTER) -> None:
         self.rules = tuple(rules)
+        self._register = register
         self._conditions: dict[str, dict[_Key, _Condition]] = {}
         self._clocks: dict[str, float] = {}
 
@@ -76,11 +77,12 @@ class Engine:
                 _see(conditions, key, rule, hit, snapshot.now_s)
                 conditions[key].is_expected = is_expected
         _expire(conditions, seen, snapshot.now_s)
-        firing = _without_needless([condition for condition in conditions.values() if condition.is_firing])
+        firing = [condition for condition in conditions.values() if condition.is_firing]
+        first = first_failure(snapshot)
         return Diagnosis(
             target=snapshot.target,
             state=snapshot.state,
-            findings=_in_order(firing),
+            findings=_Order(self._register, first.rank if first is not None else None).of(firing),
             not_measured=_unique([*blind, *sight.gaps]),
             thresholds=thresholds.in_force(self.rules),
             has_gone_well=has_gone_well(snapshot, history),
@@ -148,85 +150,213 @@ def _failed(rule: Rule, error: Exception) -> NotMeasured:
     )
 
 
-def _without_needless(firing: list[_Condition]) -> list[_Condition]:
-    """Without the rule of last resort, where another finding says why the target ended."""
-    if not any(_explains_end(condition) for condition in firing):
-        return firing
-    return [condition for condition in firing if not condition.rule.is_last_resort]
+class _Order:
+    """Puts findings in order by the register: first what ended the process, or what explains that by an
+    edge."""
 
+    def __init__(self, register: Register, failed_rank: int | None) -> None:
+        """`failed_rank` is the rank that failed first, where a launcher names it."""
+        self._register = register
+        self._failed_rank = failed_rank
 
-def _explains_end(condition: _Condition) -> bool:
-    if condition.rule.is_last_resort:
-        return False
-    severity = condition.rule.severity if condition.is_expected else _severity(condition)
-    if severity is Severity.CRITICAL:
-        return condition.rule.causal_rank < _PERFORMANCE
-    return severity is Severity.WARNING and condition.rule.explains_end
-
-
-def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
-    """Root cause first, then what it caused, then the rest by severity."""
-    if not firing:
-        return ()
-    loudest = max(_severity(condition) for condition in firing)
-    # Something that is only worth knowing neither leads a real finding nor explains one.
-    loud = [c for c in firing if _severity(c) >= min(Severity.WARNING, loudest)]
-    causes = {id(c): _cause_of(c, loud) for c in firing}
-    files = {_place(c)[0] for c in loud}
-    is_one_log = len(files) == 1 and None not in files
-    weights = _weights(loud, causes)
-    # What ended the process leads, or what explains that: a warning of the start that ended nothing does not.
-    primary = min(
-        loud, key=lambda c: (causes[id(c)] is not None, -weights[c.rule.code], *_rank(c, is_one_log))
-    )
-    findings = [_finding(c, c is primary, None if c is primary else causes[id(c)]) for c in firing]
-    primary_code = primary.rule.code
-    if primary.hit.is_intended:
-        findings = [
-            replace(f, severity=Severity.INFO) if f.is_primary or f.consequence_of == primary_code else f
-            for f in findings
-        ]
-    return tuple(
-        sorted(
-            findings,
-            key=lambda f: (
-                not f.is_primary,
-                f.consequence_of != primary_code,
-                -f.severity,
-                -f.confidence,
-                f.rule,
-            ),
+    def of(self, firing: list[_Condition]) -> tuple[Finding, ...]:
+        """The primary one, then what it explains, then the rest by severity."""
+        firing = self._without_needless(firing)
+        if not firing:
+            return ()
+        loudest = max(self._severity(condition) for condition in firing)
+        # Something that is only worth knowing neither leads a real finding nor explains one.
+        loud = [c for c in firing if self._severity(c) >= min(Severity.WARNING, loudest)]
+        causes = {id(c): self._cause_of(c, loud) for c in firing}
+        primary = self._primary(loud, causes)
+        findings = [self._finding(c, c is primary, None if c is primary else causes[id(c)]) for c in firing]
+        if primary.hit.is_intended:
+            findings = [
+                replace(f, severity=Severity.INFO) if f.is_primary or f.consequence_of == primary.code else f
+                for f in findings
+            ]
+        return tuple(
+            sorted(
+                findings,
+                key=lambda f: (
+                    not f.is_primary,
+                    f.consequence_of != primary.code,
+                    -f.severity,
+                    -f.confidence,
+                    f.rule,
+                ),
+            )
         )
-    )
 
+    def _primary(self, loud: list[_Condition], causes: dict[int, str | None]) -> _Condition:
+        files = {_place(c)[0] for c in loud}
+        is_one_log = len(files) == 1 and None not in files
+        weights = self._weights(loud, causes)
 
-def _weights(loud: list[_Condition], causes: dict[int, str | None]) -> dict[str, Severity]:
-    """How bad what each rule found is, counting what it explains, and what that explains in turn.
+        def key(condition: _Condition) -> tuple[object, ...]:
+            has_ended, severity = weights[condition.code]
+            is_consequence = causes[id(condition)] is not None
+            is_about_course = self._row(condition).says is Says.COURSE
+            return (
+                is_consequence,
+                not has_ended,
+                -severity,
+                is_about_course,
+                *self._first(condition, is_one_log),
+            )
 
-    Beside an end without a known cause, a finding about speed weighs no more than a warning: it ended
-    nothing.
-    """
-    weights: dict[str, Severity] = {}
-    has_unknown_end = any(condition.rule.is_last_resort for condition in loud)
-    explained_by = {condition.rule.code: causes[id(condition)] for condition in loud}
-    for condition in loud:
-        code: str | None = condition.rule.code
-        is_about_speed = condition.rule.causal_rank >= _PERFORMANCE
-        severity = Severity.WARNING if has_unknown_end and is_about_speed else _severity(condition)
-        seen: set[str] = set()
-        while code is not None and code not in seen:
-            seen.add(code)
-            weights[code] = max(severity, weights.get(code, Severity.INFO))
-            code = explained_by.get(code)
-    return weights
+        return min(loud, key=key)
 
+    def _weights(
+        self, loud: list[_Condition], causes: dict[int, str | None]
+    ) -> dict[str, tuple[bool, Severity]]:
+        """By code: True if it ended the process, and how bad it is; with all that it explains."""
+        weights: dict[str, tuple[bool, Severity]] = {}
+        explained_by = {condition.code: causes[id(condition)] for condition in loud}
+        for condition in loud:
+            severity = self._severity(condition)
+            weight = (self._has_ended(condition, severity), severity)
+            code: str | None = condition.code
+            seen: set[str] = set()
+            while code is not None and code not in seen:
+                seen.add(code)
+                weights[code] = max(weight, weights.get(code, weight))
+                code = explained_by.get(code)
+        return weights
 
-def _rank(condition: _Condition, is_one_log: bool) -> tuple[float, float, int, float]:
-    """Causal rank, then what came first. Within one log the lines are in their order; not every line has a
-    time."""
-    since = math.inf if condition.since_s is None else condition.since_s
-    first = float(_place(condition)[1]) if is_one_log else since
-    return condition.rule.causal_rank, first, -_severity(condition), -condition.hit.confidence
+    def _first(self, condition: _Condition, is_one_log: bool) -> tuple[bool, bool, float, int, float]:
+        """The rank that failed first, then what came first: by line within one log, since not every line has
+        a time."""
+        is_told_late = self._row(condition).is_told_late
+        rank = condition.hit.subject.rank
+        is_of_another = None not in (rank, self._failed_rank) and rank != self._failed_rank
+        since = math.inf if condition.since_s is None else condition.since_s
+        first = float(_place(condition)[1]) if is_one_log else since
+        return not is_told_late, is_of_another, first, -self._severity(condition), -condition.hit.confidence
+
+    def _cause_of(self, condition: _Condition, loud: list[_Condition]) -> str | None:
+        """The code of a firing rule that explains this one: by an edge, or by its place beside an end."""
+        others = [other for other in loud if other.code != condition.code]
+        # A hit that names its own causes knows better than the register.
+        others = [other for other in others if condition.code not in (other.hit.consequence_of or ())]
+        named = {other.code: other for other in others if self._is_named(other, condition)}
+        for code in self._explained_by(condition):
+            if code in named:
+                return code
+        others = [other for other in others if not self._is_named(condition, other)]
+        causes = (
+            self._causes_by_place(condition, others)
+            or self._ends_elsewhere(condition, others)
+            or (
+                self._more_of_the_same(condition, others)
+                if self._row(condition).explained_within_lines
+                else []
+            )
+        )
+        return min(causes, key=lambda c: self._first(c, False)).code if causes else None
+
+    def _causes_by_place(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
+        """Of an end from outside, what went wrong before; of anything else, an end from outside above it."""
+        least = self._row(condition).explained_by_earlier
+        if least is None:
+            return [
+                c for c in others if self._row(c).explained_by_earlier is not None and _is_above(c, condition)
+            ]
+        return [
+            c
+            for c in others
+            if self._row(c).explained_by_earlier is None
+            and self._severity(c) >= least
+            and not _is_above(condition, c)
+        ]
+
+    def _ends_elsewhere(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
+        """Of a symptom that any end explains: what ended a process."""
+        row = self._row(condition)
+        if not row.explained_by_any_end and not row.explained_by_end_above:
+            return []
+        return [
+            c
+            for c in others
+            if (row.explained_by_any_end or _is_above(c, condition))
+            and self._has_ended(c, self._severity(c))
+            and not self._row(c).explained_by_any_end
+            and self._row(c).explained_by_earlier is None
+        ]
+
+    def _more_of_the_same(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
+        """Of an error that says little, what stands a few lines below it and is no symptom of it."""
+        row = self._row(condition)
+        return (
+            [
+                c
+                for c in others
+                if 0 <= _lines_between(condition, c) <= row.explained_within_lines
+                and not self._row(c).explained_by_any_end
+                and not self._row(c).explained_by_end_above
+            ]
+            if row.explained_within_lines
+            else []
+        )
+
+    def _explained_by(self, condition: _Condition) -> tuple[str, ...]:
+        """The codes that explain a condition: those that its hit names, or those of the register."""
+        named = condition.hit.consequence_of
+        return tuple(edge.cause for edge in self._edges_to(condition)) if named is None else named
+
+    def _edges_to(self, condition: _Condition) -> tuple[Edge, ...]:
+        return self._register.explaining(condition.code)
+
+    def _is_named(self, cause: _Condition, effect: _Condition) -> bool:
+        """True if an edge says that the one explains the other, and they stand near enough for it."""
+        if effect.hit.consequence_of is not None:
+            return cause.code in effect.hit.consequence_of
+        reaches = [edge.within_lines for edge in self._edges_to(effect) if edge.cause == cause.code]
+        return any(reach is None or 0 <= _lines_between(cause, effect) <= reach for reach in reaches)
+
+    def _without_needless(self, firing: list[_Condition]) -> list[_Condition]:
+        """Without the rule of last resort, where another finding ended the process or explains that it
+        ended."""
+        kept = [condition for condition in firing if not self._row(condition).is_last_resort]
+        for last in firing:
+            if last not in kept and any(self._is_enough(condition, last) for condition in kept):
+                return kept
+        return firing
+
+    def _is_enough(self, condition: _Condition, last: _Condition) -> bool:
+        severity = condition.rule.severity if condition.is_expected else self._severity(condition)
+        is_named = severity is Severity.CRITICAL and self._is_named(condition, last)
+        return is_named or self._has_ended(condition, severity)
+
+    def _has_ended(self, condition: _Condition, severity: Severity) -> bool:
+        """True if a finding of this severity says that the process ended by it."""
+        says = self._row(condition).says
+        least = Severity.WARNING if says is Says.END else Severity.CRITICAL
+        return says is not Says.COURSE and severity >= least
+
+    def _severity(self, condition: _Condition) -> Severity:
+        severity = condition.rule.severity if condition.hit.severity is None else condition.hit.severity
+        return Severity.INFO if self._row(condition).status is Status.UNPROVEN else severity
+
+    def _row(self, condition: _Condition) -> Code:
+        return self._register.of(condition.code)
+
+    def _finding(self, condition: _Condition, is_primary: bool, consequence_of: str | None) -> Finding:
+        rule, hit = condition.rule, condition.hit
+        return Finding(
+            rule=rule.code,
+            name=rule.name,
+            cause=hit.cause or rule.cause,
+            severity=self._severity(condition),
+            confidence=hit.confidence,
+            is_primary=is_primary,
+            consequence_of=consequence_of,
+            subject=hit.subject,
+            summary=hit.summary,
+            evidence=hit.evidence,
+            fixes=hit.fixes,
+            since_s=condition.since_s,
+        )
 
 
 def _place(condition: _Condition) -> tuple[str | None, int]:
@@ -235,69 +365,15 @@ def _place(condition: _Condition) -> tuple[str | None, int]:
     return (first.file, first.line or 0) if first is not None else (None, 0)
 
 
-def _cause_of(condition: _Condition, loud: list[_Condition]) -> str | None:
-    """The code of a firing rule that explains this one.
-
-    The first that the rule names; of an end from outside, what went wrong before; of what came after such an
-    end, that end; of a collective's symptom, what ended a rank.
-    """
-    others = [other for other in loud if other.rule.code != condition.rule.code]
-    codes = {other.rule.code for other in others}
-    named = next((code for code in _explained_by(condition) if code in codes), None)
-    if named is not None:
-        return named
-    yields_to = condition.rule.yields_to
-    others = [other for other in others if condition.rule.code not in _explained_by(other)]
-    if yields_to is not None:
-        causes = [
-            c
-            for c in others
-            if c.rule.yields_to is None and _severity(c) >= yields_to and not _is_above(condition, c)
-        ]
-    else:
-        causes = [c for c in others if c.rule.yields_to is not None and _is_above(c, condition)]
-    if not causes and condition.rule.causal_rank == _COLLECTIVE_SYMPTOM:
-        causes = [
-            c
-            for c in others
-            if c.rule.causal_rank < _COLLECTIVE_SYMPTOM and _severity(c) is Severity.CRITICAL
-        ]
-    return min(causes, key=lambda c: _rank(c, False)).rule.code if causes else None
-
-
-def _explained_by(condition: _Condition) -> tuple[str, ...]:
-    """The codes that explain a condition: those of this hit, or of its rule."""
-    told = condition.hit.consequence_of
-    return condition.rule.consequence_of if told is None else told
+def _lines_between(condition: _Condition, other: _Condition) -> float:
+    """How many lines the other stands below, in one log; NaN elsewhere."""
+    (file, line), (other_file, other_line) = _place(condition), _place(other)
+    return other_line - line if file is not None and file == other_file else math.nan
 
 
 def _is_above(condition: _Condition, other: _Condition) -> bool:
-    """Whether it stands above the other in one log."""
-    (file, line), (other_file, other_line) = _place(condition), _place(other)
-    return file is not None and file == other_file and line < other_line
-
-
-def _severity(condition: _Condition) -> Severity:
-    severity = condition.rule.severity if condition.hit.severity is None else condition.hit.severity
-    return severity if condition.rule.is_proven else Severity.INFO
-
-
-def _finding(condition: _Condition, is_primary: bool, consequence_of: str | None) -> Finding:
-    rule, hit = condition.rule, condition.hit
-    return Finding(
-        rule=rule.code,
-        name=rule.name,
-        cause=hit.cause or rule.cause,
-        severity=_severity(condition),
-        confidence=hit.confidence,
-        is_primary=is_primary,
-        consequence_of=consequence_of,
-        subject=hit.subject,
-        summary=hit.summary,
-        evidence=hit.evidence,
-        fixes=hit.fixes,
-        since_s=condition.since_s,
-    )
+    """True if it stands above the other in one log."""
+    return _lines_between(condition, other) > 0
 
 
 def _unique(items: list[NotMeasured]) -> tuple[NotMeasured, ...]:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Hit, Severity
+from coach.model.judging.finding import Evidence, Finding, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.telemetry import SensorGap
 from coach.rules.base import Need, Rule
+from coach.rules.causes import Code, Edge, Register, Says, Status
 from coach.rules.engine import Engine
-from tests.rules.examples import run
+from tests.rules.examples import run, scan
 
 
 class Planted(Rule):
@@ -38,6 +40,22 @@ def planted(hit: Hit | None = None, **attributes: object) -> Planted:
 
 def hit(**more: object) -> Hit:
     return Hit(**{"summary": "seen", "evidence": (), "confidence": 0.9, **more})  # type: ignore[arg-type]
+
+
+def register(*codes: Code, edges: Iterable[tuple[str, str]] = ()) -> Register:
+    """A register of these codes, in which one explains another by these edges."""
+    return Register({each.code: each for each in codes}, {}, tuple(Edge(*edge, "planted") for edge in edges))
+
+
+def judged(
+    *rules: Planted, codes: Iterable[Code] = (), edges: Iterable[tuple[str, str]] = ()
+) -> list[Finding]:
+    """What an engine with this register finds by these rules."""
+    return list(Engine(rules, register(*codes, edges=edges)).diagnose(at(100.0), History()).findings)
+
+
+def links(findings: Iterable[Finding]) -> list[tuple[str, bool, str | None]]:
+    return [(finding.rule, finding.is_primary, finding.consequence_of) for finding in findings]
 
 
 def at(now_s: float | None) -> TargetSnapshot:
@@ -87,57 +105,109 @@ def test_a_replay_that_jumps_back_forgets_what_comes_later() -> None:
     assert not engine.diagnose(at(50.0), History()).findings
 
 
+def critical(code: str, line: int | None = None, **more: object) -> Planted:
+    """An error, at a line of the log where one is given."""
+    evidence = () if line is None else (Evidence("line", "train.log", line),)
+    return planted(hit(evidence=evidence, **more), code=code, severity=Severity.CRITICAL)
+
+
 def test_the_root_cause_comes_first_and_names_what_it_caused() -> None:
-    symptom = planted(
-        hit(), code="TST002", severity=Severity.CRITICAL, causal_rank=4, consequence_of=("TST001",)
-    )
-    other = planted(hit(), code="TST003", causal_rank=3)
-    root = planted(hit(confidence=0.5), causal_rank=2)
-    findings = Engine([symptom, other, root]).diagnose(at(1.0), History()).findings
-    assert [finding.rule for finding in findings] == ["TST001", "TST002", "TST003"]
-    assert [finding.is_primary for finding in findings] == [True, False, False]
-    assert [finding.consequence_of for finding in findings] == [None, "TST001", None]
+    symptom, other, root = critical("TST002"), planted(hit(), code="TST003"), planted(hit(confidence=0.5))
+    assert links(judged(symptom, other, root, edges=[("TST001", "TST002")])) == [
+        ("TST001", True, None),
+        ("TST002", False, "TST001"),
+        ("TST003", False, None),
+    ]
 
 
-def test_of_two_causes_of_one_kind_the_earlier_is_primary() -> None:
+def test_of_two_errors_that_ended_a_process_the_earlier_is_primary() -> None:
     late, early = planted(hit(since_s=20.0)), planted(hit(since_s=10.0), code="TST002")
-    assert Engine([late, early]).diagnose(at(30.0), History()).findings[0].rule == "TST002"
+    assert judged(late, early)[0].rule == "TST002"
+    assert judged(critical("TST001", 30), critical("TST002", 12))[0].rule == "TST002"
 
 
-def test_a_warning_that_ended_nothing_stands_below_the_error_that_did() -> None:
-    early = planted(hit(since_s=1.0), causal_rank=1)
-    deadly = planted(hit(since_s=9.0), code="TST002", severity=Severity.CRITICAL, causal_rank=3)
-    findings = Engine([early, deadly]).diagnose(at(10.0), History()).findings
-    assert [(f.rule, f.is_primary, f.consequence_of) for f in findings] == [
+def test_an_error_of_the_rank_that_failed_first_stands_above_an_earlier_one_of_another() -> None:
+    summary = (
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  rank      : 1 (local_rank: 1)",
+        "  exitcode  : 1",
+    )
+    snapshot = replace(at(100.0), log_hits=scan("\n".join(summary)))
+    own = critical("TST002", 9, subject=Subject(rank=1))
+    other = critical("TST001", 3, subject=Subject(rank=0))
+    findings = Engine([other, own], register()).diagnose(snapshot, History()).findings
+    assert [finding.rule for finding in findings] == ["TST002", "TST001"]
+
+
+@pytest.mark.parametrize("says", [Says.END, Says.ERROR, Says.COURSE])
+def test_a_warning_that_ended_nothing_stands_below_the_error_that_did(says: Says) -> None:
+    early, deadly = planted(hit(since_s=1.0)), critical("TST002", since_s=9.0)
+    assert links(judged(early, deadly, codes=[Code("TST001", says)])) == [
         ("TST002", True, None),
         ("TST001", False, None),
     ]
 
 
+def test_what_is_bad_about_speed_stands_below_a_warning_that_tells_of_the_end() -> None:
+    slow, ended = critical("TST002"), planted(hit())
+    codes = [Code("TST001", Says.END), Code("TST002", Says.COURSE)]
+    assert links(judged(slow, ended, codes=codes)) == [("TST001", True, None), ("TST002", False, None)]
+
+
 def test_a_warning_that_explains_the_error_by_a_declared_edge_stands_above_it() -> None:
-    middle = planted(hit(), code="TST002", consequence_of=("TST001",))
-    deadly = planted(hit(), code="TST003", severity=Severity.CRITICAL, consequence_of=("TST002",))
-    other = planted(hit(), code="TST004", severity=Severity.CRITICAL, causal_rank=4)
-    findings = Engine([other, deadly, middle, planted(hit())]).diagnose(at(1.0), History()).findings
-    assert (findings[0].rule, findings[0].is_primary) == ("TST001", True)
+    findings = judged(
+        critical("TST004"),
+        critical("TST003"),
+        planted(hit(), code="TST002"),
+        planted(hit()),
+        codes=[Code("TST004", explained_by_any_end=True)],
+        edges=[("TST001", "TST002"), ("TST002", "TST003")],
+    )
+    assert links(findings)[0] == ("TST001", True, None)
+    assert ("TST004", False, "TST003") in links(findings)
 
 
-def test_a_hit_that_knows_better_than_its_rule_says_by_itself_what_explains_it() -> None:
-    free = planted(hit(consequence_of=()), code="TST002", consequence_of=("TST001",))
-    named = planted(hit(consequence_of=("TST002",)))
-    findings = Engine([free, named]).diagnose(at(1.0), History()).findings
-    assert [(f.rule, f.consequence_of) for f in findings] == [("TST002", None), ("TST001", "TST002")]
+def test_what_slurm_tells_at_the_end_of_a_log_counts_as_first() -> None:
+    told, earlier = critical("TST001", 90), critical("TST002", 12)
+    assert judged(told, earlier, codes=[Code("TST001", is_told_late=True)])[0].rule == "TST001"
+
+
+def test_an_error_that_says_little_is_explained_by_what_stands_right_below_it() -> None:
+    bare, beside = critical("TST001", 10), planted(critical("TST002", 12).hits[0], code="TST002")
+    codes = [Code("TST001", explained_within_lines=8)]
+    assert links(judged(bare, beside, codes=codes)) == [("TST002", True, None), ("TST001", False, "TST002")]
+    assert links(judged(critical("TST001", 2), beside, codes=codes))[0] == ("TST001", True, None)
+    below = judged(critical("TST001", 14), beside, codes=codes)
+    assert links(below) == [("TST001", True, None), ("TST002", False, None)]
+
+
+def test_an_edge_that_holds_for_some_lines_does_not_hold_beyond_them() -> None:
+    warning = planted(hit(evidence=(Evidence("line", "train.log", 10),)), code="TST002")
+    near = Register({}, {}, (Edge("TST002", "TST001", "planted", 12),))
+
+    def first(line: int) -> str:
+        return Engine([warning, critical("TST001", line)], near).diagnose(at(1.0), History()).findings[0].rule
+
+    assert [first(line) for line in (9, 11, 22, 23)] == ["TST001", "TST002", "TST002", "TST001"]
+
+
+def test_a_hit_that_knows_better_than_the_register_says_by_itself_what_explains_it() -> None:
+    free, named = planted(hit(consequence_of=()), code="TST002"), planted(hit(consequence_of=("TST002",)))
+    findings = judged(free, named, edges=[("TST001", "TST002")])
+    assert links(findings) == [("TST002", True, None), ("TST001", False, "TST002")]
+    other_way = judged(planted(hit(), code="TST002"), named, edges=[("TST001", "TST002")])
+    assert links(other_way) == [("TST002", True, None), ("TST001", False, "TST002")]
 
 
 def test_something_only_worth_knowing_never_leads_a_real_finding() -> None:
-    note = planted(hit(severity=Severity.INFO), causal_rank=1)
-    real = planted(hit(), code="TST002", causal_rank=5)
-    assert Engine([note, real]).diagnose(at(1.0), History()).findings[0].rule == "TST002"
+    note, real = planted(hit(severity=Severity.INFO)), planted(hit(), code="TST002")
+    assert judged(note, real, codes=[Code("TST002", Says.COURSE)])[0].rule == "TST002"
 
 
 def test_what_nobody_has_seen_for_real_is_at_most_info() -> None:
-    rule = planted(hit(severity=Severity.CRITICAL), is_proven=False)
-    assert Engine([rule]).diagnose(at(1.0), History()).findings[0].severity is Severity.INFO
+    (found,) = judged(critical("TST001"), codes=[Code("TST001", status=Status.UNPROVEN)])
+    assert found.severity is Severity.INFO
 
 
 def test_a_rule_without_its_data_is_blind_and_says_so() -> None:
@@ -175,7 +245,7 @@ def test_a_rule_that_breaks_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_a_recipe_shows_on_purpose_is_info_and_leads_nothing() -> None:
-    shown = planted(hit(), code="TST002", severity=Severity.CRITICAL, causal_rank=1)
+    shown = critical("TST002")
     real = planted(hit(), severity=Severity.WARNING)
     snapshot = TargetSnapshot("target", 100.0, run=run(expects=("TST002",)))
     first, second = Engine([shown, real]).diagnose(snapshot, History()).findings

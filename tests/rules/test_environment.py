@@ -445,3 +445,14 @@ def test_a_warning_about_the_driver_leads_only_where_it_explains_the_end() -> No
     assert causes(diagnose_log(TOO_OLD + shapes)) == ["shape_mismatch", "driver_too_old"]
     told = diagnose_log(TOO_OLD + "RuntimeError: No CUDA GPUs are available").findings
     assert [(f.rule, f.consequence_of) for f in told] == [("ENV002", None), ("ENV004", "ENV002")]
+
+
+@pytest.mark.parametrize("said", [TOO_OLD, "Failed to initialize NVML: Driver/library version mismatch\n"])
+def test_a_driver_that_is_too_old_explains_no_plain_exception_of_the_program(said: str) -> None:
+    failed = (
+        "Traceback (most recent call last):\n"
+        + '  File "/home/user/train.py", line 3, in main\n    step()\n'
+        + "KeyError: 'val_acc'\n"
+    )
+    findings = diagnose_log(said + failed).findings
+    assert [(f.cause, f.consequence_of) for f in findings] == [("code_error", None), ("driver_too_old", None)]

@@ -55,7 +55,7 @@ class NcclError(EndingRule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in super().check(snapshot, history):
-            yield told_of_the_dead(hit, self.consequence_of, snapshot)
+            yield told_of_the_dead(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         said = self._said(snapshot)

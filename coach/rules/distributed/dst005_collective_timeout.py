@@ -12,7 +12,6 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.first_lost_rank import told_of_the_dead
 from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.collective_order import OddRanks, odd_ranks
 
@@ -152,7 +151,6 @@ class CollectiveTimeout(EndingRule):
                 severity=hit.severity,
                 cause="rank_mismatch_collective" if odd and odd.is_mismatch else None,
                 since_s=hit.since_s,
-                consequence_of=told_of_the_dead(hit, self.consequence_of, snapshot).consequence_of,
             )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -63,7 +63,7 @@ class NcclNetwork(EndingRule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in super().check(snapshot, history):
-            yield told_of_the_dead(hit, self.consequence_of, snapshot)
+            yield told_of_the_dead(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"The network between the ranks failed: {hit.fields['what'].strip()[:160]}"

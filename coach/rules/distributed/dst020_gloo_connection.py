@@ -48,7 +48,7 @@ class GlooConnection(EndingRule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in super().check(snapshot, history):
-            yield told_of_the_dead(hit, self.consequence_of, snapshot)
+            yield told_of_the_dead(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         words = next(

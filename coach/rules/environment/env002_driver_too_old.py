@@ -53,7 +53,8 @@ class DriverTooOld(EndingRule):
 
     def severity_of(self, hit: LogHit) -> Severity | None:
         # A warning ends nothing: what did may stand further down.
-        return Severity.WARNING if "UserWarning" in hit.text else None
+        is_said = "UserWarning" in hit.text or "Failed to initialize NVML" in hit.text
+        return Severity.WARNING if is_said else None
 
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
         # On the CPU, that is: GPUs that were asked for are held and not used.

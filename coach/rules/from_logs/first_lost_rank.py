@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from coach.model.judging.finding import Evidence, Hit, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
+from coach.rules.causes import REGISTER
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 KILL = "MEM008"
@@ -88,29 +89,27 @@ def is_lost_peer(hit: LogHit) -> bool:
     return bool(_LOST.search(hit.text))
 
 
-def explains_a_kill(codes: tuple[str, ...], snapshot: TargetSnapshot) -> tuple[str, ...]:
-    """Of the rules that may explain a kill those that can: no symptom, where the kill came first or a peer
-    was lost by it."""
-    first = first_failure(snapshot)
-    came_first = first is not None and first.exit_code == _SIGKILL
-    lost = any(is_lost_peer(hit) for hit in snapshot.log_hits if hit.rule in _SYMPTOMS)
-    return tuple(code for code in codes if code not in _SYMPTOMS) if came_first or lost else codes
+def explains_a_kill(snapshot: TargetSnapshot) -> tuple[str, ...] | None:
+    """What explains a kill, where a launcher killed the rank because others had failed.
 
-
-def told_of_the_dead(hit: Hit, codes: tuple[str, ...], snapshot: TargetSnapshot) -> Hit:
-    """A symptom with the rank that was gone, and with the kill among what explains it.
-
-    `codes` are the rule's own.
+    None where the kill came first: the register says what explains it.
     """
+    first = first_failure(snapshot)
+    symptoms = [hit for hit in snapshot.log_hits if hit.rule in _SYMPTOMS]
+    if first is not None and first.exit_code == _SIGKILL:
+        return None
+    if not symptoms or any(_follows_a_kill(symptom, snapshot) for symptom in symptoms):
+        return None
+    return (*(edge.cause for edge in REGISTER.explaining(KILL)), *_SYMPTOMS)
+
+
+def told_of_the_dead(hit: Hit, snapshot: TargetSnapshot) -> Hit:
+    """A symptom with the rank that was gone, where torchrun names it."""
     first = first_failure(snapshot)
     said = {(evidence.file, evidence.line) for evidence in hit.evidence}
     symptoms = [
         each for each in snapshot.log_hits if each.rule in _SYMPTOMS and (each.file, each.line) in said
     ]
-    if (first is not None and first.exit_code == _SIGKILL) or any(
-        _follows_a_kill(s, snapshot) for s in symptoms
-    ):
-        hit = replace(hit, consequence_of=(*codes, KILL))
     if first is None or first.exit_code < 0 or not _is_of_others(first, symptoms, snapshot):
         return hit
     how = f"with exit code {first.exit_code} and without a word"
@@ -124,12 +123,13 @@ def told_of_the_dead(hit: Hit, codes: tuple[str, ...], snapshot: TargetSnapshot)
 
 
 def _follows_a_kill(symptom: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if a rank lost its peer, and the log tells of a kill that no launcher did after another rank had
-    failed."""
-    if not is_lost_peer(symptom):
-        return False
+    """True if the log tells of a kill above it, or of one below by which a rank lost its peer and that no
+    launcher did after another rank had failed."""
     kills = [kill for kill in hits_of(snapshot, KILL, "killed") if kill.file == symptom.file]
-    return any(kill.line < symptom.line or not _was_ended(kill, snapshot) for kill in kills)
+    return any(
+        kill.line < symptom.line or (is_lost_peer(symptom) and not _was_ended(kill, snapshot))
+        for kill in kills
+    )
 
 
 def _was_ended(kill: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -70,7 +70,7 @@ class KilledSilently(EndingRule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         first = first_failure(snapshot)
         for hit in super().check(snapshot, history):
-            told = replace(hit, consequence_of=explains_a_kill(self.consequence_of, snapshot))
+            told = replace(hit, consequence_of=explains_a_kill(snapshot))
             if first is None or first.exit_code != -9:
                 yield told
                 continue
