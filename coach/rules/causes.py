@@ -130,9 +130,9 @@ _CODES = _codes(
     "DST002 DST006 DST010 DST021 DST022 DST023 DST024 ENV002 ENV003 ENV004 ENV006 ENV007 ENV008 "
     "ENV010 ENV011 ENV012 ENV016 ENV017 ENV018 ENV021 JOB011 MEM001 MEM011 TOR001 "
     "TOR002 TOR003 TOR004",
-    course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 GPU003 GPU005 GPU006 GPU011 GPU013 GPU017 "
-    "HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 JOB006 JOB009 MEM004 MEM005 MEM009 NUM001 NUM002 "
-    "NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013",
+    course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 GPU003 GPU005 GPU006 GPU011 GPU013 "
+    "GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 JOB006 JOB009 MEM004 MEM005 MEM009 NUM001 "
+    "NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013",
 )
 
 _CAUSES: Mapping[str, str] = MappingProxyType(
@@ -143,7 +143,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "checkpoint_by_every_rank": "Several ranks write over one another's checkpoint.",
         "checkpoint_corrupt": "A file of weights is cut short, or is no such file.",
         "code_error": "The program has a mistake of its own.",
-        "conda_not_initialised": "The shell of the batch script does not know conda, so its environment is missing.",
+        "conda_not_initialised": "The batch script's shell does not know conda: the environment is missing.",
         "cpu_bound": "The node's CPUs are too slow for its GPUs.",
         "cpu_over_request": "The job asked for more CPUs than it used.",
         "cublas_cudnn_error": "One of CUDA's libraries refused a call.",
@@ -154,7 +154,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "data_parallel": "One process serves several GPUs, which wait for it.",
         "dataloader_pickle": "An object cannot be sent to a worker process.",
         "dataloader_worker_killed": "A process that loads data died without an exception.",
-        "ddp_inplace_or_marked_ready_twice": "A tensor was changed, or used twice, in a way that autograd refuses.",
+        "ddp_inplace_or_marked_ready_twice": "A tensor was changed or used twice, and autograd refuses it.",
         "ddp_unused_parameters": "DDP waits for gradients of parameters that the loss does not use.",
         "deepspeed_build": "A compiled extension could not be built or loaded.",
         "deepspeed_config_error": "DeepSpeed does not accept its configuration.",

@@ -236,13 +236,15 @@ class _Order:
 
     def _cause_of(self, condition: _Condition, loud: list[_Condition]) -> str | None:
         """The code of a firing rule that explains this one: by an edge, or by its place beside an end."""
-        others = [other for other in loud if other.code != condition.code]
         # A hit that names its own causes knows better than the register.
-        others = [other for other in others if condition.code not in (other.hit.consequence_of or ())]
-        named = {other.code: other for other in others if self._is_named(other, condition)}
-        for code in self._explained_by(condition):
-            if code in named:
-                return code
+        others = [
+            other
+            for other in loud
+            if other.code != condition.code and condition.code not in (other.hit.consequence_of or ())
+        ]
+        named = self._named_cause(condition, others)
+        if named is not None:
+            return named
         others = [other for other in others if not self._is_named(condition, other)]
         causes = (
             self._causes_by_place(condition, others)
@@ -254,6 +256,11 @@ class _Order:
             )
         )
         return min(causes, key=lambda c: self._first(c, False)).code if causes else None
+
+    def _named_cause(self, condition: _Condition, others: list[_Condition]) -> str | None:
+        """The first code by which an edge explains a condition."""
+        codes = {other.code for other in others if self._is_named(other, condition)}
+        return next((code for code in self._explained_by(condition) if code in codes), None)
 
     def _causes_by_place(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
         """Of an end from outside, what went wrong before; of anything else, an end from outside above it."""
