@@ -240,10 +240,11 @@ def _file_lines(files: FilesRead) -> Iterable[str]:
 
 def finding_lines(finding: Finding, indent: str) -> Iterable[str]:
     """One finding with its proof and its fixes."""
-    because = f", consequence of {finding.consequence_of}" if finding.consequence_of else ""
+    because = f"consequence of {finding.consequence_of}" if finding.consequence_of else ""
+    remark = ", ".join(word for word in (finding.doubt, because) if word)
     yield (
         f"{indent}{finding.severity.word} {finding.rule} {finding.name}{_where(finding.subject)}"
-        f" (confidence {finding.confidence:.0%}{because})"
+        f"{f' ({remark})' if remark else ''}"
     )
     yield f"{indent}  {printable(finding.summary)}"
     for item in finding.evidence:

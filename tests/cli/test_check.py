@@ -108,6 +108,14 @@ def test_a_target_that_does_not_exist_is_status_2(coach) -> None:  # type: ignor
     assert (done.returncode, done.stdout) == (2, "")
 
 
+def test_a_doubt_is_told_in_a_word_and_never_as_a_percentage(coach) -> None:  # type: ignore[no-untyped-def]
+    killed = coach("check", RECORDINGS / "ended" / "shell-killed.log").stdout
+    assert "warning MEM008 killed-silently (possible)" in killed
+    clear = coach("check", RECORDINGS / "ended" / "module-not-found.log").stdout
+    assert "critical ENV007 module-not-found\n" in clear
+    assert "%" not in killed + clear
+
+
 def test_hostile_text_in_a_log_never_reaches_the_terminal(coach) -> None:  # type: ignore[no-untyped-def]
     done = coach(
         "check", "-", "--backend", "local", stdin=b"CUDA error: out of memory \x1b]0;owned\x07 \xe2\x80\xae\n"

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+_CLEAR, _LIKELY = 0.9, 0.7
+"""From these confidences on a finding counts as clear, and as likely."""
+
 
 class Severity(IntEnum):
     """Ordered: the cause that ended a run is at least a warning."""
@@ -101,6 +104,15 @@ class Finding:
     evidence: tuple[Evidence, ...]
     fixes: tuple[Fix, ...]
     since_s: float | None
+
+    @property
+    def doubt(self) -> str:
+        """How much the rule doubts itself, in a word; empty where it does not.
+
+        `confidence` is an estimate of the rule's author: too few labelled logs per rule stand behind it for a
+        percentage.
+        """
+        return "" if self.confidence >= _CLEAR else "likely" if self.confidence >= _LIKELY else "possible"
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def whole_lines(finding: Finding, width: int) -> list[Line]:
             severity_span(finding.severity),
             strong(f"  {finding.rule} {printable(finding.name)}"),
             muted(f"  {where}" if where else ""),
-            muted(f"  confidence {finding.confidence:.0%}"),
+            muted(f"  {finding.doubt}" if finding.doubt else ""),
         )
     ]
     rows.extend(line(f"   {text}") for text in wrap(printable(finding.summary), width - 4))
