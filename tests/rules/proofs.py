@@ -42,7 +42,7 @@ from tests.rules.recorded import RECORDINGS, read
 PROOFS = Path(__file__).with_name("proofs.toml")
 UNPROVEN = Path(__file__).with_name("unproven.toml")
 NUM_LOOK_ALIKES = 5
-_WELL = ("caught/", "silent/", "healthy", "HEALTHY", "HARMLESS")
+_WELL = ("framed/", "caught/", "silent/", "healthy", "HEALTHY", "HARMLESS")
 _MODULES = (
     test_ends,
     test_environment,
@@ -53,6 +53,17 @@ _MODULES = (
     test_resource_wordings,
     test_wordings,
 )
+
+
+FRAMES = {
+    "a help text": "usage: train.py [-h]\n  --retry N    try again on '{line}'\n  --lr LR      the rate\n{went_on}",
+    "a shown command": "+ grep -c '{line}' old.log\n0\n{went_on}",
+    "a comment": "# Known trouble: {line}\n# see the wiki\n{went_on}",
+    "a warning": "2026-11-21 04:00:00,101 WARNING trial 3 was given up: {line}\n{went_on}",
+    "a note of a logger": "2026-11-21 04:00:00,101 INFO   last week: {line}\n{went_on}",
+}
+"""What a healthy program prints around the words of an error."""
+_WENT_ON = "\n".join(f"epoch {epoch} loss {2 / epoch:.3f}" for epoch in range(1, 6)) + "\ntraining done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +113,28 @@ def recordings() -> tuple[str, ...]:
     return tuple(found)
 
 
+def framed(code: str, name: str) -> Iterator[str]:
+    """The names of healthy logs around the line by which a rule fires in a source."""
+    if any(hit.rule == code for hit in source(name)[0].log_hits):
+        yield from (f"framed/{code}/{frame}/{name}" for frame in FRAMES)
+
+
+def _text_of(name: str) -> str | None:
+    """A log that is no recording."""
+    if not name.startswith("framed/"):
+        return texts().get(name)
+    _, code, frame, inner = name.split("/", 3)
+    line = next(hit.text for hit in source(inner)[0].log_hits if hit.rule == code)
+    return FRAMES[frame].format(line=line.strip(), went_on=_WENT_ON)
+
+
 @cache
 def source(name: str) -> tuple[TargetSnapshot, History]:
     """What a recording or a log of a table says."""
-    if name not in texts():
+    known = _text_of(name)
+    if known is None:
         return read(name)
-    text = texts()[name] + "\n"
+    text = known + "\n"
     lines = tuple(text.splitlines())
     tail = LogTail("train.log", 1, lines, len(text), len(lines))
     return TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail,)), History()
@@ -154,13 +181,12 @@ def looks_alike(rule: type[Rule], name: str) -> bool:
         return False
     if not rule.signatures:
         return True
-    text = (texts().get(name) or _text_of(name)).casefold()
-    return any(literal.casefold() in text for each in rule.signatures for literal in each.literals)
-
-
-def _text_of(name: str) -> str:
     path = RECORDINGS / name
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    known = _text_of(name)
+    if known is None:
+        known = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    text = known.casefold()
+    return any(literal.casefold() in text for each in rule.signatures for literal in each.literals)
 
 
 def words_of(finding: Finding) -> tuple[str, ...]:
@@ -208,7 +234,8 @@ def choose(rule: type[Rule], old: Proof | None) -> Proof:
         known, lambda name: fires(rule, name)
     )
     twin = firing.replace("ended/", "caught/") if firing else None
-    alike = [name for name in names if looks_alike(rule, name)]
+    frames = framed(rule.code, firing) if firing else ()
+    alike = [name for name in (*names, *frames) if looks_alike(rule, name)]
     silent = [old.silent if old else None, twin if twin in alike else None, *alike, *recordings()]
     shown = finding_of(rule.code, firing) if firing else None
     return Proof(
