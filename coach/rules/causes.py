@@ -103,7 +103,7 @@ def _edges(*rows: tuple[str, str, str], within_lines: int | None = None) -> tupl
 
 
 _CODES = _codes(
-    Code("COD001", explained_within_lines=8),
+    Code("COD001", explained_within_lines=3),
     Code("DST003", explained_by_any_end=True),
     Code("DST004", explained_by_end_above=True),
     Code("DST005", explained_by_any_end=True),

@@ -78,7 +78,7 @@ class Engine:
                 conditions[key].is_expected = is_expected
         _expire(conditions, seen, snapshot.now_s)
         firing = [condition for condition in conditions.values() if condition.is_firing]
-        first = first_failure(snapshot)
+        first = first_failure(snapshot) if len(firing) > 1 else None
         return Diagnosis(
             target=snapshot.target,
             state=snapshot.state,
