@@ -52,20 +52,6 @@ class Rule(ABC):
     """How long the condition must hold, in the data's time, before the finding fires."""
     keep_s: ClassVar[float] = 0.0
     """How long a fired finding stays after the condition ended, in the data's time."""
-    causal_rank: ClassVar[int] = 2
-    """0 a last resort, 1 hardware or scheduler, 2 direct cause, 3 consequence in a process, 4 collective
-    symptom, 5 performance."""
-    consequence_of: ClassVar[tuple[str, ...]] = ()
-    """Codes of rules that, firing on the same target, explain this one."""
-    yields_to: ClassVar[Severity | None] = None
-    """For an end from outside (a time limit, a person): what is at least so bad and did not come after it is
-    its cause."""
-    is_proven: ClassVar[bool] = True
-    """False: nobody has seen it for real; then at most info."""
-    explains_end: ClassVar[bool] = False
-    """True: its warning says why a job ended badly. A critical finding always does."""
-    is_last_resort: ClassVar[bool] = False
-    """True: it fires only while no other finding explains the end."""
     thresholds: ClassVar[tuple[Threshold, ...]] = ()
     signatures: ClassVar[tuple[Signature, ...]] = ()
     """What it reads in logs beside its wordings: numbers, and lines of a fixed form."""

@@ -136,7 +136,6 @@ class PlainException(Rule):
     cause = "code_error"
     severity = Severity.CRITICAL
     needs = (frozenset({Need.LOG}),)
-    causal_rank = 3
     thresholds = (
         Threshold(
             "max_lines_after",

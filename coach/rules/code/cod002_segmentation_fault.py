@@ -41,9 +41,6 @@ class SegmentationFault(EndingRule):
     code = "COD002"
     name = "segmentation-fault"
     cause = "segfault"
-    causal_rank = 3
-    explains_end = True
-    consequence_of = ("MEM011", "COD001", "DST005", "DST004")
     signatures = (exit_code_signature("COD002"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -35,7 +35,6 @@ class CudaLibraryError(EndingRule):
     code = "CUD002"
     name = "cuda-library-error"
     cause = "cublas_cudnn_error"
-    consequence_of = ("CUD004", "CUD003", "MEM001", "HDW001", "HDW002")
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"A CUDA library refused a call: {hit.fields['status']}"

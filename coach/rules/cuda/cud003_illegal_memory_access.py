@@ -35,7 +35,6 @@ class IllegalMemoryAccess(EndingRule):
     code = "CUD003"
     name = "illegal-memory-access"
     cause = "illegal_memory_access"
-    consequence_of = ("CUD004",)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return (

@@ -38,18 +38,6 @@ class WorkerDied(EndingRule):
     code = "DAT005"
     name = "dataloader-worker-died"
     cause = "dataloader_worker_killed"
-    causal_rank = 3
-    consequence_of = (
-        "MEM007",
-        "MEM011",
-        "ENV012",
-        "DAT012",
-        "JOB002",
-        "JOB005",
-        "JOB018",
-        "JOB003",
-        "ENV010",
-    )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """Of a pool that compiles kernels, torch.compile tells itself."""

@@ -37,8 +37,6 @@ class SlowStorage(Rule):
     cause = "slow_storage"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),)
-    is_proven = False
-    causal_rank = 5
     keep_s = 10.0
     thresholds = (
         Threshold("stall_pct", 25, "percent of the time", "a quarter of the time nothing could go on"),

@@ -57,7 +57,6 @@ class SameOrder(Rule):
     cause = "same_order"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 5
     thresholds = (
         Threshold(
             "correlation", 0.5, "of the bends", "augmentation and learning change a batch's loss by less"

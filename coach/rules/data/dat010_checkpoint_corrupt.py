@@ -38,7 +38,6 @@ class CheckpointCorrupt(EndingRule):
     code = "DAT010"
     name = "checkpoint-corrupt"
     cause = "checkpoint_corrupt"
-    consequence_of = ("ENV010",)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """A process whose peer ended has the same words as an empty file."""

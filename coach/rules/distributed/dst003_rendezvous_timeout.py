@@ -38,8 +38,6 @@ class RendezvousTimeout(EndingRule):
     code = "DST003"
     name = "rendezvous-timeout"
     cause = "rendezvous_timeout"
-    causal_rank = 4
-    consequence_of = ("DST021", "DST002", "CUD005")
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         fields = hit.fields

@@ -39,19 +39,6 @@ class NcclError(EndingRule):
     code = "DST004"
     name = "nccl-error"
     cause = "nccl_error"
-    causal_rank = 3
-    consequence_of = (
-        "DST019",
-        "MEM001",
-        "CUD003",
-        "CUD004",
-        "HDW001",
-        "HDW002",
-        "ENV002",
-        "ENV004",
-        "ENV012",
-        "MEM011",
-    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in super().check(snapshot, history):

@@ -99,9 +99,7 @@ class CollectiveTimeout(EndingRule):
     code = "DST005"
     name = "collective-timeout"
     cause = "nccl_timeout"
-    causal_rank = 4
     confidence = 0.95
-    consequence_of = ("DST006", "MEM007", "DST019")
     signatures = (
         Signature(
             "DST005",

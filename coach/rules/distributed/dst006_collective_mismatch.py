@@ -49,7 +49,6 @@ class CollectiveMismatch(EndingRule):
     name = "collective-mismatch"
     cause = "rank_mismatch_collective"
     confidence = 0.95
-    causal_rank = 3
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature != "waited" or ("waited" in hit.fields and len(_places(hit, snapshot)) > 1)

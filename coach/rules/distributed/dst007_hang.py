@@ -47,7 +47,6 @@ class Hang(Rule):
         frozenset({Need.METRICS, Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),
         frozenset({Need.METRICS, Need.HOST_TELEMETRY}),
     )
-    causal_rank = 4
     thresholds = (
         Threshold("silence_s", 300, "seconds", "shorter silences are checkpoints on slow file systems"),
         Threshold("silence_steps", 10, "times the median step", "long steps make long silences"),

@@ -67,8 +67,6 @@ class Straggler(Rule):
     cause = "straggler"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 5
-    consequence_of = ("HDW003", "HDW004", "DAT001")
     keep_s = 10.0
     thresholds = (
         Threshold("lag_share", 0.15, "of step time", "between TraceML's bands (0.1 and 0.2)"),

@@ -39,8 +39,6 @@ class UnevenGpus(Rule):
     cause = "uneven_gpus"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY}),)
-    causal_rank = 5
-    consequence_of = ("DST011", "HDW003", "DST008", "GPU003", "GPU006", "GPU005", "DAT006")
     keep_s = 10.0
     thresholds = (
         Threshold("spread_points", 30, "percentage points", "smaller differences come and go"),

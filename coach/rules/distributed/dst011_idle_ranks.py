@@ -46,7 +46,6 @@ class IdleRanks(Rule):
     cause = "idle_ranks"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 5
     thresholds = (
         Threshold("min_steps", 20, "steps", "ranks start seconds apart, and not that many steps"),
         Threshold("min_s", 5, "seconds of steps", "the same, where steps are very short"),

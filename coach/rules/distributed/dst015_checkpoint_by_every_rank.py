@@ -39,7 +39,6 @@ class CheckpointByEveryRank(Rule):
     cause = "checkpoint_by_every_rank"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 2
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         writers: defaultdict[tuple[str, int], set[int]] = defaultdict(set)

@@ -36,7 +36,6 @@ class DataParallel(Rule):
     cause = "data_parallel"
     severity = Severity.INFO
     needs = (frozenset({Need.LOG}),)
-    causal_rank = 5
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in hits_of(snapshot, self.code)[:1]:

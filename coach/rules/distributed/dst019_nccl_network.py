@@ -46,8 +46,6 @@ class NcclNetwork(EndingRule):
     code = "DST019"
     name = "nccl-network"
     cause = "nccl_network"
-    causal_rank = 4
-    consequence_of = ("ENV012",)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # A rank that is done closes its connections before the others do, and so does one whose GPU failed

@@ -43,8 +43,6 @@ class GlooConnection(EndingRule):
     code = "DST020"
     name = "gloo-connection"
     cause = "gloo_connect"
-    causal_rank = 4
-    consequence_of = ("MEM007", "DST006", "DST021")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in super().check(snapshot, history):

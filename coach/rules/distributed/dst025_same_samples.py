@@ -51,7 +51,6 @@ class SameSamples(Rule):
     cause = "same_samples"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 5
     thresholds = (
         Threshold("min_steps", 60, "steps", "chance then makes one pair in a million look alike"),
         Threshold(

@@ -52,7 +52,6 @@ class SameFailureAgain(Rule):
     name = "same-failure-again"
     cause = "same_failure_again"
     severity = Severity.WARNING
-    causal_rank = 5
     thresholds = (
         Threshold("times", 3, "failures in a row", "the second may be a retry to see whether it was chance"),
     )

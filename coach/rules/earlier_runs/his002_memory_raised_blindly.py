@@ -39,7 +39,6 @@ class MemoryRaisedBlindly(Rule):
     name = "memory-raised-blindly"
     cause = "memory_raised_blindly"
     severity = Severity.WARNING
-    causal_rank = 5
     thresholds = (
         Threshold("min_raise", 1.1, "times as much", "less is rounding"),
         Threshold(

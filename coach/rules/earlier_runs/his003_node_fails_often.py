@@ -40,7 +40,6 @@ class NodeFailsOften(Rule):
     name = "node-fails-often"
     cause = "node_fails_often"
     severity = Severity.WARNING
-    causal_rank = 5
     thresholds = (
         Threshold("min_failures", 3, "failures", "two happen by chance"),
         Threshold("min_runs_elsewhere", 10, "runs", "of fewer the peers' rate is not known"),

@@ -42,7 +42,6 @@ class SlowerThanBefore(Rule):
     name = "slower-than-before"
     cause = "slower_than_before"
     severity = Severity.WARNING
-    causal_rank = 5
     thresholds = (
         Threshold(
             "max_ratio", 0.95, "of the earlier throughput", "placement and clocks alone make some percent"

@@ -34,7 +34,6 @@ class MemoryAsked(Rule):
     cause = "memory_over_request"
     severity = Severity.INFO
     needs = (frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),)
-    causal_rank = 5
     thresholds = (
         Threshold("used_share", 0.35, "of what was asked", "slurmpast's bound"),
         Threshold("idle_mib", 32768, "MiB", "less keeps nobody off a node"),

@@ -35,8 +35,6 @@ class CpusAsked(Rule):
     cause = "cpu_over_request"
     severity = Severity.INFO
     needs = (frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),)
-    is_proven = False
-    causal_rank = 5
     thresholds = (
         Threshold("used_pct", 15, "percent of the CPUs", "slurmpast's bound"),
         Threshold("min_cpus", 16, "CPUs on a node", "fewer come with a GPU, and keep nobody off it"),

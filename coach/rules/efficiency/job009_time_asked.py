@@ -31,7 +31,6 @@ class TimeAsked(Rule):
     cause = "time_over_request"
     severity = Severity.INFO
     needs = (frozenset({Need.JOB_STATE}),)
-    causal_rank = 5
     thresholds = (
         Threshold(
             "used_share", 0.25, "of the limit", "between jobstats' red line (0.1) and slurmpast's (0.5)"

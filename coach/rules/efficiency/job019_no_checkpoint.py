@@ -39,8 +39,6 @@ class NoCheckpoint(Rule):
     cause = "no_checkpoint"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS, Need.JOB_STATE}),)
-    is_proven = False
-    causal_rank = 5
     thresholds = (
         Threshold("min_steps", 100, "steps", "the pace of fewer is that of the start"),
         Threshold("min_s", 600, "seconds", "before that little is lost"),

@@ -66,8 +66,6 @@ class UnknownFailure(Rule):
     cause = "unknown_failure"
     severity = Severity.WARNING
     needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
-    causal_rank = 0
-    is_last_resort = True
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if _ended_badly(snapshot):

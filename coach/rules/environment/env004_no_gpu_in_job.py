@@ -43,7 +43,6 @@ class NoGpuInJob(EndingRule):
     code = "ENV004"
     name = "no-gpu-in-job"
     cause = "cuda_unavailable"
-    consequence_of = ("ENV002",)
     signatures = ending_signatures(
         "ENV004",
         ("cuda_unavailable",),

@@ -56,7 +56,6 @@ class ModuleNotFound(EndingRule):
     name = "module-not-found"
     cause = "module_not_found"
     confidence = 0.95
-    consequence_of = ("ENV008",)
     signatures = ending_signatures(
         "ENV007",
         ("module_not_found",),

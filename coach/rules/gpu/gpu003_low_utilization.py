@@ -58,8 +58,6 @@ class LowGpuUtilization(Rule):
     cause = "low_gpu_utilization"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY}),)
-    causal_rank = 5
-    consequence_of = ("DST011", "GPU006", "GPU005", "DAT006", "GPU011")
     keep_s = 10.0
     thresholds = (
         Threshold("warning_pct", 30, "percent", "TraceML's lower band: two thirds of the time are lost"),

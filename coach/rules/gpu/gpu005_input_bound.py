@@ -60,8 +60,6 @@ class InputBound(Rule):
     cause = "input_bound"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 5
-    consequence_of = ("DAT001", "DST008", "GPU006", "DAT006")
     keep_s = 10.0
     thresholds = (
         Threshold("warning_share", 0.10, "of step time", "a tenth of the time is worth one more worker"),

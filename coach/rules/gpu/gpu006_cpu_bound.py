@@ -40,8 +40,6 @@ class CpuBound(Rule):
     cause = "cpu_bound"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),)
-    causal_rank = 5
-    consequence_of = ("DAT001",)
     keep_s = 10.0
     thresholds = (
         Threshold("cpu_pct", 90, "percent of the allotted CPUs", "SageMaker's limit: no CPU is left"),

@@ -44,8 +44,6 @@ class BatchTooSmall(Rule):
     cause = "batch_too_small"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 5
-    consequence_of = ("DST008", "DAT001", "GPU005")
     keep_s = 10.0
     thresholds = (
         Threshold("step_s", 0.1, "seconds", "in longer steps the fixed costs, some milliseconds, are small"),

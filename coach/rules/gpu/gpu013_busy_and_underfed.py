@@ -40,7 +40,6 @@ class BusyAndUnderfed(Rule):
     cause = "gpu_underfed"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY}),)
-    causal_rank = 5
     keep_s = 10.0
     thresholds = (
         Threshold("utilization_pct", 90, "percent", "a kernel runs all the time"),

@@ -66,8 +66,6 @@ class SlowingDown(Rule):
     cause = "slowing_down"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 5
-    consequence_of = ("HDW003", "MEM009", "MEM012", "DAT006", "GPU006")
     for_s = 30.0
     keep_s = 30.0
     thresholds = (

@@ -35,9 +35,6 @@ class Xid(EndingRule):
     code = "HDW001"
     name = "xid"
     cause = "xid_hw_error"
-    causal_rank = 1
-    explains_end = True
-    consequence_of = ("CUD003", "CUD004")
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """The program's own faults matter where it did not simply go on."""

@@ -34,8 +34,6 @@ class GpuFailed(EndingRule):
     code = "HDW002"
     name = "gpu-failed"
     cause = "xid_hw_error"
-    causal_rank = 1
-    explains_end = True
     confidence = 0.9
 
     def severity_of(self, hit: LogHit) -> Severity | None:

@@ -45,7 +45,6 @@ class Throttled(Rule):
     cause = "gpu_throttled"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY}),)
-    causal_rank = 1
     keep_s = 30.0
     thresholds = (
         Threshold("window_s", 120, "seconds", "long enough to tell a state from a peak"),

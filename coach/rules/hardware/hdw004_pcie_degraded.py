@@ -37,7 +37,6 @@ class PcieDegraded(Rule):
     cause = "pcie_degraded"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY, Need.GPU_LINKS}),)
-    causal_rank = 1
     keep_s = 30.0
     thresholds = (
         Threshold(

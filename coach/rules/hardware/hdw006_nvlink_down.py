@@ -33,7 +33,6 @@ class NvlinkDown(Rule):
     cause = "nvlink_down"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY, Need.GPU_LINKS}),)
-    causal_rank = 1
     keep_s = 30.0
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

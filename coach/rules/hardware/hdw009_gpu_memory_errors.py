@@ -38,7 +38,6 @@ class GpuMemoryErrors(Rule):
     cause = "gpu_memory_errors"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY, Need.GPU_HEALTH}),)
-    causal_rank = 1
     keep_s = 30.0
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

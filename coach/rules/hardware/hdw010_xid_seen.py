@@ -36,8 +36,6 @@ class XidSeen(Rule):
     name = "xid-seen"
     cause = "xid_hw_error"
     severity = Severity.CRITICAL
-    causal_rank = 1
-    consequence_of = ("HDW001", "CUD003", "CUD004")
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         by_gpu: dict[tuple[str, int], list[GpuEvent]] = {}

@@ -96,7 +96,6 @@ class CudaOutOfMemory(Rule):
     cause = "cuda_oom"
     severity = Severity.CRITICAL
     needs = (frozenset({Need.LOG}),)
-    causal_rank = 2
     thresholds = (
         Threshold(
             "fragmented_share",

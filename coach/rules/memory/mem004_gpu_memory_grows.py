@@ -45,7 +45,6 @@ class GpuMemoryGrows(Rule):
     cause = "gpu_memory_leak"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY}),)
-    causal_rank = 2
     keep_s = 30.0
     thresholds = (
         Threshold(

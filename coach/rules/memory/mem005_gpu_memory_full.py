@@ -36,7 +36,6 @@ class GpuMemoryFull(Rule):
     cause = "gpu_memory_full"
     severity = Severity.INFO
     needs = (frozenset({Need.GPU_TELEMETRY}),)
-    causal_rank = 5
     keep_s = 10.0
     thresholds = (Threshold("share", 0.97, "of the GPU's memory", "TraceML's upper band"), *WINDOW)
 

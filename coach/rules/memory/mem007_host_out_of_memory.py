@@ -67,7 +67,6 @@ class HostOutOfMemory(Rule):
     cause = "host_oom"
     severity = Severity.CRITICAL
     needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
-    causal_rank = 1
     thresholds = (
         Threshold(
             "headroom",

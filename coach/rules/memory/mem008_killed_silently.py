@@ -46,22 +46,7 @@ class KilledSilently(EndingRule):
     name = "killed-silently"
     cause = "host_oom"
     severity = Severity.WARNING
-    causal_rank = 4
-    explains_end = True
     confidence = 0.6
-    consequence_of = (
-        "MEM007",
-        "MEM011",
-        "JOB002",
-        "JOB005",
-        "JOB018",
-        "JOB003",
-        "DST005",
-        "DST004",
-        "DST020",
-        "DST003",
-        "DAT005",
-    )
     signatures = (
         exit_code_signature("MEM008"),
         *summary_signatures(),

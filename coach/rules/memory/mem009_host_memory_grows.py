@@ -46,7 +46,6 @@ class HostMemoryGrows(Rule):
     cause = "host_memory_leak"
     severity = Severity.WARNING
     needs = (frozenset({Need.HOST_TELEMETRY}),)
-    causal_rank = 2
     keep_s = 30.0
     thresholds = (
         Threshold("min_s", 600, "seconds of training", "caches and workers fill within minutes"),

@@ -37,7 +37,6 @@ class SharedMemory(EndingRule):
     code = "MEM011"
     name = "shared-memory-full"
     cause = "shm_bus_error"
-    consequence_of = ("ENV012",)
     signatures = (exit_code_signature("MEM011"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

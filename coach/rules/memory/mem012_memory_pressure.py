@@ -34,8 +34,6 @@ class MemoryPressure(Rule):
     cause = "memory_pressure"
     severity = Severity.WARNING
     needs = (frozenset({Need.HOST_TELEMETRY}),)
-    is_proven = False
-    causal_rank = 2
     keep_s = 30.0
     thresholds = (
         Threshold("stall_pct", 10, "percent of the time", "a tenth of the time nothing could go on"),

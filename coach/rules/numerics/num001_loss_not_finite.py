@@ -72,8 +72,6 @@ class LossNotFinite(Rule):
     cause = "nan_loss"
     severity = Severity.CRITICAL
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
-    causal_rank = 2
-    consequence_of = ("NUM002",)
     thresholds = (
         Threshold(
             "consecutive",

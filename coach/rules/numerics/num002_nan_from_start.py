@@ -38,7 +38,6 @@ class NanFromStart(Rule):
     cause = "nan_loss"
     severity = Severity.CRITICAL
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 2
     thresholds = (
         Threshold("consecutive", 2, "steps", "one bad batch may be skipped; two in a row are no accident"),
         Threshold("first_step", 1, "step", "steps are counted from 0 or from 1"),

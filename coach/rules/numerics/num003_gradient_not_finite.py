@@ -38,8 +38,6 @@ class GradientNotFinite(Rule):
     cause = "gradient_not_finite"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 3
-    consequence_of = ("NUM001", "NUM002", "NUM004")
     thresholds = (
         Threshold("share", 0.1, "of the steps", "a tenth of the steps that train nothing is worth a change"),
         Threshold("window", 100, "steps", "long enough for single overflows to be rare"),

@@ -52,8 +52,6 @@ class LossScaleCollapse(Rule):
     cause = "amp_overflow"
     severity = Severity.WARNING
     needs = (frozenset({Need.LOG}), frozenset({Need.METRICS}))
-    causal_rank = 2
-    explains_end = True
     thresholds = (
         Threshold("floor", 1, "loss scale", "at 1 nothing is scaled any more, and it still overflows"),
         Threshold(

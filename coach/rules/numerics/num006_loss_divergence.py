@@ -62,8 +62,6 @@ class LossDivergence(Rule):
     cause = "loss_divergence"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
-    causal_rank = 2
-    consequence_of = ("NUM001", "NUM004")
     thresholds = (
         Threshold(
             "rise", 1.5, "times the highest before", "noise and schedules stay below it; divergence passes 2"

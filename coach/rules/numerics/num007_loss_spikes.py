@@ -43,8 +43,6 @@ class LossSpikes(Rule):
     cause = "loss_spikes"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
-    causal_rank = 3
-    consequence_of = ("NUM001", "NUM006")
     thresholds = (
         Threshold(
             "sigmas",

@@ -41,8 +41,6 @@ class NotLearning(Rule):
     cause = "not_learning"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
-    causal_rank = 2
-    consequence_of = ("NUM001", "NUM004", "NUM006")
     thresholds = (
         Threshold(
             "near", 0.01, "of ln(classes)", "guessing is exact; whatever has learned something is below it"

@@ -43,7 +43,6 @@ class VanishingGradients(Rule):
     cause = "vanishing_gradients"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 2
     thresholds = (
         Threshold(
             "grad_norm", 1e-6, "of all gradients together", "a model that learns has a thousand times that"

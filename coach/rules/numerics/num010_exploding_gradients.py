@@ -59,8 +59,6 @@ class ExplodingGradients(Rule):
     cause = "loss_divergence"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
-    causal_rank = 3
-    consequence_of = ("NUM001", "NUM002", "NUM003", "NUM004", "NUM006")
     thresholds = (
         Threshold("window", 20, "newest norms", "their median is no accident of a batch"),
         Threshold("growth", 100, "times the first quarter's median", "healthy norms vary tenfold"),

@@ -35,7 +35,6 @@ class RateDecayedEarly(Rule):
     cause = "lr_decayed_early"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
-    causal_rank = 5
     thresholds = (
         Threshold(
             "low", 0.01, "of the peak", "no schedule means to train with a hundredth of its rate for long"

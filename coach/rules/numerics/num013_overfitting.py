@@ -62,8 +62,6 @@ class Overfitting(Rule):
     cause = "overfitting"
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
-    causal_rank = 5
-    consequence_of = ("NUM006",)
     thresholds = (
         Threshold("rise", 0.15, "of the lowest", "evaluations vary by some percent"),
         Threshold("lost_share", 0.05, "of the progress", "near zero a loss doubles by noise alone"),

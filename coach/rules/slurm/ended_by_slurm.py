@@ -49,8 +49,6 @@ class EndedBySlurm(Rule):
 
     severity = Severity.WARNING
     needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
-    causal_rank = 1
-    explains_end = True
     states: ClassVar[frozenset[str]]
 
     @abstractmethod

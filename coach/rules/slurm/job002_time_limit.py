@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence, Fix, Severity
+from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.launched_with import int_parameter, int_resource
@@ -44,8 +44,6 @@ class TimeLimit(EndedBySlurm):
     name = "time-limit"
     cause = "slurm_timeout"
     states = frozenset({"TIMEOUT", "DEADLINE"})
-    consequence_of = ("DST005",)
-    yields_to = Severity.CRITICAL
     thresholds = (
         Threshold(
             "standstill_steps",

@@ -45,8 +45,6 @@ class NodeFailed(Rule):
     cause = "slurm_node_fail"
     severity = Severity.WARNING
     needs = (frozenset({Need.JOB_STATE}), frozenset({Need.LOG}))
-    causal_rank = 1
-    explains_end = True
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job, run = snapshot.job, snapshot.run

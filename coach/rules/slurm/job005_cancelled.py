@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Fix, Hit, Severity
+from coach.model.judging.finding import Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.base import Threshold
@@ -42,8 +42,6 @@ class Cancelled(EndedBySlurm):
     name = "cancelled"
     cause = "slurm_cancelled"
     states = frozenset({"CANCELLED"})
-    consequence_of = ("MEM007", "JOB002", "JOB018", "JOB003")
-    yields_to = Severity.WARNING
     thresholds = (
         Threshold(
             "lines_until_tasks_fail",

@@ -38,7 +38,6 @@ class InvalidRequest(EndingRule):
     name = "invalid-request"
     cause = "slurm_invalid_request"
     confidence = 0.95
-    consequence_of = ("JOB002", "JOB005", "JOB018", "JOB003", "MEM007")
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """What was refused, and then submitted otherwise, ended nothing."""

@@ -44,20 +44,6 @@ class EndedBySignal(EndingRule):
     name = "ended-by-signal"
     cause = "sigterm_signal"
     severity = Severity.WARNING
-    causal_rank = 4
-    explains_end = True
-    consequence_of = (
-        "JOB002",
-        "JOB018",
-        "JOB003",
-        "JOB005",
-        "MEM007",
-        "DST005",
-        "DST004",
-        "DST020",
-        "DST003",
-        "JOB011",
-    )
     signatures = (exit_code_signature("JOB014"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -47,9 +47,6 @@ class NoLog(Rule):
     cause = "no_log"
     severity = Severity.WARNING
     needs = (frozenset({Need.JOB_STATE}),)
-    causal_rank = 3
-    explains_end = True
-    consequence_of = ("JOB003",)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         is_launched = snapshot.run is not None and bool(snapshot.run.launch)

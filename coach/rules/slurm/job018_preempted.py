@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Fix, Severity
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import was_outlived
@@ -36,7 +36,6 @@ class Preempted(EndedBySlurm):
     name = "preempted"
     cause = "slurm_preempted"
     states = frozenset({"PREEMPTED"})
-    yields_to = Severity.CRITICAL
     signatures = (cancelled_signature("JOB018", "DUE TO PREEMPTION", " DUE TO PREEMPTION"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
