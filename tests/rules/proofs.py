@@ -24,6 +24,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.rules.base import Rule
 from coach.rules.blindness import Sight
+from coach.rules.causes import REGISTER, Status
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules import (
@@ -37,6 +38,7 @@ from tests.rules import (
     test_wordings,
 )
 from tests.rules.examples import scan
+from tests.rules.made import MADE
 from tests.rules.recorded import RECORDINGS, read
 
 PROOFS = Path(__file__).with_name("proofs.toml")
@@ -131,6 +133,8 @@ def _text_of(name: str) -> str | None:
 @cache
 def source(name: str) -> tuple[TargetSnapshot, History]:
     """What a recording or a log of a table says."""
+    if name in MADE:
+        return MADE[name]()
     known = _text_of(name)
     if known is None:
         return read(name)
@@ -154,7 +158,9 @@ def finding_of(code: str, name: str) -> Finding | None:
 def fires(rule: type[Rule], name: str) -> bool:
     """True if a rule finds as much as it can at least: a warning, or info where it never says more."""
     finding = finding_of(rule.code, name)
-    return finding is not None and finding.severity >= min(Severity.WARNING, rule.severity)
+    is_unproven = REGISTER.of(rule.code).status is Status.UNPROVEN
+    least = Severity.INFO if is_unproven else min(Severity.WARNING, rule.severity)
+    return finding is not None and finding.severity >= least
 
 
 def fires_alone(rule: type[Rule], name: str) -> bool:
@@ -171,7 +177,7 @@ def is_silent(rule: type[Rule], name: str) -> bool:
     """True if a rule could judge a source, and finds nothing worse than info there."""
     snapshot, history = source(name)
     finding = finding_of(rule.code, name)
-    is_quiet = finding is None or (finding.severity < Severity.WARNING <= rule.severity)
+    is_quiet = not fires(rule, name) and (finding is None or rule.severity >= Severity.WARNING)
     return is_quiet and Sight.of(snapshot, history).can_judge(rule())
 
 
@@ -228,10 +234,17 @@ def read_unproven() -> dict[str, dict[str, str]]:
 
 def choose(rule: type[Rule], old: Proof | None) -> Proof:
     """Proofs of a rule: those that it has, as long as they hold, else the first that are found."""
-    names = (*recordings(), *texts())
-    known = [old.fires if old else None, *names]
-    firing = _first(known, lambda name: fires_alone(rule, name)) or _first(
-        known, lambda name: fires(rule, name)
+    names = (*recordings(), *texts(), *MADE)
+    known = old.fires if old and old.fires and fires(rule, old.fires) else None
+    firing = known or next(
+        (
+            name
+            for among in (recordings(), (*texts(), *MADE))
+            for holds in (fires_alone, fires)
+            for name in among
+            if holds(rule, name)
+        ),
+        None,
     )
     twin = firing.replace("ended/", "caught/") if firing else None
     frames = framed(rule.code, firing) if firing else ()
