@@ -33,6 +33,14 @@ _ADVERSARIES = re.compile(
 _COUNTER = re.compile(
     r"\b(?:global[ _]?step|step|iter(?:ation)?|epoch|update)s?\b\D{0,8}?(\d+)", re.IGNORECASE
 )
+_EPOCH = re.compile(r"\bepochs?\b\W{0,8}(\d+(?:\.\d+)?)", re.IGNORECASE)
+_RATE = re.compile(
+    r"(?<![\w/.\-])(?:train/)?(?:lr|learning[_ ]rate)['\"]?\s?[:= ]\s?['\"]?"
+    r"(\d+(?:\.\d*)?(?:e[-+]?\d+)?)(?![\w.])",
+    re.IGNORECASE,
+)
+_ROUNDED = re.compile(r"0\.0{2,}")
+"""A rate that was printed with so many digits alone may be a small one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,20 @@ class Point:
     counter: int | None
     time_s: float | None
     evidence: Evidence
+    line: str = ""
+    """The line of the log; empty for a value from metrics."""
+
+    @property
+    def rate(self) -> float | None:
+        """The learning rate, where the line tells it."""
+        found = _RATE.search(self.line)
+        return None if found is None or _ROUNDED.fullmatch(found[1]) else float(found[1])
+
+    @property
+    def epoch(self) -> float | None:
+        """The epoch, where the line tells it."""
+        found = _EPOCH.search(self.line)
+        return float(found[1]) if found else None
 
 
 def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point, ...]]:
@@ -69,7 +91,10 @@ def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point,
     for hits in series.values():
         hits.sort(key=lambda hit: hit.line)
         yield _since_last_start(
-            [Point(float(hit.fields["value"]), counter_of(hit), hit.time_s, quote(hit)) for hit in hits]
+            [
+                Point(float(hit.fields["value"]), counter_of(hit), hit.time_s, quote(hit), line=hit.text)
+                for hit in hits
+            ]
         )
 
 

@@ -20,7 +20,10 @@ from coach.rules.advice.remedies import bf16, lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs import loss_lines as losslines
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
+from coach.rules.from_numbers.loss_course import are_adversaries
 
+_SUMMARY = re.compile(r"'train_runtime'|^\s*train_loss {2,}= ")
+"""The Trainer's last words: one value tells the whole training's."""
 _NORMS_BEFORE, _FEWEST_NORMS = 50, 5
 _COLUMNS = r"^\s*\d+/\d+ [ \d.G]* nan   *(?P<value>nan) |^(?: *\d+: )?-?(?P<darknet>nan), -?nan avg loss, "
 """YOLO's tables, where the names of the losses stand in the head, and darknet's lines, where the name
@@ -48,6 +51,9 @@ class LossNotFinite(Rule):
         nan`, `train_loss=nan`, `loss nan (nan)`), YOLO's and darknet's tables of losses, and the words with
         which trainers give up on it ("Loss is nan, stopping training", anomaly detection's "returned nan
         values").
+        In what transformers' Trainer prints: a loss of exactly 0 beside a `grad_norm` of NaN, and, without
+        norms, `zeros` losses of exactly 0 to the end right after one that was far from it: the Trainer leaves
+        NaN out of the mean that it prints.
     Why it matters
         Once a parameter is NaN every later step is NaN. The run uses its time to the end, and its later
         checkpoints are worthless.
@@ -56,7 +62,8 @@ class LossNotFinite(Rule):
         finite while the loss is, which fp16 produces while its loss scale settles. Info on a part of the loss
         (`aux_loss`, `kl loss`) beside a finite `loss`. On quantities that are not known yet or are no
         training loss: `val_loss`, `best_loss`, accuracies. On a single step that is finite again afterwards;
-        a longer stretch that recovered is info.
+        a longer stretch that recovered is info. On a loss that fell to 0 step by step, and on one of 0 whose
+        gradients are finite.
     What to do
         Where the gradient norm grew before: lower the learning rate and warm it up, clip gradients, use bf16
         instead of fp16. Where it was ordinary until then: look at the batch of that step, and at divisions,
@@ -79,6 +86,8 @@ class LossNotFinite(Rule):
             "values",
             "one bad batch may be skipped; two in a row mean that the parameters are broken",
         ),
+        Threshold("zeros", 5, "values", "transformers prints one in each window without a finite loss"),
+        Threshold("sudden", 0.1, "of the highest loss", "a loss that is learned passes all values down to 0"),
         Threshold(
             "lr_divisor",
             10,
@@ -151,14 +160,9 @@ class LossNotFinite(Rule):
         lasting = [hit for hit in not_finite if not any(_follows(later, hit) for later in finite)]
         parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
         lasting = [hit for hit in lasting if hit not in parts]
-        if stopped:
-            confidence, hits = 0.95, [*not_finite[:1], *stopped]
-        elif len(lasting) >= self.values["consecutive"]:
-            confidence, hits = 0.95, lasting
-        elif lasting and (snapshot.has_ended or finite) and snapshot.state != "RUNNING":
-            confidence, hits = 0.75, lasting
-        else:
-            confidence, hits = 0.9, self._said_otherwise(snapshot)
+        confidence, hits = 0.95, [*not_finite[:1], *stopped] if stopped else []
+        if not stopped:
+            confidence, hits = self._of_numbers(snapshot, lasting, has_finite=bool(finite))
         if not hits:
             yield from (_other_series(parts[0]),) if parts else ()
             return
@@ -173,6 +177,19 @@ class LossNotFinite(Rule):
             since_s=first.time_s,
         )
 
+    def _of_numbers(
+        self, snapshot: TargetSnapshot, lasting: list[LogHit], has_finite: bool
+    ) -> tuple[float, list[LogHit]]:
+        """The lines that show it, and the confidence in them."""
+        if len(lasting) >= self.values["consecutive"]:
+            return 0.95, lasting
+        if any(_SUMMARY.search(hit.text) for hit in lasting):
+            return 0.9, lasting
+        if lasting and (snapshot.has_ended or has_finite) and snapshot.state != "RUNNING":
+            return 0.75, lasting
+        hits = self._said_otherwise(snapshot)
+        return (0.9, hits) if hits else (0.75, self._sudden_zeros(snapshot))
+
     def _said_otherwise(self, snapshot: TargetSnapshot) -> list[LogHit]:
         """Lines that show a loss that is not finite, and print none: iterations that were skipped, columns,
         gradients."""
@@ -185,6 +202,25 @@ class LossNotFinite(Rule):
             if len(hits) >= self.values["consecutive"]:
                 return hits
         return []
+
+    def _sudden_zeros(self, snapshot: TargetSnapshot) -> list[LogHit]:
+        """Losses of exactly 0 at the end of what the Trainer printed without norms of gradients, where the
+        loss before them was far from 0."""
+        printed = [
+            hit
+            for hit in hits_of(snapshot, losslines.PROGRESS.rule)
+            if hit.text.lstrip().startswith("{'loss': ") and "'learning_rate': " in hit.text
+        ]
+        losses = [float(hit.fields["value"]) for hit in printed]
+        start = len(losses)
+        while start > 0 and losses[start - 1] == 0.0:
+            start -= 1
+        if not 0 < start <= len(losses) - self.values["zeros"]:
+            return []
+        if any("'grad_norm': " in hit.text for hit in printed[start:]) or are_adversaries(snapshot):
+            return []
+        is_sudden = losses[start - 1] >= self.values["sudden"] * max(losses[:start])
+        return printed[start:] if is_sudden else []
 
     def _fixes(self, run: Run | None, broken: _Broken | None = None) -> Iterable[Fix]:
         lr = float_parameter(run, "lr")
@@ -225,8 +261,12 @@ class LossNotFinite(Rule):
 
 
 def _what(first: LogHit, value: str) -> str:
+    if first.signature == "filtered" and "'loss'" in first.text:
+        return "Loss 0.0 hides NaN: the gradients are NaN, and the Trainer prints 0 for a loss that is NaN"
     if first.signature == "filtered":
-        return "The gradients are NaN, and the loss is shown as 0 or not at all: it was not finite"
+        return "The gradients are NaN, and the loss is not shown: it was not finite"
+    if first.rule == losslines.PROGRESS.rule:
+        return "Loss 0.0 hides NaN: it fell to exactly 0 at once, and the Trainer prints 0 for a loss of NaN"
     return f"The training loss is {_spell_text(value)}"
 
 

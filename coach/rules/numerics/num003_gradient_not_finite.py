@@ -4,14 +4,21 @@ weights."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.remedies import bf16
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 from coach.rules.from_numbers.training_windows import newest_steps
+
+_NORM = re.compile(
+    r"(?<![A-Za-z])grad(?:ient)?[_ ]?norm['\"]?\s?[:= ]\s?['\"]?(?P<value>nan|inf|\d)", re.IGNORECASE
+)
 
 
 class GradientNotFinite(Rule):
@@ -19,13 +26,14 @@ class GradientNotFinite(Rule):
 
     What it sees
         In the metrics: among the newest steps with a finite loss, a tenth or more whose `grad_norm` is not
-        finite.
+        finite. In a log: the newest `min_lines` lines with a finite loss or more, all with a norm of the
+        gradients that is not finite (`grad_norm nan`), while the loss does not fall.
     Why it matters
         Under a gradient scaler each of these steps is skipped, so their time is lost. Without one, the
         weights would be NaN by now.
     When it stays silent
         On single ones: under fp16 they are how the loss scale is found. On the first steps, and where the
-        loss is not finite (NUM001).
+        loss is not finite (NUM001). In a log, while the loss falls: then the norm is computed wrongly.
     What to do
         Use bf16 where the GPU has it; else keep softmax, norms and the loss in fp32. Raising the initial
         scale makes it worse. Clipping cannot repair a norm that is not finite: it makes all gradients NaN.
@@ -37,14 +45,21 @@ class GradientNotFinite(Rule):
     name = "gradient-not-finite"
     cause = "gradient_not_finite"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     thresholds = (
         Threshold("share", 0.1, "of the steps", "a tenth of the steps that train nothing is worth a change"),
         Threshold("window", 100, "steps", "long enough for single overflows to be rare"),
         Threshold("settling", 20, "steps", "from 2^16 down the scale is found within 17 halvings"),
+        Threshold("min_lines", 10, "lines", "lines are printed each ten steps or more: a hundred steps"),
+        Threshold("fall", 0.02, "of the loss", "a loss that falls by more is being learned"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        yield from (
+            self._from_metrics(snapshot, history) if history.ranks else self._from_log(snapshot, history)
+        )
+
+    def _from_metrics(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         window = int(self.values["window"])
         for rank in history.ranks:
             if history.num_steps(rank) < window + self.values["settling"]:
@@ -71,3 +86,41 @@ class GradientNotFinite(Rule):
                 since_s=bad[0].time_s,
             )
             return
+
+    def _from_log(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for points in courses(snapshot, history):
+            bad = _newest_without_norm(points)
+            if len(bad) < self.values["min_lines"]:
+                continue
+            losses, half = [point.loss for point in bad], len(bad) // 2
+            first, last = fmean(losses[:half]), fmean(losses[-half:])
+            if first - last >= self.values["fall"] * first or are_adversaries(snapshot):
+                continue
+            is_nan = _norm_of(bad[0]) == "nan"
+            yield Hit(
+                summary=(
+                    f"The gradients are {'NaN' if is_nan else 'infinite'} in the newest {len(bad)} lines "
+                    "with a loss, and the loss does not fall"
+                ),
+                evidence=(bad[0].evidence, bad[-1].evidence),
+                confidence=0.8,
+                fixes=tuple(bf16(snapshot.run, "bf16 instead of fp16: it has the range of fp32")),
+                cause="nan_loss" if is_nan else "amp_overflow",
+                since_s=bad[0].time_s,
+            )
+            return
+
+
+def _norm_of(point: Point) -> str:
+    """The norm of the gradients beside a loss: `nan`, `inf`, a digit, or nothing."""
+    found = _NORM.search(point.line)
+    return found["value"].casefold() if found else ""
+
+
+def _newest_without_norm(points: Sequence[Point]) -> Sequence[Point]:
+    """The newest values of a loss beside which no norm is finite. A loss of 0 may itself hide a NaN: that is
+    NUM001."""
+    start = len(points)
+    while start > 0 and points[start - 1].loss > 0 and _norm_of(points[start - 1]) in ("nan", "inf"):
+        start -= 1
+    return points[start:]

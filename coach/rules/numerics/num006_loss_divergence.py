@@ -14,7 +14,7 @@ from coach.model.training.run import Run
 from coach.rules.advice.remedies import lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
-from coach.rules.from_numbers.loss_course import are_adversaries, courses
+from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
@@ -41,7 +41,8 @@ class LossDivergence(Rule):
         A series of training losses, from metrics or from the lines of a log, whose newest values all lie
         above the highest of the stretch before by half, and that lost at least half of the progress since the
         beginning. In a series of five: three in a row that grow, from ten times the highest before.
-        Lightning's and Tacotron's words where they stop for that.
+        Lightning's and Tacotron's words where they stop for that. In what transformers' Trainer prints: a
+        loss above `no_guess` from the first value on, at a learning rate above `max_rate`.
     Why it matters
         Such a run seldom comes back: what it learned is gone, and the hours from the jump on are lost.
     When it stays silent
@@ -70,6 +71,8 @@ class LossDivergence(Rule):
         Threshold("lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth"),
         Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
         Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
+        Threshold("max_rate", 1, "of learning", "Prodigy and D-Adaptation want 1; nothing wants more"),
+        Threshold("no_guess", 20, "of the loss", "guessing among a million words is 14"),
         Threshold(
             "steep", 10, "times the highest before", "in a series of five, where no noise is of that size"
         ),
@@ -89,6 +92,9 @@ class LossDivergence(Rule):
             return
         for points in courses(snapshot, history):
             losses = [point.loss for point in points]
+            if self._is_too_fast(points) and not are_adversaries(snapshot):
+                yield _too_fast(points[0])
+                return
             rise = self._rise(losses)
             if rise is None or are_adversaries(snapshot):
                 continue
@@ -114,6 +120,16 @@ class LossDivergence(Rule):
             confidence=0.8,
             fixes=tuple(self._fixes(run)),
             since_s=time_s,
+        )
+
+    def _is_too_fast(self, points: Sequence[Point]) -> bool:
+        """True if the Trainer told a rate that is far too high and the loss never was one of guessing."""
+        early = points[: max(5, len(points) // 2)]
+        return len(early) >= 5 and all(
+            point.loss > self.values["no_guess"]
+            and "'learning_rate': " in point.line
+            and (point.rate or 0.0) > self.values["max_rate"]
+            for point in early
         )
 
     def _fixes(self, run: Run | None) -> Iterable[Fix]:
@@ -157,6 +173,25 @@ class LossDivergence(Rule):
         if any(later <= value for value, later in pairwise(after)):
             return None
         return _Rise(start, max(before), after[0], 9.99)
+
+
+def _too_fast(first: Point) -> Hit:
+    return Hit(
+        summary=(
+            f"The training loss is {first.loss:.4g} from the first value on, at a learning rate of "
+            f"{first.rate:.3g}"
+        ),
+        evidence=(first.evidence,),
+        confidence=0.85,
+        fixes=(
+            Fix(
+                f"Learning rate {first.rate:.3g} → 5e-05, which the Trainer takes by itself (1e-5 to 1e-3 is "
+                "usual)",
+                changes_learning=True,
+            ),
+        ),
+        since_s=first.time_s,
+    )
 
 
 def _starts_anew(losses: Sequence[float], rise: _Rise) -> bool:
