@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 
 from coach.model.slurm.accounting import Efficiency, PastJob
 from coach.model.slurm.cluster import Job, is_final
 from coach.sources.io import Query, new_separator
 from coach.sources.slurm.gres import count_gpus
+from coach.sources.slurm.jobstats import parse_jobstats
 from coach.sources.slurm.text import (
     BadRow,
     optional,
@@ -36,6 +38,7 @@ _FIELDS = (
         "TRESUsageInTot",
         "Reservation",
         "WorkDir",
+        "AdminComment",
         "JobName",
     ),
 )
@@ -81,7 +84,8 @@ def parse_history(text: str, separator: str) -> tuple[tuple[PastJob, ...], int]:
             num_bad += 1
             continue
         if is_final(job.state):
-            past.append(PastJob(job, _efficiency(row, steps.get(job_id, ()), job)))
+            used = _efficiency(row, steps.get(job_id, ()), job)
+            past.append(PastJob(job, _with_jobstats(used, parse_jobstats(row["AdminComment"]))))
     return tuple(sorted(past, key=lambda each: -(each.job.end_time_s or 0.0))), num_bad
 
 
@@ -136,6 +140,14 @@ def _efficiency(row: Mapping[str, str], steps: Sequence[Mapping[str, str]], job:
         gpu_pct=_gpu_percent(steps, job.num_gpus) if job.num_gpus else None,
         time_pct=_percent(used_s, job.time_limit_s),
     )
+
+
+def _with_jobstats(used: Efficiency, measured: Efficiency | None) -> Efficiency:
+    """What jobstats measured over the whole job stands before what Slurm sampled by step."""
+    if measured is None:
+        return used
+    known = {each.name: getattr(measured, each.name) for each in fields(measured)}
+    return replace(used, **{name: value for name, value in known.items() if value is not None})
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:
