@@ -11,7 +11,14 @@ import pytest
 
 from coach.model.judging.finding import Diagnosis, Finding, Severity
 from coach.model.training.metrics import MetricEvent
-from coach.model.training.telemetry import GpuEvent, GpuLink, HostSample, MountSample, TelemetrySample
+from coach.model.training.telemetry import (
+    GpuEvent,
+    GpuLink,
+    HostSample,
+    MountSample,
+    ProcessSample,
+    TelemetrySample,
+)
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import causes, gpu_samples, judge, run, steps
@@ -110,6 +117,40 @@ def test_cpus_at_their_limit_are_the_cause_of_gpus_that_wait() -> None:
     findings = busy_cpus(20.0).findings
     assert [(f.rule, f.consequence_of) for f in findings] == [("GPU006", None), ("GPU003", "GPU006")]
     assert "8 CPUs" in findings[0].evidence[0].text
+
+
+def crowded(num_threads: int | None, num_ranks: int = 4, pressure_pct: float | None = 60.0) -> Finding:
+    values = {"cpu_pct": 98.0, "num_cpus": 8, "cpu_pressure_pct": pressure_pct}
+    ranks = [
+        ProcessSample("node1", 1129.0, 40 + rank, rank=rank, num_threads=num_threads)
+        for rank in range(num_ranks)
+    ]
+    samples = [*gpu_samples([20.0] * 130), *hosts(130, **values), *ranks]
+    return judge((), samples, now_s=1130.0).findings[0]
+
+
+def test_ranks_with_far_more_threads_than_cpus_are_told_how_many_they_may_have() -> None:
+    finding = crowded(64)
+    assert finding.rule == "GPU006"
+    assert (finding.evidence[-1].text, finding.evidence[-1].value) == ("threads of 4 ranks on 8 CPUs", 256.0)
+    assert finding.fixes[0].changes == {"env": {"OMP_NUM_THREADS": "2"}}
+
+
+@pytest.mark.parametrize(
+    "quiet",
+    [
+        lambda: crowded(7),
+        lambda: crowded(64, num_ranks=1),
+        lambda: crowded(64, pressure_pct=5.0),
+        lambda: crowded(64, pressure_pct=None),
+        lambda: crowded(None),
+    ],
+    ids=["few", "one-rank", "nothing-waits", "pressure-unknown", "threads-unknown"],
+)
+def test_threads_that_cost_nothing_or_are_not_known_are_not_named(quiet: Callable[[], Finding]) -> None:
+    finding = quiet()
+    assert not [item for item in finding.evidence if "threads" in item.text]
+    assert not any("OMP_NUM_THREADS" in fix.title for fix in finding.fixes)
 
 
 def test_a_program_that_takes_every_cpu_beside_a_gpu_that_waits_is_seen_by_the_real_sampler() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
+from coach.model.training.telemetry import ProcessSample
 from coach.rules.advice.launched_with import cpus_per_rank, int_parameter, int_resource
 from coach.rules.advice.remedies import workers
 from coach.rules.base import Need, Rule, Threshold
@@ -21,7 +23,8 @@ class CpuBound(Rule):
     What it sees
         The use of the CPUs that the job has on a node, and the utilization of its GPUs there, both over the
         newest window of training. Where the kernel tells pressure, how long tasks waited for a CPU stands
-        beside it: more threads run than there are CPUs.
+        beside it: more threads run than there are CPUs. Where the ranks of a node have `threads_per_cpu`
+        threads for each CPU, and tasks wait for a CPU, the numbers of threads are named.
     Why it matters
         More DataLoader workers do not help where there is no CPU left for them; they then take it from each
         other.
@@ -45,6 +48,10 @@ class CpuBound(Rule):
         Threshold("cpu_pct", 90, "percent of the allotted CPUs", "SageMaker's limit: no CPU is left"),
         Threshold("gpu_pct", 70, "percent", "GPUs that are busier do not wait for the CPUs"),
         Threshold("critical_gpu_pct", 30, "percent", "two thirds of the GPUs' time are then lost"),
+        Threshold(
+            "threads_per_cpu", 4, "threads", "autograd, loaders and NCCL bring some threads that mostly sleep"
+        ),
+        Threshold("pressure_pct", 20, "percent of the time", "less is the waiting of any busy node"),
         *WINDOW,
     )
 
@@ -77,18 +84,52 @@ class CpuBound(Rule):
             if pressure is not None:
                 text = f"share of the time in which some task waited for a CPU of {node}"
                 evidence.append(Evidence(text, value=round(pressure, 1), unit="%"))
+            crowd = self._crowd(history.processes(node), cpus, pressure)
+            if crowd is not None:
+                evidence.append(crowd.evidence)
             yield Hit(
                 summary=(
                     f"The CPUs of {node} are at their limit ({cpu_pct:.0f} %), and its GPUs wait "
                     f"({gpu_pct:.0f} % busy)"
                 ),
                 evidence=tuple(evidence),
-                confidence=0.85 if pressure is None or pressure < 20 else 0.92,
+                confidence=0.85 if pressure is None or pressure < self.values["pressure_pct"] else 0.92,
                 subject=Subject(node=node),
-                fixes=tuple(_fixes(snapshot.run)),
+                fixes=(*([crowd.fix] if crowd is not None else ()), *_fixes(snapshot.run)),
                 severity=Severity.CRITICAL if gpu_pct < self.values["critical_gpu_pct"] else None,
                 since_s=hosts[0].time_s,
             )
+
+    def _crowd(
+        self, processes: Sequence[ProcessSample], num_cpus: int | None, pressure_pct: float | None
+    ) -> _Crowd | None:
+        """Ranks of one node that run far more threads than it has CPUs for them; None where too little is
+        known."""
+        threads = [each.num_threads for each in processes if each.rank is not None and each.num_threads]
+        if len(threads) < 2 or not num_cpus or (pressure_pct or 0.0) < self.values["pressure_pct"]:
+            return None
+        if sum(threads) < self.values["threads_per_cpu"] * num_cpus:
+            return None
+        each = max(1, num_cpus // len(threads))
+        return _Crowd(
+            Evidence(
+                f"threads of {len(threads)} ranks on {num_cpus} CPUs",
+                value=float(sum(threads)),
+                unit="threads",
+            ),
+            Fix(
+                f"OMP_NUM_THREADS={each}: the threads of {len(threads)} ranks then fit into {num_cpus} CPUs",
+                {"env": {"OMP_NUM_THREADS": str(each)}},
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """More threads than CPUs, and the way to fewer."""
+
+    evidence: Evidence
+    fix: Fix
 
 
 def _fixes(run: Run | None) -> Iterable[Fix]:

@@ -1,7 +1,7 @@
-"""The summary that Princeton's jobstats leaves in a job's AdminComment: `JS1:` and gzipped JSON in base64.
+"""The summary that jobstats leaves in a job's AdminComment: `JS1:` and gzipped JSON in base64.
 
-A site that runs jobstats measures every job, also those that coach never touched. An administrator writes the
-comment, but its size is nobody's promise: it is unpacked up to a limit, and whatever is no number is left out.
+A site that runs Princeton's jobstats measures every job, also those that coach never touched. Nobody promises
+the size of a comment: it is unpacked up to a limit, and a value that is no number is left out.
 """
 
 from __future__ import annotations
