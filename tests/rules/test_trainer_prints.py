@@ -49,6 +49,16 @@ def printed(losses: Sequence[float], rate: float | str = 5e-5, **more: object) -
     ]
 
 
+def test_a_loss_of_zero_in_the_trainers_state_hides_nan_as_well() -> None:
+    hidden = steps([0.0] * 6, grad_norm=math.nan)
+    finding = judge([*steps([2.3, 2.2], grad_norm=1.0), *hidden[2:]]).findings[0]
+    assert (finding.rule, finding.cause) == ("NUM001", "nan_loss")
+    assert finding.summary.startswith("Loss 0.0 hides NaN since step 3")
+    assert not judge([*steps([2.3, 2.2], grad_norm=1.0), *hidden[2:3]]).findings
+    assert not judge(steps([2.3, *[0.0] * 6], grad_norm=0.0)).findings
+    assert not judge(steps([2.3, *[0.0] * 6])).findings
+
+
 FALLING = [2.0, 1.0, 0.5, 0.1, 0.02, 0.004, 0.0006]
 
 

@@ -115,7 +115,8 @@ class LossNotFinite(Rule):
         enough = 1 if snapshot.has_ended else int(self.values["consecutive"])
         ranks = [rank for rank, found in broken.items() if found.num_steps >= enough]
         if not ranks:
-            yield from self._recovered(history)
+            hidden = [hit for rank in history.ranks if (hit := self._hidden(snapshot.run, history, rank))]
+            yield from hidden[:1] or self._recovered(history)
             return
         worst = min((broken[rank] for rank in ranks), key=lambda found: (found.first.step, found.first.rank))
         yield Hit(
@@ -126,6 +127,28 @@ class LossNotFinite(Rule):
             subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
             fixes=tuple(self._fixes(snapshot.run, worst)),
             since_s=worst.first.time_s,
+        )
+
+    def _hidden(self, run: Run | None, history: History, rank: int) -> Hit | None:
+        """Losses of exactly 0 with gradients of NaN at the end of a series: the Trainer's state keeps what it
+        printed."""
+        steps = history.steps(rank)
+        start = len(steps)
+        while start > 0 and steps[start - 1].loss == 0.0 and math.isnan(steps[start - 1].grad_norm or 0.0):
+            start -= 1
+        if len(steps) - start < self.values["consecutive"]:
+            return None
+        first = steps[start]
+        return Hit(
+            summary=f"Loss 0.0 hides NaN since step {first.step}: the gradients are NaN, and the Trainer writes "
+            "0 for a loss that is NaN",
+            evidence=tuple(_metric_evidence(_Broken(first, steps[start - 1] if start else None, 1, False)))[
+                :-1
+            ],
+            confidence=0.9,
+            subject=Subject(rank=rank if len(history.ranks) > 1 else None),
+            fixes=tuple(self._fixes(run)),
+            since_s=first.time_s,
         )
 
     def _recovered(self, history: History) -> Iterable[Hit]:

@@ -55,7 +55,9 @@ def _nodes_of(comment: str) -> tuple[list[Mapping[str, Any]], float | None]:
         summary = json.loads(plain) if unpacker.eof else None
     except (binascii.Error, zlib.error, ValueError, RecursionError):
         return [], None
-    nodes = summary.get("nodes") if isinstance(summary, dict) else None
+    if not isinstance(summary, dict):
+        return [], None
+    nodes = summary.get("nodes")
     if not isinstance(nodes, dict) or not all(isinstance(node, dict) for node in nodes.values()):
         return [], None
     return [*nodes.values()], _number(summary.get("total_time"))
