@@ -140,8 +140,10 @@ class LossNotFinite(Rule):
             return None
         first = steps[start]
         return Hit(
-            summary=f"Loss 0.0 hides NaN since step {first.step}: the gradients are NaN, and the Trainer writes "
-            "0 for a loss that is NaN",
+            summary=(
+                f"Loss 0.0 hides NaN since step {first.step}: the gradients are NaN, and the Trainer "
+                "writes 0 for a loss that is NaN"
+            ),
             evidence=tuple(_metric_evidence(_Broken(first, steps[start - 1] if start else None, 1, False)))[
                 :-1
             ],
