@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from coach.model.judging.finding import Diagnosis
+from coach.model.judging.outcome import Outcome
 from coach.model.judging.verdict import Across
 from coach.model.politeness import Spending
 from coach.model.slurm.cluster import Job, Node, Partition, is_final
@@ -53,6 +54,8 @@ class TargetSnapshot:
     across: Across | None = None
     """What earlier runs say of it; None where nobody has looked yet: they are looked at after it was judged
     by itself."""
+    outcome: Outcome | None = None
+    """None before the engine has judged it."""
 
     @property
     def state(self) -> str | None:

@@ -16,9 +16,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
 from coach.rules.base import Rule
 from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
-from coach.rules.from_logs.aftermath import has_gone_well
-from coach.rules.from_logs.first_lost_rank import first_failure
 from coach.rules.from_logs.mere_mentions import happened
+from coach.rules.from_logs.outcome import first_failure, has_gone_well, judge
 
 _Key = tuple[str, str, Subject]
 
@@ -54,6 +53,7 @@ class Engine:
         holds."""
         self._reset_if_time_went_back(snapshot)
         snapshot = replace(snapshot, log_hits=happened(snapshot))
+        snapshot = replace(snapshot, outcome=judge(snapshot, history))
         conditions = self._conditions.setdefault(snapshot.target, {})
         sight = blindness.Sight.of(snapshot, history)
         blind: list[NotMeasured] = []
@@ -85,6 +85,7 @@ class Engine:
             findings=_Order(self._register, first.rank if first is not None else None).of(firing),
             not_measured=_unique([*blind, *sight.gaps]),
             thresholds=thresholds.in_force(self.rules),
+            outcome=snapshot.outcome,
             has_gone_well=has_gone_well(snapshot, history),
         )
 

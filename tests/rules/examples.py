@@ -49,9 +49,22 @@ def scan(text: str) -> tuple[LogHit, ...]:
     return tuple(scanner.feed(text.encode()) + scanner.flush())
 
 
+def tail_of(text: str, file: str = "train.log") -> LogTail:
+    """The end of a log, with its error blocks."""
+    scanner = LogScanner((), file)
+    scanner.feed(text.encode())
+    return scanner.tail()
+
+
 def diagnose_log(text: str, run: Run | None = None) -> Diagnosis:
-    """What all rules say about a log."""
+    """What all rules say about a log whose end is not known."""
     snapshot = TargetSnapshot("train.log", None, run=run, log_hits=scan(text))
+    return Engine(build()).diagnose(snapshot, History())
+
+
+def diagnose_whole(text: str) -> Diagnosis:
+    """What all rules say about a log that ended, seen from its first line to its last."""
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail_of(text),))
     return Engine(build()).diagnose(snapshot, History())
 
 
@@ -121,7 +134,4 @@ def causes(diagnosis: Diagnosis) -> list[str]:
 
 def of_a_whole_log(*lines: str) -> list[str]:
     """The causes that are told of a log that ended, seen from its first line to its last."""
-    text = "\n".join(lines) + "\n"
-    tail = LogTail("train.log", 1, lines, len(text), len(lines))
-    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail,))
-    return causes(Engine(build()).diagnose(snapshot, History()))
+    return causes(diagnose_whole("\n".join(lines) + "\n"))

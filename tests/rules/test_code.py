@@ -7,11 +7,10 @@ import pytest
 
 from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import LogTail
 from coach.rules.engine import Engine
 from coach.rules.from_logs.quoted_evidence import is_library
 from coach.rules.registry import build
-from tests.rules.examples import diagnose_log, of_a_whole_log, scan
+from tests.rules.examples import diagnose_log, of_a_whole_log, scan, tail_of
 
 STEPS = [f"epoch 1 step {step}" for step in range(10, 60, 10)]
 FRAMES = ["Traceback (most recent call last):", '  File "/home/user/train.py", line 3, in main', "    step()"]
@@ -54,8 +53,7 @@ def test_the_rank_that_left_with_a_code_of_its_own_is_named() -> None:
     ]
     lines = (*STEPS, *FRAMES, LAUNCHER, "=====", "train.py FAILED", *block)
     text = "\n".join(lines)
-    tail = LogTail("train.log", 1, lines, len(text), len(lines))
-    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail,))
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail_of(text),))
     (finding,) = Engine(build()).diagnose(snapshot, History()).findings
     assert (finding.cause, finding.subject.rank) == ("code_error", 1)
     assert finding.summary == "Rank 1 ended with exit code 3, and why is not in this log"
@@ -107,8 +105,7 @@ def test_a_configuration_that_hydra_cannot_compose_is_told_with_its_first_words(
     end = "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace."
     lines = (*STEPS, *said, "", end)
     log = "\n".join(lines) + "\n"
-    tail = LogTail("train.log", 1, lines, len(log), len(lines))
-    snapshot = TargetSnapshot("train.log", None, log_hits=scan(log), log_tails=(tail,))
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(log), log_tails=(tail_of(log),))
     finding = Engine(build()).diagnose(snapshot, History()).findings[0]
     assert (finding.cause, finding.summary) == ("code_error", f"The program ended with an error: {said[0]}")
     assert of_a_whole_log(*said, "", end, *(f"step {step} of the next attempt" for step in range(60))) == []
@@ -204,6 +201,12 @@ def test_what_spawn_said_before_the_traceback_of_its_process_is_not_the_error() 
         "/opt/conda/envs/train/bin/accelerate",
         "/usr/local/bin/deepspeed",
         "/home/user/.local/bin/wandb",
+        "/home/user/.venv-train/bin/accelerate",
+        "/home/user/.cache/huggingface/modules/transformers_modules/model.py",
+        "/opt/miniconda3/pkgs/wheel-0.43/run.py",
+        "/usr/lib64/python3.11/json/decoder.py",
+        "<frozen importlib._bootstrap>",
+        "<string>",
     ],
 )
 def test_a_compilers_cache_and_a_packages_command_are_not_the_users_code(file: str) -> None:

@@ -388,7 +388,7 @@ def test_an_attempt_that_was_preempted_and_followed_by_another_is_past() -> None
 
 def test_a_crash_is_shown_at_the_frame_of_the_users_own_code_that_the_fault_handler_printed() -> None:
     finding = diagnose("ended/segmentation-fault.log").findings[0]
-    assert 'train.py", line 4 in forward' in finding.evidence[1].text
+    assert 'train.py", line 4, in forward' in finding.evidence[1].text
 
 
 def test_a_log_into_which_torch_wrote_a_zero_is_still_read() -> None:

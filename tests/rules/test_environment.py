@@ -217,7 +217,7 @@ HARMLESS = [
                 "RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 13216422080 vs "
                 "13216421968"
             ),
-            "could not be written whole: the disk is full, or a quota is used up",
+            "could not be written whole, most often because the disk is full or a quota is used up",
             0.6,
         ),
         (

@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import causes, diagnose_log, of_a_whole_log, run, scan
+from tests.rules.examples import causes, diagnose_log, diagnose_whole, of_a_whole_log, run, scan, tail_of
 from tests.rules.recorded import RECORDINGS, diagnose
 
 ENDED = {
@@ -568,12 +568,10 @@ def test_an_exception_in_a_box_of_rich_is_shown_at_its_innermost_own_frame() -> 
         "KeyError: 'labels'",
     )
     hits = scan("\n".join(box) + "\n")
-    snapshot = TargetSnapshot(
-        "train.log", None, log_hits=hits, log_tails=(LogTail("train.log", 1, box, 500, 7),)
-    )
+    snapshot = TargetSnapshot("train.log", None, log_hits=hits, log_tails=(tail_of("\n".join(box) + "\n"),))
     finding = Engine(build()).diagnose(snapshot, History()).findings[0]
     assert (finding.cause, finding.evidence[1].line) == ("code_error", 2)
-    assert "/home/user/project/train.py:12 in main" in finding.evidence[1].text
+    assert 'File "/home/user/project/train.py", line 12, in main' in finding.evidence[1].text
 
 
 def test_the_rank_that_never_came_to_the_collective_is_named() -> None:
@@ -724,14 +722,14 @@ Root Cause (first observed failure):
 def test_a_kill_explains_the_connection_that_another_rank_lost_and_never_the_reverse(
     lost: str, symptom: str
 ) -> None:
-    findings = diagnose_log(LOST.format(lost=lost) + SUMMARY.format(code=-9)).findings
+    findings = diagnose_whole(LOST.format(lost=lost) + SUMMARY.format(code=-9)).findings
     assert [(f.rule, f.subject.rank, f.consequence_of) for f in findings] == [
         ("MEM008", 1, None),
         (symptom, 0, "MEM008"),
     ]
     assert findings[0].is_primary
     assert "Rank 1 was killed" in findings[0].summary
-    by_srun = diagnose_log(LOST.format(lost=lost) + "srun: error: n2: task 1: Killed").findings
+    by_srun = diagnose_whole(LOST.format(lost=lost) + "srun: error: n2: task 1: Killed").findings
     assert [(f.rule, f.consequence_of) for f in by_srun] == [("MEM008", None), (symptom, "MEM008")]
 
 
@@ -741,15 +739,18 @@ def test_a_task_that_srun_killed_after_another_had_failed_explains_nothing() -> 
     assert of_a_whole_log(*RAISED, lost, failed, "srun: error: n2: task 0: Killed")[0] == "gloo_connect"
 
 
-def test_a_rank_that_left_without_a_word_is_named_by_the_rank_that_lost_it() -> None:
+def test_a_rank_that_left_without_a_word_ended_the_run_and_not_the_rank_that_lost_it() -> None:
     lost = "[/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:40840"
-    (finding,) = diagnose_log(LOST.format(lost=lost) + SUMMARY.format(code=3)).findings
-    assert (finding.rule, finding.subject.rank) == ("DST020", 1)
-    assert finding.summary.endswith("rank 1 had ended first, with exit code 3 and without a word")
-    assert "torchrun's first failure: rank 1" in finding.evidence[-1].text
+    left, symptom = diagnose_whole(LOST.format(lost=lost) + SUMMARY.format(code=3)).findings
+    assert (left.rule, left.subject.rank, left.is_primary) == ("COD001", 1, True)
+    assert left.summary == "Rank 1 ended with exit code 3, and why is not in this log"
+    assert left.evidence[0].text == "torchrun's first failure: rank 1, exitcode  : 3 (pid: 4712)"
+    assert (symptom.rule, symptom.subject.rank, symptom.consequence_of) == ("DST020", 1, "COD001")
+    assert symptom.summary.endswith("rank 1 had ended first, with exit code 3 and without a word")
+    # Every exception ends a rank with 1: its words may stand in another log.
     died = diagnose("ended/gloo-peer-died.log").findings[0]
-    assert (died.subject.rank, "rank 1 had ended first" in died.summary) == (1, True)
-    own = diagnose_log(
+    assert (died.rule, died.subject.rank, "rank 1 had ended first" in died.summary) == ("DST020", 1, True)
+    own = diagnose_whole(
         LOST.format(lost=lost) + SUMMARY.format(code=1).replace("rank      : 1", "rank      : 0")
     )
     assert own.findings[0].subject.rank == 0
@@ -757,7 +758,7 @@ def test_a_rank_that_left_without_a_word_is_named_by_the_rank_that_lost_it() -> 
 
 def test_of_two_nodes_summaries_the_one_that_was_ended_by_torchrun_says_nothing() -> None:
     log = SUMMARY.format(code=-15).replace("rank      : 1", "rank      : 3") + "\n" + SUMMARY.format(code=-9)
-    assert diagnose_log(log).findings[0].subject.rank == 1
+    assert diagnose_whole(log).findings[0].subject.rank == 1
 
 
 @pytest.mark.parametrize(

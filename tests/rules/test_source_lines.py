@@ -51,6 +51,29 @@ def test_neither_under_a_rank_nor_in_a_box_nor_in_the_name_of_a_file(log: str) -
     assert of_a_whole_log(*log.splitlines()) == ["code_error"]
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        '/home/user/train.py:3: UserWarning: slow\n  raise RuntimeError("CUDA error: out of memory")\nstep 1',
+        "ERROR: asked for the stack\nStack (most recent call last):\n"
+        + HEAD.partition("\n")[2]
+        + '    raise RuntimeError("Error: CUDA error: out of memory")\nstep 1',
+        "    def test():\n>       raise RuntimeError('CUDA error: out of memory')\n"
+        "E       ValueError: bad label",
+        "ValueError                                Traceback (most recent call last)\nFile ~/a.py:9, in f()\n"
+        "      9     raise RuntimeError('CUDA error: out of memory')\n---> 10     y()\n\n"
+        "ValueError: bad label",
+        "".join(
+            f"W1121 03:00:01.123000 17 torch/_dynamo/convert_frame.py:1125] [0/0] {line}\n"
+            for line in (*HEAD.splitlines(), "    raise RuntimeError('CUDA error: out of memory')", "E: x")
+        ),
+    ],
+    ids=["warning", "stack", "pytest", "context", "dynamo"],
+)
+def test_nor_below_a_warning_in_a_logged_stack_or_beside_the_line_that_raised(log: str) -> None:
+    assert "cuda_oom" not in of_a_whole_log(*log.splitlines())
+
+
 GROUP = """  + Exception Group Traceback (most recent call last):
   |   File "/home/user/train.py", line 3, in main
   |     raise ExceptionGroup("RuntimeError: NCCL error in: x", [x])

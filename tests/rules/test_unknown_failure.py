@@ -18,7 +18,7 @@ from coach.model.training.run import RankExit, RunExit
 from coach.rules.engine import Engine
 from coach.rules.from_logs.last_error_block import MAX_BLOCK_LINES, last_error_block
 from coach.rules.registry import build
-from tests.rules.examples import causes, of_a_whole_log, run, scan
+from tests.rules.examples import causes, of_a_whole_log, run, scan, tail_of
 from tests.rules.recorded import RECORDINGS, read
 
 TRACEBACK = (
@@ -30,7 +30,7 @@ TRACEBACK = (
 
 
 def tail(*lines: str, file: str = "stderr.log") -> LogTail:
-    return LogTail(file, 1, lines, sum(map(len, lines)), len(lines))
+    return tail_of("\n".join(lines) + "\n", file)
 
 
 def job(state: str, exit_code: int | None = 1, reason: str | None = None) -> Job:
@@ -267,7 +267,8 @@ def test_a_block_is_bounded_and_takes_no_longer_for_long_lines() -> None:
 
 
 def test_what_the_log_says_is_quoted_as_it_is_and_cut() -> None:
-    finding = only(ended("FAILED", "error: \x1b[31m[bold]" + "x" * 3000))
+    said = "error: \x1b[31m[bold]" + "x" * 3000
+    finding = only(ended("FAILED", log_tails=(LogTail("train.log", 1, (said,), len(said), 1),)))
     assert len(finding.summary) < 400
     assert len(finding.evidence[0].text) <= 400
     assert "\x1b[31m[bold]" in finding.evidence[0].text

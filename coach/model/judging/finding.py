@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from coach.model.judging.outcome import Outcome
+
 _CLEAR, _LIKELY = 0.9, 0.7
 """From these confidences on a finding counts as clear, and as likely."""
 
@@ -127,3 +129,5 @@ class Diagnosis:
     """`RULE.name` → the value used, for every threshold of the rules that ran."""
     has_gone_well: bool = False
     """True if it was seen to train, or to end well: only then is a target without a finding healthy."""
+    outcome: Outcome | None = None
+    """How it ended; None in a diagnosis that was kept."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from coach.model.error_block import ErrorBlock
+
 MAX_LINE_BYTES = 16 << 10
 """A longer line of a log is cut."""
 MAX_SEARCHED_CHARS = 2048
@@ -71,8 +73,13 @@ class LogHit:
     rank: int | None = None
     time_s: float | None = None
     """The line's own time stamp, if it has one."""
-    traceback: tuple[str, ...] = ()
-    """The whole traceback, if the line stands in one."""
+    block: ErrorBlock | None = None
+    """The error block that the line stands in."""
+
+    @property
+    def traceback(self) -> tuple[str, ...]:
+        """The lines of the Python exception's block; empty without one."""
+        return self.block.lines if self.block is not None and self.block.is_traceback else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,8 @@ class LogTail:
     yet."""
     words: tuple[str, ...] = ()
     """The lines without what stands before each of them; empty where nothing does."""
+    blocks: tuple[ErrorBlock, ...] = ()
+    """The last error blocks of the log, in order."""
 
     @property
     def plain(self) -> tuple[str, ...]:

@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterable, Set
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.judging.finding import Fix, Hit, Severity, Subject
+from coach.model.judging.outcome import RankEnd
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_logs.aftermath import above_traceback, lines_after, went_on
+from coach.rules.from_logs.aftermath import num_alive_after, tail_of, went_on
 from coach.rules.from_logs.failed_connections import is_inside_the_cluster
-from coach.rules.from_logs.first_lost_rank import FirstFailure, first_failure
 from coach.rules.from_logs.library_exceptions import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
 from coach.rules.from_logs.loss_lines import PROGRESS
-from coach.rules.from_logs.quoted_evidence import earliest, hits_of, is_library, own_frame, quote, ranks_text
-from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY
+from coach.rules.from_logs.outcome import EXIT_CODE, first_failure, left_silently, proof_of
+from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
 
 _EXCEPTION = (
     r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)"
@@ -67,9 +67,6 @@ _ECHO = re.compile(
     r"|RayActorError|ActorDiedError)$"
 )
 """What says that another process ended, never why."""
-_SPAWNED = re.compile(r"(?:^|[^\w.])Exception:\s*$")
-"""The same of torch.multiprocessing.spawn before torch 1.6: the traceback of the process begins two lines
-below."""
 _LAUNCHER = "ChildFailedError"
 _ENDED_BY_SIGNAL = re.compile(r"exit ?code *: *-")
 _WEAK = re.compile(
@@ -80,7 +77,7 @@ _WEAK = re.compile(
 """The same, where anything else was said."""
 _CRASH = ("COD002", "segfault")
 """A process that a signal ended: what is known of it from elsewhere are echoes."""
-_LOOKED_INTO = ", in _try_get_data"
+_LOOKED_INTO = "_try_get_data"
 _NAMED = re.compile(r"^(?:\w++\.)*+[A-Z]\w+(?:Error|Exception)$")
 _LONG_SPOKEN = re.compile(r"^(?:hydra|omegaconf|pydantic\w*|jax\w*|tensorflow)\.")
 """Exceptions whose words go on in the lines below them."""
@@ -95,20 +92,6 @@ _SEE_ABOVE = re.compile(
     r"^.{0,120}?\. See (?:root cause above|stack trace (?:\(above\) )?for (?:the )?root cause)"
 )
 """What a server says whose engine or worker, a process of its own, has ended."""
-
-_UNPREFIXED = re.compile(
-    r"^(?:\[[\w,: ]+\](?:<\w+>)?:? ?| {0,5}\d+: |\([^()]{0,80}?pid=[^()]{0,80}\) ?|[a-z][\w.-]*\d: "
-    r"|\d{4}-\d\d-\d\dT\S+ |(?:ERROR|CRITICAL) [\d: -]++\[?\S+\.py:\d+\] ?)*"
-)
-"""What launchers put before the lines of a tail, which are kept as they are."""
-_BOXED_FRAME = re.compile(r"│ (?P<file>/\S+\.py):(?P<line>\d+) in (?P<name>\S+)")
-_INSIDE = re.compile(r"^(?:\s{2,}+\S|[╰└])")
-_NOTEBOOK = re.compile(r"^(?:-++> ?)?\s*+\d++ ")
-"""What a notebook shows of the code, with an empty line behind it."""
-_NO_SIGN_OF_LIFE = re.compile(
-    r"^\s|^$|Traceback|Error\b|Exception\b|^wandb: |^srun: |^slurmstepd|\[[WEF]\d* |exit|[Kk]ill|terminat"
-    r"|frame #|^\*+$|^[-=^~]+$|\bERROR\b"
-)
 
 
 class PlainException(Rule):
@@ -175,31 +158,18 @@ class PlainException(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        silent = left_silently(self._hits_of_others(snapshot), snapshot)
+        if silent is not None:
+            yield _of_another_log(silent, None)
+            return
         hits = [hit for hit in self._unexplained(snapshot) if not self._went_on(hit, snapshot)]
         if not hits:
             return
         first = earliest(hits)
         if first.signature == "exception" and _is_echo(first):
-            yield _of_another_log(first, first_failure(snapshot))
-            return
-        kind, words = first.fields.get("type", "Hydra"), first.fields.get("words", "")
-        if first.signature == "hydra":
-            words = _words_of_hydra(first, snapshot)
-        ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
-        frame = own_frame(first) or _boxed_frame(first, snapshot)
-        yield Hit(
-            summary=(
-                "The program ended with "
-                f"{kind.rpartition('.')[2] if first.signature == 'exception' else 'an error'}"
-            )
-            + (f": {words[:200]}" if words else "")
-            + (f" ({ranks_text(ranks)})" if ranks else ""),
-            evidence=(quote(first), *([frame] if frame else [])),
-            confidence=0.8,
-            subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-            fixes=(Fix("Correct the program at the line that is shown, and try it for a few steps"),),
-            since_s=first.time_s,
-        )
+            yield _of_another_log(first_failure(snapshot), first)
+        else:
+            yield _of_a_program(first, hits, snapshot)
 
     def _hits_of_others(self, snapshot: TargetSnapshot) -> list[LogHit]:
         """What other rules see in the log; nothing where all of it is nobody's."""
@@ -214,34 +184,34 @@ class PlainException(Rule):
 
     def _unexplained(self, snapshot: TargetSnapshot) -> list[LogHit]:
         others = self._hits_of_others(snapshot)
-        places = {(hit.file, hit.line) for hit in others}
-        told = {(hit.file, hit.line) for hit in others if not hit.text.startswith(("srun:", "slurmstepd:"))}
-        words = {hit.text for hit in others}
-        mine = [
-            hit
-            for hit in hits_of(snapshot, self.code, "exception", "usage")
-            if (hit.file, hit.line) not in places
-            and not _is_told_below(hit, told)
-            and not _is_of_another(hit, words, snapshot)
-            and _ends_the_program(hit, snapshot)
-        ]
+        mine = [hit for hit in _not_of(others, snapshot) if _ends_the_program(hit, snapshot)]
         strong = [hit for hit in mine if not _is_weak(hit)]
         if not strong and any((hit.rule, hit.signature) == _CRASH for hit in others):
             return []
-        if strong or mine or any(hit.signature not in OF_THE_SUMMARY for hit in others):
+        if mine or any(hit.signature != EXIT_CODE for hit in others):
             return strong or mine
         return hits_of(snapshot, self.code, "hydra") or _of_a_launcher(snapshot)
 
     def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """A plain exception claims least, so that less below it shows that it was caught."""
+        tail = tail_of(hit, snapshot)
         if went_on(hit, snapshot):
             return True
-        tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
         if snapshot.state is not None or tail is None:
             return False
-        if hit.line < tail.first_line:
-            return True
-        after = (_UNPREFIXED.sub("", line) for line in lines_after(hit, tail))
-        return sum(1 for line in after if not _NO_SIGN_OF_LIFE.search(line)) > self.values["max_lines_after"]
+        return hit.line < tail.first_line or num_alive_after(hit, tail) > self.values["max_lines_after"]
+
+
+def _not_of(others: list[LogHit], snapshot: TargetSnapshot) -> Iterable[LogHit]:
+    """The exceptions and refusals that no other rule, process or library stands behind."""
+    places = {(hit.file, hit.line) for hit in others}
+    below = {(hit.file, hit.line) for hit in others if not hit.text.startswith(("srun:", "slurmstepd:"))}
+    words = {hit.text for hit in others}
+    for hit in hits_of(snapshot, PlainException.code, "exception", "usage"):
+        is_known = (hit.file, hit.line) in places or _is_told_below(hit, below)
+        is_of_thread = _is_weak(hit) and _is_of_a_thread(hit)
+        if not (is_known or is_of_thread or _is_echo(hit) or owner_of(hit) or _is_chained_to(hit, words)):
+            yield hit
 
 
 def _is_told_below(hit: LogHit, told: Set[tuple[str, int]]) -> bool:
@@ -250,35 +220,55 @@ def _is_told_below(hit: LogHit, told: Set[tuple[str, int]]) -> bool:
     return is_long and any((hit.file, hit.line + n) in told for n in (1, 2))
 
 
-def _is_of_another(hit: LogHit, words: Set[str], snapshot: TargetSnapshot) -> bool:
-    """True if another process, another rule's exception or a thread of a library stands behind it."""
-    return (
-        _is_echo(hit)
-        or owner_of(hit) is not None
-        or (_is_weak(hit) and _is_of_a_thread(hit, snapshot))
-        or _is_chained_to(hit, words)
-    )
+def _is_chained_to(hit: LogHit, explained: Set[str]) -> bool:
+    """True if another rule explains an exception that led to this one."""
+    chain = hit.block.chain if hit.block is not None else ()
+    return any(text.endswith(block.lines[-1].strip()) for block in chain for text in explained)
+
+
+def _is_of_a_thread(hit: LogHit) -> bool:
+    """True if a thread beside the program ended so, or a look into a DataLoader's queue: a program goes on
+    without it, or says why it does not."""
+    block = hit.block
+    if block is None:
+        return False
+    is_thread = block.process is not None and block.process.startswith("Thread")
+    return is_thread or any(frame.function == _LOOKED_INTO for frame in block.all_frames)
 
 
 def _ends_the_program(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if a traceback, a refusal of arguments, or the log's end shows that it was not a mere line of
-    text."""
-    return (
-        hit.signature == "usage"
-        or bool(hit.traceback)
-        or _follows_frames(hit, snapshot)
-        or _is_last_word(hit, snapshot)
-    )
+    """True if a block, a refusal of arguments, or the log's end shows that it was not a mere line of text."""
+    return hit.signature == "usage" or bool(hit.traceback) or _is_last_word(hit, snapshot)
+
+
+def _name_of(hit: LogHit) -> str:
+    return hit.fields["type"].rpartition(".")[2]
 
 
 def _is_echo(hit: LogHit) -> bool:
-    name = hit.fields["type"].rpartition(".")[2]
+    words = hit.fields.get("words", "")
+    is_bare = _name_of(hit) == "Exception" and not words.strip() and ":" in hit.text
     return bool(
-        _ECHO.match(name)
-        or _SPAWNED.search(hit.text)
-        or _CAUGHT_ELSEWHERE.match(hit.fields.get("words", ""))
-        or _SEE_ABOVE.match(hit.fields.get("words", ""))
+        is_bare or _ECHO.match(_name_of(hit)) or _CAUGHT_ELSEWHERE.match(words) or _SEE_ABOVE.match(words)
     )
+
+
+def _is_weak(hit: LogHit) -> bool:
+    return bool(_WEAK.match(_name_of(hit)))
+
+
+def _is_nobodys(hit: LogHit) -> bool:
+    """An EOFError that is none of a file of weights: the rule that looks for it declines it."""
+    return "short" in hit.fields and bool(hit.traceback) and not is_of_a_load(hit) and not is_of_a_peer(hit)
+
+
+def _is_last_word(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether an exception that names itself, without a traceback, is what the program said last."""
+    tail = tail_of(hit, snapshot)
+    if tail is None or hit.line < tail.first_line or not _NAMED.match(hit.fields["type"]):
+        return False
+    num_words = _MAX_WORDS_LINES if _LONG_SPOKEN.match(hit.fields["type"]) else 0
+    return bool(hit.fields.get("words", "").strip()) and num_alive_after(hit, tail) <= num_words
 
 
 def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
@@ -294,16 +284,35 @@ def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
     ]
 
 
-def _of_another_log(hit: LogHit, failure: FirstFailure | None) -> Hit:
-    which = (
-        f"Rank {failure.rank} ended with exit code {failure.exit_code}"
-        if failure
-        else "A rank ended with an error"
+def _of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
+    kind, words = "an error", first.fields.get("words", "")
+    if first.signature == "hydra":
+        words = _words_of_hydra(first, snapshot)
+    elif first.signature == "exception":
+        kind = _name_of(first)
+    ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
+    frame = own_frame(first)
+    return Hit(
+        summary=f"The program ended with {kind}"
+        + (f": {words[:200]}" if words else "")
+        + (f" ({ranks_text(ranks)})" if ranks else ""),
+        evidence=(quote(first), *([frame] if frame else [])),
+        confidence=0.8,
+        subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
+        fixes=(Fix("Correct the program at the line that is shown, and try it for a few steps"),),
+        since_s=first.time_s,
     )
+
+
+def _of_another_log(failure: RankEnd | None, hit: LogHit | None) -> Hit:
+    which = "A rank ended with an error"
+    if failure is not None:
+        which = f"Rank {failure.rank} ended with exit code {failure.exit_code}"
+    proof = quote(hit) if hit is not None else proof_of(failure) if failure is not None else None
     return Hit(
         summary=f"{which}, and why is not in this log",
         subject=Subject(rank=failure.rank if failure else None),
-        evidence=(quote(hit),),
+        evidence=(proof,) if proof is not None else (),
         confidence=0.5,
         fixes=(
             Fix(
@@ -315,82 +324,13 @@ def _of_another_log(hit: LogHit, failure: FirstFailure | None) -> Hit:
                 "then told here"
             ),
         ),
-        since_s=hit.time_s,
-    )
-
-
-def _is_weak(hit: LogHit) -> bool:
-    return bool(_WEAK.match(hit.fields["type"].rpartition(".")[2]))
-
-
-def _is_nobodys(hit: LogHit) -> bool:
-    """An EOFError that is none of a file of weights: the rule that looks for it declines it."""
-    return "short" in hit.fields and bool(hit.traceback) and not is_of_a_load(hit) and not is_of_a_peer(hit)
-
-
-def _is_last_word(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether an exception that names itself, without a traceback, is what the program said last."""
-    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
-    return (
-        tail is not None
-        and hit.line >= tail.first_line
-        and bool(_NAMED.match(hit.fields["type"]) and hit.fields.get("words", "").strip())
-        and sum(
-            1 for line in lines_after(hit, tail) if not _NO_SIGN_OF_LIFE.search(_UNPREFIXED.sub("", line))
-        )
-        <= (_MAX_WORDS_LINES if _LONG_SPOKEN.match(hit.fields["type"]) else 0)
+        since_s=hit.time_s if hit is not None else None,
     )
 
 
 def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
     """What Hydra says above its last line: the first line of it that is known."""
-    for tail in snapshot.log_tails:
-        end = hit.line - tail.first_line
-        if tail.file == hit.file and end > 0:
-            said = (line.strip() for line in tail.plain[max(0, end - _MAX_LINES_OF_HYDRA) : end])
-            return next((line for line in said if _HYDRA_SAYS.match(line)), "")
-    return ""
-
-
-def _is_of_a_thread(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether a thread beside the program ended so, or a look into a DataLoader's queue: a program goes on
-    without it, or says why it does not."""
-    return any(_LOOKED_INTO in line for line in hit.traceback) or any(
-        "Exception in thread" in line
-        for tail in snapshot.log_tails
-        if tail.file == hit.file
-        for line in above_traceback(hit, tail)
-    )
-
-
-def _is_chained_to(hit: LogHit, explained: Set[str]) -> bool:
-    """Whether an exception in the same chain of tracebacks, above this one, is explained by another rule."""
-    above = [line for line in hit.traceback[:-1] if line[:1].strip() and not line.startswith("Traceback")]
-    return any(text.endswith(line) for line in above for text in explained)
-
-
-def _follows_frames(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether the line above is part of a traceback whose head is not in the log."""
-    for tail in snapshot.log_tails:
-        index = hit.line - tail.first_line - 1
-        if tail.file == hit.file and 0 <= index < len(tail.lines):
-            above = [_UNPREFIXED.sub("", line) for line in tail.plain[max(0, index - 1) : index + 1]]
-            return bool(_INSIDE.match(above[-1]) or (not above[-1].strip() and _NOTEBOOK.match(above[0])))
-    return False
-
-
-def _boxed_frame(hit: LogHit, snapshot: TargetSnapshot) -> Evidence | None:
-    """The innermost own frame of a traceback that rich drew as a box."""
-    for tail in snapshot.log_tails:
-        index = hit.line - tail.first_line
-        if tail.file != hit.file or not 0 < index <= len(tail.lines):
-            continue
-        for place in range(index - 1, -1, -1):
-            line = _UNPREFIXED.sub("", tail.plain[place])
-            found = _BOXED_FRAME.match(line)
-            if found is not None and not is_library(found["file"]):
-                text = f"in the program's own code: {found['file']}:{found['line']} in {found['name']}"
-                return Evidence(text, hit.file, tail.first_line + place)
-            if line.startswith("╭"):
-                break
-    return None
+    tail = tail_of(hit, snapshot)
+    end = hit.line - tail.first_line if tail is not None else 0
+    above = tail.plain[max(0, end - _MAX_LINES_OF_HYDRA) : end] if tail is not None and end > 0 else ()
+    return next((line.strip() for line in above if _HYDRA_SAYS.match(line.strip())), "")

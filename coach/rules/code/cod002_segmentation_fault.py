@@ -10,8 +10,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.outcome import EXIT_CODE, exit_code_signature, is_first_failure
 from coach.rules.from_logs.quoted_evidence import is_library
-from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
 
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
 
@@ -82,6 +82,6 @@ def _is_abort(hit: LogHit) -> bool:
 
 def _says_nothing_else(snapshot: TargetSnapshot) -> bool:
     return not any(
-        hit.rule not in (SegmentationFault.code, PROGRESS.rule) and hit.signature not in OF_THE_SUMMARY
+        hit.rule not in (SegmentationFault.code, PROGRESS.rule) and hit.signature != EXIT_CODE
         for hit in snapshot.log_hits
     )

@@ -10,7 +10,7 @@ from coach.model.judging.finding import Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.first_lost_rank import told_of_the_dead
+from coach.rules.from_logs.outcome import told_of_the_dead
 
 _MAY_BE_A_PEER = re.compile(
     r"received errors|closed by peer|reset by peer|Broken pipe|Read error|Timed out waiting"

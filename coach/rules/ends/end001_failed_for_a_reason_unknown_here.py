@@ -15,9 +15,10 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.rules.base import Need, Rule
-from coach.rules.from_logs.aftermath import has_good_end, went_on
+from coach.rules.from_logs.aftermath import went_on
 from coach.rules.from_logs.last_error_block import Block, BlockKind, block_of, last_error_block
 from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.outcome import exit_status, has_good_end, signal_of
 from coach.rules.from_logs.quoted_evidence import MAX_QUOTE_CHARS
 
 _BAD_STATES = frozenset(
@@ -27,16 +28,12 @@ _BAD_STATES = frozenset(
 _NO_FAILURE = frozenset({"CANCELLED", "PREEMPTED", "REVOKED"})
 _MEANT = {126: "the command cannot be executed", 127: "a command was not found"}
 """Exit statuses of a shell."""
-_FROM_SIGNAL = 128
-_SIGNALLED = re.compile(r"RaisedSignal:(\d+)")
-"""Slurm's reason of a job whose script a signal ended."""
 _OF_A_PEER = re.compile(
     r"(?:\w+\.)*(?:EOFError|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error|IncompleteReadError)\b"
     r"|AssertionError: can only (?:test|join) a child process"
 )
 """Exceptions of a process whose peer has ended, which may have been well."""
 _MAX_SAID_CHARS = 200
-_MAX_SIGNAL = 64
 
 
 class UnknownFailure(Rule):
@@ -70,7 +67,7 @@ class UnknownFailure(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if _ended_badly(snapshot):
             yield _of_an_end(snapshot, block_of(snapshot.log_tails))
-        elif snapshot.state is None and _exit_status(snapshot) is None:
+        elif snapshot.state is None and exit_status(snapshot) is None:
             block = _last_thing_said(snapshot)
             if block is not None:
                 yield _of_a_text(block)
@@ -82,14 +79,7 @@ def _ended_badly(snapshot: TargetSnapshot) -> bool:
         return True
     if state in _NO_FAILURE or (state is not None and not snapshot.has_ended):
         return False
-    return _exit_status(snapshot) not in (None, 0)
-
-
-def _exit_status(snapshot: TargetSnapshot) -> int | None:
-    """The job's own, not a rank's."""
-    if snapshot.exit is not None and snapshot.exit.exit_code is not None:
-        return snapshot.exit.exit_code
-    return snapshot.job.exit_code if snapshot.job is not None else None
+    return exit_status(snapshot) not in (None, 0)
 
 
 def _of_an_end(snapshot: TargetSnapshot, block: Block | None) -> Hit:
@@ -125,7 +115,7 @@ def _last_thing_said(snapshot: TargetSnapshot) -> Block | None:
     """The error that is the end of a log, where no log of the target tells of life after it."""
     blocks = [(block, tail) for tail in snapshot.log_tails if (block := last_error_block(tail)) is not None]
     ended = [block for block, tail in blocks if _is_the_end(block, tail, snapshot)]
-    if not ended or any(has_good_end(tail) for tail in snapshot.log_tails):
+    if not ended or has_good_end(snapshot):
         return None
     return min(ended, key=lambda block: block.kind is not BlockKind.TRACEBACK)
 
@@ -157,11 +147,12 @@ def _facts(snapshot: TargetSnapshot, status: str) -> Iterable[Evidence]:
         yield Evidence(f"state {snapshot.state}{reason}")
     if status:
         yield Evidence(f"ended with {status}")
-    for rank in snapshot.exit.ranks if snapshot.exit is not None else ():
-        if not rank.is_bystander and (rank.signal or rank.exit_code):
-            how = _signal_name(rank.signal) if rank.signal else f"exit status {rank.exit_code}"
-            yield Evidence(f"rank {rank.rank} ended with {how}")
-            break
+    first = snapshot.outcome.first if snapshot.outcome is not None else None
+    if first is not None and first.rank is not None and first.exit_code is not None:
+        code = first.exit_code
+        yield Evidence(
+            f"rank {first.rank} ended with {_signal_name(-code) if code < 0 else f'exit status {code}'}"
+        )
     if job is not None and job.time_used_s is not None:
         yield Evidence("ran for", value=float(job.time_used_s), unit="s")
 
@@ -192,15 +183,12 @@ def _fixes(snapshot: TargetSnapshot, block: Block | None) -> Iterable[Fix]:
 
 def _status_text(snapshot: TargetSnapshot) -> str:
     """`signal 9 (SIGKILL)`, `exit status 127 (a command was not found)`; empty where nobody knows."""
-    job, status = snapshot.job, _exit_status(snapshot)
-    signalled = _SIGNALLED.search(job.reason or "") if job is not None else None
-    if signalled is not None:
-        return _signal_name(int(signalled[1]))
+    status, signal = exit_status(snapshot), signal_of(snapshot)
     if status is None:
-        return ""
-    if _FROM_SIGNAL < status <= _FROM_SIGNAL + _MAX_SIGNAL:
-        return f"exit status {status}: {_signal_name(status - _FROM_SIGNAL)}"
-    return f"exit status {status}" + (f" ({_MEANT[status]})" if status in _MEANT else "")
+        return _signal_name(signal) if signal is not None else ""
+    if signal is None:
+        return f"exit status {status}" + (f" ({_MEANT[status]})" if status in _MEANT else "")
+    return f"exit status {status}: {_signal_name(signal)}" if status == 128 + signal else _signal_name(signal)
 
 
 def _signal_name(number: int) -> str:

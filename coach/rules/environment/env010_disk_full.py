@@ -60,7 +60,8 @@ class DiskFull(EndingRule):
             return f"The disk quota was used up{where}"
         if _SPACE.search(hit.text):
             return f"No space was left on the disk{where}"
-        return f"A file could not be written whole{where}: the disk is full, or a quota is used up"
+        why = "most often because the disk is full or a quota is used up"
+        return f"A file could not be written whole{where}, {why}"
 
     def confidence_of(self, hit: LogHit) -> float:
         return self.confidence if _QUOTA.search(hit.text) or _SPACE.search(hit.text) else _UNSAID

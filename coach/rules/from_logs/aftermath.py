@@ -7,17 +7,13 @@ about errors.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, islice
 
-from coach.lookback.history import History
+from coach.model.judging.outcome import LogSigns
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, LogTail
-from coach.rules.from_logs.loss_lines import PROGRESS, losses_after
 
 _FAILING_WINDOW_LINES = 200
 """A traceback that so many lines follow was caught: a dying process flushes less than that."""
@@ -32,9 +28,6 @@ process."""
 _SIGNS_OF_LIFE = 10
 """Other ranks may say a few before they are ended as well."""
 
-_TIDYING = ", in _run_finalizers"
-_JAX_PLUGIN = "Jax plugin configuration error: "
-_BY_A_SIGNAL = "SignalException: "
 _TRIED_AGAIN = re.compile(
     r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|-> retry\b|[Ww]ill (?:be )?(?:retry|retried|try again)"
     r"|\b[Ff]all(?:ing|s)? back to\b|, trying (?:another|port|\d)"
@@ -68,6 +61,20 @@ _SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt
 _OF_A_PROGRAM = re.compile(rf"{_DEATH.pattern}|{_SHELL_JOB.pattern}|^\W*[Ee]xit (?:code|status)\b")
 """What is said when a program has ended: a script that goes on behind it says "done" all the same."""
 
+_MAX_LINE_CHARS = 2000
+"""A pattern looks at this much of a line."""
+_PREFIX = re.compile(
+    r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: |\([^)]{0,60}pid=[^)]{0,60}\) ?"
+    r"|\d{4}-\d\d-\d\d[T ]\S+ )*"
+)
+"""Rank and time that a launcher or a logger puts before a line."""
+_QUIET = re.compile(
+    r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing"
+    r"|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
+    r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If)\b|frame #\d|File \""
+)
+"""A line that is no sign of life: of the error, or of its end."""
+
 _DUMPED = re.compile(
     r'^\W*$|^(?:srun|salloc|slurmstepd\S*): |NVRM: |^\[ *\d+\.\d+\] |\bkernel: |File "|frame #\d'
     r"|Thread 0x|Current thread 0x|Extension modules: "
@@ -76,68 +83,70 @@ _DUMPED = re.compile(
 of life."""
 
 
-_NUM_LOGS = 64
-"""So many logs are remembered: a target with more has most of them looked at again."""
+def signs_of(tail: LogTail) -> LogSigns:
+    """The signs in the kept lines of a log, for all errors above them."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Signs:
-    """What the lines that are kept of a log say, looked at once however many errors stand above them. Indices
-    of lines, in order."""
-
-    deaths: tuple[int, ...]
-    good_ends: tuple[int, ...]
-    passed_tests: tuple[int, ...]
-    num_unbuffered: tuple[int, ...]
-    """Before each line."""
-    num_told: tuple[int, ...]
-    """Lines before each that no fault handler prints."""
-
-    def death_from(self, start: int) -> int | None:
-        return next(iter(self.deaths[bisect_left(self.deaths, start) :]), None)
-
-
-@lru_cache(_NUM_LOGS)
-def _signs_of(lines: tuple[str, ...]) -> _Signs:
     def indices(pattern: re.Pattern[str]) -> tuple[int, ...]:
-        return tuple(index for index, line in enumerate(lines) if pattern.search(line))
+        return tuple(index for index, line in enumerate(tail.plain) if pattern.search(line))
 
-    return _Signs(
+    return LogSigns(
         deaths=indices(_DEATH),
         good_ends=indices(_ENDED_WELL),
         passed_tests=indices(_TESTS_PASSED),
-        num_unbuffered=tuple(accumulate((bool(_UNBUFFERED.search(line)) for line in lines), initial=0)),
-        num_told=tuple(accumulate((not _DUMPED.search(line) for line in lines), initial=0)),
+        num_unbuffered=tuple(accumulate((bool(_UNBUFFERED.search(line)) for line in tail.plain), initial=0)),
+        num_told=tuple(accumulate((not _DUMPED.search(line) for line in tail.plain), initial=0)),
     )
 
 
-def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+def losses_after(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether a finite loss stands further down in the same log."""
+    return snapshot.outcome is not None and snapshot.outcome.last_losses.get(hit.file, 0) > hit.line
+
+
+def tail_of(hit: LogHit, snapshot: TargetSnapshot) -> LogTail | None:
+    """The end of the log that a hit stands in."""
+    return next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+
+
+def went_on(hit: LogHit, snapshot: TargetSnapshot, is_running_enough: bool = True) -> bool:
     """Whether the error was caught: the run completed or still runs, it was tried again, losses follow in the
     same log, or it ends long after, and well.
 
     Losses right after a traceback prove nothing, because buffered output is flushed when a dying process
-    exits; many lines do.
+    exits; many lines do. Where one rank may have ended and the others wait, a job that runs is not enough.
     """
     state = snapshot.state
-    if state == "COMPLETED" or (state is not None and not is_final(state)):
+    if state == "COMPLETED" or (is_running_enough and state is not None and not is_final(state)):
         return True
-    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    tail = tail_of(hit, snapshot)
     if _says_tried_again(hit.text):
         return True
     if tail is None:
         return not hit.traceback and losses_after(hit, snapshot)
-    signs, start, end = _signs_of(tail.plain), _below(hit, tail), len(tail.plain)
-    next_said = islice(filter(str.strip, islice(tail.plain, start, None)), _TRIED_AGAIN_LINES)
-    if any(map(_says_tried_again, next_said)) or _is_ignored(hit, tail):
-        return True
-    if signs.passed_tests and signs.passed_tests[-1] >= start:
-        return True
-    if not hit.traceback and not _OF_A_PROGRAM.search(hit.text) and ended_well(hit, tail):
+    signs = _signs(tail, snapshot)
+    if _was_expected(hit, tail, signs):
         return True
     if losses_after(hit, snapshot):
         return not hit.traceback or tail.num_lines - hit.line > _FAILING_WINDOW_LINES
+    return _lived_long_after(hit, tail, signs)
+
+
+def _was_expected(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
+    """True if the lines around an error say that it was ignored or tried again, or the log ends well."""
+    start = _below(hit, tail)
+    next_said = islice(filter(str.strip, islice(tail.plain, start, None)), _TRIED_AGAIN_LINES)
+    if any(map(_says_tried_again, next_said)) or (hit.block is not None and hit.block.is_ignored):
+        return True
+    if signs.passed_tests and signs.passed_tests[-1] >= start:
+        return True
+    return not hit.traceback and not _OF_A_PROGRAM.search(hit.text) and _ends_well(signs, start)
+
+
+def _lived_long_after(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
+    """True if so much was printed below an error that no dying process had it in its buffers."""
+    start = _below(hit, tail)
     death = signs.death_from(start)
-    until = end if death is None else death
+    until = len(tail.plain) if death is None else death
     if signs.num_unbuffered[until] - signs.num_unbuffered[start] >= _SIGNS_OF_LIFE:
         return True
     enough = _FAILING_WINDOW_LINES if hit.traceback else _CAUGHT_AFTER_LINES
@@ -149,37 +158,27 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
 def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> bool:
     """Whether a script went on after a shell's line, which ends no program by itself: more was printed, and
     no death."""
-    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    tail = tail_of(hit, snapshot)
     if tail is None or snapshot.state is not None:
         return False
-    signs, start = _signs_of(tail.plain), _below(hit, tail)
+    signs, start = _signs(tail, snapshot), _below(hit, tail)
     num_told = signs.num_told[-1] - signs.num_told[start]
     return num_told >= num_lines and signs.death_from(start) is None
 
 
-def ended_well(hit: LogHit, tail: LogTail) -> bool:
+def ended_well(hit: LogHit, tail: LogTail, snapshot: TargetSnapshot) -> bool:
     """Whether the log says further down that all was done, and of no death."""
-    signs, start = _signs_of(tail.plain), _below(hit, tail)
+    return _ends_well(_signs(tail, snapshot), _below(hit, tail))
+
+
+def _ends_well(signs: LogSigns, start: int) -> bool:
     return bool(signs.good_ends) and signs.good_ends[-1] >= start and signs.death_from(start) is None
 
 
-def has_good_end(tail: LogTail) -> bool:
-    """True if a line that is kept says that all was done, or that all tests passed."""
-    signs = _signs_of(tail.plain)
-    return bool(signs.good_ends or signs.passed_tests)
-
-
-def has_gone_well(snapshot: TargetSnapshot, history: History) -> bool:
-    """True if it was seen to train, or to end well.
-
-    A job that completed needs no more than something that was read of it.
-    """
-    has_trained = bool(history.ranks) or any(hit.rule == PROGRESS.rule for hit in snapshot.log_hits)
-    if snapshot.state == "COMPLETED":
-        return has_trained or bool(history.nodes or history.gpus or snapshot.log_tails)
-    if snapshot.state == "RUNNING":
-        return has_trained or bool(history.gpus)
-    return snapshot.state is None and (has_trained or any(map(has_good_end, snapshot.log_tails)))
+def _signs(tail: LogTail, snapshot: TargetSnapshot) -> LogSigns:
+    """Worked out with the outcome, for all errors of a log."""
+    known = snapshot.outcome.signs.get(tail.file) if snapshot.outcome is not None else None
+    return known or signs_of(tail)
 
 
 def is_monitor(hit: LogHit) -> bool:
@@ -193,34 +192,30 @@ def lines_after(hit: LogHit, tail: LogTail) -> Sequence[str]:
     return tail.plain[_below(hit, tail) :]
 
 
+def num_alive_after(hit: LogHit, tail: LogTail) -> int:
+    """Lines below a hit that are a sign of life."""
+    return num_alive([bare(line) for line in lines_after(hit, tail)])
+
+
+def num_alive(lines: Sequence[str]) -> int:
+    return sum(1 for line in lines if not is_quiet(line))
+
+
+def is_quiet(line: str) -> bool:
+    """True for a line that is no sign of life: of an error, or of the end."""
+    return bool(_QUIET.match(line))
+
+
+def bare(line: str) -> str:
+    """A line without the rank and the time before it, as far as patterns look."""
+    found = _PREFIX.match(line)
+    return line[found.end() if found else 0 :][:_MAX_LINE_CHARS]
+
+
 def _below(hit: LogHit, tail: LogTail) -> int:
     """Index of the first kept line below a hit; their number where none is."""
     return min(len(tail.plain), max(0, hit.line - tail.first_line + 1))
 
 
-def above_traceback(hit: LogHit, tail: LogTail) -> Sequence[str]:
-    """The two lines above the traceback that a hit stands in; empty lines aside, which some put between all
-    lines."""
-    above = [line for line in tail.plain[: max(0, hit.line - tail.first_line)] if line.strip()]
-    end = len(above) - sum(1 for line in hit.traceback[:-1] if line.strip())
-    return above[max(0, end - 2) : max(0, end)] if hit.traceback else ()
-
-
-@lru_cache(maxsize=1024)
 def _says_tried_again(line: str) -> bool:
     return bool(_TRIED_AGAIN.search(line)) and not _ADVICE.search(line)
-
-
-def _is_ignored(hit: LogHit, tail: LogTail) -> bool:
-    """Whether who printed the traceback went on: Python below "Exception ignored in", its logging below "---
-    Logging error ---", torch.compile below "WON'T CONVERT … due to:", multiprocessing of what it could not
-    tidy up, JAX of a plugin that it does without. A signal that came meanwhile is no fault of the logging."""
-    if any(_TIDYING in line for line in hit.traceback):
-        return True
-    return _BY_A_SIGNAL not in hit.text and any(
-        "Exception ignored in" in line
-        or "--- Logging error ---" in line
-        or line.strip() == "due to:"
-        or _JAX_PLUGIN in line
-        for line in above_traceback(hit, tail)
-    )

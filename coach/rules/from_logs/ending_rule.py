@@ -12,6 +12,7 @@ from itertools import compress
 from typing import ClassVar
 
 from coach.lookback.history import History
+from coach.model.error_block import ErrorBlock
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
@@ -129,22 +130,19 @@ class EndingRule(Rule):
         )
 
     def _ended(self, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
-        are_caught = [went_on(hit, snapshot) for hit in hits]
-        chained = [hit for hit in compress(hits, are_caught) if hit.traceback]
-        deadly = [
-            hit
-            for hit, is_caught in zip(hits, are_caught, strict=True)
-            if not is_caught and not any(_led_to(hit, later) for later in chained)
-        ]
+        deadly = _deadly(hits, snapshot)
         first = earliest(deadly or hits)
-        severity = self.severity_of(first) if deadly else self.severity_if_it_goes_on(hits, snapshot)
         ranks = sorted({hit.rank for hit in deadly or hits if hit.rank is not None})
         summary = self.summary(first, snapshot) + (f" ({ranks_text(ranks)})" if ranks else "")
+        severity, confidence = self.severity_of(first), self.confidence_of(first)
+        if not deadly:
+            summary, confidence = f"{summary}; the program went on", min(confidence, 0.6)
+            severity = self.severity_if_it_goes_on(hits, snapshot)
         frame = own_frame(first)
         return Hit(
-            summary=summary if deadly else f"{summary}; the program went on",
+            summary=summary,
             evidence=(quote(first), *([frame] if frame else []), *self.more_evidence(first, snapshot)),
-            confidence=self.confidence_of(first) if deadly else min(self.confidence_of(first), 0.6),
+            confidence=confidence,
             subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
             fixes=tuple(self.fixes(first, snapshot)),
             severity=severity,
@@ -153,6 +151,19 @@ class EndingRule(Rule):
         )
 
 
-def _led_to(hit: LogHit, later: LogHit) -> bool:
-    """Whether an error stands in the chain of tracebacks above a later one."""
-    return hit.line < later.line and any(line.strip() and hit.text.endswith(line) for line in later.traceback)
+def _deadly(hits: list[LogHit], snapshot: TargetSnapshot) -> list[LogHit]:
+    """The hits after which the program did not go on, and that led to no later error that it survived."""
+    are_caught = [went_on(hit, snapshot) for hit in hits]
+    survived = [hit.block for hit in compress(hits, are_caught) if hit.block is not None]
+    led_on = [block for later in survived for block in later.chain]
+    return [
+        hit
+        for hit, is_caught in zip(hits, are_caught, strict=True)
+        if not is_caught and not any(_is_of(hit, block) for block in led_on)
+    ]
+
+
+def _is_of(hit: LogHit, block: ErrorBlock) -> bool:
+    return (
+        hit.file == block.file and hit.rank == block.rank and block.first_line <= hit.line <= block.last_line
+    )

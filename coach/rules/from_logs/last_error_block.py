@@ -11,27 +11,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 
+from coach.model.error_block import ErrorBlock
 from coach.model.training.log import LogHit, LogTail
+from coach.rules.from_logs.aftermath import bare, is_quiet, num_alive
 
 MAX_BLOCK_LINES = 12
-_MAX_LINE_CHARS = 2000
-"""A pattern looks at this much of a line."""
-_MAX_TRACEBACK_LINES = 200
 _TAIL_LINES = 5
 """Lines that are quoted where no line reports an error."""
-
-_PREFIX = re.compile(
-    r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: |\([^)]{0,60}pid=[^)]{0,60}\) ?"
-    r"|\d{4}-\d\d-\d\d[T ]\S+ )*"
-)
-"""Rank and time that a launcher or a logger puts before a line."""
-_HEAD = "Traceback (most recent call last)"
-_NOT_FATAL = re.compile(
-    r"Exception ignored |--- Logging error ---|Exception in thread |Error in (?:atexit|sys\.)"
-    r"|WON'T CONVERT|Jax plugin configuration error"
-)
-"""A line above a traceback that Python prints of an exception that ends no program."""
 
 _SHELL = re.compile(
     r"\S{1,200}: (?:line )?\d+: .{1,300}(?:command not found|not found|No such file or directory"
@@ -68,14 +56,6 @@ _BROAD = re.compile(
     re.IGNORECASE,
 )
 """Words of a line that says why a job failed, once it is known that it did."""
-_QUIET = re.compile(
-    r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing"
-    r"|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
-    r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If)\b|frame #\d|File \""
-)
-"""A line that is no sign of life: of the error, or of its end."""
-
-
 _PARAGRAPH = re.compile(r"Lmod has detected|thread '.{0,80}' panicked at |panic: ")
 """The error's text goes on to the next empty line."""
 _MAX_ABOVE = 4
@@ -104,6 +84,7 @@ class Block:
     num_alive: int
     """Lines below it that are a sign of life."""
     is_of_a_shell: bool = False
+    traceback: ErrorBlock | None = None
 
     @property
     def hit(self) -> LogHit:
@@ -115,7 +96,7 @@ class Block:
             line=self.said_line,
             text=self.said,
             fields={},
-            traceback=self.lines if self.kind is BlockKind.TRACEBACK else (),
+            block=self.traceback,
         )
 
 
@@ -123,13 +104,13 @@ def last_error_block(tail: LogTail) -> Block | None:
     """The last traceback or error in the kept lines of a log; None where no line reports one."""
     if tail.is_binary:
         return None
-    lines = [_bare(line) for line in tail.plain]
-    raised = _last_traceback(lines)
+    lines = [bare(line) for line in tail.plain]
+    raised = next((each for each in reversed(tail.blocks) if _can_end(each, tail)), None)
     error = next((i for i in range(len(lines) - 1, -1, -1) if _is_error(lines[i])), None)
     if raised is not None:
-        start, end = raised
-        if error is None or error <= end or not _num_alive(lines[end + 1 : error]):
-            return _traceback(tail, lines, start, end)
+        end = raised.last_line - tail.first_line
+        if error is None or error <= end or not num_alive(lines[end + 1 : error]):
+            return _traceback(tail, lines, raised)
     return _error(tail, lines, error) if error is not None else None
 
 
@@ -139,7 +120,7 @@ def likely_error_block(tail: LogTail) -> Block | None:
     block = last_error_block(tail)
     if block is not None or tail.is_binary:
         return block
-    lines = [_bare(line) for line in tail.plain]
+    lines = [bare(line) for line in tail.plain]
     near = range(len(lines) - 1, max(-1, len(lines) - 1 - MAX_BLOCK_LINES), -1)
     found = next((i for i in near if _BROAD.search(lines[i])), None)
     return _error(tail, lines, found) if found is not None else None
@@ -173,47 +154,33 @@ def _is_stderr(file: str) -> bool:
     return name.endswith((".err", ".stderr", ".e")) or "stderr" in name
 
 
-def _bare(line: str) -> str:
-    found = _PREFIX.match(line)
-    return line[found.end() if found else 0 :][:_MAX_LINE_CHARS]
+def _can_end(block: ErrorBlock, tail: LogTail) -> bool:
+    """True for a whole exception in the kept lines that was not printed by something that goes on."""
+    is_kept = block.type is not None and block.error_line >= tail.first_line
+    is_of_thread = block.process is not None and block.process.startswith("Thread")
+    return is_kept and block.is_traceback and not block.is_ignored and not is_of_thread
 
 
 def _is_error(line: str) -> bool:
     return bool(_FATAL.match(line) or _SHELL.match(line) or _STATUS.search(line))
 
 
-def _num_alive(lines: Sequence[str]) -> int:
-    return sum(1 for line in lines if not _QUIET.match(line))
-
-
-def _last_traceback(lines: Sequence[str]) -> tuple[int, int] | None:
-    """Index of the head and of the exception's line.
-
-    An exception that Python prints and goes on with does not count.
-    """
-    for start in range(len(lines) - 1, -1, -1):
-        if _HEAD not in lines[start]:
-            continue
-        above = [line for line in lines[max(0, start - 3) : start] if line.strip()]
-        if any(_NOT_FATAL.search(line) for line in above[-2:]):
-            continue
-        until = min(len(lines), start + _MAX_TRACEBACK_LINES)
-        end = next(
-            (i for i in range(start + 1, until) if lines[i].strip() and not lines[i][0].isspace()), None
-        )
-        if end is not None:
-            return start, end
-    return None
-
-
-def _traceback(tail: LogTail, lines: Sequence[str], start: int, end: int) -> Block:
+def _traceback(tail: LogTail, lines: Sequence[str], block: ErrorBlock) -> Block:
     """Head, innermost frames and exception; of a long one the middle is left out."""
-    first = max(start, end - MAX_BLOCK_LINES + 1)
-    alive = _num_alive(lines[end + 1 :])
+    end = block.error_line - tail.first_line
+    first = max(0, block.first_line - tail.first_line, end - MAX_BLOCK_LINES + 1)
+    alive = num_alive(lines[block.last_line - tail.first_line + 1 :])
     shown = tuple(tail.plain[first : end + 1])
     number = tail.first_line
     return Block(
-        tail.file, BlockKind.TRACEBACK, number + first, shown, lines[end].strip(), number + end, alive
+        tail.file,
+        BlockKind.TRACEBACK,
+        number + first,
+        shown,
+        lines[end].strip(),
+        number + end,
+        alive,
+        traceback=block,
     )
 
 
@@ -226,25 +193,22 @@ def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
     said = next((i for i in range(first, last + 1) if _is_error(lines[i]) and not _is_echo(lines[i])), None)
     if said is None:
         said, first = last, max(0, min(first, last - _MAX_ABOVE))
-    end = last
+    own = last + 1
     if _PARAGRAPH.match(lines[last]):
-        while end + 1 < len(lines) and lines[end + 1].strip():
-            end += 1
-    alive = _num_alive(lines[end + 1 :])
-    while end + 1 < len(lines) and end + 1 - first < MAX_BLOCK_LINES and _QUIET.match(lines[end + 1]):
-        end += 1
-    end = min(end, first + MAX_BLOCK_LINES - 1)
-    while end > last and not lines[end].strip():
-        end -= 1
+        own += sum(1 for _ in takewhile(str.strip, lines[own:]))
+    shown = own + sum(1 for _ in takewhile(is_quiet, lines[own:]))
+    shown = min(shown, first + MAX_BLOCK_LINES)
+    while shown > last + 1 and not lines[shown - 1].strip():
+        shown -= 1
     number = tail.first_line
     return Block(
         tail.file,
         BlockKind.ERROR,
         number + first,
-        tuple(tail.plain[first : end + 1]),
+        tuple(tail.plain[first:shown]),
         lines[said].strip(),
         number + said,
-        alive,
+        num_alive(lines[own:]),
         bool(_SHELL.match(lines[said])),
     )
 

@@ -37,12 +37,11 @@ _ASSERTION = re.compile(r'/torch/distributed/utils\.py", line \d+, in _?p_assert
 """Where FSDP has the helper that raises its assertions."""
 _ENVIRONMENT = re.compile(r'(?:[\\/]os\.py|<frozen os>)"|environ|getenv|\benv\b')
 _TAKEN = re.compile(r"(?:environ\.get|getenv)\(\s*[\"'](\w+)")
-_FRAME = re.compile(r'\s+File "([^"]+", line \d+(?:, in \S+)?)')
 
 
 def owner_of(hit: LogHit) -> str | None:
     """The rule whose library raised an exception, by its innermost frame."""
-    frames = (found[1] for line in reversed(hit.traceback) if (found := _FRAME.match(line)))
+    frames = (frame.text for frame in reversed(hit.block.frames if hit.block is not None else ()))
     innermost = next((frame for frame in frames if not _ASSERTION.search(frame)), "")
     return next((code for code, pattern in _FRAMES.items() if pattern.search(innermost)), None)
 

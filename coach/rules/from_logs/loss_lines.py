@@ -7,9 +7,8 @@ about the loss. A value that is not known yet (`val_loss`, `best_loss`, accuraci
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Iterable
 
-from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import MAX_LINE_BYTES, LogHit, Signature
 
 # Words before the key that make it another quantity. Each is a fixed width, which is what a look-behind can
@@ -98,9 +97,6 @@ another quantity."""
 _LAST_WORD = re.compile(r"([A-Za-z]{1,20}) $")
 LITERALS = ("loss", "Loss", "LOSS")
 
-_NUM_SNAPSHOTS = 4
-"""So many are remembered: of each target the newest is asked for, and several may be judged in turn."""
-
 PROGRESS = Signature("progress", "loss", LITERALS, FINITE, max_chars=MAX_LINE_BYTES)
 """No rule's own: it is looked for once, on behalf of all rules that ask whether training went on."""
 
@@ -125,30 +121,10 @@ def _names_whole(pattern: re.Pattern[str], text: str) -> bool:
     return False
 
 
-def losses_after(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether a finite loss stands further down in the same log."""
-    return _last_losses(_Same(snapshot.log_hits)).get(hit.file, 0) > hit.line
-
-
-class _Same:
-    """The hits of one snapshot, known again by being the very same: to compare thousands would take as long
-    as to look through them."""
-
-    def __init__(self, hits: tuple[LogHit, ...]) -> None:
-        self.hits = hits
-
-    def __hash__(self) -> int:
-        return id(self.hits)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.hits is other.hits
-
-
-@lru_cache(_NUM_SNAPSHOTS)
-def _last_losses(same: _Same) -> dict[str, int]:
-    """File → the line of its last finite loss. Looked for once, however many errors ask."""
+def last_losses(hits: Iterable[LogHit]) -> dict[str, int]:
+    """File → the line of its last finite loss."""
     last: dict[str, int] = {}
-    for hit in same.hits:
+    for hit in hits:
         if hit.rule == PROGRESS.rule:
             last[hit.file] = max(hit.line, last.get(hit.file, 0))
     return last

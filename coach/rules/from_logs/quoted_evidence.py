@@ -17,11 +17,13 @@ MAX_QUOTE_CHARS = 400
 _MIB = {"B": 1 / 1048576, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1048576.0}
 _SIZE = re.compile(r"\s*+([\d.]++)\s*+([BKMGTkmgt]?)(?:i?[Bb])?(?:ytes)?\s*+")
 _LIBRARY = re.compile(
-    r'site-packages|dist-packages|[\\/]lib[\\/]python|File "<'
-    # What torch.compile and Triton wrote into their caches.
-    r"|[\\/]torchinductor_[^\\/]+[\\/]|[\\/]\.triton[\\/]cache[\\/]|[\\/][a-z2-7]{2}[\\/]c[a-z2-7]{40,}\.py\b"
+    r'site-packages|dist-packages|[\\/]lib(?:32|64)?[\\/]python|[\\/]python\d+\.zip[\\/]|File "<'
+    r"|(?:conda|mamba|forge)\w{0,9}[\\/]pkgs[\\/]"
+    # What torch.compile and Triton wrote into their caches, and what was downloaded into one.
+    r"|[\\/]\.cache[\\/]|[\\/]torchinductor_[^\\/]+[\\/]|[\\/]\.triton[\\/]cache[\\/]"
+    r"|[\\/][a-z2-7]{2}[\\/]c[a-z2-7]{40,}\.py\b"
     # What pip made of a package's commands: a script without an ending, in an environment's bin.
-    r"|[\\/](?:\.?v?envs?|venv[^\\/]*|envs[\\/][^\\/]+|\w*(?:conda|mamba|forge)\w*|\.local"
+    r"|[\\/](?:\.?v?envs?|\.?venv[^\\/]*|envs[\\/][^\\/]+|\w*(?:conda|mamba|forge)\w*|\.local"
     r"|usr(?:[\\/]local)?)[\\/]bin[\\/][\w-]+(?![\w.-])"
     r"|[\\/]bin[\\/](?:torchrun|accelerate|deepspeed|horovodrun)(?![\w.-])"
 )
@@ -48,12 +50,10 @@ def is_library(frame: str) -> bool:
 
 
 def own_frame(hit: LogHit) -> Evidence | None:
-    """The innermost frame of the traceback that is neither a library's nor the interpreter's."""
-    for text in reversed(hit.traceback):
-        frame = text.strip()
-        if frame.startswith('File "') and not is_library(frame):
-            return Evidence(f"in the program's own code: {frame}", hit.file, hit.line)
-    return None
+    """The innermost frame around the hit that is neither a library's nor the interpreter's."""
+    frames = hit.block.all_frames if hit.block is not None else ()
+    own = next((frame for frame in reversed(frames) if not is_library(frame.text)), None)
+    return Evidence(f"in the program's own code: {own.text}", hit.file, own.number) if own else None
 
 
 def earliest(hits: Iterable[LogHit]) -> LogHit:

@@ -13,7 +13,7 @@ from coach.model.training.log import LogHit
 from coach.model.training.run import Run
 from coach.rules.advice.remedies import bf16, sharding, smaller_micro_batch
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_logs.loss_lines import losses_after
+from coach.rules.from_logs.aftermath import went_on
 from coach.rules.from_logs.quoted_evidence import (
     earliest,
     hits_of,
@@ -115,7 +115,7 @@ class CudaOutOfMemory(Rule):
         hits = hits_of(snapshot, self.code, "allocator", "runtime", "library")
         if not hits:
             return
-        uncaught = [hit for hit in hits if not _went_on(hit, snapshot)]
+        uncaught = [hit for hit in hits if not went_on(hit, snapshot, is_running_enough=False)]
         first = earliest(uncaught or hits)
         request = _Request.of(first)
         ranks = sorted({hit.rank for hit in uncaught or hits if hit.rank is not None})
@@ -208,14 +208,3 @@ def _need_text(request: _Request) -> str:
     if request.total is not None:
         text += f" of {size_text(request.total)}"
     return text
-
-
-def _went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether the error was caught: the run completed, or, without a traceback, losses follow in the same
-    log.
-
-    Losses that follow a traceback prove nothing: buffered output is flushed when a dying process exits.
-    """
-    if snapshot.state == "COMPLETED":
-        return True
-    return not hit.traceback and losses_after(hit, snapshot)

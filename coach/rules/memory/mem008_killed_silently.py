@@ -12,9 +12,13 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import is_monitor, was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.first_lost_rank import explains_a_kill, first_failure, summary_signatures
-from coach.rules.from_logs.quoted_evidence import quote
-from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
+from coach.rules.from_logs.outcome import (
+    exit_code_signature,
+    explains_a_kill,
+    first_failure,
+    is_first_failure,
+    proof_of,
+)
 
 _KILLED_BY_SLURM = frozenset({"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
 
@@ -47,10 +51,7 @@ class KilledSilently(EndingRule):
     cause = "host_oom"
     severity = Severity.WARNING
     confidence = 0.6
-    signatures = (
-        exit_code_signature("MEM008"),
-        *summary_signatures(),
-    )
+    signatures = (exit_code_signature("MEM008"),)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         first = first_failure(snapshot)
@@ -64,14 +65,12 @@ class KilledSilently(EndingRule):
                 told,
                 summary=summary,
                 subject=Subject(rank=first.rank),
-                evidence=(quote(first.said), *hit.evidence),
+                evidence=(*filter(None, (proof_of(first),)), *hit.evidence),
             )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended."""
         if is_monitor(hit) or (hit.text.strip() == "Killed" and was_outlived(hit, snapshot, 2)):
-            return False
-        if hit.signature in OF_THE_SUMMARY and "exit_code" not in hit.fields:
             return False
         is_told_by_torchrun = "exit_code" in hit.fields or "received by PID" in hit.text
         return not is_told_by_torchrun or is_first_failure(hit, snapshot, -9)

@@ -9,7 +9,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.advice.launched_with import int_parameter
 from coach.rules.from_logs.ending_rule import EndingRule
-from coach.rules.from_logs.torchrun_exit_codes import exit_code_signature, is_first_failure
+from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
 
 
 class SharedMemory(EndingRule):

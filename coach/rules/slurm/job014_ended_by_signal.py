@@ -10,8 +10,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import is_monitor, lines_after
 from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
 from coach.rules.from_logs.quoted_evidence import hits_of
-from coach.rules.from_logs.torchrun_exit_codes import exit_code_signature, is_first_failure
 from coach.rules.slurm.ended_by_slurm import REQUEUES
 
 _NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM"}

@@ -47,15 +47,11 @@ _BELOW_ERROR = re.compile(
 an error is of its words, or of another line that was torn."""
 _TYPE = re.compile(r"(?>.*?(?:(?:Error|Exception|Timeout|what\(\)): |Failed running))")
 
-_TRACEBACK = "Traceback (most recent call last):"
-_CHAIN = (
-    "During handling of the above exception, another exception occurred:",
-    "The above exception was the direct cause of the following exception:",
-)
-
 _FRAME = re.compile(r'[\s|]*File "[^"]+", line \d+(?:, in |$)')
-_SHOWN_BESIDE_A_NUMBER = re.compile(r"│\s*(?:❱\s*)?\d+ │|-{2,}> ?\d+ ")
-"""A source line as rich and notebooks show it."""
+_SHOWN_BESIDE_A_MARK = re.compile(r"│\s*(?:❱\s*)?\d+ │|-{2,}> ?\d+ |> {4,}\S")
+"""A source line as rich, notebooks and pytest show it."""
+_WARNED = re.compile(r"\S{1,400}:\d{1,7}: \w{0,60}Warning: ")
+"""Python shows the line that warned below it."""
 _MAX_LINES_BELOW_A_FRAME = 16
 """Python shows a statement of several lines, and marks below it."""
 
@@ -142,35 +138,17 @@ def end_of_line(text: bytes, place: int) -> int:
     return end if carriage_return < 0 else carriage_return
 
 
-def traceback_heads(text: bytes) -> list[int]:
-    """The places where tracebacks begin."""
-    words = _TRACEBACK.encode()
-    heads = [text.find(words)]
-    while heads[-1] >= 0:
-        heads.append(text.find(words, heads[-1] + len(words)))
-    return heads[:-1]
-
-
-def is_traceback_head(words: str) -> bool:
-    return words.rstrip().endswith(_TRACEBACK)
-
-
-def is_inside_frames(words: str) -> bool:
-    """True if a line can stand between the head of a traceback and its exception: frames are indented."""
-    return words[:1] in (" ", "\t", "") or words.startswith(("+", "|"))
-
-
 def is_source_line(words: str, rank: int | None, before: Iterable[tuple[int | None, str]]) -> bool:
-    """True for a line of a traceback that shows the program and not its error: a frame, the source line below
-    it, the marks below that.
+    """True for a line that shows the program and not its error: a frame of a traceback, the source line below
+    it, the marks below that; the line that warned, below its warning.
 
     `before` are (rank, words) of the lines before it, the nearest first. A source line is indented further
     than its frame, and the exception less, wherever the whole traceback stands; the bars before an exception
     group's lines count as nothing.
     """
-    if _SHOWN_BESIDE_A_NUMBER.match(words):
+    if _SHOWN_BESIDE_A_MARK.match(words):
         return True
-    depth = _depth(words)
+    depth = depth_of(words)
     if depth == 0:
         return False
     if _FRAME.match(words):
@@ -179,45 +157,16 @@ def is_source_line(words: str, rank: int | None, before: Iterable[tuple[int | No
         if line_rank != rank:
             continue
         if _FRAME.match(line):
-            return depth > _depth(line)
-        depth = min(depth, _depth(line))
+            return depth > depth_of(line)
+        if _WARNED.match(line):
+            return True
+        depth = min(depth, depth_of(line))
         if depth == 0:
             return False
     return False
 
 
-def _depth(words: str) -> int:
-    """How far a line is indented, without the bars of exception groups."""
-    text = words.lstrip(" |\t")
+def depth_of(words: str) -> int:
+    """How far a line is indented, without the bars and the corner of an exception group."""
+    text = words.lstrip(" |\t+")
     return len(words) - len(text) if text else 0
-
-
-def traceback_before(lines: Iterable[tuple[int | None, str]], rank: int | None) -> tuple[str, ...] | None:
-    """The traceback whose frames end right before a line of `rank`, oldest line first; None without one.
-
-    `lines` are (rank, words) from the newest backwards; those of other ranks are passed over. Tracebacks that
-    this one is chained to are part of it.
-    """
-    found: list[str] = []
-    complete = 0
-    state = "frames"
-    for line_rank, words in lines:
-        if line_rank != rank:
-            continue
-        if state == "frames":
-            found.append(words)
-            if is_traceback_head(words):
-                complete, state = len(found), "chain"
-            elif not is_inside_frames(words) or not words.strip():
-                break
-        elif state == "chain":
-            found.append(words)
-            if words.strip() in _CHAIN:
-                state = "exception"
-            elif words.strip():
-                break
-        else:
-            found.append(words)
-            if words.strip() and not is_inside_frames(words):
-                state = "frames"
-    return tuple(reversed(found[:complete])) if complete else None

@@ -99,7 +99,12 @@ class _FollowedLog:
                     scanner.feed(self._io.read(self._path, size - _END_BYTES, _END_BYTES))
                     tail = scanner.tail()
                     self._end = replace(
-                        tail, lines=tail.lines[1:], words=tail.words[1:], size_bytes=size, is_counted=False
+                        tail,
+                        lines=tail.lines[1:],
+                        words=tail.words[1:],
+                        blocks=(),
+                        size_bytes=size,
+                        is_counted=False,
                     )
             self._num_bites += 1
         return self._end

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import codecs
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
+from coach.model.error_block import ErrorBlock
 from coach.model.training.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, LogHit, LogTail, Signature
+from coach.sources.logs.error_blocks import CONTEXT_BYTES, ErrorBlocks, Line, LogText, OpenBlock
+from coach.sources.logs.error_reader import ErrorReader
 from coach.sources.logs.layout import Layout, join_broken, layout_of
 from coach.sources.logs.line_filter import LineFilter
 from coach.sources.logs.line_places import Block
@@ -25,17 +28,10 @@ from coach.sources.logs.line_text import (
     decoder_of,
     end_of_line,
     is_below_error,
-    is_inside_frames,
-    is_source_line,
-    is_traceback_head,
     parse_time_s,
     split_prefix,
-    start_of_line,
     start_of_words,
-    traceback_before,
-    traceback_heads,
 )
-from coach.sources.logs.open_traceback import MAX_TRACEBACK_LINES, OpenTraceback
 
 MAX_TAIL_LINES = 400
 BINARY_CHECK_BYTES = 8 << 10
@@ -47,8 +43,8 @@ MAX_LAST_HITS = 100
 _PASSING_HITS = 5
 """While more of the file is waiting, only the last 5 hits of a block are kept; a curve keeps all values."""
 
-_CONTEXT_BYTES = 256 << 10
-"""Scanned text that is kept: a traceback's head is looked for in it, and the tail is cut from it."""
+MAX_TAIL_BLOCKS = 12
+"""Error blocks that are kept with the end of a log."""
 _TEXT_BYTES_PER_ZERO = 64
 """A file with more zeros than one in this many bytes is binary.
 
@@ -67,20 +63,6 @@ class _Line(NamedTuple):
     rank: int | None
     words: str
     """Without the launcher's prefix as well."""
-
-
-class _Newlines:
-    """Counts the line ends before a place of a text. The places must ascend from call to call."""
-
-    def __init__(self, text: bytes, start: int, num_before: int) -> None:
-        self._text = text
-        self._counted = start
-        self._num_before = num_before
-
-    def before(self, place: int) -> int:
-        self._num_before += self._text.count(b"\n", self._counted, place)
-        self._counted = place
-        return self._num_before
 
 
 class LogScanner:
@@ -108,7 +90,7 @@ class LogScanner:
         self._decoder: codecs.IncrementalDecoder | None = None
         self._num_newlines = num_lines_before
         self._held: list[LogHit] = []
-        self._open: list[OpenTraceback] = []
+        self._open: list[OpenBlock] = []
         self._flushed: set[tuple[str, str]] = set()
         self._is_passing = False
         self._num_hits: Counter[int] = Counter()
@@ -170,23 +152,34 @@ class LogScanner:
     def flush(self) -> list[LogHit]:
         """Return the hits of an unfinished last line or traceback too: the file ends here, until it grows."""
         self._is_passing = False
-        hits, self._held = self._held, []
+        hits, self._held = [*self._held], []
         ended, unended = self._joined(ANSI.sub(b"", self._pending))
-        text, start = self._context + ended + unended.replace(b"\n", b""), len(self._context)
-        hits += self._close_tracebacks(text, start)
-        for index, hit in self._scan(text, text[start:], _Newlines(text, start, self._num_newlines)):
+        data, start = self._context + ended + unended.replace(b"\n", b""), len(self._context)
+        text = self._text_of(data, start)
+        hits += self._close_blocks(text, start)
+        for index, hit in self._scan(text, data[start:]):
             self._flushed.add(_kind_of(self._signatures[index]))
             hits += [hit] if hit is not None else []
-        hits += [opened.complete_hit for opened in self._open]
+        hits += [hit for opened in self._open for hit in opened.complete_hits()]
         self._open = []
         return hits
+
+    def _text_of(self, data: bytes, start: int) -> LogText:
+        """Scanned text, and from `start` on text whose line ends are not counted yet."""
+        are_empty_skipped = self._layout.is_spaced or self._layout.width is not None
+        return LogText(data, self._split, are_empty_skipped, start, self._num_newlines)
+
+    def _split(self, data: bytes) -> tuple[int | None, str]:
+        return split_prefix(self._without_own_prefix(decode(data)))
 
     def tail(self) -> LogTail:
         """The last lines as a terminal would show them: of a progress line its last state."""
         if self.is_binary:
             note = f"binary file of {self._num_bytes} bytes: not searched, not shown"
             return LogTail(self._file, 1, (note,), self._num_bytes, 1, is_binary=True)
-        lines = (self._context + ANSI.sub(b"", self._pending)).split(b"\n")
+        data = self._context + ANSI.sub(b"", self._pending)
+        blocks = ErrorBlocks(self._text_of(data, len(self._context)), self._file).last(MAX_TAIL_BLOCKS)
+        lines = data.split(b"\n")
         num_lines = self._num_newlines + self._pending.count(b"\n") + 1
         if not lines[-1]:
             lines.pop()
@@ -195,7 +188,8 @@ class LogScanner:
             del lines[0]
         shown = tuple(_last_piece(decode(line)) for line in lines[-MAX_TAIL_LINES:])
         words = tuple(map(self._without_own_prefix, shown)) if self._layout.prefix else ()
-        return LogTail(self._file, num_lines - len(shown) + 1, shown, self._num_bytes, num_lines, words=words)
+        first_line = num_lines - len(shown) + 1
+        return LogTail(self._file, first_line, shown, self._num_bytes, num_lines, words=words, blocks=blocks)
 
     def _take(self, data: bytes) -> list[LogHit]:
         """Cut off the complete lines, scan them, keep the rest."""
@@ -212,14 +206,14 @@ class LogScanner:
         block, self._pending = self._joined(block)
         self._is_overlong = False
         self._keep(data[end:])
-        text, start = self._context + block, len(self._context)
-        hits = self._close_tracebacks(text, start) if self._open else []
-        newlines = _Newlines(text, start, self._num_newlines)
-        hits += [hit for _, hit in self._scan(text, block, newlines) if hit is not None]
+        data, start = self._context + block, len(self._context)
+        text = self._text_of(data, start)
+        hits = self._close_blocks(text, start) if self._open else []
+        hits += [hit for _, hit in self._scan(text, block) if hit is not None]
         self._flushed = set()
-        self._num_newlines = newlines.before(len(text))
-        self._is_context_cut = self._is_context_cut or len(text) > _CONTEXT_BYTES
-        self._context = text[-_CONTEXT_BYTES:]
+        self._num_newlines = text.number_at(len(data)) - 1
+        self._is_context_cut = self._is_context_cut or len(data) > CONTEXT_BYTES
+        self._context = data[-CONTEXT_BYTES:]
         return hits
 
     def _joined(self, block: bytes) -> tuple[bytes, bytes]:
@@ -231,15 +225,15 @@ class LogScanner:
             self._pending += rest[: MAX_LINE_BYTES - len(self._pending)]
             self._is_overlong = len(self._pending) >= MAX_LINE_BYTES
 
-    def _scan(self, text: bytes, block: bytes, newlines: _Newlines) -> Iterator[tuple[int, LogHit | None]]:
+    def _scan(self, text: LogText, block: bytes) -> Iterator[tuple[int, LogHit | None]]:
         """(signature's index, hit) for the lines of the block, in order.
 
-        The hit is None while its traceback goes on.
+        The hit is None while its error block goes on.
 
-        The text ends with the block. The part before the block was scanned already; only heads of tracebacks
-        are looked for in it.
+        The text ends with the block. The part before the block was scanned already; only heads of error
+        blocks are looked for in it.
         """
-        start = len(text) - len(block)
+        start = len(text.data) - len(block)
         kept = self._filter.look_at(block)
         lines: dict[int, _Line] = {}
         found = [
@@ -247,28 +241,49 @@ class LogScanner:
             for index in sorted(kept.places)
             for place, match in self._matches(index, kept, block, lines)
         ]
+        if not found:
+            return
         # A rule's rows of one kind yield one hit a line: that of the first row that matches.
         first: dict[tuple[int, tuple[str, str]], tuple[int, int, re.Match[str]]] = {}
         for place, index, match in sorted(found, key=itemgetter(0, 1)):
             first.setdefault((place, _kind_of(self._signatures[index])), (place, index, match))
-        heads = traceback_heads(text) if found else []
+        blocks = ErrorBlocks(text, self._file)
         for place, index, match in first.values():
-            line_start, line_end = start + place, start + kept.lines.end_of(place)
             signature, line = self._signatures[index], lines[place]
-            nearest = bisect_left(heads, line_end) - 1
-            is_near = nearest >= 0 and heads[nearest] >= line_start - _CONTEXT_BYTES
-            before = self._lines_before(text, line_start) if is_near else ()
-            if not signature.reads_source and is_source_line(line.words, line.rank, before):
+            number = text.number_at(start + place)
+            around = blocks.around(start + place, Line(number, line.rank, line.words))
+            if not signature.reads_source and around.shows_program:
                 continue
             fields = {key: value for key, value in match.groupdict().items() if value is not None}
-            number, time_s = newlines.before(line_start) + 1, parse_time_s(line.raw)
-            hit = LogHit(
-                signature.rule, signature.name, self._file, number, line.text, fields, line.rank, time_s
-            )
-            if is_near:
-                yield index, self._with_traceback(hit, line.words, text, line_start, line_end)
-            else:
+            rank, time_s = line.rank, parse_time_s(line.raw)
+            hit = LogHit(signature.rule, signature.name, self._file, number, line.text, fields, rank, time_s)
+            if around.reader is None:
                 yield index, hit
+            elif around.reader.is_closed:
+                yield index, replace(hit, block=blocks.block_at(around.head))
+            else:
+                self._wait(hit, around.reader, blocks.chain_of(around.head))
+                yield index, None
+
+    def _wait(self, hit: LogHit, reader: ErrorReader, chain: tuple[ErrorBlock, ...]) -> None:
+        """Keep a hit until its block is complete."""
+        opened = next((each for each in self._open if each.reader is reader), None)
+        if opened is None:
+            opened = OpenBlock(reader, chain, [])
+            self._open.append(opened)
+        opened.hits.append(hit)
+
+    def _close_blocks(self, text: LogText, start: int) -> list[LogHit]:
+        """The hits whose block ends in the lines from `start` on."""
+        closed: list[LogHit] = []
+        for line in text.after(start) if self._open else ():
+            for opened in self._open:
+                opened.reader.take(line.number, line.rank, line.words)
+            closed += [hit for each in self._open if each.reader.is_closed for hit in each.complete_hits()]
+            self._open = [opened for opened in self._open if not opened.reader.is_closed]
+            if not self._open:
+                break
+        return closed
 
     def _matches(
         self, index: int, kept: Block, block: bytes, lines: dict[int, _Line]
@@ -318,60 +333,6 @@ class LogScanner:
         if pattern is None:
             pattern = self._patterns[index] = re.compile(self._signatures[index].pattern)
         return pattern
-
-    def _with_traceback(
-        self, hit: LogHit, words: str, text: bytes, line_start: int, line_end: int
-    ) -> LogHit | None:
-        """The hit with the traceback around it; None when the traceback is not complete yet."""
-        before = traceback_before(self._lines_before(text, line_start), hit.rank)
-        if is_traceback_head(words):
-            before = before or ()
-        if before is None:
-            return hit
-        opened = OpenTraceback(hit, [*before, words])
-        if not is_inside_frames(words) and not is_traceback_head(words):
-            return opened.complete_hit
-        for rank, following in self._lines_after(text, line_end):
-            opened.add(rank, following)
-            if opened.is_closed:
-                return opened.complete_hit
-        self._open.append(opened)
-        return None
-
-    def _close_tracebacks(self, text: bytes, start: int) -> list[LogHit]:
-        closed: list[LogHit] = []
-        if self._open:
-            for rank, words in self._lines_after(text, start):
-                for opened in self._open:
-                    opened.add(rank, words)
-                closed += [opened.complete_hit for opened in self._open if opened.is_closed]
-                self._open = [opened for opened in self._open if not opened.is_closed]
-                if not self._open:
-                    break
-        return closed
-
-    def _lines_before(self, text: bytes, line_start: int) -> Iterator[tuple[int | None, str]]:
-        """(rank, words) of the lines before a line, the nearest first."""
-        are_empty_skipped = self._layout.is_spaced or self._layout.width is not None
-        lowest, end = max(0, line_start - _CONTEXT_BYTES), line_start
-        for _ in range(MAX_TRACEBACK_LINES * 8):
-            if end <= lowest:
-                return
-            end -= 2 if text[end - 2 : end] == b"\r\n" else 1
-            start = start_of_line(text, end, lowest)
-            if start < end or not are_empty_skipped:
-                line = self._line_of(text[start:end])
-                yield line.rank, line.words
-            end = start
-
-    def _lines_after(self, text: bytes, start: int) -> Iterator[tuple[int | None, str]]:
-        """(rank, words) of the lines from `start` on. A line end at `start` is skipped."""
-        while start < len(text):
-            end = end_of_line(text, start)
-            if end > start:
-                line = self._line_of(text[start:end])
-                yield line.rank, line.words
-            start = end + 1
 
 
 def search(signature: Signature, pattern: re.Pattern[str], words: str) -> re.Match[str] | None:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from coach.rules.from_logs import aftermath
+import pytest
+
+from coach.model.judging.outcome import LogSigns
+from coach.model.training.log import LogTail
+from coach.rules.from_logs import aftermath, outcome
+from coach.rules.from_logs.aftermath import signs_of
 from tests.rules.examples import of_a_whole_log
 
 ERROR = "ModuleNotFoundError: No module named 'einops'"
 LIFE = "2026-11-21 03:00:01 INFO worker: one more file"
 
 
-def test_the_lines_below_are_looked_at_once_however_many_errors_stand_above_them() -> None:
-    aftermath._signs_of.cache_clear()
+def test_a_log_is_searched_for_signs_once_however_many_errors_stand_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[LogTail] = []
+
+    def counted(tail: LogTail) -> LogSigns:
+        searched.append(tail)
+        return signs_of(tail)
+
+    for module in (aftermath, outcome):
+        monkeypatch.setattr(module, "signs_of", counted)
     of_a_whole_log(*[ERROR] * 150, *["a line that says nothing"] * 200)
-    seen = aftermath._signs_of.cache_info()
-    assert seen.misses == 1
-    assert seen.hits >= 100
+    assert len(searched) == 1
 
 
 def test_an_error_is_judged_by_the_lines_below_itself() -> None:

@@ -1,0 +1,304 @@
+"""How a run ended, on which rank first, and what it survived: judged once, before any rule looks.
+
+A killed rank says nothing, and its peers say "Connection reset by peer". torchrun's Root Cause, exit.json and
+the order of the exceptions tell the two apart, so that a kill explains the connection and never the reverse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from coach.lookback.history import History
+from coach.model.error_block import ErrorBlock
+from coach.model.judging.finding import Evidence, Hit, Subject
+from coach.model.judging.outcome import End, LastSign, LogSigns, Outcome, RankEnd
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit, Signature
+from coach.rules.causes import REGISTER
+from coach.rules.from_logs.aftermath import signs_of, went_on
+from coach.rules.from_logs.loss_lines import PROGRESS, last_losses
+from coach.rules.from_logs.quoted_evidence import hits_of
+
+KILL = "MEM008"
+"""The rule about SIGKILL."""
+LOST_PEER = ("DST003", "DST004", "DST005", "DST019", "DST020")
+"""Rules about what ranks say when they wait for one that is gone."""
+EXIT_CODE = "exit_code"
+"""The signature of torchrun's exit codes, which say that a rank ended, never why."""
+_SIGTERM, _SIGKILL = -15, -9
+_FROM_SIGNAL, _MAX_SIGNAL = 128, 64
+"""A shell's exit status of a program that a signal ended."""
+_NO_FAULT = frozenset({"FAILED", "COMPLETED", None})
+"""Every other final state is Slurm's own doing."""
+_SIGNALLED = re.compile(r"RaisedSignal:(\d{1,3})")
+"""Slurm's reason of a job whose script a signal ended."""
+_LOST = re.compile(
+    r"(?:closed|reset) by (?:remote )?peer|remote process (?:exited|exiting)|ncclRemoteError"
+    r"|[Bb]roken pipe|Socket closed"
+)
+_ENDS_THE_REST = re.compile(r"[Ee]xited with exit code [1-9]|CANCELLED AT ")
+
+
+def judge(snapshot: TargetSnapshot, history: History) -> Outcome:
+    """The outcome of a target as it stands."""
+    losses = last_losses(snapshot.log_hits)
+    signs = _signs_in(snapshot)
+    seen = replace(snapshot, outcome=Outcome(End.UNKNOWN, signs=signs, last_losses=losses))
+    survived, deadly = _divided(seen)
+    first = _first_end(snapshot, deadly)
+    end, reason = _end_of(seen, first)
+    newest = [steps[-1] for rank in history.ranks if (steps := history.steps(rank))]
+    last_s = max((step.time_s for step in newest if step.time_s is not None), default=None)
+    saved = max(snapshot.checkpoints, key=lambda each: each.step, default=None)
+    return Outcome(
+        end=end,
+        reason=reason,
+        exit_code=exit_status(snapshot),
+        first=first,
+        last_sign=_last_sign(snapshot, last_s),
+        survived=tuple(survived),
+        lost_steps=max(0, max(step.step for step in newest) - saved.step) if saved and newest else None,
+        lost_s=max(0.0, last_s - saved.time_s) if saved and last_s is not None else None,
+        can_resume=saved is not None if snapshot.run is not None else None,
+        signs=signs,
+        last_losses=losses,
+    )
+
+
+def _divided(snapshot: TargetSnapshot) -> tuple[list[ErrorBlock], list[ErrorBlock]]:
+    """The blocks after which the program went on, and the others."""
+    survived: list[ErrorBlock] = []
+    deadly: list[ErrorBlock] = []
+    for block in (block for tail in snapshot.log_tails for block in tail.blocks):
+        is_survived = block.is_traceback and went_on(_hit_of(block), snapshot)
+        (survived if is_survived else deadly).append(block)
+    return survived, deadly
+
+
+def _signs_in(snapshot: TargetSnapshot) -> dict[str, LogSigns]:
+    """File → its signs, for the logs that hold an error, and for all where nothing else tells the end."""
+    files = {hit.file for hit in snapshot.log_hits if hit.rule != PROGRESS.rule}
+    return {
+        tail.file: signs_of(tail)
+        for tail in snapshot.log_tails
+        if snapshot.state is None or tail.blocks or tail.file in files
+    }
+
+
+def exit_status(snapshot: TargetSnapshot) -> int | None:
+    """The job's own, not a rank's."""
+    if snapshot.exit is not None and snapshot.exit.exit_code is not None:
+        return snapshot.exit.exit_code
+    return snapshot.job.exit_code if snapshot.job is not None else None
+
+
+def signal_of(snapshot: TargetSnapshot) -> int | None:
+    """The signal that ended the job's script, by Slurm's reason or the shell's exit status."""
+    job, status = snapshot.job, exit_status(snapshot)
+    told = _SIGNALLED.search(job.reason or "") if job is not None else None
+    if told is not None:
+        return int(told[1])
+    is_signal = status is not None and _FROM_SIGNAL < status <= _FROM_SIGNAL + _MAX_SIGNAL
+    return status - _FROM_SIGNAL if is_signal and status is not None else None
+
+
+def _hit_of(block: ErrorBlock) -> LogHit:
+    return LogHit("", "block", block.file, block.error_line, block.lines[-1], {}, block.rank, block=block)
+
+
+def _first_end(snapshot: TargetSnapshot, blocks: list[ErrorBlock]) -> RankEnd | None:
+    """The rank that ended first: as exit.json tells it, as torchrun does, or by the earliest exception."""
+    for rank in snapshot.exit.ranks if snapshot.exit is not None else ():
+        if not rank.is_bystander and (rank.signal or rank.exit_code):
+            return RankEnd(rank.rank, None, -rank.signal if rank.signal else rank.exit_code)
+    failures = [block for block in blocks if block.exit_code is not None and block.rank is not None]
+    # Of several nodes' summaries the one that tells of no end by torchrun itself.
+    told = min(failures, key=lambda block: block.exit_code == _SIGTERM, default=None)
+    if told is not None:
+        return RankEnd(told.rank, told.node, told.exit_code, told, is_told_by_launcher=True)
+    raised = list(filter(_is_end, blocks))
+    is_ordered = len({block.file for block in raised}) == 1
+    return RankEnd(raised[0].rank, None, None, raised[0]) if is_ordered else None
+
+
+def _is_end(block: ErrorBlock) -> bool:
+    """True for an exception that ends a program."""
+    is_whole = block.is_traceback and block.type is not None
+    return is_whole and not block.is_ignored and not (block.process or "").startswith("Thread")
+
+
+def _end_of(snapshot: TargetSnapshot, first: RankEnd | None) -> tuple[End, str | None]:
+    state = snapshot.state
+    if state is not None and not snapshot.has_ended:
+        return End.RUNNING, None
+    if state == "COMPLETED":
+        return End.COMPLETED, None
+    if state not in _NO_FAULT:
+        return End.SLURM, state
+    if first is not None and first.exit_code is None:
+        return End.EXCEPTION, first.block.type if first.block is not None else None
+    return _end_by_status(snapshot, first.exit_code if first is not None else None)
+
+
+def _end_by_status(snapshot: TargetSnapshot, code: int | None) -> tuple[End, str | None]:
+    """`code`: the first rank's exit code."""
+    signal = -code if code is not None and code < 0 else signal_of(snapshot)
+    status = code or exit_status(snapshot)
+    if signal is not None:
+        return End.SIGNAL, str(signal)
+    if status:
+        return End.STATUS, str(status)
+    return (End.COMPLETED if status == 0 or has_good_end(snapshot) else End.UNKNOWN), None
+
+
+def has_good_end(snapshot: TargetSnapshot) -> bool:
+    """True if a log says that all was done, or that all tests passed."""
+    signs = snapshot.outcome.signs.values() if snapshot.outcome is not None else ()
+    return any(each.has_good_end for each in signs)
+
+
+def _last_sign(snapshot: TargetSnapshot, step_s: float | None) -> LastSign | None:
+    times = [(hit.time_s, hit.file) for hit in snapshot.log_hits if hit.time_s is not None]
+    newest = max(times, default=None)
+    tails = {tail.file: tail for tail in snapshot.log_tails if tail.lines}
+    tail = tails.get(newest[1]) if newest is not None else None
+    tail = tail or next(iter(tails.values()), None)
+    time_s = max((each for each in (step_s, newest and newest[0]) if each is not None), default=None)
+    if tail is None and time_s is None:
+        return None
+    return LastSign(
+        tail.file if tail is not None else None, tail.num_lines if tail is not None else None, time_s
+    )
+
+
+def first_failure(snapshot: TargetSnapshot) -> RankEnd | None:
+    """The first failure of a rank that torchrun observed."""
+    first = snapshot.outcome.first if snapshot.outcome is not None else None
+    return first if first is not None and first.is_told_by_launcher else None
+
+
+def proof_of(first: RankEnd) -> Evidence | None:
+    """The line in which torchrun tells the exit code of its first failure."""
+    block = first.block
+    if block is None:
+        return None
+    return Evidence(
+        f"torchrun's first failure: rank {first.rank}, {block.message}", block.file, block.error_line
+    )
+
+
+def exit_code_signature(rule: str) -> Signature:
+    """Every exit code of a rank in torchrun's summary, the first failure's last."""
+    return Signature(rule, EXIT_CODE, ("exitcode",), r"\bexitcode *: (?P<exit_code>-?\d+)")
+
+
+def is_first_failure(hit: LogHit, snapshot: TargetSnapshot, *codes: int) -> bool:
+    """Whether torchrun's first failure ended with one of these codes.
+
+    The other ranks were ended by torchrun itself, by SIGTERM and then by SIGKILL: their codes say nothing.
+    """
+    told = [each for each in hits_of(snapshot, hit.rule, EXIT_CODE) if each.file == hit.file]
+    return not told or int(told[-1].fields["exit_code"]) in codes
+
+
+def is_lost_peer(hit: LogHit) -> bool:
+    """True if a rank only says that another one is gone."""
+    return bool(_LOST.search(hit.text))
+
+
+def left_silently(others: Iterable[LogHit], snapshot: TargetSnapshot) -> RankEnd | None:
+    """The rank that ended first with an exit code of its own, if all errors are of ranks that lost it.
+
+    `others` are the hits of all rules but the one that asks.
+    """
+    lost = [hit for hit in snapshot.log_hits if hit.rule in LOST_PEER]
+    places = {(hit.file, hit.line) for hit in lost}
+    are_lost = all(
+        hit.signature == EXIT_CODE or "received by PID" in hit.text or (hit.file, hit.line) in places
+        for hit in others
+    )
+    first = _left_before(lost, snapshot)
+    # Every exception ends a rank with 1, and may stand in another log.
+    return first if first is not None and first.exit_code != 1 and are_lost else None
+
+
+def _left_before(lost: list[LogHit], snapshot: TargetSnapshot) -> RankEnd | None:
+    """The first failure, if it has an exit code and no error of its own in the log: these are of others."""
+    first, ranks = first_failure(snapshot), {hit.rank for hit in lost}
+    if first is None or (first.exit_code or 0) <= 0 or not lost:
+        return None
+    # An exception ends a rank with 1: without prefixes this one may be the first rank's own.
+    is_of_first = first.rank in ranks or (None in ranks and first.exit_code == 1)
+    has_words = any(hit.rank == first.rank and hit.traceback for hit in snapshot.log_hits)
+    return None if is_of_first or has_words else first
+
+
+def explains_a_kill(snapshot: TargetSnapshot) -> tuple[str, ...] | None:
+    """What explains a kill, where a launcher killed the rank because others had failed.
+
+    None where the kill came first: the register says what explains it.
+    """
+    symptoms = [hit for hit in snapshot.log_hits if hit.rule in LOST_PEER]
+    if _was_killed_first(snapshot) or not symptoms:
+        return None
+    if any(_follows_a_kill(symptom, snapshot) for symptom in symptoms):
+        return None
+    return (*(edge.cause for edge in REGISTER.explaining(KILL)), *LOST_PEER)
+
+
+def told_of_the_dead(hit: Hit, snapshot: TargetSnapshot) -> Hit:
+    """A symptom with the rank that was gone, where torchrun names it."""
+    said = {(evidence.file, evidence.line) for evidence in hit.evidence}
+    lost = [each for each in snapshot.log_hits if each.rule in LOST_PEER and (each.file, each.line) in said]
+    first = _left_before(lost, snapshot)
+    if first is None:
+        return hit
+    return replace(
+        hit,
+        summary=f"{hit.summary}; rank {first.rank} had ended first, with exit code {first.exit_code} and "
+        "without a word",
+        evidence=(*hit.evidence, *filter(None, (proof_of(first),))),
+        subject=Subject(rank=first.rank),
+    )
+
+
+def _was_killed_first(snapshot: TargetSnapshot) -> bool:
+    first = first_failure(snapshot)
+    return first is not None and first.exit_code == _SIGKILL
+
+
+def _follows_a_kill(symptom: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if the log tells of a kill above it, or of one below by which a rank lost its peer and that no
+    launcher did after another rank had failed."""
+    kills = [kill for kill in hits_of(snapshot, KILL, "killed") if kill.file == symptom.file]
+    return any(
+        kill.line < symptom.line or (is_lost_peer(symptom) and not _was_ended(kill, snapshot))
+        for kill in kills
+    )
+
+
+def _was_ended(kill: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if the lines above a kill say that another task had failed, after which a launcher ends all of
+    them."""
+    return any(map(_ENDS_THE_REST.search, _lines_above(kill, snapshot)))
+
+
+def _lines_above(hit: LogHit, snapshot: TargetSnapshot) -> Iterable[str]:
+    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    return tail.plain[: max(0, hit.line - tail.first_line)] if tail is not None else ()
+
+
+def has_gone_well(snapshot: TargetSnapshot, history: History) -> bool:
+    """True if it was seen to train, or to end well.
+
+    A job that completed needs no more than something that was read of it.
+    """
+    outcome = snapshot.outcome
+    has_trained = bool(history.ranks) or (outcome is not None and bool(outcome.last_losses))
+    if snapshot.state == "COMPLETED":
+        return has_trained or bool(history.nodes or history.gpus or snapshot.log_tails)
+    if snapshot.state == "RUNNING":
+        return has_trained or bool(history.gpus)
+    return snapshot.state is None and (has_trained or has_good_end(snapshot))

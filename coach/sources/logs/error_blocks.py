@@ -1,0 +1,232 @@
+"""The error blocks of a text, each read once, however many hits stand in it.
+
+Only the blocks that are asked for are read: a log that repeats an error forever costs no more than its hits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+from coach.model.error_block import ErrorBlock, ErrorKind
+from coach.model.training.log import LogHit
+from coach.sources.logs.error_reader import (
+    HEADS,
+    MAX_BLOCK_LINES,
+    MAX_CHAIN,
+    ErrorReader,
+    is_chained,
+    is_exception,
+    is_frame,
+)
+from coach.sources.logs.line_text import depth_of, end_of_line, is_source_line, start_of_line
+
+CONTEXT_BYTES = 256 << 10
+"""A block's head is looked for in this much of the text above a line."""
+_NEAR_BYTES = 4 << 10
+"""The frame above a source line is looked for in this much of the text."""
+_MAX_LINES_ABOVE = 12
+_MAX_HEADS = 64
+"""Heads of other ranks that may stand between a line and the head of its block."""
+
+
+class Line(NamedTuple):
+    """One line of a text, without the prefixes of its log and its launcher."""
+
+    number: int
+    rank: int | None
+    words: str
+
+
+class Around(NamedTuple):
+    """What stands around a line."""
+
+    head: int
+    """The place of the block's first line."""
+    reader: ErrorReader | None
+    """None outside of all blocks."""
+    shows_program: bool
+    """True for a line of frames and source, in a block or in what is left of one."""
+
+
+@dataclass(slots=True)
+class LogText:
+    """A text with the numbers of its lines."""
+
+    data: bytes
+    read: Callable[[bytes], tuple[int | None, str]]
+    """(rank, words) of a line."""
+    are_empty_skipped: bool
+    """True if empty lines stand between the lines of this log."""
+    _place: int
+    _num_before: int
+    """Line ends before `_place`."""
+
+    def number_at(self, place: int) -> int:
+        """The number of the line at a place. Places that are near each other cost little."""
+        low, high = sorted((place, self._place))
+        num_between = self.data.count(b"\n", low, high)
+        self._num_before += num_between if place > self._place else -num_between
+        self._place = place
+        return self._num_before + 1
+
+    def before(self, place: int) -> Iterator[tuple[int, int | None, str]]:
+        """(place, rank, words) of the lines before a line, the nearest first."""
+        lowest, end = max(0, place - CONTEXT_BYTES), place
+        for _ in range(MAX_BLOCK_LINES * 8):
+            if end <= lowest:
+                return
+            end -= 2 if self.data[end - 2 : end] == b"\r\n" else 1
+            start = start_of_line(self.data, end, lowest)
+            if start < end or not self.are_empty_skipped:
+                yield (start, *self.read(self.data[start:end]))
+            end = start
+
+    def after(self, place: int) -> Iterator[Line]:
+        """The lines from a place on, without the empty one between a carriage return and a line end."""
+        number, counted = self.number_at(place), place
+        while place < len(self.data):
+            end = end_of_line(self.data, place)
+            is_torn = end == place and self.data[place - 1 : place] == b"\r"
+            if not is_torn and (end > place or not self.are_empty_skipped):
+                number += self.data.count(b"\n", counted, place)
+                counted = place
+                yield Line(number, *self.read(self.data[place:end]))
+            place = end + 1
+
+
+@dataclass(slots=True)
+class OpenBlock:
+    """A block whose end was not read yet, and the hits that wait for it."""
+
+    reader: ErrorReader
+    chain: tuple[ErrorBlock, ...]
+    hits: list[LogHit]
+
+    def complete_hits(self) -> list[LogHit]:
+        block = self.reader.build(self.chain)
+        return [replace(hit, block=block) if self.reader.has(hit.line) else hit for hit in self.hits]
+
+
+class ErrorBlocks:
+    """Finds the block around a line of a text."""
+
+    def __init__(self, text: LogText, file: str) -> None:
+        self._text = text
+        self._file = file
+        self._heads = _places_of_heads(text)
+        self._readers: dict[int, ErrorReader] = {}
+        self._built: dict[int, ErrorBlock] = {}
+
+    def around(self, start: int, line: Line) -> Around:
+        """The block of the line that begins at `start`."""
+        found = self._headed(start, line)
+        if found is None and is_exception(line.words):
+            found = self._headless(start, line)
+        head, reader = found or (start, None)
+        if reader is not None and reader.shows_program(line.number):
+            return Around(head, reader, shows_program=True)
+        return Around(head, reader, self._is_source(start, line))
+
+    def _is_source(self, start: int, line: Line) -> bool:
+        """True for a source line outside of all blocks: of a stack that was logged, or of a warning."""
+        near = max(0, start - _NEAR_BYTES)
+        is_near = any(self._text.data.find(words, near, start) >= 0 for words in (b'File "', b"Warning: "))
+        before = ((rank, words) for _, rank, words in self._text.before(start)) if is_near else ()
+        return is_source_line(line.words, line.rank, before)
+
+    def _headed(self, start: int, line: Line) -> tuple[int, ErrorReader] | None:
+        nearest = bisect_right(self._heads, start) - 1
+        for head in reversed(self._heads[max(0, nearest - _MAX_HEADS) : nearest + 1]):
+            if head < start - CONTEXT_BYTES:
+                break
+            reader = self._reader_at(head)
+            if reader.rank == line.rank:
+                return (head, reader) if reader.can_have(line.number) else None
+        return None
+
+    def last(self, count: int) -> tuple[ErrorBlock, ...]:
+        """The last blocks of the text that begin with a head."""
+        return tuple(self.block_at(head) for head in self._heads[-count:])
+
+    def block_at(self, head: int) -> ErrorBlock:
+        if head not in self._built:
+            self._built[head] = self._reader_at(head).build(self.chain_of(head))
+        return self._built[head]
+
+    def chain_of(self, head: int) -> tuple[ErrorBlock, ...]:
+        """The blocks that led to the one of this head, the oldest first."""
+        readers: list[ErrorReader] = []
+        index = bisect_right(self._heads, head) - 1
+        reader = self._reader_at(head)
+        while is_chained(reader.above) and len(readers) < MAX_CHAIN:
+            index = next(
+                (i for i in range(index - 1, max(-1, index - _MAX_HEADS), -1) if self._is_of(reader.rank, i)),
+                -1,
+            )
+            if index < 0:
+                break
+            reader = self._reader_at(self._heads[index])
+            readers.append(reader)
+        chain: tuple[ErrorBlock, ...] = ()
+        for reader in reversed(readers):
+            chain = (*chain, reader.build(chain))
+        return chain
+
+    def _is_of(self, rank: int | None, index: int) -> bool:
+        return self._reader_at(self._heads[index]).rank == rank
+
+    def _reader_at(self, head: int) -> ErrorReader:
+        reader = self._readers.get(head)
+        if reader is None:
+            first = next(self._text.after(head))
+            reader = self._read(head, ErrorReader(self._file, first.rank, self._above(head, first.rank)))
+        return reader
+
+    def _read(self, first: int, reader: ErrorReader) -> ErrorReader:
+        """Give it the lines from a place on, as far as its block goes or the text."""
+        self._readers[first] = reader
+        for line in self._text.after(first):
+            reader.take(line.number, line.rank, line.words)
+            if reader.is_closed:
+                break
+        return reader
+
+    def _above(self, place: int, rank: int | None) -> tuple[str, ...]:
+        """The two lines above a place that are not empty, the nearest last."""
+        lines = (
+            words
+            for _, line_rank, words in islice(self._text.before(place), _MAX_LINES_ABOVE)
+            if line_rank == rank and words.strip()
+        )
+        return tuple(islice(lines, 2))[::-1]
+
+    def _headless(self, start: int, line: Line) -> tuple[int, ErrorReader] | None:
+        """The frames right above an exception whose head is not in the text."""
+        first, has_frame = start, False
+        for place, rank, words in self._text.before(start):
+            if rank != line.rank:
+                continue
+            if not words.strip() or (depth_of(words) == 0 and words[:1] not in "│╰"):
+                break
+            first, has_frame = place, has_frame or is_frame(words)
+        if not has_frame:
+            return None
+        reader = self._readers.get(first)
+        if reader is None:
+            reader = self._read(first, ErrorReader(self._file, line.rank, kind=ErrorKind.HEADLESS))
+        return (first, reader) if reader.can_have(line.number) else None
+
+
+def _places_of_heads(text: LogText) -> list[int]:
+    """Where the lines begin that hold a head."""
+    places: set[int] = set()
+    for words in HEADS:
+        found = text.data.find(words)
+        while found >= 0:
+            places.add(start_of_line(text.data, found, 0))
+            found = text.data.find(words, found + len(words))
+    return sorted(places)

@@ -1,0 +1,214 @@
+"""An error block is read once, in every layout, whatever pieces the log comes in."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+
+import pytest
+
+from coach.model.error_block import ErrorBlock, ErrorKind
+from coach.model.training.log import LogHit, Signature
+from coach.sources.logs.error_reader import MAX_CHAIN
+from coach.sources.logs.scanner import MAX_TAIL_BLOCKS, LogScanner
+
+ANY = Signature("X", "any", ("Error", "timeout"), re.compile(r"Error|timeout"))
+FRAME = '  File "/home/user/train.py", line 3, in main\n    step(batch)\n'
+HEAD = "Traceback (most recent call last):\n"
+PLAIN = f"{HEAD}{FRAME}ValueError: bad label\n"
+
+
+def scan(text: str, *sizes: int) -> tuple[list[LogHit], tuple[ErrorBlock, ...]]:
+    """The hits and the last blocks of a log that comes in pieces of these sizes."""
+    scanner, data, hits = LogScanner((ANY,), "log"), text.encode(), []
+    for size in sizes:
+        hits += scanner.feed(data[:size])
+        data = data[size:]
+    return hits + scanner.feed(data) + scanner.flush(), scanner.tail().blocks
+
+
+def only(text: str) -> ErrorBlock:
+    (block,) = scan(text)[1]
+    return block
+
+
+def test_a_traceback_is_told_by_frames_type_and_message() -> None:
+    block = only(f"step 1\n{PLAIN}bye\n")
+    (frame,) = block.frames
+    assert (frame.file, frame.line, frame.function) == ("/home/user/train.py", 3, "main")
+    assert (frame.source, frame.number) == ("step(batch)", 3)
+    assert (block.kind, block.type, block.message) == (ErrorKind.PYTHON, "ValueError", "bad label")
+    assert (block.first_line, block.error_line, block.last_line) == (2, 5, 5)
+
+
+LOGGED = "W1121 03:00:01.123000 17 torch/_dynamo/convert_frame.py:1125] [0/0] "
+BOXED = """\
+╭──────── Traceback (most recent call last) ────────╮
+│ /home/user/train.py:3 in main                     │
+│ ❱ 3 │   raise KeyError("Error: no words")         │
+╰───────────────────────────────────────────────────╯
+ValueError: bad label
+"""
+NOTEBOOK = """\
+---------------------------------------------------------------------------
+ValueError                                Traceback (most recent call last)
+Cell In[3], line 1
+----> 1 raise ValueError(f"Error: {x}")
+
+File ~/train.py:3, in main(x)
+      2 # Error
+----> 3 step(batch)
+
+ValueError: bad label
+"""
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "/home/user/train.py", line 9, in main
+  |     raise group
+  | ExceptionGroup: several (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/home/user/train.py", line 3, in main
+    |     step(batch)
+    | ValueError: bad label
+    +------------------------------------
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("".join(f"{LOGGED}{line}\n" for line in PLAIN.splitlines()), ErrorKind.PYTHON),
+        ("".join(f"(Worker pid=17, ip=10.0.0.1) {line}\n" for line in PLAIN.splitlines()), ErrorKind.PYTHON),
+        (
+            "".join(f"ERROR 11-21 03:00:01 engine.py:7] {line}\n" for line in PLAIN.splitlines()),
+            ErrorKind.PYTHON,
+        ),
+        (f"[ERROR] {HEAD}    {FRAME.strip()}\n    ValueError: bad label\n", ErrorKind.PYTHON),
+        (f"Epoch 1: 5%{HEAD}{FRAME}ValueError: bad label\n", ErrorKind.PYTHON),
+        (
+            f'{HEAD}  File "<stdin>", line 1\n    f((\n      ^\nstep 7 of a thread\nValueError: bad label\n',
+            ErrorKind.PYTHON,
+        ),
+        (BOXED, ErrorKind.RICH),
+        (NOTEBOOK, ErrorKind.NOTEBOOK),
+        (GROUP, ErrorKind.PYTHON),
+    ],
+    ids=["dynamo", "ray", "vllm", "logger", "bar", "torn", "rich", "notebook", "group"],
+)
+def test_every_layout_of_python_ends_in_type_and_message(text: str, kind: ErrorKind) -> None:
+    block = scan(text)[1][-1]
+    assert (block.kind, block.type, block.message) == (kind, "ValueError", "bad label")
+    assert block.frames
+
+
+def test_source_lines_are_no_hits_in_any_layout() -> None:
+    for text in (
+        BOXED,
+        NOTEBOOK,
+        f'{HEAD}{FRAME}    raise KeyError(f"Error: {{x}}")\nValueError: bad label\n',
+    ):
+        assert [hit.text.split(":")[0] for hit in scan(text)[0] if hit.block and hit.line > 2] == [
+            "ValueError"
+        ]
+
+
+def test_what_printed_a_block_is_known_by_the_line_above() -> None:
+    above = {
+        "Process SpawnProcess-1:": "SpawnProcess-1",
+        "-- Process 1 terminated with the following error:": "Process 1",
+        "Exception in thread Thread-3 (run):": "Thread-3 (run)",
+        "ValueError: Caught ValueError in DataLoader worker process 0.": "DataLoader worker process 0",
+    }
+    for line, process in above.items():
+        assert only(f"{line}\n{PLAIN}").process == process
+    assert only(f"Exception ignored in: <function f>\n{PLAIN}").is_ignored
+    assert not only(f"ignored\n{PLAIN}").is_ignored
+    logged = only("".join(f"{LOGGED}{line}\n" for line in PLAIN.splitlines()))
+    assert (logged.level, logged.frames[0].source) == ("W", "step(batch)")
+
+
+def test_a_chain_keeps_the_blocks_above_and_is_bounded() -> None:
+    between = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    first, last = scan(f"{PLAIN.replace('Value', 'Key')}{between}{PLAIN}")[1]
+    assert last.chain == (first,)
+    assert [line for line in last.lines if "Error" in line] == [
+        "KeyError: bad label",
+        "ValueError: bad label",
+    ]
+    assert len(last.all_frames) == 2
+    assert len(scan(between.join([PLAIN] * 60))[1][-1].chain) == MAX_CHAIN
+
+
+def test_the_lines_of_a_message_belong_to_it() -> None:
+    missing = "RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s): Error\n"
+    hits, (block,) = scan(f"{HEAD}{FRAME}{missing}step 2 without an Error\n")
+    assert block.message.splitlines()[1] == "\tMissing key(s): Error"
+    assert [hit.block == block for hit in hits] == [True, True, False]
+
+
+def test_native_errors_and_the_fault_handlers_are_blocks_as_well() -> None:
+    thrown = only(
+        "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: x\n"
+        "Exception raised from f at /a.cpp:3 (most recent call first):\n"
+        "frame #0: c10::Error::Error() + 0x57 (0x7f12 in /lib/libc10.so)\n\nstep 1\n"
+    )
+    assert (thrown.kind, thrown.type, thrown.frames[0].file) == (
+        ErrorKind.NATIVE,
+        "c10::Error",
+        "/lib/libc10.so",
+    )
+    assert thrown.message.startswith("CUDA error: x")
+    fatal = only(
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n"
+        '  File "/b/nn.py", line 4 in forward\n  File "/home/user/train.py", line 3 in main\n'
+    )
+    assert (fatal.kind, fatal.message) == (ErrorKind.FATAL, "Segmentation fault")
+    assert [frame.function for frame in fatal.frames] == ["main", "forward"]
+
+
+def test_torchruns_first_failure_names_rank_node_and_exit_code() -> None:
+    block = only(
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_03:00:01\n  host      : node2\n"
+        "  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 17)\n  error_file: <N/A>\n"
+        "  traceback : Signal 9 (SIGKILL) received by PID 17\n=====\n"
+    )
+    assert (block.kind, block.rank, block.exit_code, block.node) == (ErrorKind.ELASTIC, 1, -9, "node2")
+
+
+def test_frames_whose_head_is_not_in_the_log_are_a_block() -> None:
+    (hit,) = scan(f"{FRAME}ValueError: bad label\n")[0]
+    assert hit.block is not None
+    assert (hit.block.kind, hit.block.frames[0].line) == (ErrorKind.HEADLESS, 3)
+    assert scan("  indented\nValueError: bad label\n")[0][0].block is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_block_is_the_same_in_whatever_pieces_it_comes(seed: int) -> None:
+    choice = random.Random(seed)
+    ranks = [f"[rank{rank}]: {line}" for line in PLAIN.splitlines() for rank in (0, 1)]
+    text = (
+        "step 1\n" * 1500 + "\n".join(ranks) + "\n" + choice.choice((PLAIN, BOXED, NOTEBOOK, GROUP)) + "end\n"
+    )
+    start = len("step 1\n" * 1500)
+    sizes = [start, *(choice.choice((1, 5, 40, 200)) for _ in range(12))]
+    assert scan(text, *sizes) == scan(text)
+
+
+def test_a_log_that_repeats_its_errors_forever_costs_little() -> None:
+    began_s = time.process_time()
+    hits, blocks = scan(PLAIN * 30_000)
+    assert (len(hits), len(blocks)) == (200, MAX_TAIL_BLOCKS)
+    for piece in (
+        "Traceback (most recent call last):",
+        "[",
+        "a.",
+        "A(",
+        'File "',
+        "frame #1: ",
+        "│ ",
+        "Thread ",
+    ):
+        scan(f"{HEAD}{piece * 400}\n" * 20)
+    assert time.process_time() - began_s < 8.0
