@@ -6,7 +6,6 @@ alone; this module takes the rest away and returns its meaning.
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
@@ -65,16 +64,6 @@ def decode(data: bytes) -> str:
     if "\ufffd" in text and text.replace("\ufffd", "").isascii():
         return data.decode("latin-1")
     return text
-
-
-def decoder_of(data: bytes) -> codecs.IncrementalDecoder | None:
-    """For a log that is UTF-16 by its first bytes: the mark, and soon a character that has a zero;
-
-    None for every other.
-    """
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"\0" in data[:64]:
-        return codecs.getincrementaldecoder("utf-16")("replace")
-    return None
 
 
 def is_below_error(words: str) -> bool:

@@ -6,7 +6,6 @@ prefixes and searched. Pure: bytes in, hits out.
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 from coach.model.error_block import ErrorBlock
 from coach.model.training.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, LogHit, LogTail, Signature
+from coach.sources.logs.decoding import Order, as_utf8, is_no_text, join_pieces, without_holes
 from coach.sources.logs.error_blocks import CONTEXT_BYTES, ErrorBlocks, Line, LogText, OpenBlock
 from coach.sources.logs.error_reader import ErrorReader
 from coach.sources.logs.layout import Layout, join_broken, layout_of
@@ -25,7 +25,6 @@ from coach.sources.logs.line_places import Block
 from coach.sources.logs.line_text import (
     ANSI,
     decode,
-    decoder_of,
     end_of_line,
     is_below_error,
     parse_time_s,
@@ -45,11 +44,6 @@ _PASSING_HITS = 5
 
 MAX_TAIL_BLOCKS = 12
 """Error blocks that are kept with the end of a log."""
-_TEXT_BYTES_PER_ZERO = 64
-"""A file with more zeros than one in this many bytes is binary.
-
-Text may hold a few: torch's DataLoader writes one after a bus error.
-"""
 _MAX_TAIL_LINE_CHARS = 4096
 
 
@@ -72,7 +66,6 @@ class LogScanner:
     """
 
     def __init__(self, signatures: Sequence[Signature], file: str = "", num_lines_before: int = 0) -> None:
-        self.is_binary = False
         self._file = file
         self._signatures = (*signatures, ATTEMPT, REQUEUED)
         self._patterns: dict[int, re.Pattern[str]] = {}
@@ -86,8 +79,9 @@ class LogScanner:
         self._pending = b""
         self._is_overlong = False
         self._num_bytes = 0
-        self._num_text_bytes = 0
-        self._decoder: codecs.IncrementalDecoder | None = None
+        self._head = b""
+        self._order: Order | None = None
+        self._is_head_text: bool | None = None
         self._num_newlines = num_lines_before
         self._held: list[LogHit] = []
         self._open: list[OpenBlock] = []
@@ -103,39 +97,38 @@ class LogScanner:
         """
         self._is_passing = is_more
         self._num_bytes += len(data)
-        data = self._as_utf8(data)
-        num_before = self._num_text_bytes
-        self._num_text_bytes += len(data)
-        head = data[: max(0, BINARY_CHECK_BYTES - num_before)]
-        if head.count(b"\0") * _TEXT_BYTES_PER_ZERO > len(head):
-            self.is_binary = True
-        if self.is_binary:
+        data = without_holes(data)
+        if self._is_head_text is None:
+            self._head = join_pieces(self._head, data)[:BINARY_CHECK_BYTES]
+            if len(self._head) >= BINARY_CHECK_BYTES:
+                self._is_head_text, self._head = not is_no_text(self._head), b""
+        if self._is_head_text is False:
             self._held, self._open, self._context, self._pending = [], [], b"", b""
             return []
-        data = data.replace(b"\0", b"")
         self._learn_layout(data)
         hits = self._held + self._take(data)
         # Hits are held back until enough was read to know that this is text.
-        self._held = hits if self._num_text_bytes < BINARY_CHECK_BYTES else []
+        self._held = hits if self._is_head_text is None else []
         return [] if self._held else hits
 
-    def _as_utf8(self, data: bytes) -> bytes:
-        if not self._num_text_bytes:
-            # A program whose log was truncated goes on writing at its old offset, which leaves zeros at the
-            # beginning.
-            data = data.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)
-            self._decoder = self._decoder or decoder_of(data)
-        return data if self._decoder is None else self._decoder.decode(data).encode("utf-8", "replace")
+    @property
+    def is_binary(self) -> bool:
+        """True if the file is no text, as far as it was read."""
+        return is_no_text(self._head) if self._is_head_text is None else not self._is_head_text
+
+    def _unended(self) -> bytes:
+        """The beginning of the line that has not ended yet, as text."""
+        return ANSI.sub(b"", as_utf8(self._pending, self._order)[0])
 
     def _learn_layout(self, data: bytes) -> None:
         """Learn the layout from the beginning of the log, again whenever twice as much of it is known."""
         if self._num_learned >= LAYOUT_BYTES:
             return
-        self._sample += data[: LAYOUT_BYTES - len(self._sample)]
+        self._sample = join_pieces(self._sample, data[: LAYOUT_BYTES - len(self._sample)])
         if len(self._sample) < 2 * self._num_learned:
             return
         self._num_learned = len(self._sample)
-        layout = layout_of(self._sample)
+        layout = layout_of(as_utf8(self._sample)[0])
         if layout.prefix != self._layout.prefix:
             self._filter = LineFilter(self._signatures, layout.prefix)
             self._own_prefix = re.compile(f"(?:{layout.prefix})?")
@@ -152,8 +145,10 @@ class LogScanner:
     def flush(self) -> list[LogHit]:
         """Return the hits of an unfinished last line or traceback too: the file ends here, until it grows."""
         self._is_passing = False
+        if self.is_binary:
+            return []
         hits, self._held = [*self._held], []
-        ended, unended = self._joined(ANSI.sub(b"", self._pending))
+        ended, unended = self._joined(self._unended())
         data, start = self._context + ended + unended.replace(b"\n", b""), len(self._context)
         text = self._text_of(data, start)
         hits += self._close_blocks(text, start)
@@ -177,10 +172,11 @@ class LogScanner:
         if self.is_binary:
             note = f"binary file of {self._num_bytes} bytes: not searched, not shown"
             return LogTail(self._file, 1, (note,), self._num_bytes, 1, is_binary=True)
-        data = self._context + ANSI.sub(b"", self._pending)
+        unended = self._unended()
+        data = self._context + unended
         blocks = ErrorBlocks(self._text_of(data, len(self._context)), self._file).last(MAX_TAIL_BLOCKS)
         lines = data.split(b"\n")
-        num_lines = self._num_newlines + self._pending.count(b"\n") + 1
+        num_lines = self._num_newlines + unended.count(b"\n") + 1
         if not lines[-1]:
             lines.pop()
             num_lines -= 1
@@ -200,7 +196,7 @@ class LogScanner:
         block = data[:end]
         if self._is_overlong:
             block = block[end_of_line(block, 0) :]
-        block = _bounded(self._pending + block)
+        block, self._order = as_utf8(_bounded(join_pieces(self._pending, block)), self._order)
         if b"\x1b" in block:
             block = ANSI.sub(b"", block)
         block, self._pending = self._joined(block)
@@ -222,7 +218,7 @@ class LogScanner:
 
     def _keep(self, rest: bytes) -> None:
         if not self._is_overlong:
-            self._pending += rest[: MAX_LINE_BYTES - len(self._pending)]
+            self._pending = join_pieces(self._pending, rest[: MAX_LINE_BYTES - len(self._pending)])
             self._is_overlong = len(self._pending) >= MAX_LINE_BYTES
 
     def _scan(self, text: LogText, block: bytes) -> Iterator[tuple[int, LogHit | None]]:
