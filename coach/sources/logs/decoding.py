@@ -26,7 +26,7 @@ _MIN_SHARE_OF_ZEROS = 4
 _MAGIC = re.compile(
     rb"\x7fELF|PK\x03\x04|\x89HDF\r\n\x1a\n|\x89PNG|\x93NUMPY|\x80[\x02-\x05][\x8a\x95c}\]q(]|\x1f\x8b\x08"
     rb"|\xfd7zXZ\0|\x28\xb5\x2f\xfd|BZh[1-9]1AY&SY|SQLite format 3\0"
-    rb'|[\s\S]{8}\{"(?:__metadata__"|[^"\n]{1,200}":\{"dtype")'  # safetensors
+    rb'|[\s\S]{4,8}\{"(?:__metadata__"|[^"\n]{1,200}":\{"dtype")'  # safetensors
 )
 _NO_TEXT = bytes({*range(1, 7), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F})
 """Control characters that neither a terminal nor a program's output uses: no NUL, bell, escape, white space."""
