@@ -69,9 +69,9 @@ def build(
         for name, value in values.items():
             key = f"rules.{code}"
             check_threshold(by_code[code], name, value, place_of(origins, f"{key}.{name}", key))
-    own = by_rule(added)
+    rows, own = shipped(), by_rule(added)
     return tuple(
-        rule(thresholds.get(code), (*shipped().get(code, ()), *own.get(code, ())))
+        rule(thresholds.get(code), (*rows.get(code, ()), *own.get(code, ())))
         for code, rule in by_code.items()
         if code not in muted
     )

@@ -14,7 +14,7 @@ from coach.model.training.log import LogHit, LogTail, Signature
 from coach.sources.logs.decoding import as_utf8, is_no_text
 from coach.sources.logs.scanner import LogScanner
 
-OOM = Signature("MEM001", "oom", ("out of memory",), re.compile(r"CUDA out of memory\. Tried (?P<size>\d+)"))
+OOM = Signature("MEM001", "oom", ("out of memory",), r"CUDA out of memory\. Tried (?P<size>\d+)")
 
 LOG = "".join(f"step {step} loss 2.3 café\n" for step in range(800)) + (
     'Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n    main()\n'

@@ -13,7 +13,7 @@ from coach.model.training.log import LogHit, Signature
 from coach.sources.logs.error_reader import MAX_CHAIN
 from coach.sources.logs.scanner import MAX_TAIL_BLOCKS, LogScanner
 
-ANY = Signature("X", "any", ("Error", "timeout"), re.compile(r"Error|timeout"))
+ANY = Signature("X", "any", ("Error", "timeout"), r"Error|timeout")
 FRAME = '  File "/home/user/train.py", line 3, in main\n    step(batch)\n'
 HEAD = "Traceback (most recent call last):\n"
 PLAIN = f"{HEAD}{FRAME}ValueError: bad label\n"
