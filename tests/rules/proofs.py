@@ -27,6 +27,7 @@ from coach.rules.blindness import Sight
 from coach.rules.causes import REGISTER, Status
 from coach.rules.engine import Engine
 from coach.rules.registry import build
+from coach.rules.wordings.rows import shipped
 from tests.rules import (
     test_ends,
     test_environment,
@@ -185,14 +186,15 @@ def looks_alike(rule: type[Rule], name: str) -> bool:
     """True if a healthy source holds words of a rule, or numbers as it needs them, and the rule is silent."""
     if not any(word in name for word in _WELL) or not is_silent(rule, name):
         return False
-    if not rule.signatures:
+    wanted = (*rule.signatures, *shipped().get(rule.code, ()))
+    if not wanted:
         return True
     path = RECORDINGS / name
     known = _text_of(name)
     if known is None:
         known = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     text = known.casefold()
-    return any(literal.casefold() in text for each in rule.signatures for literal in each.literals)
+    return any(literal.casefold() in text for each in wanted for literal in each.literals)
 
 
 def words_of(finding: Finding) -> tuple[str, ...]:

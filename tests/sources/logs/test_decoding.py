@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import re
 import struct
 import sys
 import zipfile
