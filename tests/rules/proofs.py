@@ -59,7 +59,9 @@ _MODULES = (
 
 
 FRAMES = {
-    "a help text": "usage: train.py [-h]\n  --retry N    try again on '{line}'\n  --lr LR      the rate\n{went_on}",
+    "a help text": (
+        "usage: train.py [-h]\n  --retry N    try again on '{line}'\n  --lr LR      the rate\n{went_on}"
+    ),
     "a shown command": "+ grep -c '{line}' old.log\n0\n{went_on}",
     "a comment": "# Known trouble: {line}\n# see the wiki\n{went_on}",
     "a warning": "2026-11-21 04:00:00,101 WARNING trial 3 was given up: {line}\n{went_on}",

@@ -29,7 +29,7 @@ _MAGIC = re.compile(
     rb'|[\s\S]{4,8}\{"(?:__metadata__"|[^"\n]{1,200}":\{"dtype")'  # safetensors
 )
 _NO_TEXT = bytes({*range(1, 7), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F})
-"""Control characters that neither a terminal nor a program's output uses: no NUL, bell, escape, white space."""
+"""Control characters that no program prints: all but NUL, bell, escape and white space."""
 _TEXT_BYTES_PER_CONTROL = 50
 """Machine code, pickles and tensors hold one such byte in 10; text holds a few, if any."""
 

@@ -42,8 +42,8 @@ _BELOW_ERROR = re.compile(
     r"\[[WI]\d{0,4} |[WI]\d{4} "
     r"|(?>.*?(?:(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b|(?:Error|Exception): ))(?<!: )"
 )
-"""Also what c10d writes: `[W1121 …]`. `NCCL_DEBUG=INFO` is advice and no level; and a level behind the name of
-an error is of its words, or of another line that was torn."""
+"""Also what c10d writes: `[W1121 …]`. `NCCL_DEBUG=INFO` is advice and no level. A level behind the name of an
+error is of its words, or of another line that was torn."""
 _TYPE = re.compile(r"(?>.*?(?:(?:Error|Exception|Timeout|what\(\)): |Failed running))")
 
 _FRAME = re.compile(r'[\s|]*File "[^"]+", line \d+(?:, in |$)')

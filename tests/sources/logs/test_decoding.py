@@ -53,7 +53,8 @@ def _scanned(data: bytes, size: int) -> tuple[list[LogHit], LogTail]:
     ids=[
         "utf-8", "utf-8 with a mark", "crlf", "latin-1", "utf-16-le", "utf-16-be", "utf-16-le with a mark",
         "utf-16-be with a mark", "utf-16 with crlf", "utf-16 appended", "utf-16 with a mark appended",
-        "utf-8 appended to utf-16", "a latin-1 line in utf-8", "a hole before", "a hole within", "a stray zero",
+        "utf-8 appended to utf-16", "a latin-1 line in utf-8", "a hole before", "a hole within",
+        "a stray zero",
     ],
 )  # fmt: skip
 def test_a_log_reads_alike_in_every_encoding_and_in_pieces_of_any_size(
