@@ -21,6 +21,7 @@ from tests.cluster.scale import ScaleCluster
 from tests.cluster.slurm import booted
 from tests.installed import InstalledCoach
 from tests.ordinary_user import User
+from tests.processor import slowness
 
 NUM_PENDING, NUM_ALLOCATED = 50_000, 20
 NUM_JOBS = NUM_PENDING + NUM_ALLOCATED
@@ -61,9 +62,11 @@ def test_the_screens_answer_at_once_while_fifty_thousand_jobs_are_read(
     assert found["own_view_mib"] <= 150, found
     assert found["all_view_mib"] <= 400, found
     assert found["all_s"] <= 1.2 * bare_s(large_slurm, None) + 1.0, found
-    assert found["refresh_cpu_s"] <= 1.5, found
-    assert max(found["first_blocked_ms"], found["all_blocked_ms"], found["refresh_blocked_ms"]) <= 50, found
-    assert max(found["keys_ms"].values()) <= 100, found
+    slow = slowness()
+    assert found["refresh_cpu_s"] <= 1.5 * slow, found
+    blocked_ms = max(found["first_blocked_ms"], found["all_blocked_ms"], found["refresh_blocked_ms"])
+    assert blocked_ms <= 50 * slow, found
+    assert max(found["keys_ms"].values()) <= 100 * slow, found
 
 
 def test_left_open_it_costs_a_fiftieth_of_a_core_with_all_that_it_runs(
@@ -79,7 +82,7 @@ def test_left_open_it_costs_a_fiftieth_of_a_core_with_all_that_it_runs(
         before_s, num_before, start_s = sum(guest.cpu_s()), len(calls.read_text().split()), time.monotonic()
         time.sleep(IDLE_S)  # it is left alone for so long: that is what is measured
         passed_s = time.monotonic() - start_s
-        assert 3600 * (sum(guest.cpu_s()) - before_s) / passed_s <= 72
+        assert 3600 * (sum(guest.cpu_s()) - before_s) / passed_s <= 72 * slowness()
         assert 60 * (len(calls.read_text().split()) - num_before) / passed_s <= 12
         assert guest.memory_mib()[1] <= 150
         guest.press("\t")  # to the nodes: there is no own job to move among
