@@ -12,7 +12,7 @@ from coach.model.training.telemetry import SensorGap
 from coach.rules.base import Need, Rule
 from coach.rules.causes import Code, Edge, Register, Says, Status
 from coach.rules.engine import Engine
-from tests.rules.examples import run, scan
+from tests.rules.examples import run, scan, tail_of
 
 
 class Planted(Rule):
@@ -133,7 +133,8 @@ def test_an_error_of_the_rank_that_failed_first_stands_above_an_earlier_one_of_a
         "  rank      : 1 (local_rank: 1)",
         "  exitcode  : 1",
     )
-    snapshot = replace(at(100.0), log_hits=scan("\n".join(summary)))
+    text = "\n".join(summary)
+    snapshot = replace(at(100.0), log_hits=scan(text), log_tails=(tail_of(text),))
     own = critical("TST002", 9, subject=Subject(rank=1))
     other = critical("TST001", 3, subject=Subject(rank=0))
     findings = Engine([other, own], register()).diagnose(snapshot, History()).findings
