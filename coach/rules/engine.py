@@ -197,13 +197,19 @@ class _Order:
         def key(condition: _Condition) -> tuple[object, ...]:
             has_ended, severity = weights[condition.code]
             is_consequence = causes[id(condition)] is not None
-            is_about_course = self._row(condition).says is Says.COURSE
+            row = self._row(condition)
+            is_of_others, *when = self._first(condition, is_one_log)
+            # Of errors that none explains, one that says little may be of an earlier program in the same log.
+            says_little = row.explained_within_lines > 0
+            is_about_course = row.says is Says.COURSE
             return (
                 is_consequence,
                 not has_ended,
                 -severity,
                 is_about_course,
-                *self._first(condition, is_one_log),
+                is_of_others,
+                says_little,
+                *when,
             )
 
         return min(loud, key=key)

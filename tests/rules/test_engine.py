@@ -141,6 +141,12 @@ def test_an_error_of_the_rank_that_failed_first_stands_above_an_earlier_one_of_a
     assert [finding.rule for finding in findings] == ["TST002", "TST001"]
 
 
+def test_an_error_that_says_little_stands_below_one_that_comes_later_and_says_more() -> None:
+    plain, telling = critical("TST001", since_s=1.0), critical("TST002", since_s=9.0)
+    codes = [Code("TST001", explained_within_lines=3)]
+    assert links(judged(plain, telling, codes=codes)) == [("TST002", True, None), ("TST001", False, None)]
+
+
 @pytest.mark.parametrize("says", [Says.END, Says.ERROR, Says.COURSE])
 def test_a_warning_that_ended_nothing_stands_below_the_error_that_did(says: Says) -> None:
     early, deadly = planted(hit(since_s=1.0)), critical("TST002", since_s=9.0)
