@@ -128,7 +128,7 @@ async def test_markup_in_a_name_is_shown_as_it_stands() -> None:
 
 async def test_who_leaves_while_commands_are_looked_for_leaves_without_an_error() -> None:
     async with opened() as driver:
-        search = driver.app.run_worker(asyncio.sleep(600))
+        search = driver.app.run_worker(asyncio.Event().wait())
         await driver.settle()
         driver.app.exit()
         assert search.is_cancelled
