@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import coach
-from coach.model.training.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, Signature
+from coach.model.training.log import MAX_LINE_BYTES, Signature
 from coach.rules.registry import build, signatures
 
 _SEARCHES = frozenset({"search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split"})
@@ -57,7 +57,7 @@ def modules() -> tuple[types.ModuleType, ...]:
 def all_patterns() -> tuple[Pattern, ...]:
     """Each expression once."""
     walk = _Walk()
-    for signature in (*signatures(build()), ATTEMPT, REQUEUED):
+    for signature in signatures(build()):
         walk.visit(signature.name, signature)
     for module in modules():
         for name, value in vars(module).items():

@@ -47,6 +47,7 @@ PUT_TOGETHER = {
     "coach.rules.numerics.num010_exploding_gradients._told": "a signature: tried as such",
     "coach.rules.wordings.rows._row": "compiled only, to see that it can be",
     "coach.workflows.judging.rule_files.slow_text": "it measures how slow a pattern is",
+    "coach.sources.logs.first_lines.learn": "a line of the log, escaped",
     "coach.sources.logs.scanner._pattern": "a signature: tried as such",
     "coach.sources.logs.scanner.search": "a signature's exception: tried as such",
     "coach.analysis.jobs.batch_script._assignments": "names of a fixed list, in a script of the user",

@@ -19,7 +19,7 @@ from coach.analysis.judging.no_finding import Look, look_of, meaning_of
 from coach.analysis.judging.several_jobs import Judged
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.cluster import add_options
-from coach.cli.text import print_line, printable
+from coach.cli.text import earlier_runs_lines, print_line, printable
 from coach.cli.verdict import verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -212,6 +212,7 @@ def diagnosis_lines(
         yield f"  {printable(meaning_of(diagnosis))}"
     for finding in diagnosis.findings:
         yield from finding_lines(finding, "    " if finding.consequence_of else "  ")
+    yield from (f"  {line}" for line in earlier_runs_lines(diagnosis.outcome))
     if diagnosis.not_measured:
         yield "  not measured:"
         for item in diagnosis.not_measured:

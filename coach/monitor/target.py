@@ -23,11 +23,12 @@ from coach.model.reading import (
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.flight import FlightRecord
-from coach.model.training.log import ATTEMPT, REQUEUED, LogFile, LogHit, LogTail
+from coach.model.training.log import MARK, LogFile, LogHit, LogTail
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.run import Run, RunExit
 from coach.model.training.telemetry import SensorGap
 from coach.monitor.kept_hits import KeptHits
+from coach.rules.from_logs.runs import first_line_to_keep
 
 MAX_EVENTS = 2000
 
@@ -47,8 +48,6 @@ class WatchedTarget:
     job: Job | None = None
     hits: dict[tuple[str, str, str], KeptHits] = field(default_factory=dict)
     """(file, rule, signature) → hits."""
-    attempts: dict[tuple[str, str], LogHit] = field(default_factory=dict)
-    """(file, signature) → the last line there that separates two attempts of a requeued job."""
     tails: dict[str, LogTail] = field(default_factory=dict)
     files: tuple[LogFile, ...] = ()
     flight: tuple[FlightRecord, ...] = ()
@@ -110,7 +109,7 @@ class WatchedTarget:
             job=self.job,
             run=self.run,
             exit=self.exit,
-            log_hits=self._hits_of_attempt(),
+            log_hits=self._hits(),
             log_tails=tuple(tail for _, tail in sorted(self.tails.items())),
             log_files=self.files,
             flight=self.flight,
@@ -201,27 +200,21 @@ class WatchedTarget:
         if chunk.is_restart:
             self._forget_hits(file)
         for hit in chunk.hits:
-            if hit.rule == ATTEMPT.rule:
-                self.attempts[(hit.file, hit.signature)] = hit
-        begun = self.attempts.get((file, ATTEMPT.name))
-        if begun is not None:
-            self._drop_hits_before(file, begun.line)
-        for hit in chunk.hits:
-            if hit.rule == ATTEMPT.rule or (begun is not None and hit.line < begun.line):
-                continue
             self.hits.setdefault((hit.file, hit.rule, hit.signature), KeptHits()).add(hit)
+        if any(hit.rule == MARK for hit in chunk.hits):
+            self._drop_earlier_runs(file)
         is_tail_news = self._keep_tail(chunk.tail)
         return bool(chunk.hits) or chunk.is_restart or is_tail_news
 
     def _forget_hits(self, file: str) -> None:
         self.hits = {key: hits for key, hits in self.hits.items() if key[0] != file}
-        self.attempts = {key: hit for key, hit in self.attempts.items() if key[0] != file}
 
-    def _drop_hits_before(self, file: str, line: int) -> None:
-        """Hits of earlier attempts are dropped, not only skipped: the number of hits is bounded, and this
-        attempt needs the room."""
+    def _drop_earlier_runs(self, file: str) -> None:
+        """Rules judge the last run of a log. The number of hits is bounded, and this run needs the room."""
+        marks = [hit for key, kept in self.hits.items() if key[:2] == (file, MARK) for hit in kept]
+        line = first_line_to_keep(marks)
         for key, kept in self.hits.items():
-            if key[0] == file:
+            if key[0] == file and key[1] != MARK:
                 self.hits[key] = kept.from_line(line)
 
     def _keep_tail(self, tail: LogTail) -> bool:
@@ -255,22 +248,7 @@ class WatchedTarget:
             if time_s is not None and time_s <= read_s + _MAX_CLOCK_SKEW_S:
                 self.last_record_s = max(self.last_record_s or time_s, time_s)
 
-    def _hits_of_attempt(self) -> tuple[LogHit, ...]:
-        """The hits of the present attempt, by file and line."""
+    def _hits(self) -> tuple[LogHit, ...]:
+        """By file and line."""
         hits = (hit for kept in self.hits.values() for hit in kept)
-        after = {file: self._last_line_before_attempt(file) for file, _, _ in self.hits}
-        of_attempt = [hit for hit in hits if hit.line > after[hit.file]]
-        return tuple(sorted(of_attempt, key=lambda hit: (hit.file, hit.line)))
-
-    def _last_line_before_attempt(self, file: str) -> int:
-        """The line between the earlier attempts of a requeued job and the present one; 0 without one."""
-        begun = self.attempts.get((file, ATTEMPT.name))
-        ended, job = self.attempts.get((file, REQUEUED.name)), self.job
-        lines = [0, begun.line if begun is not None else 0]
-        if ended is not None and job is not None and job.state != "PENDING":
-            # Slurm writes into the log that it ends the job to requeue it. Only the queue knows whether it
-            # was started again after that.
-            ended_s, started_s = ended.time_s, job.start_time_s
-            if ended_s is not None and started_s is not None and started_s >= ended_s:
-                lines.append(ended.line)
-        return max(lines)
+        return tuple(sorted(hits, key=lambda hit: (hit.file, hit.line)))

@@ -18,6 +18,7 @@ from coach.rules.base import Rule
 from coach.rules.causes import REGISTER, Code, Edge, Register, Says, Status
 from coach.rules.from_logs.mere_mentions import happened
 from coach.rules.from_logs.outcome import first_failure, has_gone_well, judge
+from coach.rules.from_logs.runs import of_last_run
 
 _Key = tuple[str, str, Subject]
 
@@ -52,8 +53,9 @@ class Engine:
         """Judge one target as it stands. Called again with newer data, it remembers since when each condition
         holds."""
         self._reset_if_time_went_back(snapshot)
+        snapshot, earlier = of_last_run(snapshot)
         snapshot = replace(snapshot, log_hits=happened(snapshot))
-        snapshot = replace(snapshot, outcome=judge(snapshot, history))
+        snapshot = replace(snapshot, outcome=replace(judge(snapshot, history), earlier=earlier))
         conditions = self._conditions.setdefault(snapshot.target, {})
         sight = blindness.Sight.of(snapshot, history)
         blind: list[NotMeasured] = []

@@ -19,6 +19,7 @@ from coach.model.errors import UserError
 from coach.model.training.log import Signature
 from coach.rules.base import Rule
 from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.runs import MARKS
 from coach.rules.thresholds import check_codes, check_threshold, nearest_hint, place_of
 from coach.rules.wordings.rows import by_rule, shipped
 
@@ -89,4 +90,4 @@ def find(code: str) -> type[Rule]:
 
 def signatures(rules: Iterable[Rule]) -> tuple[Signature, ...]:
     """What the log source has to look for on behalf of these rules."""
-    return (*(each for rule in rules for each in (*rule.wordings, *rule.signatures)), PROGRESS)
+    return (*(each for rule in rules for each in (*rule.wordings, *rule.signatures)), PROGRESS, *MARKS)

@@ -87,6 +87,15 @@ def test_a_log_on_standard_input_is_judged_with_file_and_line(coach) -> None:  #
     assert "<stdin>:9: torch.OutOfMemoryError" in done.stdout
 
 
+def test_of_several_runs_in_one_log_the_last_is_judged_and_the_others_are_told_in_a_line(coach) -> None:  # type: ignore[no-untyped-def]
+    raised = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
+    log = f"{raised}KeyError: 'lr'\nnohup: ignoring input\n{raised}ZeroDivisionError: division by zero\n"
+    done = coach("check", "-", "--backend", "local", stdin=log.encode())
+    assert (done.returncode, "KeyError: 'lr'" in done.stdout) == (1, False)
+    told = "an earlier run in the same log, not judged: it ended at <stdin>:4: KeyError"
+    assert told in done.stdout
+
+
 @pytest.mark.parametrize(("fail_on", "status"), [("info", 1), ("warning", 0)])
 def test_fail_on_decides_from_which_severity_the_status_is_1(coach, fail_on: str, status: int) -> None:  # type: ignore[no-untyped-def]
     log = RECORDINGS / "typed/cuda-oom-caught.log"

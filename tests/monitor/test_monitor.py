@@ -22,7 +22,7 @@ from coach.model.reading import (
 )
 from coach.model.slurm.cluster import Job, Node
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.log import ATTEMPT, REQUEUED, LogFile, LogHit, LogTail
+from coach.model.training.log import MARK, LogFile, LogHit, LogTail
 from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Run, RunExit
 from coach.model.training.telemetry import SensorGap
@@ -212,39 +212,18 @@ def log_chunk(*hits: LogHit) -> Reading:
     return reading("log", LogChunk(RUN_ID, hits, tail), target=RUN_ID)
 
 
-def test_hits_of_an_earlier_attempt_of_a_requeued_job_do_not_count_once_the_next_has_begun() -> None:
+def test_hits_above_the_last_two_runs_of_a_log_make_room_for_more() -> None:
     monitor = watching(Judge())
     monitor.apply(facts())
     old, new = (LogHit("MEM001", "oom", "log", line, "x", {}) for line in (3, 30))
     monitor.apply(log_chunk(old))
     assert monitor.target(RUN_ID, 1000.0).log_hits == (old,)
-    begun = LogHit(ATTEMPT.rule, ATTEMPT.name, "log", 20, "coach: this is attempt 2 of job 17", {})
+    begun = LogHit(MARK, "attempt", "log", 20, "coach: this is attempt 2 of job 17", {})
     monitor.apply(log_chunk(begun, new))
-    assert monitor.target(RUN_ID, 1000.0).log_hits == (new,)
+    assert monitor.target(RUN_ID, 1000.0).log_hits == (begun, new)
     elsewhere = replace(old, file="other.log")
     monitor.apply(log_chunk(elsewhere))
-    assert monitor.target(RUN_ID, 1000.0).log_hits == (new, elsewhere)
-
-
-@pytest.mark.parametrize(
-    ("job", "num_hits"),
-    [
-        (replace(JOB, state="PENDING", start_time_s=1200.0), 1),
-        (replace(JOB, state="NODE_FAIL", start_time_s=940.0), 1),
-        (replace(JOB, state="RUNNING", start_time_s=960.0), 0),
-        (replace(JOB, state="COMPLETED", start_time_s=960.0, end_time_s=990.0), 0),
-    ],
-)
-def test_slurm_s_own_word_of_a_requeue_parts_the_attempts_once_the_job_was_started_again(
-    job: Job, num_hits: int
-) -> None:
-    monitor = watching(Judge())
-    monitor.apply(facts())
-    old = LogHit("MEM001", "oom", "log", 3, "x", {})
-    ended = LogHit(REQUEUED.rule, REQUEUED.name, "log", 5, "DUE TO JOB REQUEUE", {}, time_s=950.0)
-    monitor.apply(log_chunk(old, ended))
-    monitor.apply(reading("jobs", JobList((job,), True)))
-    assert len(monitor.target(RUN_ID, 1000.0).log_hits) == num_hits
+    assert monitor.target(RUN_ID, 1000.0).log_hits == (begun, new, elsewhere)
 
 
 def test_metrics_of_an_earlier_attempt_no_longer_count_once_the_next_has_started() -> None:

@@ -66,6 +66,17 @@ class LogSigns:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """A run that stands in the same log above the one that is judged."""
+
+    file: str
+    first_line: int
+    last_line: int
+    ended: str
+    """The type of its exception, or the line that tells its end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How one run ended."""
 
@@ -88,3 +99,5 @@ class Outcome:
     """By file, of the logs in which an error or an end was looked for."""
     last_losses: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """File → the line of its last finite loss."""
+    earlier: tuple[EarlierRun, ...] = ()
+    """The runs above it in its logs, in order."""

@@ -41,22 +41,10 @@ class Signature:
     """A pattern that takes linear time may see more of a line."""
 
 
-ATTEMPT = Signature(
-    "",
-    "attempt",
-    ("coach: this is attempt ",),
-    r"coach: this is attempt (?P<attempt>\d{1,9}) of job",
-)
-"""What a batch script of coach writes into its logs when its job was requeued: what stands before belongs to
-an earlier attempt."""
-
-REQUEUED = Signature(
-    "",
-    "requeued",
-    (" DUE TO JOB REQUEUE", " DUE TO PREEMPTION", " DUE TO NODE FAILURE"),
-    r"JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)",
-)
-"""What Slurm writes at the end of an attempt: the same, if the job was started again after it."""
+MARK = ""
+"""In the place of a rule's code: the hit is of no rule, it helps to tell the runs of one log apart."""
+FIRST_LINE = "first line"
+"""The signature of a mark: one of the lines that the log begins with stands here again."""
 
 
 @dataclass(frozen=True, slots=True)

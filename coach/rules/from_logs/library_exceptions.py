@@ -83,7 +83,7 @@ def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
     `words`."""
     if rule not in _FRAMES:
         return []
-    known = {(hit.file, hit.line) for hit in snapshot.log_hits if hit.rule not in (PLAIN, PROGRESS.rule, "")}
+    known = {(hit.file, hit.line) for hit in snapshot.log_hits if hit.rule not in (PLAIN, PROGRESS.rule)}
     return [
         replace(
             hit,

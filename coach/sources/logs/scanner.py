@@ -15,10 +15,11 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from coach.model.error_block import ErrorBlock
-from coach.model.training.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, LogHit, LogTail, Signature
+from coach.model.training.log import FIRST_LINE, MARK, MAX_LINE_BYTES, LogHit, LogTail, Signature
 from coach.sources.logs.decoding import Order, as_utf8, is_no_text, join_pieces, without_holes
 from coach.sources.logs.error_blocks import CONTEXT_BYTES, ErrorBlocks, Line, LogText, OpenBlock
 from coach.sources.logs.error_reader import ErrorReader
+from coach.sources.logs.first_lines import NUM_LINES, FirstLines
 from coach.sources.logs.layout import Layout, join_broken, layout_of
 from coach.sources.logs.line_filter import LineFilter
 from coach.sources.logs.line_places import Block
@@ -62,12 +63,13 @@ class _Line(NamedTuple):
 class LogScanner:
     """Feed it bytes; it returns hits. A line's hits come when the line is complete, or at `flush`.
 
-    The hits always include the lines where an attempt of a requeued job begins or ends.
+    The hits include the lines where one of the log's first lines stands again.
     """
 
     def __init__(self, signatures: Sequence[Signature], file: str = "", num_lines_before: int = 0) -> None:
         self._file = file
-        self._signatures = (*signatures, ATTEMPT, REQUEUED)
+        self._signatures = tuple(signatures)
+        self._first_lines = FirstLines()
         self._patterns: dict[int, re.Pattern[str]] = {}
         self._filter = LineFilter(self._signatures)
         self._layout = Layout()
@@ -206,6 +208,7 @@ class LogScanner:
         text = self._text_of(data, start)
         hits = self._close_blocks(text, start) if self._open else []
         hits += [hit for _, hit in self._scan(text, block) if hit is not None]
+        hits += self._started_again(text, block)
         self._flushed = set()
         self._num_newlines = text.number_at(len(data)) - 1
         self._is_context_cut = self._is_context_cut or len(data) > CONTEXT_BYTES
@@ -260,6 +263,19 @@ class LogScanner:
             else:
                 self._wait(hit, around.reader, blocks.chain_of(around.head))
                 yield index, None
+
+    def _started_again(self, text: LogText, block: bytes) -> Iterator[LogHit]:
+        """Where one of the log's first lines stands again."""
+        if not self._first_lines.is_learned:
+            for first in block.splitlines()[:NUM_LINES]:
+                if not self._first_lines.is_learned:
+                    self._first_lines.learn(self._split(first)[1])
+        start = len(text.data) - len(block)
+        for place, data, pattern in self._first_lines.places(block):
+            line, number = self._line_of(data), text.number_at(start + place)
+            if number > NUM_LINES and pattern.match(line.words):
+                time_s = parse_time_s(line.raw)
+                yield LogHit(MARK, FIRST_LINE, self._file, number, line.text, {}, line.rank, time_s)
 
     def _wait(self, hit: LogHit, reader: ErrorReader, chain: tuple[ErrorBlock, ...]) -> None:
         """Keep a hit until its block is complete."""

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from coach.model.training.log import LogHit, Signature
+from coach.model.training.log import FIRST_LINE, MARK, LogHit, Signature
 from coach.sources.logs.scanner import MAX_FIRST_HITS, MAX_LAST_HITS, MAX_LINE_BYTES, LogScanner
 
 OOM = Signature(
@@ -246,19 +244,29 @@ def test_a_log_that_repeats_an_error_forever_is_told_by_its_first_and_last() -> 
     assert {len(hit.traceback) for hit in hits} == {5}
 
 
-def test_where_an_attempt_of_a_requeued_job_begins_is_found_as_the_batch_script_and_slurm_say_it() -> None:
-    script = (Path(__file__).parents[2] / "launch" / "golden" / "baseline-1-cpu.sh").read_text()
-    (spoken,) = re.findall(r'ATTEMPT="(.*)"', script)
-    values = {"$((SLURM_RESTART_COUNT + 1))": "2", "$SLURM_JOB_ID": "17"}
-    for name, value in values.items():
-        spoken = spoken.replace(name, value)
-    requeued = (
-        "slurmstepd: error: *** JOB 17 ON node1 CANCELLED AT 2026-11-21T03:49:46 DUE TO JOB REQUEUE ***"
-    )
-    limit = "slurmstepd: error: *** JOB 17 ON node1 CANCELLED AT 2026-11-21T03:49:46 DUE TO TIME LIMIT ***"
-    hits = scan(f"step 1\n{requeued}\nstep 1 of an unfinished line {spoken}\n{limit}\n".encode(), ())
-    assert [(hit.rule, hit.signature, hit.line) for hit in hits] == [("", "requeued", 2), ("", "attempt", 3)]
-    assert hits[0].time_s is not None
+def test_where_a_log_s_first_line_stands_again_is_found_but_not_a_line_of_every_step() -> None:
+    start = "12:30:01 Namespace of tra1ning: seed 7\nsaved the weights to disk\n"
+    often = "saved the weights to disk\n" * 200
+    log = start + "step 1\n" * 9 + often + start.replace("7", "42") + "step 1\n"
+    hits = scan(log.encode(), ())
+    assert [(hit.rule, hit.signature, hit.line) for hit in hits] == [(MARK, FIRST_LINE, 212)]
+    pieces = [log[i : i + 7].encode() for i in range(0, len(log), 7)]
+    scanner = LogScanner((), "log")
+    fed = [hit for piece in pieces for hit in scanner.feed(piece)]
+    assert 212 in [hit.line for hit in (*fed, *scanner.flush())]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        # Four ranks print it.
+        "the world has four ranks\n" * 4 + "step\n" * 9 + "the world has four ranks\n",
+        "epoch 1 of 90 has begun now\n" + "step\n" * 9 + "epoch 2 of 90 has begun now\n",
+        "Traceback (most recent call last):\n" + "step\n" * 9 + "Traceback (most recent call last):\n",
+    ],
+)
+def test_a_line_of_several_ranks_a_counter_and_an_error_begin_no_run(log: str) -> None:
+    assert scan(log.encode(), ()) == []
 
 
 @pytest.mark.parametrize(

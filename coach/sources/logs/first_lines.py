@@ -1,0 +1,64 @@
+"""The lines that a log begins with: where one stands again, its program may have been started again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from coach.sources.logs.line_text import end_of_line, start_of_line
+
+NUM_LINES = 10
+"""They are looked for among this many lines of the log."""
+_MAX_KEPT = 3
+_MIN_CHARS = 12
+"""A line needs a piece without digits at least this long."""
+_MAX_CHARS = 80
+_MAX_PLACES = 100
+"""A line that stands more often in one piece of the log is printed again and again by one program."""
+_GOES_ON = re.compile(
+    r"(?i)\s|[\W_]*$|Traceback|.*(?:\b(?:epoch|step|iter|loss|acc|usage)|\d%|\d ?/ ?\d|error\b|exception\b)"
+)
+"""A line that counts, or that reports an error: it stands in the middle of a run as well."""
+_DIGITS = re.compile(r"\d+")
+
+
+class FirstLines:
+    """Learned from the log's first lines, then looked for in the others."""
+
+    def __init__(self) -> None:
+        self._num_seen = 0
+        self._patterns: dict[bytes, re.Pattern[str]] = {}
+        self._shapes: set[str] = set()
+
+    @property
+    def is_learned(self) -> bool:
+        return self._num_seen >= NUM_LINES
+
+    def learn(self, words: str) -> None:
+        """Take the next of the first lines, without its prefixes."""
+        self._num_seen += 1
+        words = words[:_MAX_CHARS].rstrip()
+        if _GOES_ON.match(words):
+            return
+        shape = _DIGITS.sub("0", words)
+        if shape in self._shapes:
+            # Several processes print it, or one again and again.
+            self._patterns, self._num_seen = {}, NUM_LINES
+            return
+        self._shapes.add(shape)
+        longest = max(_DIGITS.split(words), key=len).strip()
+        if len(self._patterns) < _MAX_KEPT and len(longest) >= _MIN_CHARS:
+            pieces = map(re.escape, _DIGITS.split(words))
+            self._patterns[longest.encode()] = re.compile(r"\d+".join(pieces))
+
+    def places(self, block: bytes) -> Iterator[tuple[int, bytes, re.Pattern[str]]]:
+        """(place, line, pattern of its words) for the lines of a block that may be one of them."""
+        for literal, pattern in [*self._patterns.items()]:
+            if block.count(literal) > _MAX_PLACES:
+                del self._patterns[literal]
+                continue
+            place = block.find(literal)
+            while place >= 0:
+                start, end = start_of_line(block, place, 0), end_of_line(block, place)
+                yield start, block[start:end], pattern
+                place = block.find(literal, end)
