@@ -53,11 +53,13 @@ def without_holes(data: bytes) -> bytes:
     A program whose log was truncated goes on at its old offset; a network file system shows bytes that it has
     not received as zeros. Such a hole must not fill the room of a line.
     """
-    return _HOLES.sub(_HOLE, data) if _HOLE in data else data
+    return _HOLES.sub(_HOLE, data) if b"\0" in data else data
 
 
 def join_pieces(before: bytes, data: bytes) -> bytes:
     """The two in a row; a hole that both hold part of is one hole. Only the seam of `before` is looked at."""
+    if not before.endswith(b"\0"):
+        return before + without_holes(data)
     seam = len(_HOLE)
     return before[:-seam] + without_holes(before[-seam:] + data)
 
@@ -68,7 +70,8 @@ def as_utf8(lines: bytes, order: Order | None = None) -> tuple[bytes, Order | No
     Latin-1 stays as it is: `line_text.decode` reads it. `order` is the byte order of the line before, None
     for a line that was not UTF-16. Returns the lines, and the order of the last one.
     """
-    if b"\0" not in lines and codecs.BOM_UTF8 not in lines:
+    # One byte is found faster than three.
+    if b"\0" not in lines and (b"\xef" not in lines or codecs.BOM_UTF8 not in lines):
         return lines, None if lines else order
     decoded: list[bytes] = []
     *ended, unended = lines.split(b"\n")

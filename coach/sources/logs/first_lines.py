@@ -54,10 +54,10 @@ class FirstLines:
     def places(self, block: bytes) -> Iterator[tuple[int, bytes, re.Pattern[str]]]:
         """(place, line, pattern of its words) for the lines of a block that may be one of them."""
         for literal, pattern in [*self._patterns.items()]:
-            if block.count(literal) > _MAX_PLACES:
+            place = block.find(literal)
+            if place >= 0 and block.count(literal) > _MAX_PLACES:
                 del self._patterns[literal]
                 continue
-            place = block.find(literal)
             while place >= 0:
                 start, end = start_of_line(block, place, 0), end_of_line(block, place)
                 yield start, block[start:end], pattern
