@@ -31,9 +31,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def counting_clients(folder: Path) -> Path:
     """Stand-ins for Slurm's clients; the file in which they note their calls."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     calls = folder / "calls"
-    calls.touch()
+    calls.write_text("")
     calls.chmod(0o666)
     for name in CLIENTS:
         stand_in = folder / name
