@@ -15,7 +15,7 @@ from coach.rules.engine import Engine
 from coach.rules.registry import build, rule_classes, signatures
 from coach.sources.logs.scanner import LogScanner
 from coach.workflows.launching.fix_offer import remedies
-from tests.rules.examples import causes, diagnose_log, run, scan
+from tests.rules.examples import causes, diagnose_log, diagnose_whole, run, scan
 from tests.rules.recorded import RECORDINGS, diagnose
 
 CAUSE = "module_not_found"
@@ -315,6 +315,14 @@ def test_a_job_without_a_gpu_is_told_to_ask_for_one() -> None:
     finding = diagnose("typed/no-gpu.log").findings[0]
     assert (finding.rule, finding.cause) == ("ENV004", "cuda_unavailable")
     assert "--gpus" in finding.fixes[0].title
+
+
+def test_a_conda_environment_that_runs_below_was_activated_after_all() -> None:
+    missed = "/var/spool/slurmd/job17/slurm_script: line 12: activate: No such file or directory\n"
+    package = "/home/ada/miniconda3/envs/cycada/lib/python3.7/site-packages/torch"
+    warned = f"{package}/nn/functional.py:3734: UserWarning: upsample is deprecated\n"
+    assert [finding.rule for finding in diagnose_log(missed).findings] == ["ENV008"]
+    assert diagnose_whole(missed + warned).findings == ()
 
 
 def test_conda_comes_before_the_module_that_is_missing_because_of_it() -> None:

@@ -27,7 +27,7 @@ _EXCEPTION = (
 )
 _USAGE = (
     r"^(?:\S+/)?(?P<type>[\w.-]+\.py: error"
-    r"|(?!conda|mamba|pip|aws)[\w.-]+(?: [a-z][\w-]*)?: error(?=: (?:unrecognized arguments"
+    r"|(?!conda|mamba|pip|aws)[\w.-]+(?: [\w-]{1,30}){0,8}: error(?=: (?:unrecognized arguments"
     r"|the following arguments are required|argument |one of the arguments))"
     r"|error(?=: (?:Parser key |Key \"|No action for |Unrecognized arguments|Validation failed"
     r"|Configuration check failed))): (?P<words>.+)"
@@ -207,7 +207,7 @@ def _not_of(others: list[LogHit], snapshot: TargetSnapshot) -> Iterable[LogHit]:
     places = {(hit.file, hit.line) for hit in others}
     below = {(hit.file, hit.line) for hit in others if not hit.text.startswith(("srun:", "slurmstepd:"))}
     words = {hit.text for hit in others}
-    for hit in hits_of(snapshot, PlainException.code, "exception", "usage"):
+    for hit in hits_of(snapshot, PlainException.code, "exception", "usage", "syntax"):
         is_known = (hit.file, hit.line) in places or _is_told_below(hit, below)
         is_of_thread = _is_weak(hit) and _is_of_a_thread(hit)
         if not (is_known or is_of_thread or _is_echo(hit) or owner_of(hit) or _is_chained_to(hit, words)):
@@ -238,7 +238,7 @@ def _is_of_a_thread(hit: LogHit) -> bool:
 
 def _ends_the_program(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     """True if a block, a refusal of arguments, or the log's end shows that it was not a mere line of text."""
-    return hit.signature == "usage" or bool(hit.traceback) or _is_last_word(hit, snapshot)
+    return hit.signature in ("usage", "syntax") or bool(hit.traceback) or _is_last_word(hit, snapshot)
 
 
 def _name_of(hit: LogHit) -> str:

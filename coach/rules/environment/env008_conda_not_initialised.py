@@ -9,8 +9,11 @@ from collections.abc import Iterable
 from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
+from coach.rules.from_logs.aftermath import lines_after, tail_of
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
+
+_IN_ENVIRONMENT = re.compile(r"/envs/[^/\s]{1,100}/lib/python")
 
 
 class CondaNotInitialised(EndingRule):
@@ -27,8 +30,9 @@ class CondaNotInitialised(EndingRule):
         first on the PATH, and fails later for a module that is missing, or trains with versions that nobody
         chose.
     When it stays silent
-        It is info when losses follow or the job completed: then another Python had what was needed. Nothing
-        is said of it where the job ran until its time limit: then something did run.
+        Where a file of a conda environment is named below it: then one is active. It is info when losses
+        follow or the job completed: then another Python had what was needed. Nothing is said of it where the
+        job ran until its time limit: then something did run.
     What to do
         Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda
         activate` in the script; with coach launch with `--env conda=NAME`, which does it.
@@ -46,6 +50,9 @@ class CondaNotInitialised(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        tail = tail_of(hit, snapshot)
+        if tail is not None and any(map(_IN_ENVIRONMENT.search, lines_after(hit, tail))):
+            return False
         return snapshot.state != "TIMEOUT" and not hits_of(snapshot, "JOB002")
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

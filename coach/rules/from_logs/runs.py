@@ -17,13 +17,13 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import FIRST_LINE, MARK, LogHit, LogTail, Signature
 
 _ATTEMPT, _REQUEUED, _JOB = "attempt", "requeued", "job"
-_ENDED, _STARTED, _ENTERED = "ended", "started", "entered"
+_ENDED, _STARTED, _ENTERED, _REPORTED = "ended", "started", "entered", "reported"
 
 _NEAR_LINES = 8
 """Ranks that start together print the same line this near to each other: such a line starts no run."""
-_MIN_LINES = 3
+_MIN_LINES = 10
 """A run that no header and no banner begins has at least this many lines: a program that dies may print a
-line of its beginning once more."""
+line of its beginning once more, and LSF's report has a postscript."""
 _MAX_ENDED_CHARS = 120
 _MAX_SHAPE_CHARS = 60
 
@@ -54,7 +54,7 @@ MARKS = (
     _mark(_ENDED, r"\*\*\* (?:JOB|STEP) \S+ ON \S+ (?:CANCELLED|FAILED)", "*** JOB ", "*** STEP "),
     _mark(
         _ENDED,
-        r"^(?:\S+: line \d+: +\d+ )?(?P<signal>Killed|Aborted|Segmentation fault|Bus error|Terminated)\b",
+        r"^(?:\S+: line \d+: +\d+ )?(?:Killed|Aborted|Segmentation fault|Bus error|Terminated(?! at ))\b",
         "Killed",
         "Aborted",
         "Segmentation fault",
@@ -101,7 +101,9 @@ MARKS = (
         r"^The following values were not passed to `accelerate launch`",
         "The following values were not passed to `accelerate launch`",
     ),
-    _mark(_STARTED, r"^Sender: LSF System", "Sender: LSF System"),
+    # LSF's report stands above the output, or below it: another job's output may follow.
+    _mark(_STARTED, r"^The output \(if any\) follows:", "The output (if any) follows:"),
+    _mark(_REPORTED, r"^The output \(if any\) is above", "The output (if any) is above"),
     _mark(_STARTED, r"^000 \(\d+\.\d+\.\d+\) .*Job submitted from host", " Job submitted from host"),
     # A job's header: another number is another job.
     _mark(
@@ -172,35 +174,57 @@ def _was_started_again(requeued: LogHit, job: Job | None) -> bool:
 def _runs(marks: Iterable[LogHit], num_lines: int | None) -> tuple[EarlierRun, ...]:
     """The runs of one log but the last, in order. `num_lines` of the log, where that is known."""
     ordered = sorted(marks, key=lambda mark: mark.line)
-    repeated = _repeated(ordered)
-    found: list[EarlierRun] = []
-    first, end, end_line, job, entered, is_weak = 1, "", 0, "", set[str](), False
+    division = _Division(_repeated(ordered))
     for mark in ordered:
+        division.take(mark)
+    return division.runs(num_lines)
+
+
+class _Division:
+    """Divides a log into runs, mark by mark."""
+
+    def __init__(self, repeated: set[str]) -> None:
+        self._repeated = repeated
+        self._found: list[EarlierRun] = []
+        self._first = 1
+        self._end = ""
+        """The words of the last end; empty while the run goes on."""
+        self._end_line = 0
+        self._job = ""
+        self._entered: set[str] = set()
+        self._is_weak = False
+        """True if no header and no banner began the present run."""
+
+    def runs(self, num_lines: int | None) -> tuple[EarlierRun, ...]:
+        has_shown = num_lines is None or num_lines - self._first + 1 >= _MIN_LINES
+        return tuple(self._found if has_shown or not self._is_weak else self._found[:-1])
+
+    def take(self, mark: LogHit) -> None:
         if mark.signature == _JOB:
-            if job and mark.fields["job"] != job:
-                found.append(EarlierRun(mark.file, first, mark.line - 1, end or f"job {job}"))
-                first, end, entered, is_weak = mark.line, "", set(), False
-            job = mark.fields["job"]
-        if mark.signature == _ENDED and _is_end(mark):
-            end, end_line = _words_of_end(mark), _last_line(mark)
-        if mark.line <= end_line or not _is_start(mark, entered, repeated, has_ended=bool(end)):
-            continue
-        if end:
-            found.append(EarlierRun(mark.file, first, mark.line - 1, end))
-            first, end, entered, is_weak = mark.line, "", set(), mark.signature != _STARTED
-        entered.add(_shape(mark))
-    has_shown = num_lines is None or num_lines - first + 1 >= _MIN_LINES
-    return tuple(found if has_shown or not is_weak else found[:-1])
+            if self._job not in ("", mark.fields["job"]):
+                self._divide(mark, mark.line, self._end or f"job {self._job}")
+            self._job = mark.fields["job"]
+        elif mark.signature == _REPORTED:
+            self._divide(mark, mark.line + 1, self._end or mark.text, is_weak=True)
+        elif mark.signature == _ENDED and _is_end(mark):
+            self._end, self._end_line = _words_of_end(mark), _last_line(mark)
+        elif mark.line > self._end_line and self._is_start(mark):
+            if self._end:
+                self._divide(mark, mark.line, self._end, is_weak=mark.signature != _STARTED)
+            self._entered.add(_shape(mark))
 
+    def _divide(self, mark: LogHit, first: int, ended: str, *, is_weak: bool = False) -> None:
+        self._found.append(EarlierRun(mark.file, self._first, first - 1, ended))
+        self._first, self._end, self._entered, self._is_weak = first, "", set(), is_weak
 
-def _is_start(mark: LogHit, entered: set[str], repeated: set[str], *, has_ended: bool) -> bool:
-    if mark.signature == _STARTED:
-        return True
-    if mark.signature not in (_ENTERED, FIRST_LINE):
-        return False
-    shape = _shape(mark)
-    is_known = mark.signature == FIRST_LINE or shape in entered or not has_ended
-    return is_known and shape not in repeated
+    def _is_start(self, mark: LogHit) -> bool:
+        if mark.signature == _STARTED:
+            return True
+        if mark.signature not in (_ENTERED, FIRST_LINE):
+            return False
+        shape = _shape(mark)
+        is_known = mark.signature == FIRST_LINE or shape in self._entered or not self._end
+        return is_known and shape not in self._repeated
 
 
 def _repeated(marks: Sequence[LogHit]) -> set[str]:

@@ -39,11 +39,11 @@ _MAX_TIME_STAMP_COLUMN = 80
 _CANCELLED_AT = "CANCELLED AT "
 
 _BELOW_ERROR = re.compile(
-    r"\[[WI]\d{0,4} |[WI]\d{4} "
+    r"\[[WI]\d{0,4} |[WI]\d{4} |\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: [WI] "
     r"|(?>.*?(?:(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b|(?:Error|Exception): ))(?<!: )"
 )
-"""Also what c10d writes: `[W1121 …]`. `NCCL_DEBUG=INFO` is advice and no level. A level behind the name of an
-error is of its words, or of another line that was torn."""
+"""Also what c10d and TensorFlow write: `[W1121 …]`, `2026-11-21 03:49:46.12: W …`. `NCCL_DEBUG=INFO` is
+advice and no level. A level behind the name of an error is of its words, or of another line that was torn."""
 _TYPE = re.compile(r"(?>.*?(?:(?:Error|Exception|Timeout|what\(\)): |Failed running))")
 
 _FRAME = re.compile(r'[\s|]*File "[^"]+", line \d+(?:, in |$)')

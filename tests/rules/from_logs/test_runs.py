@@ -64,6 +64,15 @@ def test_a_run_that_goes_on_behind_failed_ones_is_healthy() -> None:
     assert (causes(found), len(earlier(found))) == ([], 3)
 
 
+REPORT = "Sender: LSF System\nTerminated at Mon Dec  1 12:41:46\nThe output (if any) {}:\n"
+
+
+@pytest.mark.parametrize("log", [REPORT.format("follows") + "{}", "{}" + REPORT.format("is above")])
+def test_lsf_s_report_stands_above_a_job_s_output_or_below_it(log: str) -> None:
+    found = diagnose_whole(log.format(STEPS + OOM) + log.format(STEPS + MISSING))
+    assert (causes(found), len(earlier(found))) == (["file_not_found"], 1)
+
+
 @pytest.mark.parametrize(
     "log",
     [

@@ -15,6 +15,7 @@ from coach.model.training.log import LogHit, LogTail
 from coach.rules.engine import Engine
 from coach.rules.registry import build, signatures
 from coach.sources.logs.layout import Layout, join_broken, layout_of
+from coach.sources.logs.line_text import is_below_error
 from coach.sources.logs.scanner import LogScanner
 
 TESTS = Path(__file__).parents[2]
@@ -183,3 +184,22 @@ def test_joining_keeps_every_byte_and_the_number_of_lines(seed: int) -> None:
     joined, rest = join_broken(data, 80)
     assert (joined + rest).count(b"\n") == data.count(b"\n")
     assert (joined + rest).replace(b"\n", b"") == data.replace(b"\n", b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "is_below"),
+    [
+        (
+            "2024-12-27 13:58:40.396007: W external/xla/service/platform_util.cc:206] unable to create it",
+            True,
+        ),
+        (
+            "2024-12-27 13:58:40.396007: E external/xla/service/platform_util.cc:206] unable to create it",
+            False,
+        ),
+        ("[W1121 13:21:12.5 socket.cpp:752] it was refused", True),
+        ("[E1121 13:21:12.5 socket.cpp:752] it was refused", False),
+    ],
+)
+def test_the_level_of_tensorflow_s_and_of_c10d_s_lines_is_known(line: str, is_below: bool) -> None:
+    assert is_below_error(line) is is_below
