@@ -9,21 +9,17 @@ import argparse
 import json
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coach.analysis.judging.no_finding import Look, look_of, meaning_of
-from coach.analysis.judging.several_jobs import Judged
-from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.cluster import add_options
-from coach.cli.text import earlier_runs_lines, print_line, printable
+from coach.cli.diagnosis_text import checked_lines
+from coach.cli.text import print_line
 from coach.cli.verdict import verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.judging.finding import Diagnosis, Evidence, Finding, Severity, Subject
+from coach.model.judging.finding import Diagnosis, Finding, Severity
 from coach.rules.engine import Engine
 from coach.runs import encode_number
 from coach.sources.io import Io, SystemIo, scrubbed_environment
@@ -33,8 +29,6 @@ from coach.workflows.judging.lazy_engine import rules_of
 if TYPE_CHECKING:
     from coach.workflows.judging.check import Checked, FilesRead
 
-_MAX_NAMED = 20
-_WENT_WRONG = "went wrong"
 _FAIL_ON = {severity.word: severity for severity in Severity}
 
 
@@ -162,115 +156,3 @@ def _finding_object(finding: Finding) -> dict[str, Any]:
 def _json_number(value: float | None) -> float | str | None:
     encoded: float | str | None = encode_number(value)
     return encoded
-
-
-def checked_lines(checked: Checked, muted: Iterable[str] = ()) -> Iterable[str]:
-    """The same for people."""
-    yield from diagnosis_lines(checked.diagnosis, checked.files, muted)
-    if checked.parts:
-        yield from _part_lines(checked.parts)
-
-
-def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
-    """Which went wrong with what, and which did not."""
-    parts = sorted(parts, key=lambda part: (len(part.diagnosis.target), part.diagnosis.target))
-    states = Counter(part.snapshot.state or "state not known" for part in parts)
-    yield f"  parts: {', '.join(f'{number} {printable(state)}' for state, number in states.most_common())}"
-    named = _parts_by_standing(parts)
-    for word, group in named.items():
-        if group:
-            listed = ", ".join(printable(part.diagnosis.target) for part in group[:_MAX_NAMED])
-            more = f" and {len(group) - _MAX_NAMED} more" if len(group) > _MAX_NAMED else ""
-            yield f"  {word}: {listed}{more}"
-    first = next(iter(named[_WENT_WRONG]), parts[0])
-    yield f"  coach check {printable(first.diagnosis.target)} tells all of one"
-
-
-def _parts_by_standing(parts: Sequence[Judged]) -> dict[str, list[Judged]]:
-    """The words for how a part stands, worst first → the parts. One that stands otherwise is in none."""
-    named = {
-        _WENT_WRONG: [part for part in parts if part.worst is not None],
-        "could not be read": [part for part in parts if part.is_blind],
-        "wait": [part for part in parts if part.is_waiting],
-    }
-    told = {part.diagnosis.target for group in named.values() for part in group}
-    rest = [part for part in parts if part.diagnosis.target not in told]
-    for look in (Look.HEALTHY, Look.NOTHING_KNOWN):
-        named[look.value] = [part for part in rest if look_of(part.diagnosis) is look]
-    return named
-
-
-def diagnosis_lines(
-    diagnosis: Diagnosis, files: FilesRead | None = None, muted: Iterable[str] = ()
-) -> Iterable[str]:
-    """The diagnosis for people: root cause first, what it caused indented below it."""
-    yield printable(diagnosis.target) + (f"  {printable(diagnosis.state)}" if diagnosis.state else "")
-    if withheld := why_withheld(diagnosis):
-        yield f"  {withheld.because}: {printable(withheld.how)}"
-        return
-    if not diagnosis.findings:
-        yield f"  {printable(meaning_of(diagnosis))}"
-    for finding in diagnosis.findings:
-        yield from finding_lines(finding, "    " if finding.consequence_of else "  ")
-    yield from (f"  {line}" for line in earlier_runs_lines(diagnosis.outcome))
-    if diagnosis.not_measured:
-        yield "  not measured:"
-        for item in diagnosis.not_measured:
-            yield f"    {printable(item.what)}: {printable(item.because)}; {printable(item.how)}"
-    if files is not None:
-        yield from _file_lines(files)
-    fired = {finding.rule for finding in diagnosis.findings}
-    used = [
-        f"{name} = {value:g}" for name, value in diagnosis.thresholds.items() if name.split(".")[0] in fired
-    ]
-    if used:
-        yield f"  thresholds used: {', '.join(used)}"
-    if silent := sorted(muted):
-        yield f"  muted by the config: {', '.join(silent)}"
-
-
-def _file_lines(files: FilesRead) -> Iterable[str]:
-    if read := [file.path for file in files.files if file.problem is None]:
-        yield "  read:"
-        yield from (f"    {printable(path)}" for path in read)
-    unread = [f"{file.path}: {file.problem}" for file in files.files if file.problem is not None]
-    if missing := [*unread, *files.not_found]:
-        yield "  looked for:"
-        yield from (f"    {printable(text)}" for text in missing)
-
-
-def finding_lines(finding: Finding, indent: str) -> Iterable[str]:
-    """One finding with its proof and its fixes."""
-    because = f"consequence of {finding.consequence_of}" if finding.consequence_of else ""
-    remark = ", ".join(word for word in (finding.doubt, because) if word)
-    yield (
-        f"{indent}{finding.severity.word} {finding.rule} {finding.name}{_where(finding.subject)}"
-        f"{f' ({remark})' if remark else ''}"
-    )
-    yield f"{indent}  {printable(finding.summary)}"
-    for item in finding.evidence:
-        yield f"{indent}    {_evidence_text(item)}"
-    for fix in finding.fixes:
-        asks = " [changes what is learned]" if fix.changes_learning else ""
-        yield f"{indent}  fix: {printable(fix.title)}{asks}"
-        if fix.command:
-            yield f"{indent}       {printable(fix.command)}"
-
-
-def _where(subject: Subject) -> str:
-    parts = [
-        f"{name} {printable(str(value))}"
-        for name, value in (("node", subject.node), ("rank", subject.rank), ("GPU", subject.gpu))
-        if value is not None
-    ]
-    return f" on {', '.join(parts)}" if parts else ""
-
-
-def _evidence_text(item: Evidence) -> str:
-    place = ""
-    if item.file is not None:
-        place = (
-            f"{printable(item.file)}:{item.line}: " if item.line is not None else f"{printable(item.file)}: "
-        )
-    value = "" if item.value is None else f": {item.value:g}{f' {printable(item.unit)}' if item.unit else ''}"
-    return f"{place}{printable(item.text)}{value}"

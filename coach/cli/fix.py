@@ -18,8 +18,8 @@ from pathlib import Path
 from coach.analysis.comparing.two_runs import Comparison, compare
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed, say
-from coach.cli.check import finding_lines
 from coach.cli.compare import comparison_object, print_comparison
+from coach.cli.diagnosis_text import finding_lines
 from coach.cli.fix_foreign import show_foreign
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coach.cli.check import finding_lines
+from coach.cli.diagnosis_text import finding_lines
 from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError

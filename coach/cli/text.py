@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from coach.analysis.spelling.printable import cut, display_width
 from coach.analysis.spelling.printable import printable as printable
-from coach.model.judging.outcome import Outcome
 
 UNKNOWN = "–"
 
@@ -118,15 +117,3 @@ def format_mib(mib: float | None) -> str | None:
             break
         value, unit = value / 1024, larger
     return f"{value:.1f}".removesuffix(".0") + unit
-
-
-def earlier_runs_lines(outcome: Outcome | None) -> Iterable[str]:
-    """One line about the runs above the judged one in its log; none where it stands alone."""
-    if outcome is None or not outcome.earlier:
-        return
-    last, number = outcome.earlier[-1], len(outcome.earlier)
-    runs, ended = (
-        ("an earlier run", "it ended") if number == 1 else (f"{number} earlier runs", "the last ended")
-    )
-    place = f"{printable(last.file)}:{last.last_line}"
-    yield f"{runs} in the same log, not judged: {ended} at {place}: {printable(last.ended)}"

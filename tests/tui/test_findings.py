@@ -7,9 +7,11 @@ from types import MappingProxyType
 
 import pytest
 
-from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
+from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, Severity, Subject
+from coach.model.judging.outcome import End, Outcome, RankEnd
 from coach.model.slurm.accounting import PastJob
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
 from coach.tui.messages import ScreenOpened
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
@@ -221,7 +223,7 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
         driver.app.screen.post_message(ScreenOpened("job", "41"))
         await driver.reaches("job")
         await driver.sees("– not looked at yet · its files are being read")
-        assert driver.session.watches[-1].targets[0] == "41"
+        await driver.until(lambda: session.watches[-1].targets[:1] == ("41",), "it is followed first")
         await driver.press("F")
         await driver.sees("not looked at yet: its files are being read")
         read = TargetSnapshot("41", NOW_S, job=job)
@@ -232,6 +234,49 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
         await driver.sees("? nothing known")
         await driver.press("F")
         await driver.sees("nothing known: no finding, so no fix")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_cause_proof_fix_and_the_marked_line_of_the_log_need_no_key(size: tuple[int, int]) -> None:
+    job = replace(make_job("41", "ada"), raw_job_id="41", state="FAILED", end_time_s=NOW_S - 60, exit_code=1)
+    lines = (
+        *(f"step {number} loss 0.5" for number in range(1, 40)),
+        "ValueError: 11 classes",
+        "srun: exit 1",
+    )
+    tail = LogTail("/home/ada/slurm-41.out", 1, lines, 900, len(lines))
+    proof = Evidence("ValueError: 11 classes", tail.file, 40)
+    finding = replace(
+        idle("41").findings[0],
+        rule="COD001",
+        name="plain-exception",
+        summary="The program ended with ValueError: " + "11 classes, 10 expected " * 5,
+        evidence=(proof,),
+        fixes=(Fix("Correct the program at the line that is shown, and try it for a few steps"),),
+    )
+    outcome = Outcome(
+        End.EXCEPTION, "ValueError", first=RankEnd(1, "node2", 1), lost_steps=39, can_resume=True
+    )
+    diagnosis = Diagnosis("41", "FAILED", (finding,), (), outcome=outcome)
+    snapshot = replace(
+        make_snapshot(),
+        jobs=(job,),
+        targets={"41": TargetSnapshot("41", NOW_S, job=job, log_tails=(tail,))},
+        diagnoses={"41": diagnosis},
+    )
+    async with opened(FakeSession(snapshot, {RUN_ID: make_history(lost_at=150)}), size=size) as driver:
+        driver.app.screen.post_message(ScreenOpened("job", "41"))
+        await driver.reaches("job")
+        await driver.sees("it ended with ValueError, rank 1 first, on node2")
+        await driver.sees("steps are lost")
+        await driver.sees("can resume")
+        await driver.sees("▸ValueError: 11 classes")
+        await driver.sees("→ Correct the program at the line that is shown")
+        assert "srun: exit 1" in driver.text()
+        assert "exit code 1" in driver.text()
+        assert "work dir" not in driver.text()
+        await driver.press("v")
+        await driver.sees("work dir")
 
 
 async def test_the_job_of_another_user_is_neither_read_nor_judged() -> None:

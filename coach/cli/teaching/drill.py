@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from coach.cli.check import finding_lines
+from coach.cli.diagnosis_text import finding_lines
 from coach.cli.launch import add_environment, add_share, add_ways, launch, pairs, shared_place
 from coach.cli.teaching import drill_all
 from coach.cli.text import print_json, print_line, print_table, printable

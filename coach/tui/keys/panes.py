@@ -12,7 +12,7 @@ PANE_KEYS: tuple[Key, ...] = (
         word="stdout",
         description="Show the standard output",
         tooltip="The end of stdout.log",
-        places=frozenset({"log", "run"}),
+        places=frozenset({"job", "log", "run"}),
         action="log('stdout.log')",
     ),
     Key(
@@ -22,7 +22,7 @@ PANE_KEYS: tuple[Key, ...] = (
         word="stderr",
         description="Show the standard error",
         tooltip="The end of stderr.log",
-        places=frozenset({"log", "run"}),
+        places=frozenset({"job", "log", "run"}),
         action="log('stderr.log')",
     ),
     Key(
@@ -62,9 +62,10 @@ PANE_KEYS: tuple[Key, ...] = (
         word="view",
         description="The next view",
         tooltip=(
-            "Of a recipe: lesson, diff against the step before, script; of GPUs: now, their past, processes"
+            "Of a recipe: lesson, diff against the step before, script; of GPUs: now, their past, processes; "
+            "of a job: its cause, or all that the queue knows about it"
         ),
-        places=frozenset({"gpus", "recipes"}),
+        places=frozenset({"gpus", "job", "recipes"}),
         action="view",
     ),
 )

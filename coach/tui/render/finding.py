@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of, sign_of
+from coach.analysis.judging.outcome_words import outcome_text
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix
 from coach.tui.render.severity import severity_sign, severity_span, severity_tone
@@ -17,6 +18,7 @@ from coach.tui.render.text import (
     Tone,
     clip,
     line,
+    line_width,
     muted,
     number,
     plural,
@@ -24,6 +26,9 @@ from coach.tui.render.text import (
     strong,
     wrap,
 )
+
+_MAX_EVIDENCE = 2
+_MAX_WRAPPED = 3
 
 
 def fix_word(findings: Iterable[Finding]) -> str | None:
@@ -34,8 +39,8 @@ def fix_word(findings: Iterable[Finding]) -> str | None:
 
 
 def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> list[Line]:
-    """The top of the Run screen: the primary finding with its proof, the others below it, or that there is
-    none."""
+    """The top of a job's screen: the primary finding with its proof and its fix, the others in a line each,
+    or that there is none."""
     if diagnosis is None:
         return [look_line(None)]
     if withheld := why_withheld(diagnosis):
@@ -49,6 +54,21 @@ def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> li
     rows = _primary(primary, width, fix_word(diagnosis.findings), can_fix)
     rows.extend(clip(_other(finding, diagnosis.findings), width) for finding in diagnosis.findings[1:])
     return rows
+
+
+def outcome_lines(diagnosis: Diagnosis | None, width: int) -> list[Line]:
+    """What ended it, where, what was lost, and if it can resume; nothing while it runs."""
+    if diagnosis is None or why_withheld(diagnosis):
+        return []
+    return [line(strong(f" {text}")) for text in wrap(outcome_text(diagnosis.outcome), width - 2)]
+
+
+def cause_place(diagnosis: Diagnosis | None) -> tuple[str, int] | None:
+    """File and line of the log that prove the primary finding; None where no line does."""
+    if diagnosis is None or not diagnosis.findings or why_withheld(diagnosis):
+        return None
+    places = [(item.file, item.line) for item in diagnosis.findings[0].evidence]
+    return next(((file, number) for file, number in places if file is not None and number is not None), None)
 
 
 def look_line(diagnosis: Diagnosis | None, *, is_short: bool = False) -> Line:
@@ -70,10 +90,22 @@ def _primary(finding: Finding, width: int, word: str | None, can_fix: bool) -> l
         has = "advice" if word == "advice" else "a fix"
         head.extend((Span("   F", "key"), Span(f" {word}")) if can_fix else (muted(f"   has {has}"),))
     rows: list[Line] = [tuple(head)]
-    indent = "   "
-    rows.extend(line(indent, Span(text, tone)) for text in wrap(printable(finding.summary), width - 4)[:2])
-    rows.extend(clip(_evidence(item), width) for item in finding.evidence[:2])
+    rows.extend(line("   ", Span(text, tone)) for text in wrap(printable(finding.summary), width - 4))
+    for item in finding.evidence[:_MAX_EVIDENCE]:
+        rows.extend(_wrapped(_evidence(item), width))
+    for fix in finding.fixes[:1]:
+        rows.extend(_wrapped(fix_line(fix), width))
     return rows
+
+
+def _wrapped(row: Line, width: int) -> list[Line]:
+    """A line with a sign in its fourth cell; what does not fit goes on below it, at most two lines more."""
+    if line_width(row) <= width:
+        return [row]
+    sign, *rest = row
+    texts = wrap("".join(span.text for span in rest), width - line_width((sign,)) - 1)
+    blank = Span(" " * line_width((sign,)))
+    return [(blank if index else sign, Span(text)) for index, text in enumerate(texts[:_MAX_WRAPPED])]
 
 
 def _other(finding: Finding, findings: Sequence[Finding]) -> Line:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from coach.analysis.queueing.arrays import format_tasks
 from coach.analysis.queueing.free_gpus import GpuSlot
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, is_final
 from coach.tui.render.queue import is_own, state_words
 from coach.tui.render.severity import state_span
 from coach.tui.render.text import UNKNOWN, Line, Span, clip, clock, line, muted, printable, strong, whole
@@ -33,6 +33,19 @@ def held_gpu_lines(slots: Sequence[GpuSlot], width: int) -> list[Line]:
         for node, indices in by_node.items()
     ]
     return rows or [line(muted("   not told for this job, or its nodes do not say the same"))]
+
+
+def facts_line(job: Job, now_s: float, width: int) -> Line:
+    """The facts that are wanted most, in a line."""
+    facts = {
+        "nodes": printable(job.nodes or ""),
+        "gpus": whole(job.num_gpus) if job.num_gpus else "",
+        "exit code": whole(job.exit_code) if job.exit_code is not None else "",
+        "ended": _ago(job.end_time_s, now_s) if is_final(job.state) else "",
+        "used": f"{clock(job.time_used_s)} of {clock(job.time_limit_s)}",
+    }
+    told = " · ".join(f"{name} {text}" for name, text in facts.items() if text)
+    return clip(line(Span(" v", "key"), muted(f" all facts   {told}")), width)
 
 
 def job_lines(job: Job, now_s: float) -> list[Line]:

@@ -1,5 +1,7 @@
-"""One job as the queue sees it: why it waits and what to do, its tasks, which GPUs it has, and what its place
-in the queue is made of."""
+"""One job: what ended it, the proof and the fix, and the end of its log with the line of the cause marked.
+
+Of a waiting job it tells why it waits, and what its place in the queue is made of; of a running one its GPUs.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ from coach.tui.messages import FixRequested, ScreenOpened, ScreenShown, Wanted
 from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.asked import asked_line
-from coach.tui.render.finding import findings_lines, look_line
+from coach.tui.render.finding import cause_place, findings_lines, look_line, outcome_lines
 from coach.tui.render.history import efficiency_lines
-from coach.tui.render.job import held_gpu_lines, job_head, job_lines
+from coach.tui.render.job import facts_line, held_gpu_lines, job_head, job_lines
 from coach.tui.render.pending import place_lines, task_lines, why_lines
 from coach.tui.render.queue import is_own
 from coach.tui.render.telemetry import step_use_lines, telemetry_lines
 from coach.tui.render.text import BLANK, Line, line, muted
-from coach.tui.widgets.lines import LinesView
+from coach.tui.widgets.cause_and_log import CauseAndLog
 
 
 class JobScreen(JobKeys, CoachScreen, screen="job"):
@@ -42,9 +44,10 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         self._found: tuple[tuple[Job, ...], FoldedJob | None] = ((), None)
         """The queue in which the job was looked up, and the job."""
         self._has_asked = False
+        self._are_facts_shown = False
 
     def compose_body(self) -> Iterator[Widget]:
-        yield LinesView(id="body")
+        yield CauseAndLog(id="job")
 
     def on_mount(self) -> None:
         self.query_one("#body").focus()
@@ -123,11 +126,28 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         if folded is not None:
             self._ask(folded)
             self._follow(folded)
-            self.pane("#body").set_lines(self._lines(folded, self.app.size.width - 2))
+            self._draw(folded)
         elif self.pane("#body").lines:
             self.note("no longer in the queue: this is the last that was seen")
         else:
             self.pane("#body").set_lines([line(muted(" this job is no longer in the queue; H finds it"))])
+
+    def _draw(self, folded: FoldedJob) -> None:
+        target = self.context.snapshot.targets.get(self._target)
+        tails = target.log_tails if target is not None and not self._are_facts_shown else ()
+        place = cause_place(self.context.diagnoses.get(self._target))
+        self.query_one(CauseAndLog).show(lambda width: self._lines(folded, width), tails, place)
+
+    def action_log(self, name: str) -> None:
+        """`stdout.log` or `stderr.log`, as on a run's screen."""
+        why_not = self.query_one(CauseAndLog).choose(name.partition(".")[0])
+        if why_not is not None:
+            self.note(why_not)
+        self.refresh_all()
+
+    def action_view(self) -> None:
+        self._are_facts_shown = not self._are_facts_shown
+        self.refresh_all()
 
     def _follow(self, folded: FoldedJob) -> None:
         """Have the job read and judged while it is looked at: an array has a verdict for each task alone."""
@@ -151,11 +171,14 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             return []
         if diagnosis is None:
             return [(*look_line(None), muted(" · its files are being read")), BLANK]
-        return [*findings_lines(diagnosis, width, self.context.mode is Mode.LIVE), BLANK]
+        can_fix = self.context.mode is Mode.LIVE
+        return [*outcome_lines(diagnosis, width), *findings_lines(diagnosis, width, can_fix), BLANK]
 
     def _lines(self, folded: FoldedJob, width: int) -> list[Line]:
         job, now_s, answers = folded.job, self.context.now_s, self.context.answers
-        rows = [job_head(job, self.context.user), BLANK, *self._verdict_lines(width)]
+        if self._are_facts_shown:
+            return [job_head(job, self.context.user), BLANK, *job_lines(job, now_s)]
+        rows = [job_head(job, self.context.user), *self._verdict_lines(width)]
         if self._past is not None:
             rows += [*efficiency_lines(self._past, now_s, width), BLANK]
         waiting = next((part for part in folded.parts if part.state == "PENDING"), None)
@@ -177,6 +200,8 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             rows.append(BLANK)
         if job.state == "RUNNING" and job.raw_job_id is not None and is_own(job, self.context.user):
             rows += [*self._telemetry(job, width), BLANK]
+        if self.targets:
+            return [*rows, facts_line(job, now_s, width)]
         return [*rows, *job_lines(job, now_s)]
 
     def _telemetry(self, job: Job, width: int) -> list[Line]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coach.model.training.log import LogTail
-from coach.tui.render.text import Line, line, muted, printable
+from coach.tui.render.text import Line, Span, line, muted, printable
 from coach.tui.widgets.lines import LinesView
 
 
@@ -13,9 +13,13 @@ class LogView(LinesView):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, classes="pane")
         self._file: str | None = None
+        self._marked: int | None = None
 
-    def set_tail(self, tail: LogTail | None, name: str) -> None:
-        """`name` is the file that was asked for: it is shown while there is no line yet."""
+    def set_tail(self, tail: LogTail | None, name: str, marked: int | None = None) -> None:
+        """`name` is the file that was asked for: it is shown while there is no line yet.
+
+        `marked` is the number of the line that proves the cause. It is brought into sight once.
+        """
         is_other = (tail.file if tail else None) != self._file
         is_at_end = is_other or self.scroll_offset.y >= self.max_scroll_y
         self._file = tail.file if tail else None
@@ -33,10 +37,20 @@ class LogView(LinesView):
             else "its end, the rest is being read"
         )
         self.set_title(f"{name} · {size}")
-        self.set_lines([_line(text) for text in tail.lines])
-        if is_at_end:
+        index = marked - tail.first_line if marked is not None and tail.is_counted else None
+        self.set_lines([_line(text, at == index) for at, text in enumerate(tail.lines)])
+        is_new, self._marked = marked != self._marked, marked
+        if index is not None and is_new and 0 <= index < len(tail.lines):
+            self.call_after_refresh(self._show_line, index)
+        elif is_at_end:
             self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
 
+    def _show_line(self, index: int) -> None:
+        """Bring a line into sight, with as many of those below it as there is room for."""
+        first = min(index, max(0, len(self.lines) - self.room.height))
+        self.scroll_to(y=first, animate=False, immediate=True)
 
-def _line(text: str) -> Line:
-    return line(" " + printable(text.replace("\t", "    ")))
+
+def _line(text: str, is_marked: bool) -> Line:
+    words = printable(text.replace("\t", "    "))
+    return line(Span(f"▸{words}", "critical")) if is_marked else line(f" {words}")

@@ -1,0 +1,81 @@
+"""How a run ended, in words: the same on every screen and in every command. Pure."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+
+from coach.analysis.spelling.printable import printable
+from coach.model.judging.outcome import EarlierRun, End, Outcome
+
+_SLURM = {
+    "TIMEOUT": "Slurm ended it at its time limit",
+    "CANCELLED": "it was cancelled",
+    "PREEMPTED": "Slurm ended it for a job of higher priority",
+    "NODE_FAIL": "its node failed",
+    "OUT_OF_MEMORY": "Slurm ended it: it took more memory than it had asked for",
+}
+
+
+def outcome_text(outcome: Outcome | None) -> str:
+    """What ended it and where, the work that was lost, and if it can resume; empty while it runs, and where
+    nothing is known."""
+    if outcome is None or outcome.end in (End.RUNNING, End.COMPLETED):
+        return ""
+    return "; ".join(filter(None, (_end(outcome), _lost(outcome), _resume(outcome))))
+
+
+def _end(outcome: Outcome) -> str:
+    reason = printable(outcome.reason or "")
+    match outcome.end:
+        case End.EXCEPTION:
+            words = f"it ended with {reason or 'an exception'}"
+        case End.SIGNAL:
+            words = f"it was ended by {_signal_name(reason)}"
+        case End.STATUS:
+            words = f"it ended with exit status {reason}"
+        case End.SLURM:
+            return _SLURM.get(reason, f"Slurm ended it: {reason}")
+        case _:
+            return ""
+    first = outcome.first
+    if first is None or first.rank is None:
+        return words
+    return f"{words}, rank {first.rank} first" + (f", on {printable(first.node)}" if first.node else "")
+
+
+def _signal_name(number: str) -> str:
+    try:
+        return signal.Signals(int(number)).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _lost(outcome: Outcome) -> str:
+    if outcome.lost_steps is None:
+        return ""
+    if not outcome.lost_steps:
+        return "no step is lost"
+    steps = "1 step is lost" if outcome.lost_steps == 1 else f"{outcome.lost_steps} steps are lost"
+    return f"{steps} since the last complete checkpoint"
+
+
+def _resume(outcome: Outcome) -> str:
+    if outcome.can_resume is None:
+        return ""
+    return "it can resume" if outcome.can_resume else "it cannot resume: it has no complete checkpoint"
+
+
+def earlier_runs_lines(outcome: Outcome | None) -> Iterable[str]:
+    """One line about the runs above the judged one in its log; none where it stands alone."""
+    if outcome is None or not outcome.earlier:
+        return
+    yield f"{_earlier(outcome.earlier)}: {printable(outcome.earlier[-1].ended)}"
+
+
+def _earlier(runs: tuple[EarlierRun, ...]) -> str:
+    number, last = len(runs), runs[-1]
+    place = f"{printable(last.file)}:{last.last_line}"
+    if number == 1:
+        return f"an earlier run in the same log, not judged: it ended at {place}"
+    return f"{number} earlier runs in the same log, not judged: the last ended at {place}"

@@ -1,0 +1,49 @@
+"""How a run ended, as every screen and command says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text
+from coach.model.judging.outcome import EarlierRun, End, Outcome, RankEnd
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (None, ""),
+        (Outcome(End.RUNNING), ""),
+        (Outcome(End.COMPLETED, can_resume=True), ""),
+        (Outcome(End.UNKNOWN), ""),
+        (Outcome(End.EXCEPTION, "ValueError"), "it ended with ValueError"),
+        (Outcome(End.EXCEPTION), "it ended with an exception"),
+        (Outcome(End.SIGNAL, "9"), "it was ended by SIGKILL"),
+        (Outcome(End.SIGNAL, "99"), "it was ended by signal 99"),
+        (Outcome(End.STATUS, "3"), "it ended with exit status 3"),
+        (Outcome(End.SLURM, "TIMEOUT"), "Slurm ended it at its time limit"),
+        (Outcome(End.SLURM, "DEADLINE"), "Slurm ended it: DEADLINE"),
+        (
+            Outcome(End.SIGNAL, "9", first=RankEnd(3, "node2", -9), lost_steps=1, can_resume=True),
+            "it was ended by SIGKILL, rank 3 first, on node2; "
+            "1 step is lost since the last complete checkpoint; it can resume",
+        ),
+        (Outcome(End.STATUS, "1", lost_steps=0), "it ended with exit status 1; no step is lost"),
+        (
+            Outcome(End.EXCEPTION, "Hostile\x1b[31mError", can_resume=False),
+            "it ended with Hostile␛[31mError; it cannot resume: it has no complete checkpoint",
+        ),
+    ],
+)
+def test_it_says_what_ended_it_and_what_was_lost(outcome: Outcome | None, text: str) -> None:
+    assert outcome_text(outcome) == text
+
+
+def test_a_line_tells_how_the_runs_above_it_ended() -> None:
+    first, second = EarlierRun("a.log", 1, 9, "KeyError"), EarlierRun("a.log", 10, 19, "TypeError")
+    assert [*earlier_runs_lines(None), *earlier_runs_lines(Outcome(End.UNKNOWN))] == []
+    assert [*earlier_runs_lines(Outcome(End.UNKNOWN, earlier=(first,)))] == [
+        "an earlier run in the same log, not judged: it ended at a.log:9: KeyError"
+    ]
+    assert [*earlier_runs_lines(Outcome(End.UNKNOWN, earlier=(first, second)))] == [
+        "2 earlier runs in the same log, not judged: the last ended at a.log:19: TypeError"
+    ]
