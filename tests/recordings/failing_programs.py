@@ -153,6 +153,9 @@ CRASHING = {
         "import os, signal, time\ndef train():\n    os.kill(os.getpid(), signal.SIGINT)\n    "
         "time.sleep(9)\ntrain()"
     ),
+    "folder-asserted": (
+        "from pathlib import Path\nroot = Path('/scratch/data/imagenet')\nassert root.exists()"
+    ),
 }
 """Nothing can catch these, or nobody does."""
 PLAIN = {

@@ -205,7 +205,7 @@ HARMLESS = [
             "quota was used up at /home/user/model.pt",
             0.9,
         ),
-        ("OSError: [Errno 28]", "No space was left on the disk", 0.9),
+        ("OSError: [Errno 28] Error writing bytes to file.", "No space was left on the disk", 0.9),
         ("sqlite3.OperationalError: database or disk is full", "No space was left on the disk", 0.9),
         (
             "RuntimeError: Not enough free disk space to download the file",

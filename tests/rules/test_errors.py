@@ -92,12 +92,13 @@ DEADLY = {
         "fish: Job 1, 'python train.py' terminated by signal SIGSEGV (Address boundary error)",
     ],
     "nan_loss": [
-        "AssertionError: Loss is NaN at step 500, aborting",
-        "ValueError: NaN loss encountered at step 12",
         (
             "(trainer:404) WARNING: The gradients at all steps are invalid in this epoch. Something seems "
             "wrong. This training was stopped at 2epoch"
         ),
+        "FloatingPointError: Predicted boxes or scores contain Inf/NaN. Training has diverged.",
+        "ValueError: Detected nan and/or inf values in `layer.weight`. Check your forward pass.",
+        "RuntimeError: (PreconditionNotMet) There are NAN or INF (num_nan=0, num_inf=4, num_zero=0) in [x].",
     ],
     "file_not_found": ["slurmstepd: error: execve(): /home/u/train.sh: No such file or directory"],
     "module_not_found": ["train.py: /usr/bin/python: No module named torch"],

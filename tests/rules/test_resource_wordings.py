@@ -113,7 +113,6 @@ WORDINGS = {
     ],
     "disk_quota": [
         "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/home/user']",
-        "RuntimeError: basic_ios::clear: iostream error",
         "sqlite3.OperationalError: database or disk is full",
         "ray.exceptions.OutOfDiskError: Local disk is full",
         "OSError: 268435456 requested and 203423744 written",

@@ -91,7 +91,6 @@ WORDINGS = {
             "ValueError: Requested shape: (256, 32) is not compatible with the stored shape: (512, 32). "
             "Truncating/padding is disabled by setting of `strict=True`."
         ),
-        "KeyError: 'missing keys in state_dict: \"set([\\'module.layer2.0.downsample.0.weight\\'])\"'",
         (
             "ValueError: Size mismatch between saved torch.Size([8, 4]) and current: torch.Size([32]) for "
             "model.embed.weight"
@@ -113,7 +112,7 @@ WORDINGS = {
             "ValueError: Layer 'dense' expected 2 variables, but received 0 variables during loading. "
             "Expected: ['kernel', 'bias']"
         ),
-        "Exception: Layer shape (4, 1, 16, 16) not compatible with weight shape (5, 1, 16, 16).",
+        "Exception: Layer weight shape (4, 1, 16, 16) not compatible with provided weight shape (5, 1, 16, 16).",
         (
             "NotFoundError: Restoring from checkpoint failed. This is most likely due to a Variable name or "
             "other graph key that is missing from the checkpoint."
@@ -187,7 +186,6 @@ WORDINGS = {
             "RuntimeError: unable to mmap 4976698592 bytes from file "
             "</data/pytorch_model-00001-of-00002.bin>: Cannot allocate memory (12)"
         ),
-        "RuntimeError: CUDA error: out of host memory",
         "MemoryError: std::bad_alloc",
         "mpirun noticed that process rank 1 with PID 63 on node n8 exited on signal 9 (Killed).",
         "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit "
@@ -228,7 +226,7 @@ WORDINGS = {
     ],
     "file_not_found": [
         "RuntimeError: Found 0 files in subfolders of: /data/imagenet/train",
-        "ValueError: Found no valid file for the classes /data",
+        "FileNotFoundError: Found no valid file for the classes cat, dog. Supported extensions are: .jpg",
         (
             "tensorflow.python.framework.errors_impl.NotFoundError: Unsuccessful TensorSliceReader "
             "constructor: Failed to find any matching files for model.ckpt"
@@ -393,7 +391,6 @@ WORDINGS = {
         "ConnectionError: [Errno -2] while asking for head-node",
     ],
     "port_in_use": [
-        "Port 29500 is already occupied",
         (
             "ConnectionError: Tried to launch distributed communication on port `29500`, but another process "
             "is utilizing it."

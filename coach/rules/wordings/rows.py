@@ -23,7 +23,7 @@ from coach.rules.wordings.literals import literals_of
 
 COMPILED = "compiled.json"
 _GROUP_KEYS = ("rule", "kind", "head", "unless", "any_level", "in_error", "reads_source", "wording")
-_ROW_KEYS = ("pattern", "example", "seen", "source", "unproven", "bare")
+_ROW_KEYS = ("pattern", "example", "seen", "source", "bare")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _row(row: Mapping[str, Any], group: Mapping[str, Any], place: str) -> Wordin
     _check_keys(row, _ROW_KEYS, place)
     pattern, example = _text(row, "pattern", place), _text(row, "example", place)
     seen, source = _text_or_none(row, "seen", place), _text_or_none(row, "source", place)
-    if seen is None and source is None and not _flag(row, "unproven", place):
+    if seen is None and source is None:
         raise UserError(
             f"{place}: neither seen nor source says where it was met",
             "seen = an address or a recording; source = a framework's file and version",
