@@ -1,4 +1,5 @@
-"""Writes docs/rules: a page for every rule, from the same docstrings that `coach explain` prints.
+"""Writes docs/rules: a page for every rule, from the same docstrings that `coach explain` prints, and the
+wordings that it knows, each with the place where it was met.
 
     python docs/make_rules.py
 
@@ -13,7 +14,10 @@ from pathlib import Path
 
 from coach.rules.documentation import RulePage, place_among_others, rule_page
 from coach.rules.registry import rule_classes
+from coach.rules.wordings.rows import Wording, parse, shipped_files
 
+_MAX_CHARS = 120
+"""Of an example: enough to know the wording by."""
 _CODE = re.compile(r"^[A-Z]{3}\d{3}(?=: )")
 RULES = Path(__file__).resolve().parent / "rules"
 _INDEX = """# Rules
@@ -25,7 +29,9 @@ Made by `docs/make_rules.py`. `coach explain CODE` prints the same page with the
 def pages() -> dict[str, str]:
     """File name → text of every page."""
     found = [rule_page(rule) for rule in rule_classes()]
-    return {f"{page.code}.md": _page(page) for page in found} | {"README.md": _index(found)}
+    rows = [row for table in shipped_files() for row in parse(table.read_text("utf-8"), table.name)]
+    known = {page.code: [row for row in rows if row.signature.rule == page.code] for page in found}
+    return {f"{page.code}.md": _page(page, known[page.code]) for page in found} | {"README.md": _index(found)}
 
 
 def _index(found: list[RulePage]) -> str:
@@ -53,7 +59,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _page(page: RulePage) -> str:
+def _page(page: RulePage, wordings: list[Wording]) -> str:
     status = "" if page.is_proven else " · unproven: at most info"
     cause = f"`{page.cause}` · {page.severity}{status}"
     lines = [f"# {page.code} {page.name}", "", page.summary, "", cause, "", page.meaning]
@@ -70,7 +76,33 @@ def _page(page: RulePage) -> str:
             )
             for item in page.thresholds
         ]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *_wordings(wordings), ""])
+
+
+def _wordings(rows: list[Wording]) -> list[str]:
+    """What the rule looks for in logs, folded: it is looked up, not read."""
+    if not rows:
+        return []
+    title = f"{len(rows)} wording{'s' * (len(rows) > 1)}, by kind, and where each was met"
+    told = [f"- {row.signature.name}: {_code(row.example)} · {_met(row)}" for row in rows]
+    return ["", "## Wordings", "", f"<details><summary>{title}</summary>", "", *told, "", "</details>"]
+
+
+def _code(text: str) -> str:
+    """A line of a log as it stands, in a code span that its own backticks do not end."""
+    text = text.strip()
+    text = text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"
+    runs = {len(run) for run in re.findall("`+", text)}
+    fence = "`" * next(length for length in range(1, len(runs) + 2) if length not in runs)
+    padding = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{padding}{text}{padding}{fence}"
+
+
+def _met(row: Wording) -> str:
+    if row.source is not None:
+        return row.source
+    assert row.seen is not None, "a row without either is refused"
+    return f"<{row.seen}>" if row.seen.startswith("https://") else f"`tests/{row.seen}`"
 
 
 def _linked(line: str) -> str:

@@ -38,3 +38,15 @@ def test_a_page_tells_what_its_cause_means_and_where_its_findings_stand() -> Non
     assert "- [MEM008](MEM008.md): the others wait for a killed rank, or lose it" in pages["DST020.md"]
     assert "- whatever ended another process of the job" in pages["DST020.md"]
     assert "- [DST020](DST020.md): the others wait for a killed rank, or lose it" in pages["MEM008.md"]
+
+
+def test_a_page_ends_with_the_wordings_that_the_rule_knows_and_where_each_was_met() -> None:
+    pages = MAKE_RULES["pages"]()
+    shown = pages["NUM001.md"].partition("\n## Wordings\n")[2]
+    assert "<details><summary>" in shown
+    assert "- gave_up: `RuntimeError: (PreconditionNotMet) There are NAN or INF (num_nan=0" in shown
+    assert " · paddlepaddle 3.3.1, paddle/amp/debugging.py\n" in shown
+    assert " · <https://github.com/keithito/tacotron/blob/" in pages["NUM006.md"]
+    assert " · `tests/recordings/" in pages["MEM001.md"]
+    assert "`` RuntimeError: CUDA error: insufficient resources when calling `cusparse" in pages["CUD002.md"]
+    assert "## Wordings" not in pages["GPU003.md"], "it judges numbers alone"

@@ -112,7 +112,7 @@ WORDINGS = {
             "ValueError: Layer 'dense' expected 2 variables, but received 0 variables during loading. "
             "Expected: ['kernel', 'bias']"
         ),
-        "Exception: Layer weight shape (4, 1, 16, 16) not compatible with provided weight shape (5, 1, 16, 16).",
+        "Exception: Layer weight shape (4, 1, 9) not compatible with provided weight shape (5, 1, 9).",
         (
             "NotFoundError: Restoring from checkpoint failed. This is most likely due to a Variable name or "
             "other graph key that is missing from the checkpoint."
