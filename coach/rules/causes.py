@@ -128,7 +128,7 @@ _CODES = _codes(
     end="COD002 HDW002 JOB017 NUM004",
     error="CUD001 CUD002 CUD003 CUD004 CUD005 CUD006 DAT005 DAT010 DAT011 DAT012 DSP001 DSP002 DST001 "
     "DST002 DST006 DST010 DST021 DST022 DST023 DST024 ENV002 ENV003 ENV004 ENV006 ENV007 ENV008 "
-    "ENV010 ENV011 ENV012 ENV016 ENV017 ENV018 ENV021 JOB011 MEM001 MEM011 TOR001 "
+    "ENV010 ENV011 ENV012 ENV016 ENV017 ENV018 ENV021 ENV022 ENV023 JOB011 MEM001 MEM011 TOR001 "
     "TOR002 TOR003 TOR004",
     course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 GPU003 GPU005 GPU006 GPU011 GPU013 "
     "GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 JOB006 JOB009 MEM004 MEM005 MEM009 NUM001 "
@@ -144,6 +144,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "checkpoint_corrupt": "A file of weights is cut short, or is no such file.",
         "code_error": "The program has a mistake of its own.",
         "conda_not_initialised": "The batch script's shell does not know conda: the environment is missing.",
+        "container_start": "The container engine did not start the container.",
         "cpu_bound": "The node's CPUs are too slow for its GPUs.",
         "cpu_over_request": "The job asked for more CPUs than it used.",
         "cublas_cudnn_error": "One of CUDA's libraries refused a call.",
@@ -165,6 +166,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "dtype_mismatch": "One operation has tensors of different dtypes.",
         "env_vars_missing": "The launcher did not tell a process its rank.",
         "file_not_found": "A file is missing where the job looked for it.",
+        "environment_module": "The module command did not load what the batch script asks for.",
         "fp16_underflow": "Gradients are too small for fp16 and become zero.",
         "fsdp_error": "FSDP cannot shard the model in this way.",
         "gloo_connect": "Two ranks lost their connection, or never had one.",
@@ -277,6 +279,7 @@ _EDGES = _edges(
     ("GPU003 GPU006 GPU005 DAT006", "DST009", "GPUs that wait do so at different times"),
     ("ENV002", "ENV004", "torch cannot use a GPU through a driver that is too old"),
     ("ENV008", "ENV007", "without its environment a program lacks its modules"),
+    ("ENV023", "ENV007 ENV008", "a module that was not loaded brings no Python and no programs"),
     ("GPU006 GPU005 DAT006 GPU011", "GPU003", "a GPU that waits for its work is idle"),
     ("GPU006 DAT006", "GPU005", "a loader waits for CPUs or for storage"),
     ("DAT001", "GPU006 GPU011", "more workers than CPUs keep the CPUs busy"),

@@ -4,7 +4,8 @@ really do what they are named after.
     python tests/recordings/failing_programs.py [NAME…]
 
 Needs a torch that was built without CUDA (the `train` extra), and a python3.9 or newer without torch, which
-PYTHON_WITHOUT_TORCH names.
+PYTHON_WITHOUT_TORCH names. The modules need Lmod and a tclsh; MODULECMD names the modulecmd.tcl of Debian's
+environment-modules, which cannot be installed beside Lmod.
 """
 
 from __future__ import annotations
@@ -114,6 +115,10 @@ FAILING = {
     "checkpoint-is-empty": (
         "import os, tempfile, torch\npath = os.path.join(tempfile.mkdtemp(), 'last.pt')\nopen(path, "
         "'w').close()\ntorch.load(path)"
+    ),
+    "checkpoint-of-objects": (
+        "import argparse, os, tempfile, torch\npath = os.path.join(tempfile.mkdtemp(), 'last.pt')\n"
+        "torch.save({'args': argparse.Namespace(lr=0.1)}, path)\ntorch.load(path)"
     ),
     "checkpoint-is-a-pointer": "import os, tempfile, torch\npath = os.path.join(tempfile.mkdtemp(), "
     "'model.bin')\n"
@@ -240,8 +245,19 @@ HEALTHY = {
     "    scaler.step(optimizer)\n    scaler.update()\n    print(f'iteration {step} | loss: "
     "{abs(loss.item()):.3f} | loss scale: {scaler.get_scale():.6g}')",
 }
+_MODULE = "export MODULEPATH=/usr/share\nmodule load python/3.99\npython3.99 train.py"
+_TCL_MODULES = (
+    'module() {{ eval "$(tclsh ${{MODULECMD:-/usr/lib/x86_64-linux-gnu/modulecmd.tcl}} bash "$@")"; }}\n'
+)
 SHELL = {
     "conda-not-initialised": "conda activate training\n{python} -c 'import a_module_of_the_user'",
+    "module-unknown": ". /usr/share/lmod/lmod/init/bash\n" + _MODULE,
+    "module-unknown-tcl": _TCL_MODULES + _MODULE,
+    "module-conflict-tcl": _TCL_MODULES + "export MODULEPATH=$(mktemp -d)\n"
+    "printf '#%%Module1.0\\n' > $MODULEPATH/mpi\n"
+    "printf '#%%Module1.0\\nconflict mpi\\n' > $MODULEPATH/python\n"
+    "module load mpi\nmodule load python\npython3.99 train.py",
+    "module-command-missing": _MODULE,
     "torch-missing": "{without_torch} -m torch.distributed.run --standalone train.py",
     "shell-terminated": "sh -c 'kill -15 $$'\n:",
     "shell-killed": "sh -c 'kill -9 $$'\n:",

@@ -20,9 +20,14 @@ from tests.rules.recorded import RECORDINGS, diagnose
 
 CAUSE = "module_not_found"
 ENDED = {
+    "checkpoint-of-objects": ("ENV016", "version_conflict"),
     "conda-not-initialised": ("ENV008", "conda_not_initialised"),
     "disk-full": ("ENV010", "disk_quota"),
     "file-not-found": ("DAT011", "file_not_found"),
+    "module-command-missing": ("ENV023", "environment_module"),
+    "module-conflict-tcl": ("ENV023", "environment_module"),
+    "module-unknown": ("ENV023", "environment_module"),
+    "module-unknown-tcl": ("ENV023", "environment_module"),
     "module-not-found": ("ENV007", "module_not_found"),
     "permission-denied": ("ENV011", "permission_denied"),
     "shell-permission": ("ENV011", "permission_denied"),
@@ -57,6 +62,30 @@ DEADLY = {
             "versions. PyTorch has …"
         ),
     ],
+    "code_error": [
+        "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[key])",
+        "wandb.errors.UsageError: No API key configured. Use `wandb login` to log in.",
+    ],
+    "container_start": [
+        "FATAL:   could not open image /scratch/torch.sif: SIF image /scratch/torch.sif is corrupted",
+        'FATAL:   "python": executable file not found in $PATH',
+        "FATAL:   while extracting torch.sif: root filesystem extraction failed: extract command failed: "
+        "ERROR  : Failed to create user namespace: user namespace disabled",
+        "FATAL:   container creation failed: mount /proc/self/fd/3->/session error: while mounting image",
+        "slurmstepd: error: pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file",
+        "[ERROR] No such file or directory: /scratch/images/torch.sqsh",
+        "slurmstepd: error: pyxis: couldn't start container",
+    ],
+    "environment_module": [
+        'Lmod has detected the following error: Cannot load module "openmpi/4.1"',
+        'Loading broken/1\n  Module ERROR: invalid command name "nosuchcommand"',
+        "/var/spool/slurmd/job17/slurm_script: line 5: module: command not found",
+    ],
+    "no_network": [
+        "FATAL:   While making image from oci registry: error fetching image to cache: failed to get "
+        "checksum for docker://pytorch: error pinging docker registry registry-1.docker.io: Get "
+        '"https://registry-1.docker.io/v2/": dial tcp 162.125.32.6:443: i/o timeout',
+    ],
     "invalid_device_ordinal": ["torch.AcceleratorError: CUDA error: invalid device ordinal"],
     "module_not_found": [
         "ImportError: No module named yaml",
@@ -81,6 +110,7 @@ DEADLY = {
         "FATAL: while writing the image: write /home/user/x.sif: disk quota exceeded",
     ],
     "permission_denied": [
+        "huggingface_hub.errors.LocalTokenNotFoundError: Token is required (`token=True`), but no token.",
         "OSError: [Errno 30] Read-only file system: '/home/user/runs'",
         "mkdir: cannot create directory '/runs/a': Permission denied",
         "/var/spool/slurmd/job17/slurm_script: line 5: ./run.sh: Permission denied",
@@ -309,6 +339,90 @@ def test_a_foreign_trainer_that_says_it_trains_on_the_cpu_beside_its_gpus_is_war
     assert (finding.cause, finding.severity) == ("cuda_unavailable", Severity.WARNING)
     on_gpu = replace(snapshot, run=run(resources=asked, device={"type": "cuda"}))
     assert not Engine(build()).diagnose(on_gpu, History()).findings
+
+
+TRAINED = "".join(f"step {step} loss: {2.3 / step:.4f}\n" for step in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    "name", ["module-command-missing", "module-conflict-tcl", "module-unknown", "module-unknown-tcl"]
+)
+def test_a_module_that_the_training_did_not_need_is_no_cause_of_its_end(name: str) -> None:
+    failed = "".join((RECORDINGS / f"ended/{name}.log").read_text().splitlines(keepends=True)[:-1])
+    assert not causes(diagnose_whole(failed + TRAINED))
+    ended = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nKeyError: 7\n'
+    assert causes(diagnose_whole(failed + ended)) == ["code_error"]
+    assert causes(diagnose_whole(failed + TRAINED + ended)) == ["code_error"]
+
+
+@pytest.mark.parametrize(
+    ("module", "first"), [("pytorch/2.1", "environment_module"), ("cuda/11.8", "module_not_found")]
+)
+def test_a_package_is_missing_for_its_module_only_where_that_brings_python(module: str, first: str) -> None:
+    missed = (RECORDINGS / "ended/module-not-found.log").read_text()
+    log = f"ERROR: Unable to locate a modulefile for '{module}'\n{missed}"
+    assert causes(diagnose_whole(log))[0] == first
+
+
+def test_a_module_that_is_not_there_is_named_and_so_is_the_way_to_find_another() -> None:
+    finding = diagnose("ended/module-unknown.log").findings[0]
+    assert finding.summary == "The environment module python/3.99 does not exist here"
+    assert "module avail python" in finding.fixes[0].title
+    finding = diagnose("ended/module-conflict-tcl.log").findings[0]
+    assert finding.summary.startswith("The environment module python was not loaded: ")
+    finding = diagnose("ended/module-command-missing.log").findings[0]
+    assert "#!/bin/bash -l" in finding.fixes[0].title
+
+
+PULLED = """pyxis: importing docker image: torch.sqsh
+slurmstepd: error: pyxis: child 10028 failed with error code: 1
+slurmstepd: error: pyxis: failed to import docker image: torch.sqsh
+slurmstepd: error: pyxis: printing enroot log file:
+slurmstepd: error: pyxis:     [ERROR] URL https://nvcr.io/v2/torch returned error code: 401 Unauthorized
+slurmstepd: error: pyxis: couldn't start container
+srun: error: node1: task 0: Exited with exit code 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "said", "fix"),
+    [
+        (PULLED, "returned error code: 401 Unauthorized", "path that begins with / or ./"),
+        ('FATAL:   "python": executable file not found in $PATH\n', "no program python", "full path"),
+        (
+            "FATAL:   could not open image /s/a.sif: lstat /s/a.sif: no such file or directory\n",
+            "image /s/a.sif",
+            "srun --pty ls",
+        ),
+        ("ERROR  : Failed to create user namespace: user namespace disabled\n", "namespace", "Ask the site"),
+        ("FATAL:   container creation failed: hook failure\n", "hook failure", "by hand"),
+    ],
+)
+def test_a_container_that_does_not_start_says_why_and_what_helps(log: str, said: str, fix: str) -> None:
+    (finding,) = diagnose_log(log).findings
+    assert (finding.cause, finding.severity) == ("container_start", Severity.CRITICAL)
+    assert said in finding.summary
+    assert fix in finding.fixes[0].title
+
+
+def test_a_script_that_trained_without_its_container_is_left_alone() -> None:
+    assert not causes(diagnose_whole(PULLED + TRAINED))
+    assert not causes(diagnose_whole(f"FATAL:   container creation failed: hook failure\n{TRAINED}"))
+
+
+def test_wandb_without_a_key_is_mended_by_writing_to_disk() -> None:
+    line = "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[key])"
+    (finding,) = diagnose_log(f"{line}\n").findings
+    assert finding.fixes[0].changes == {"env": {"WANDB_MODE": "offline"}}
+    assert not causes(diagnose_log(f"wandb: WARNING {line}\n{TRAINED}"))
+
+
+def test_a_checkpoint_with_objects_names_the_class_to_allow() -> None:
+    finding = diagnose("ended/checkpoint-of-objects.log").findings[0]
+    assert "argparse.Namespace" in finding.summary
+    assert "add_safe_globals([argparse.Namespace])" in finding.fixes[0].title
+    assert "weights_only=False" in finding.fixes[1].title
+    assert not finding.fixes[0].changes_learning
 
 
 def test_a_job_without_a_gpu_is_told_to_ask_for_one() -> None:

@@ -23,7 +23,8 @@ class PermissionDenied(EndingRule):
     """The job was not allowed to read or write a file that it needs.
 
     What it sees
-        A gated model or a service that refuses the account (GatedRepoError, "401 Client Error"); Python's
+        A gated model or a service that refuses the account (GatedRepoError, "401 Client Error"), or that
+        has no key of it (wandb's "api_key not configured", the Hub's LocalTokenNotFoundError); Python's
         PermissionError and "Read-only file system", the same words of shell commands; or what the job's own
         first look found: the run directory cannot be written from that node.
     Why it matters
@@ -53,13 +54,26 @@ class PermissionDenied(EndingRule):
             hit, snapshot, _LINES_WITHOUT if _NOT_RUN.search(hit.text) else 1
         )
 
+    def cause_of(self, hit: LogHit) -> str | None:
+        # wandb refused nobody: the program calls it without a key.
+        return "code_error" if "UsageError" in hit.text else None
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "UsageError" in hit.text:
+            return f"The program asks wandb for a key that it does not have: {hit.text.strip()[:160]}"
         if hit.signature == "remote":
             return f"The model or service does not let this account in: {hit.text.strip()[:160]}"
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""
         return f"{hit.fields.get('what', 'Permission denied')}{where}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and "UsageError" in hit.text:
+            yield Fix(
+                "Let the tracker write to disk, and send it from the login node",
+                {"env": {"WANDB_MODE": "offline"}},
+            )
+            yield Fix("Or log in once, on the login node (wandb login): jobs read the key from the home")
+            return
         if hit is not None and hit.signature == "remote":
             yield Fix(
                 "Ask for access on the model's page, and give the job a token that has it (HF_TOKEN, or "

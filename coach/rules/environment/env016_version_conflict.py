@@ -53,7 +53,9 @@ class VersionConflict(EndingRule):
         installed package does not have, a changed `numpy.dtype`, "MMCV==… is used but incompatible"; a model
         type that the installed transformers does not know; as a cause of its own, torch and torchvision (or
         torch_scatter …) for different CUDA versions, a CUDA older than JAX needs, and a cuDNN other than
-        torch or TensorFlow was built with; a package that was built against another torch (an undefined C++
+        torch or TensorFlow was built with; a checkpoint with objects that torch.load refuses since 2.6
+        ("Weights only load failed", "Unsupported global"); a package
+        that was built against another torch (an undefined C++
         symbol). Or what the job's own first look found: a torch other than the recipe needs.
     Why it matters
         It does not run in this environment at all, and the message names the first name that was missed, not
@@ -91,10 +93,22 @@ class VersionConflict(EndingRule):
         )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "pickled" in hit.fields:
+            return (
+                f"torch.load refuses {hit.fields['pickled']} in the file: since torch 2.6 it loads "
+                "weights only, unless it is told otherwise"
+            )
         said = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "")
         return f"Versions do not fit together: {said}" if said else "Versions do not fit together"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and "pickled" in hit.fields:
+            yield Fix(
+                f"Allow the class: torch.serialization.add_safe_globals([{hit.fields['pickled']}]) before "
+                "torch.load"
+            )
+            yield Fix("Or torch.load(…, weights_only=False), for a file that you trust: it can run any code")
+            return
         yield Fix(
             "Launch with an environment that has the version: --env NAME (coach recipes says which torch "
             "is needed)"

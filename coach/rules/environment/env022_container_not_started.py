@@ -1,0 +1,96 @@
+"""ENV022: the container engine did not start the container, or not the program in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.judging.finding import Evidence, Fix
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit
+from coach.rules.advice.placement import without_node
+from coach.rules.from_logs.aftermath import was_outlived
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.quoted_evidence import hits_of, quote
+
+_MISSING = re.compile(r"[Nn]o such file or directory")
+_NO_NAMESPACE = re.compile(r"user namespace|Failed to create container|setuid bit")
+_NO_ACCESS = re.compile(r"\b40[13]\b|[Uu]nauthorized|access denied|authentication required")
+_LINES_WITHOUT = 10
+"""A script whose container did not start still says that it is done; one that had more to run says more."""
+
+
+class ContainerNotStarted(EndingRule):
+    """The container engine did not start the container, or not the program in it.
+
+    What it sees
+        Apptainer's and Singularity's "FATAL:" (an image that is not there or is damaged, user namespaces
+        that the node does not allow, "executable file not found in $PATH"), enroot's "[ERROR]", pyxis'
+        "couldn't start container" in srun's output, Docker's "Error response from daemon".
+    Why it matters
+        Not a line of the training ran. The same job fails in the same way until the image, its path or the
+        node is another.
+    When it stays silent
+        Where the script went on without the container. A full disk (ENV010), a file that may not be read
+        (ENV011) and a registry that the node cannot reach (ENV021) are told by their own rules.
+    What to do
+        Start the same image by hand in a short job: `srun --pty apptainer exec IMAGE true`, or `srun
+        --container-image=IMAGE true`. Pull images on the login node, to a file system that compute nodes
+        see.
+    Sources
+        apptainer: pkg/sylog, cmd/starter/c/starter.c, internal/pkg/runtime; enroot: src/runtime.sh; pyxis:
+        pyxis_slurmstepd.c.
+    """
+
+    code = "ENV022"
+    name = "container-not-started"
+    cause = "container_start"
+    signatures = ending_signatures("ENV022", ("container_start",))
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return not was_outlived(hit, snapshot, _LINES_WITHOUT)
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        told = self._telling(hit, snapshot).fields
+        if "command" in told:
+            return f"The container has no program {told['command']} in its PATH"
+        what = f"The container image {told['image']}" if "image" in told else "The container"
+        return f"{what} could not be started: {told.get('why', hit.text).strip()[:200]}"
+
+    def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
+        telling = self._telling(hit, snapshot)
+        if telling is not hit:
+            yield quote(telling)
+
+    def _telling(self, hit: LogHit, snapshot: TargetSnapshot) -> LogHit:
+        """The engine's own line where a plugin only says that it failed."""
+        if hit.signature != "plugin":
+            return hit
+        return next(iter(hits_of(snapshot, self.code, "engine")), hit)
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        telling = self._telling(hit, snapshot) if hit is not None else None
+        words = telling.text if telling is not None else ""
+        if telling is not None and "command" in telling.fields:
+            yield Fix(
+                "Name the program by its full path in the image, or take an image that has it: see its PATH "
+                "with apptainer exec IMAGE sh -c 'echo $PATH'"
+            )
+        elif _NO_NAMESPACE.search(words):
+            yield from without_node(snapshot, "which does not allow containers")
+            yield Fix("Ask the site to allow user namespaces on its nodes, or to install the setuid starter")
+        elif _NO_ACCESS.search(words):
+            yield Fix(
+                "Log in to the registry (apptainer registry login; ~/.config/enroot/.credentials), or name a "
+                "local image by a path that begins with / or ./"
+            )
+        elif _MISSING.search(words):
+            yield Fix(
+                "Look from the node itself (srun --pty ls -l PATH): put the image, and all that is bound "
+                "into it, where compute nodes see it"
+            )
+        else:
+            yield Fix(
+                "Start the same image by hand (srun --pty apptainer exec IMAGE true), and build or pull it "
+                "again if that fails"
+            )
