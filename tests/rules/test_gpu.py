@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
-from coach.model.judging.finding import Severity
+from coach.model.judging.finding import Diagnosis, Severity
 from coach.model.training.metrics import MetricEvent
+from coach.model.training.telemetry import ProcessSample
 from tests.rules.examples import causes, gpu_samples, judge, run, steps
 from tests.rules.recorded import diagnose
 
@@ -115,6 +120,49 @@ def test_a_foreign_job_that_prepares_its_data_is_left_alone() -> None:
 def test_a_gpu_that_was_never_used_is_called_so_in_the_end() -> None:
     finding = judge((), gpu_samples([0.0] * 1100), now_s=2100.0).findings[0]
     assert "never used" in finding.summary
+
+
+def left_open(*processes: ProcessSample, memory_mib: float = 500.0, before: float = 90.0) -> Diagnosis:
+    """A job whose GPU has worked for 100 s and is idle since."""
+    used = gpu_samples([before] * 100 + [0.0] * 1000, memory_used_mib=memory_mib)
+    return judge((), [*used, *processes], now_s=2100.0)
+
+
+SHELL = ProcessSample("node1", 2099.0, 7, "bash", rss_mib=4.0)
+
+
+@pytest.mark.parametrize("before", [0.0, 90.0])
+def test_an_allocation_whose_program_has_ended_is_named_with_the_processes_that_are_left(
+    before: float,
+) -> None:
+    finding = left_open(SHELL, ProcessSample("node1", 2099.0, 9, "sleep"), before=before).findings[0]
+    assert (finding.rule, finding.severity) == ("GPU003", Severity.CRITICAL)
+    assert "no process of the job is on a GPU" in finding.summary
+    assert finding.evidence[1].text == "processes of the job on node1, none on a GPU: bash, sleep"
+    assert [(fix.changes, fix.command) for fix in finding.fixes] == [({}, None)], "nothing is ended by coach"
+
+
+@pytest.mark.parametrize(
+    "diagnosis",
+    [
+        left_open,
+        lambda: left_open(SHELL, memory_mib=40000.0),
+        lambda: left_open(replace(SHELL, time_s=1500.0)),
+        lambda: left_open(SHELL, replace(SHELL, pid=9, gpus=(0,), gpu_memory_mib=400.0)),
+    ],
+    ids=["not measured", "memory is held", "an old list", "a process is on it"],
+)
+def test_a_gpu_that_a_process_holds_or_may_hold_is_idle_and_no_more(
+    diagnosis: Callable[[], Diagnosis],
+) -> None:
+    summary = diagnosis().findings[0].summary
+    assert "no process" not in summary
+    assert not re.search("never|ever ran", summary), "it has worked before"
+
+
+def test_a_program_that_works_on_its_gpu_again_is_silent() -> None:
+    samples = gpu_samples([0.0] * 1000 + [90.0] * 130, memory_used_mib=500.0, power_w=300.0)
+    assert not judge((), [*samples, replace(SHELL, time_s=2129.0)], now_s=2130.0).findings
 
 
 @pytest.mark.parametrize(("before", "after", "is_low"), [(5.0, 95.0, True), (95.0, 5.0, False)])

@@ -74,8 +74,15 @@ class GpuUse:
         return None if used is None or not limit else used / limit
 
     @property
-    def is_never_used(self) -> bool:
+    def is_idle(self) -> bool:
+        """True if no kernel ran in the window."""
         return not any(self.series.column("utilization_pct", self.places))
+
+    @property
+    def is_never_used(self) -> bool:
+        """True if no kernel ran in all that is kept."""
+        everything = range(len(self.series.times))
+        return self.is_idle and not any(v > 0 for v in self.series.column("utilization_pct", everything))
 
     def mean(self, name: str) -> float | None:
         """Of a number of the samples that have it, each by the time that it stands for."""

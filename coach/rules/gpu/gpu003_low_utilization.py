@@ -3,13 +3,14 @@ far as it was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
+from coach.model.training.telemetry import ProcessSample
 from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import size_text
@@ -17,6 +18,7 @@ from coach.rules.from_numbers.telemetry_windows import WINDOW, GpuUse, gpu_uses
 from coach.rules.from_numbers.training_windows import newest_steady_steps
 
 _MAX_GPUS_SHOWN = 16
+_MAX_NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class LowGpuUtilization(Rule):
     What it sees
         The mean utilization of each GPU over the newest window of training; over the whole of what was kept
         once the run has ended. Each GPU is judged by itself: a mean over all would hide that one of two does
-        nothing. Power and memory stand beside it. The cause is split as far as the data allows: never used,
+        nothing. Power and memory stand beside it. The cause is split as far as the data allows: no process of
+        the job is on any GPU (an allocation left open, a program that ended and left its shell), never used,
         waiting for input, too little work per step (CPUs at their limit are GPU006, slow storage DAT006);
         otherwise it is called unexplained, with what to measure next.
     Why it matters
@@ -79,6 +82,13 @@ class LowGpuUtilization(Rule):
         Threshold(
             "small_memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"
         ),
+        Threshold(
+            "empty_mib",
+            1024,
+            "MiB of a GPU",
+            "the driver holds some hundreds; more belongs to a process, even to one that NVML hides",
+        ),
+        Threshold("fresh_s", 30, "seconds", "an older list of processes says nothing of the GPUs now"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -122,6 +132,8 @@ class LowGpuUtilization(Rule):
     def _cause_of(
         self, snapshot: TargetSnapshot, history: History, low: list[GpuUse], uses: list[GpuUse]
     ) -> _Cause:
+        if not snapshot.has_ended and len(low) == len(uses) and (empty := self._empty(history, uses)):
+            return empty
         unused = [use for use in low if use.is_never_used]
         if unused and len(unused) == len(low):
             return _never_used(snapshot.run, unused, uses)
@@ -130,6 +142,40 @@ class LowGpuUtilization(Rule):
             or (self._small_work(snapshot.run, low) if len(low) == len(uses) else None)
             or _unexplained(history, is_uneven=len(low) < len(uses))
         )
+
+    def _empty(self, history: History, uses: list[GpuUse]) -> _Cause | None:
+        """The cause where no process of the job is on a GPU; None where one is or may be."""
+        if not all(use.is_idle and self._holds_nothing(use) for use in uses):
+            return None
+        evidence = []
+        for node in sorted({use.node for use in uses}):
+            newest_s = max(use.newest.time_s for use in uses if use.node == node)
+            left = self._processes_beside(history.processes(node), newest_s)
+            if not left:
+                return None
+            names = sorted({process.name for process in left if process.name})
+            listed = ", ".join(names[:_MAX_NAMES_SHOWN]) or "without a name"
+            evidence.append(Evidence(f"processes of the job on {node}, none on a GPU: {listed}"))
+        return _Cause(
+            "no process of the job is on a GPU: the allocation is open, and its program ended or never began",
+            tuple(evidence[:_MAX_GPUS_SHOWN]),
+            (
+                Fix(
+                    "End the job if its work is done; a training that sbatch starts gives its GPUs back "
+                    "when it ends"
+                ),
+            ),
+            0.95,
+        )
+
+    def _holds_nothing(self, use: GpuUse) -> bool:
+        memory_mib = use.newest.memory_used_mib
+        return memory_mib is not None and memory_mib <= self.values["empty_mib"]
+
+    def _processes_beside(self, listed: Sequence[ProcessSample], newest_s: float) -> list[ProcessSample]:
+        """The processes of a node; none where one is on a GPU, or the list is too old to tell."""
+        fresh = [process for process in listed if process.time_s >= newest_s - self.values["fresh_s"]]
+        return [] if any(process.gpus or process.gpu_memory_mib for process in fresh) else fresh
 
     def _input(self, snapshot: TargetSnapshot, history: History) -> _Cause | None:
         shares = {}
