@@ -128,14 +128,14 @@ def left_open(*processes: ProcessSample, memory_mib: float = 500.0, before: floa
     return judge((), [*used, *processes], now_s=2100.0)
 
 
-SHELL = ProcessSample("node1", 2099.0, 7, "bash", rss_mib=4.0)
+SHELL = ProcessSample("node1", 2099.0, 7, "bash", cpu_pct=0.0, rss_mib=4.0)
 
 
 @pytest.mark.parametrize("before", [0.0, 90.0])
 def test_an_allocation_whose_program_has_ended_is_named_with_the_processes_that_are_left(
     before: float,
 ) -> None:
-    finding = left_open(SHELL, ProcessSample("node1", 2099.0, 9, "sleep"), before=before).findings[0]
+    finding = left_open(SHELL, replace(SHELL, pid=9, name="sleep"), before=before).findings[0]
     assert (finding.rule, finding.severity) == ("GPU003", Severity.CRITICAL)
     assert "no process of the job is on a GPU" in finding.summary
     assert finding.evidence[1].text == "processes of the job on node1, none on a GPU: bash, sleep"
@@ -148,9 +148,18 @@ def test_an_allocation_whose_program_has_ended_is_named_with_the_processes_that_
         left_open,
         lambda: left_open(SHELL, memory_mib=40000.0),
         lambda: left_open(replace(SHELL, time_s=1500.0)),
+        lambda: left_open(SHELL, replace(SHELL, pid=9, cpu_pct=100.0)),
+        lambda: left_open(replace(SHELL, cpu_pct=None)),
         lambda: left_open(SHELL, replace(SHELL, pid=9, gpus=(0,), gpu_memory_mib=400.0)),
     ],
-    ids=["not measured", "memory is held", "an old list", "a process is on it"],
+    ids=[
+        "not measured",
+        "memory is held",
+        "an old list",
+        "CPUs work",
+        "CPU use unknown",
+        "a process is on it",
+    ],
 )
 def test_a_gpu_that_a_process_holds_or_may_hold_is_idle_and_no_more(
     diagnosis: Callable[[], Diagnosis],
@@ -158,6 +167,12 @@ def test_a_gpu_that_a_process_holds_or_may_hold_is_idle_and_no_more(
     summary = diagnosis().findings[0].summary
     assert "no process" not in summary
     assert not re.search("never|ever ran", summary), "it has worked before"
+
+
+def test_a_training_that_found_no_gpu_and_works_on_cpus_is_told_to_look_for_cuda() -> None:
+    finding = left_open(replace(SHELL, name="python", cpu_pct=400.0), before=0.0).findings[0]
+    assert "allotted and never used" in finding.summary
+    assert "torch.cuda.is_available()" in finding.fixes[0].title
 
 
 def test_a_program_that_works_on_its_gpu_again_is_silent() -> None:

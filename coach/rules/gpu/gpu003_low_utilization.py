@@ -38,9 +38,9 @@ class LowGpuUtilization(Rule):
         The mean utilization of each GPU over the newest window of training; over the whole of what was kept
         once the run has ended. Each GPU is judged by itself: a mean over all would hide that one of two does
         nothing. Power and memory stand beside it. The cause is split as far as the data allows: no process of
-        the job is on any GPU (an allocation left open, a program that ended and left its shell), never used,
-        waiting for input, too little work per step (CPUs at their limit are GPU006, slow storage DAT006);
-        otherwise it is called unexplained, with what to measure next.
+        the job is on a GPU or takes CPU time (an allocation left open, a program that ended and left its
+        shell), never used, waiting for input, too little work per step (CPUs at their limit are GPU006, slow
+        storage DAT006); otherwise it is called unexplained, with what to measure next.
     Why it matters
         A GPU that is allotted and idle is paid for, and nobody else can use it. But utilization is only the
         share of time in which any kernel ran: low is a symptom, and high proves nothing.
@@ -88,6 +88,7 @@ class LowGpuUtilization(Rule):
             "MiB of a GPU",
             "the driver holds some hundreds; more belongs to a process, even to one that NVML hides",
         ),
+        Threshold("quiet_cpu_pct", 20, "percent of one CPU", "shells, sleep and the sampler take less"),
         Threshold("fresh_s", 30, "seconds", "an older list of processes says nothing of the GPUs now"),
     )
 
@@ -157,7 +158,7 @@ class LowGpuUtilization(Rule):
             listed = ", ".join(names[:_MAX_NAMES_SHOWN]) or "without a name"
             evidence.append(Evidence(f"processes of the job on {node}, none on a GPU: {listed}"))
         return _Cause(
-            "no process of the job is on a GPU: the allocation is open, and its program ended or never began",
+            "no process of the job is on a GPU and none works: its program ended, waits, or never began",
             tuple(evidence[:_MAX_GPUS_SHOWN]),
             (
                 Fix(
@@ -173,9 +174,13 @@ class LowGpuUtilization(Rule):
         return memory_mib is not None and memory_mib <= self.values["empty_mib"]
 
     def _processes_beside(self, listed: Sequence[ProcessSample], newest_s: float) -> list[ProcessSample]:
-        """The processes of a node; none where one is on a GPU, or the list is too old to tell."""
+        """The processes of a node that does nothing; none where one is on a GPU, where they use the CPUs (a
+        training that found no GPU, or prepares its data), or where the list is too old to tell."""
         fresh = [process for process in listed if process.time_s >= newest_s - self.values["fresh_s"]]
-        return [] if any(process.gpus or process.gpu_memory_mib for process in fresh) else fresh
+        is_on_gpu = any(process.gpus or process.gpu_memory_mib for process in fresh)
+        cpu_pct = [process.cpu_pct for process in fresh if process.cpu_pct is not None]
+        is_quiet = len(cpu_pct) == len(fresh) and sum(cpu_pct) < self.values["quiet_cpu_pct"]
+        return fresh if is_quiet and not is_on_gpu else []
 
     def _input(self, snapshot: TargetSnapshot, history: History) -> _Cause | None:
         shares = {}
