@@ -178,19 +178,14 @@ def test_a_finding_about_speed_does_not_explain_an_end_and_stands_below_it() -> 
 @pytest.mark.parametrize(
     "lines",
     [
-        ("FATAL:   could not open image /home/ada/torch.sif: no such file",),
+        ("FATAL: the flux capacitor of the container is empty",),
         ("step 1 loss 2.0", *TRACEBACK),
         ("/var/spool/slurmd/job00017/slurm_script: line 11: mkdirr: command not found",),
-        (
-            "Lmod has detected the following error: These modules are unknown:",
-            "cuda/99",
-            "",
-            "Please check it",
-        ),
+        ("step 1 loss 2.0", "ERROR: the flux capacitor is empty"),
         ("step 1 loss 2.0", "oops", "srun: error: node1: task 0: Exited with exit code 3"),
         ("thread 'main' panicked at src/main.rs:3:5:", "index out of bounds"),
         (
-            "slurmstepd: error: pyxis: failed to import docker image",
+            "slurmstepd: error: pyxis: the flux capacitor is empty",
             "srun: error: task 0: Exited with exit code 1",
         ),
         ("make: *** [Makefile:3: train] Error 2",),

@@ -26,7 +26,7 @@ class ContainerNotStarted(EndingRule):
     What it sees
         Apptainer's and Singularity's "FATAL:" (an image that is not there or is damaged, user namespaces
         that the node does not allow, "executable file not found in $PATH"), enroot's "[ERROR]", pyxis'
-        "couldn't start container" in srun's output, Docker's "Error response from daemon".
+        "couldn't start container" in srun's output.
     Why it matters
         Not a line of the training ran. The same job fails in the same way until the image, its path or the
         node is another.
