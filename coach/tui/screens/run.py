@@ -16,7 +16,7 @@ from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_run
 from coach.tui.keys.key import Key
 from coach.tui.messages import FixRequested, ScreenOpened
 from coach.tui.mode import Mode
-from coach.tui.render.finding import findings_lines
+from coach.tui.render.finding import cause_place, findings_lines, outcome_lines
 from coach.tui.render.nodes import node_lines, rank_lines
 from coach.tui.render.run import (
     loss_points,
@@ -76,11 +76,8 @@ class RunScreen(JobKeys, CoachScreen, screen="run"):
         self.pane("#summary").styles.height = max(1, len(summary))
         self.pane("#summary").set_lines(summary)
 
-        can_fix = context.mode is Mode.LIVE
-        findings = findings_lines(context.diagnoses.get(self.run_id), width - 1, can_fix)
-        self.pane("#findings").styles.height = 1 + min(max(1, len(findings)), 3 if height < 30 else 6)
-        self.pane("#findings").set_lines(findings)
-
+        self._show_cause(width, height, has_curves=bool(history.curve))
+        self.query_one("#curves").display = bool(history.curve)
         self.query_one("#curves").styles.height = 5 if height < 30 else max(7, height // 4)
         self.query_one("#loss", Curve).set_points(loss_points(history.curve))
         self.query_one("#throughput", Curve).set_points(throughput_points(history.curve))
@@ -100,10 +97,22 @@ class RunScreen(JobKeys, CoachScreen, screen="run"):
         self.pane("#nodes").set_lines(device if is_wide else [*device, BLANK, *ranks])
         self._show_log(target)
 
+    def _show_cause(self, width: int, height: int, *, has_curves: bool) -> None:
+        """What ended it; where nothing was measured it has the room of the curves too."""
+        diagnosis = self.context.diagnoses.get(self.run_id)
+        rows = outcome_lines(diagnosis, width - 1)
+        rows += findings_lines(diagnosis, width - 1, self.context.mode is Mode.LIVE)
+        most = (3 if has_curves else 8) if height < 30 else (6 if has_curves else 12)
+        self.pane("#findings").styles.height = 1 + min(max(1, len(rows)), most)
+        self.pane("#findings").set_lines(rows)
+
     def _show_log(self, target: TargetSnapshot | None) -> None:
         tails = {tail.file.rsplit("/", 1)[-1]: tail for tail in (target.log_tails if target else ())}
-        name = self._log or _first_log(tails)
-        self.query_one("#log", LogView).set_tail(tails.get(name), name)
+        place = cause_place(self.context.diagnoses.get(self.run_id))
+        proof = next((name for name, tail in tails.items() if place and tail.file == place[0]), None)
+        name = self._log or proof or _first_log(tails)
+        marked = place[1] if place is not None and name == proof else None
+        self.query_one("#log", LogView).set_tail(tails.get(name), name, marked)
 
     def action_log(self, name: str) -> None:
         self._log = name
