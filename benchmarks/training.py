@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "trainers"), str(ROOT / "benchmarks")]
 
 from coach.launch.recipe import find_recipes  # noqa: E402 - the repository is on the path only now
+from coach.launch.trainer_arguments import TrainerArguments  # noqa: E402 - the same
 
 BUDGET = 0.01
 WARM_UP_STEPS = 3
@@ -40,6 +41,8 @@ NUM_RANKS = {"parallel_3d": 8}
 """Ranks of trainers that need more than two."""
 LAUNCHED_BY_THEMSELVES = ("mpi_allreduce", "horovod_cnn")
 FAST_GOAL = 600_000
+PLACES = ("run_dir", "cache_dir", "gpus_per_node")
+"""Flags that every trainer takes; `coach launch` passes them on, so they are no parameters of a recipe."""
 OWN_FLAGS = {"fast": {"compile": "false"}}
 
 
@@ -109,8 +112,8 @@ def train(name: str, args: argparse.Namespace, num_ranks: int = 1, **flags: obje
 
 def _command(path: Path, given: Mapping[str, object], num_ranks: int) -> list[str]:
     """The trainer with those of the flags that it knows."""
-    known = path.read_text(encoding="utf-8")
-    said = {key: value for key, value in given.items() if value is not None and f'"--{key}"' in known}
+    known = {*TrainerArguments(ROOT / "trainers").of(path), *PLACES}
+    said = {key: value for key, value in given.items() if value is not None and key in known}
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
     return [
         sys.executable,
@@ -127,7 +130,7 @@ def cost_of_trainers(args: argparse.Namespace) -> bool:
     print(f"{'trainer':<24}{'ranks':>6}{'steps':>7}{'step, median':>14}{'inside coach':>14}")
     is_kept = True
     for name in names:
-        if '"--log_metrics"' not in (ROOT / "trainers" / f"{name}.py").read_text(encoding="utf-8"):
+        if "log_metrics" not in TrainerArguments(ROOT / "trainers").of(ROOT / "trainers" / f"{name}.py"):
             continue  # it measures something else than steps
         recipe = recipes[name]
         num_ranks = 1 if recipe.is_single_device else NUM_RANKS.get(name, 2)

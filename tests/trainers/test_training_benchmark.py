@@ -86,6 +86,8 @@ def test_coach_s_own_calls_cost_a_training_less_than_a_hundredth_of_its_time(tra
     done = run("--trainers", "baseline,ddp,amp", "--cache_dir", trainer.cache_dir, "--pairs", 2)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "budget 1% of the steps' time: kept by all" in done.stdout
+    rows = [line.split()[0] for line in done.stdout.splitlines() if line.endswith("%")]
+    assert rows == ["baseline", "ddp", "amp"]
     assert done.stdout.count("95 % interval") == 2
 
 
