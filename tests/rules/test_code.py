@@ -10,7 +10,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.from_logs.quoted_evidence import is_library
 from coach.rules.registry import build
-from tests.rules.examples import diagnose_log, of_a_whole_log, scan, tail_of
+from tests.rules.examples import diagnose_log, diagnose_whole, of_a_whole_log, scan, tail_of
 
 STEPS = [f"epoch 1 step {step}" for step in range(10, 60, 10)]
 FRAMES = ["Traceback (most recent call last):", '  File "/home/user/train.py", line 3, in main', "    step()"]
@@ -224,3 +224,23 @@ def test_a_compilers_cache_and_a_packages_command_are_not_the_users_code(file: s
 )
 def test_a_script_of_the_users_own_is_told_wherever_it_lies(file: str) -> None:
     assert not is_library(f'File "{file}", line 3, in call')
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        ("sqlite3.OperationalError: database is locked", "node's own disk"),
+        ("sqlalchemy.exc.OperationalError: (sqlite3.OperationalError) disk I/O error", "node's own disk"),
+        (
+            "filelock._error.Timeout: The file lock '/home/ada/.cache/x.lock' could not be acquired.",
+            "holds the lock",
+        ),
+        ("psycopg2.OperationalError: server closed the connection", "Correct the program"),
+    ],
+)
+def test_an_exception_of_a_library_that_waits_for_a_lock_has_its_own_advice(error: str, advice: str) -> None:
+    raised = (
+        f'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    go()\n{error}\n'
+    )
+    (finding,) = diagnose_whole(raised).findings
+    assert (finding.cause, advice in finding.fixes[0].title) == ("code_error", True)

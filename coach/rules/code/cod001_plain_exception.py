@@ -93,6 +93,19 @@ _SEE_ABOVE = re.compile(
 )
 """What a server says whose engine or worker, a process of its own, has ended."""
 
+_ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"OperationalError\)?:? .{0,20}(?:database is locked|disk I/O error|locking protocol)"),
+        "Keep the SQLite file on the node's own disk: its locks do not work on many network file systems, "
+        "and one file has one writer at a time",
+    ),
+    (
+        re.compile(r"Timeout: The file lock '[^']{1,500}' could not be acquired"),
+        "See which process holds the lock; delete the lock file only if that process is gone",
+    ),
+)
+"""What to do about an exception of a library that waits for somebody else, by its words."""
+
 
 class PlainException(Rule):
     """The program ended with an exception that no other rule knows: a plain mistake of the program.
@@ -111,7 +124,8 @@ class PlainException(Rule):
         Look at the innermost frame of the program's own code, which is shown. Try the same for a few steps on
         a small input, without waiting for the queue.
     Sources
-        Python's traceback module; argparse; torch.distributed.elastic's error files.
+        Python's traceback module; argparse; torch.distributed.elastic's error files; sqlite.org/faq.html,
+        question 5; filelock's Timeout.
     """
 
     code = "COD001"
@@ -299,9 +313,14 @@ def _of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) -
         evidence=(quote(first), *([frame] if frame else [])),
         confidence=0.8,
         subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-        fixes=(Fix("Correct the program at the line that is shown, and try it for a few steps"),),
+        fixes=(Fix(_advice(first.text)),),
         since_s=first.time_s,
     )
+
+
+def _advice(words: str) -> str:
+    known = (advice for pattern, advice in _ADVICE if pattern.search(words))
+    return next(known, "Correct the program at the line that is shown, and try it for a few steps")
 
 
 def _of_another_log(failure: RankEnd | None, hit: LogHit | None) -> Hit:
