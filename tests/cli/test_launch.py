@@ -115,7 +115,7 @@ def test_a_launch_that_waits_says_why_the_run_failed(coach: Coach) -> None:
     assert done.returncode == 1, done.stderr
     answer = json.loads(done.stdout)
     assert answer["runs"] == [{key: answer[key] for key in ("run_id", "run_dir", "job_id", "state")}]
-    assert "coach: ENV007 module-not-found" in done.stderr
+    assert "coach: ENV023 module-not-loaded" in done.stderr
     assert "coach check" in done.stderr
 
 

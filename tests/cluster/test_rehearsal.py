@@ -99,7 +99,7 @@ def test_a_day_with_a_broken_module_and_a_broken_account_names_both_and_the_soun
     assert 0 < sound["first_step_s"] < sound["seconds"]
     assert sound["queued_s"] is not None
     assert sound["gpu_seconds"] == 0
-    assert module["finding"]["cause"] == "module_not_found"
+    assert module["finding"]["cause"] == "environment_module"
     assert "no-such-module/1.0" in module["problem"]
     assert account["job_id"] is None
     assert "Who pays for this job?" in account["problem"]
