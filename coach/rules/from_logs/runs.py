@@ -28,8 +28,8 @@ _MAX_ENDED_CHARS = 120
 _MAX_SHAPE_CHARS = 60
 
 
-def _mark(name: str, pattern: str, *literals: str, reads_source: bool = False) -> Signature:
-    return Signature(MARK, name, literals, pattern, reads_source=reads_source)
+def _mark(name: str, pattern: str, *literals: str) -> Signature:
+    return Signature(MARK, name, literals, pattern)
 
 
 MARKS = (
