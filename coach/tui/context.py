@@ -96,6 +96,14 @@ class Context:
         runs = (run for run in self.snapshot.runs if run.job_id == job_id)
         return next((run for run in runs if job is None or is_job_of(job, run)), None)
 
+    def job_of_run(self, run: Run) -> Job | None:
+        """The run's row in the queue; the last that was followed where the queue has forgotten it."""
+        job = self.job(run.job_id)
+        if job is not None and is_job_of(job, run):
+            return job
+        target = self.snapshot.targets.get(run.run_id)
+        return target.job if target is not None else None
+
     def forget_jobs_of_runs(self) -> None:
         """Drop the findings of a job that was judged before its run was known: the run has the same ones."""
         judged = self.found.keys() | self.diagnoses.keys()

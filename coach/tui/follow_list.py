@@ -43,7 +43,7 @@ class FollowList:
             return named
         if follows is Follows.BEFORE:
             return tuple(dict.fromkeys((*named, *before)))
-        return self._own(follows)
+        return tuple(dict.fromkeys((*named, *self._own(follows))))
 
     def _own(self, follows: Follows) -> tuple[str, ...]:
         """One's own runs and jobs, though no screen of theirs is open."""

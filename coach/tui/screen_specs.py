@@ -40,7 +40,8 @@ class Follows(Enum):
     """Those that the screen names, then those that were followed before it opened."""
     NEWEST_RUNS = "newest runs"
     LIVE_JOBS = "live jobs"
-    """One's own jobs that run, and what the home screen's verdicts are made of."""
+    """Those that the screen names, then one's own jobs that run, and what the home screen's verdicts are made
+    of."""
     RECENT_JOBS = "recent jobs"
     """One's own jobs that run or ended within a day."""
 
@@ -90,8 +91,7 @@ HOME = _spec(
 SCREENS: tuple[ScreenSpec, ...] = (
     HOME,
     _spec("runs", "runs:RunsScreen", LISTS, Follows.NEWEST_RUNS),
-    _spec("run", "run:RunScreen", SHOWS | {Kind.JOBS, Kind.PANES}),
-    _spec("job", "job:JobScreen", SHOWS | {Kind.JOBS}, Follows.BEFORE),
+    _spec("job", "job:JobScreen", SHOWS | {Kind.JOBS, Kind.PANES}, Follows.LIVE_JOBS),
     _spec("log", "log:LogScreen", SHOWS),
     _spec("gpus", "gpus:GpusScreen", SHOWS),
     _spec("node", "node:NodeScreen", SHOWS, Follows.BEFORE),

@@ -190,4 +190,4 @@ async def test_the_history_says_how_well_ended_jobs_used_what_they_had_and_who_s
         await driver.sees("30:00 of 30:00, 100%")
         assert "the accounting of Slurm" in driver.text()
         await driver.press("escape", "end", "enter")
-        await driver.reaches("run")
+        await driver.reaches("job")

@@ -143,28 +143,29 @@ async def test_a_hostile_name_is_text_and_nothing_else(name: str) -> None:
 async def test_the_run_screen_shows_finding_curves_nodes_and_log(size: tuple[int, int]) -> None:
     async with opened(size=size) as driver:
         await driver.press("enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.sees("samples/s")
         text = driver.text()
         for part in (
             "● RUNNING",
-            "2:10 used, 27:50 left",
+            "2:10 of 30:00",
             "✖ CRITICAL  NUM001",
             "F fix",
             "loss NaN",
             "not finite from step 150",
             "throughput",
-            "waits for data",
-            "node1",
             "step 59 loss",
         ):
             assert part in text, part
+        await driver.press("pagedown")
+        await driver.sees("waits for data")
+        await driver.sees("node1")
 
 
 async def test_o_and_e_choose_the_log() -> None:
     async with opened() as driver:
         await driver.press("enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.press("e")
         await driver.sees("a warning from torch")
         await driver.press("o")
@@ -181,7 +182,7 @@ async def test_a_foreign_job_opens_as_its_facts() -> None:
 async def test_a_run_that_is_looked_at_is_followed() -> None:
     async with opened() as driver:
         await driver.press("enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.until(lambda: driver.session.watches[-1].targets == (RUN_ID,), "the run is followed")
 
 
@@ -238,17 +239,17 @@ async def test_without_the_right_to_change_anything_keys_say_why(mode: Mode, rea
             await driver.sees(reason)
             assert driver.place == "cluster"
         await driver.press("enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.press("F")
         await driver.sees(reason)
-        assert driver.place == "run"
+        assert driver.place == "job"
         assert driver.ports.launches.requests == []
 
 
 async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
     async with opened() as driver:
         await driver.press("enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.press("F", "y")
         await driver.sees("relaunches as a child run")
         text = driver.text()
@@ -274,14 +275,14 @@ async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
         await driver.press("y")
         await driver.until(lambda: driver.ports.fixes.relaunched, "relaunched")
         assert driver.ports.fixes.relaunched[0][1] == "keep"
-        await driver.reaches("run")
-        assert driver.app.screen.run_id == CHILD_ID  # type: ignore[attr-defined]  # a RunScreen
+        await driver.reaches("job")
+        assert driver.app.screen.target == CHILD_ID  # type: ignore[attr-defined]  # a JobScreen
 
 
 async def test_a_fix_is_tried_short_beside_the_run_that_it_comes_from() -> None:
     async with opened() as driver:
         await driver.press("enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.press("F")
         await driver.sees("(•) cancel")
         await driver.press("b")
@@ -313,7 +314,7 @@ async def test_a_child_run_names_its_parent_and_c_compares_them(size: tuple[int,
         await driver.press("r")
         await driver.reaches("runs")
         await driver.press("enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.sees(f"child of {RUN_ID}")
         await driver.sees("✓ healthy")
         await driver.press("c")
@@ -347,14 +348,14 @@ async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
     sorted(
         by_name().keys()
         - {"help", "plan", "confirm", "fix", "foreign_fix", "finding", "compare", "group"}
-        - {"job", "stacks", "answer"}
+        - {"stacks", "answer"}
     ),
 )
 async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None:
     path: dict[str, list[str]] = {
         "cluster": [],
         "runs": ["r"],
-        "run": ["enter"],
+        "job": ["enter"],
         "doctor": ["d"],
         "recipes": ["R"],
         "drills": ["P"],

@@ -79,7 +79,7 @@ async def test_enter_opens_ones_own_run_and_nobody_elses() -> None:
         await driver.press("end", "enter")
         await driver.sees("only zac can open it")
         await driver.press("home", "enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
 
 
 async def test_without_a_shared_directory_it_says_what_to_set() -> None:

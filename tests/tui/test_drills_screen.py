@@ -32,7 +32,7 @@ async def open_run(driver: Driver) -> None:
     await driver.press("r")
     await driver.reaches("runs")
     await driver.press("enter")
-    await driver.reaches("run")
+    await driver.reaches("job")
 
 
 async def test_a_drill_is_launched_like_any_recipe_its_plan_first() -> None:
@@ -65,7 +65,7 @@ async def test_until_it_is_answered_no_screen_tells_what_is_wrong() -> None:
         await driver.reaches("runs")
         await driver.sees("drill: answer first")
         await driver.press("enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.sees("drill: answer first   N names the cause")
         assert "NUM001" not in driver.text()
         assert "drill: answer first" in driver.text().splitlines()[0]
@@ -119,7 +119,7 @@ async def test_a_run_that_is_no_drill_has_no_answer() -> None:
         await open_run(driver)
         await driver.press("N")
         await driver.sees("no drill")
-        assert driver.place == "run"
+        assert driver.place == "job"
 
 
 async def test_who_may_change_nothing_answers_nothing() -> None:

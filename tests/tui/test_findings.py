@@ -114,7 +114,7 @@ async def test_over_a_screen_of_one_run_stands_its_own_finding_or_that_it_is_els
     async with opened(session, size=(80, 24)) as driver:
         await driver.until(lambda: "  ✖ GPU003 99" in driver.text().splitlines()[0], "the worst of all")
         await driver.press("r", "enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.until(
             lambda: "elsewhere ✖ GPU003 99" in driver.text().splitlines()[0], "it is elsewhere"
         )
@@ -137,7 +137,7 @@ async def test_what_was_found_on_the_job_of_the_run_on_screen_is_not_elsewhere()
     session = FakeSession(snapshot, {RUN_ID: make_history()})
     async with opened(session, size=(80, 24)) as driver:
         await driver.press("r", "enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         session.push(early)
         await driver.until(lambda: "NUM001" not in driver.text().splitlines()[0], "the new diagnosis")
         assert "elsewhere" not in driver.text().splitlines()[0]
@@ -222,7 +222,7 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
     async with opened(session, size=(80, 24)) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "41"))
         await driver.reaches("job")
-        await driver.sees("– not looked at yet · its files are being read")
+        await driver.sees("– not looked at yet · looking for its files")
         await driver.until(lambda: session.watches[-1].targets[:1] == ("41",), "it is followed first")
         await driver.press("F")
         await driver.sees("not looked at yet: its files are being read")
@@ -329,7 +329,7 @@ async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it(
     session = FakeSession(replace(snapshot, diagnoses=told), {RUN_ID: make_history()})
     async with opened(session) as driver:
         await driver.press("home", "enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         if place == "job":
             await driver.press("w")
             await driver.reaches("job")

@@ -53,7 +53,7 @@ async def test_from_a_run_to_its_gpus_their_past_and_its_processes_and_back() ->
         await driver.press("v")
         await driver.sees("POWER/LIMIT")
         await driver.press("escape")
-        await driver.reaches("run")
+        await driver.reaches("job")
 
 
 async def test_64_nodes_are_one_map_and_a_filter_leads_to_one_of_them() -> None:

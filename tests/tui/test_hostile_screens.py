@@ -106,9 +106,7 @@ def check(driver: Driver, where: str) -> None:
 
 
 def test_all_screens_are_found() -> None:
-    assert {"ClusterScreen", "RunScreen", "JobScreen", "PlanScreen"} <= {
-        cls.__name__ for cls in screen_classes()
-    }
+    assert {"ClusterScreen", "JobScreen", "PlanScreen"} <= {cls.__name__ for cls in screen_classes()}
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ async def test_an_action_that_is_confirmed_below_another_screen_is_done_and_leav
 async def test_a_run_is_launched_again_by_its_plan() -> None:
     async with opened() as driver:
         await driver.press("enter")
-        await driver.reaches("run")
+        await driver.reaches("job")
         await driver.press("A")
         await driver.reaches("plan")
         await driver.sees("submits exactly this script")

@@ -32,7 +32,7 @@ def test_enter_answers_no_question_that_cannot_be_undone(place: str) -> None:
 
 
 def test_read_only_takes_launch_cancel_and_fix_away_and_says_why() -> None:
-    off = {key.id for key in keys_of(by_name()["run"]) if reason_off(key, Mode.READONLY)}
+    off = {key.id for key in keys_of(by_name()["job"]) if reason_off(key, Mode.READONLY)}
     assert off == {
         "cancel",
         "fix",
@@ -53,5 +53,5 @@ def test_read_only_takes_launch_cancel_and_fix_away_and_says_why() -> None:
 
 def test_launch_keys_work_where_one_looks_and_not_where_one_is_asked() -> None:
     more = launch_keys([RecipeKey("1", "baseline", "One device")])
-    assert "launch_1" in {key.id for key in keys_of(by_name()["run"], more)}
+    assert "launch_1" in {key.id for key in keys_of(by_name()["job"], more)}
     assert "launch_1" not in {key.id for key in keys_of(by_name()["plan"], more)}

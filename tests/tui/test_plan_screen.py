@@ -46,7 +46,7 @@ async def test_enter_submits_the_plan_that_was_shown_and_opens_the_run() -> None
         await open_plan(driver)
         await driver.press("enter")
         await driver.until(lambda: driver.ports.launches.submitted, "submitted")
-        await driver.reaches("run")
+        await driver.reaches("job")
         assert [plan.recipe for plan in driver.ports.launches.submitted] == ["ddp"]
         assert driver.session.num_refreshes == 1
 

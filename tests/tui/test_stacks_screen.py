@@ -21,7 +21,7 @@ async def on_the_run(driver: Driver) -> None:
     await driver.press("r")
     await driver.reaches("runs")
     await driver.press("enter")
-    await driver.reaches("run")
+    await driver.reaches("job")
 
 
 async def test_the_rank_that_the_others_wait_for_is_named_at_once_for_a_run() -> None:
@@ -36,7 +36,7 @@ async def test_the_rank_that_the_others_wait_for_is_named_at_once_for_a_run() ->
         await driver.press("S")
         await driver.until(lambda: len(driver.ports.stacks.taken) == 2, "taken again")
         await driver.press("escape")
-        await driver.reaches("run")
+        await driver.reaches("job")
 
 
 async def test_stacks_are_taken_also_while_the_help_lies_on_top() -> None:

@@ -85,6 +85,8 @@ class LogTail:
     is_counted: bool = True
     """False while a large log is still being read: these are its last lines, but nobody knows their numbers
     yet."""
+    unread_bytes: int = 0
+    """How much of a large log is still to be read."""
     words: tuple[str, ...] = ()
     """The lines without what stands before each of them; empty where nothing does."""
     blocks: tuple[ErrorBlock, ...] = ()

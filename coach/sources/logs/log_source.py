@@ -107,7 +107,7 @@ class _FollowedLog:
                         is_counted=False,
                     )
             self._num_bites += 1
-        return self._end
+        return replace(self._end, unread_bytes=size - self._follower.offset) if self._end else None
 
 
 class LogSource:

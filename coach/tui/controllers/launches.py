@@ -159,6 +159,6 @@ class Launches:
         """Open the run that was launched, unless somebody has gone on from the question meanwhile."""
         self._stage.context.session.refresh_soon()
         if self._stage.close(screen):
-            self._stage.open("run", submitted.run_id)
+            self._stage.open("job", submitted.run_id)
         if submitted.notes:
             self._stage.tell(" · ".join(submitted.notes))

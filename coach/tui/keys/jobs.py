@@ -104,7 +104,7 @@ JOB_KEYS: tuple[Key, ...] = (
         word="stacks",
         description="Stacks: where every rank stands",
         tooltip="Finds the rank that a hang waits for; asks first for a job that coach did not launch",
-        places=frozenset({"job", "run", "stacks"}),
+        places=frozenset({"job", "stacks"}),
         action="stacks",
         is_change=True,
     ),
@@ -145,7 +145,7 @@ JOB_KEYS: tuple[Key, ...] = (
         word="why",
         description="Why it waits: the job as the queue sees it",
         tooltip="The reason in plain words, what to do, estimated start, priority, fair share and limits",
-        places=frozenset({"cluster", "run"}),
+        places=frozenset({"cluster"}),
         action="why",
     ),
 )

@@ -12,7 +12,7 @@ PANE_KEYS: tuple[Key, ...] = (
         word="stdout",
         description="Show the standard output",
         tooltip="The end of stdout.log",
-        places=frozenset({"job", "log", "run"}),
+        places=frozenset({"job", "log"}),
         action="log('stdout.log')",
     ),
     Key(
@@ -22,7 +22,7 @@ PANE_KEYS: tuple[Key, ...] = (
         word="stderr",
         description="Show the standard error",
         tooltip="The end of stderr.log",
-        places=frozenset({"job", "log", "run"}),
+        places=frozenset({"job", "log"}),
         action="log('stderr.log')",
     ),
     Key(
@@ -32,7 +32,7 @@ PANE_KEYS: tuple[Key, ...] = (
         word="gpus",
         description="The devices: every GPU, their past, the processes",
         tooltip="With where each number comes from and how old it is; a heat map where there are many",
-        places=frozenset({"job", "run"}),
+        places=frozenset({"job"}),
         action="gpus",
     ),
     Key(
@@ -52,7 +52,7 @@ PANE_KEYS: tuple[Key, ...] = (
         word="answer",
         description="Name the cause of a drill",
         tooltip="From a short list; a wrong answer says what speaks against it",
-        places=frozenset({"drills", "run"}),
+        places=frozenset({"drills", "job"}),
         action="answer",
     ),
     Key(

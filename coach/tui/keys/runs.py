@@ -15,7 +15,7 @@ RUN_KEYS: tuple[Key, ...] = (
             "The changed launch as a diff, nothing happens before y; of a job that coach did not launch, its "
             "script as a diff; advice where no change mends it"
         ),
-        places=frozenset({"finding", "foreign_fix", "job", "run"}),
+        places=frozenset({"finding", "foreign_fix", "job"}),
         action="fix",
         is_change=True,
     ),
@@ -26,7 +26,7 @@ RUN_KEYS: tuple[Key, ...] = (
         word="compare",
         description="Compare two runs",
         tooltip="The two marked runs, a run with its parent, or all runs of a sweep",
-        places=frozenset({"run", "runs"}),
+        places=frozenset({"job", "runs"}),
         action="compare",
     ),
     Key(

@@ -23,7 +23,7 @@ OPEN_KEYS: tuple[Key, ...] = (
         word="findings",
         description="All findings, whole",
         tooltip="Every finding with its proof, and what could not be measured",
-        places=frozenset({"run"}),
+        places=frozenset({"job"}),
         action="open",
     ),
 )

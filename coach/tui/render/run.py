@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coach.lookback.history import CurvePoint
+from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.metrics import Step
 from coach.model.training.other_machine import told
 from coach.model.training.run import Run
 from coach.tui.render.curve import bar, sparkline
@@ -32,62 +32,43 @@ from coach.tui.render.text import (
 )
 
 
-def summary_lines(
-    run: Run | None,
-    target: TargetSnapshot | None,
-    state: str | None,
-    newest: Step | None,
-    now_s: float,
-    width: int,
-) -> list[Line]:
-    """State, size, times and progress; then the parameters; then where it comes from."""
-    state_part, times = _state_span(run, state, now_s), Span(f"  {times_text(run, target, now_s)}")
+def head_line(
+    run: Run | None, target: TargetSnapshot | None, state: str | None, now_s: float, width: int
+) -> Line:
+    """State, recipe and size; of a run that has ended or not begun also when."""
+    state_part = _state_span(run, state, now_s)
     if run is None:
-        rows = [line(" ", state_part, times), _step_line(newest)]
-    else:
-        rows = [
-            line(" ", state_part, muted("  "), strong(printable(run.recipe)), times, *_size_spans(run)),
-            _progress_line(run, newest),
-            _parent_line(run),
-        ]
-    return [clip(row, width) for row in rows if row]
+        return clip(line(" ", state_part, f"  {times_text(run, target, now_s)}"), width)
+    is_going = run.started_time_s is not None and not is_final(state or "RUNNING")
+    times = "" if is_going else f"  {times_text(run, target, now_s)}"
+    return clip(
+        line(" ", state_part, muted("  "), strong(printable(run.recipe)), times, *_size_spans(run)), width
+    )
 
 
-def _size_spans(run: Run) -> Line:
-    job = (muted(f"  job {printable(run.job_id)}"),) if run.job_id and run.job_id != run.run_id else ()
-    return (*job, muted(f"  {size_text(run)}"))
+def parent_lines(run: Run, width: int) -> list[Line]:
+    """The run that it was made of, and the fix; none for a run of its own."""
+    if not run.parent_run_id:
+        return []
+    fix = f": {printable(run.fix.title)} ({run.fix.rule})" if run.fix else ""
+    parent = Span(printable(run.parent_run_id), "accent")
+    return [clip(line(muted(" child of "), parent, fix, Span("   c", "key"), " compares"), width)]
 
 
-def _step_line(newest: Step | None) -> Line:
-    if newest is None:
-        return ()
-    step = strong(f" step {newest.step}")
-    return (step,) if newest.epoch is None else (step, muted(f"  epoch {newest.epoch}"))
-
-
-def _progress_line(run: Run, newest: Step | None) -> Line:
-    spans = [*_step_line(newest)]
-    text = parameters_text(run.parameters)
-    spans.append(muted(f"  {text}" if spans else f" {text}"))
+def parameters_line(run: Run, width: int) -> Line:
+    """What it was launched with."""
+    spans = [muted(f" {parameters_text(run.parameters)}")]
     if run.device.get("type"):
         device = printable(str(run.device.get("name") or run.device["type"]))
         spans.append(muted(f"  on {device}"))
     if run.dataset.get("is_synthetic"):
         spans.append(Span("  generated data", "info"))
-    return tuple(spans)
+    return clip(tuple(spans), width)
 
 
-def _parent_line(run: Run) -> Line:
-    if not run.parent_run_id:
-        return ()
-    fix = f": {printable(run.fix.title)} ({run.fix.rule})" if run.fix else ""
-    return line(
-        muted(" child of "),
-        Span(printable(run.parent_run_id), "accent"),
-        fix,
-        Span("   c", "key"),
-        " compares",
-    )
+def _size_spans(run: Run) -> Line:
+    job = (muted(f"  job {printable(run.job_id)}"),) if run.job_id and run.job_id != run.run_id else ()
+    return (*job, muted(f"  {size_text(run)}"))
 
 
 def _state_span(run: Run | None, state: str | None, now_s: float) -> Span:
@@ -158,13 +139,6 @@ def loss_points(curve: Sequence[CurvePoint]) -> list[tuple[float, float | None]]
 
 def throughput_points(curve: Sequence[CurvePoint]) -> list[tuple[float, float | None]]:
     return [(point.step, point.samples_per_s) for point in curve]
-
-
-def recent_rate(curve: Sequence[CurvePoint]) -> float | None:
-    """Throughput of all ranks over the last tenth of the run."""
-    rates = [p.samples_per_s for p in curve if p.samples_per_s is not None]
-    newest = rates[-max(1, len(rates) // 10) :]
-    return sum(newest) / len(newest) if newest else None
 
 
 def step_time_lines(curve: Sequence[CurvePoint], width: int) -> list[Line]:

@@ -217,7 +217,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         job, key = job_of(row), row_key(row)
         run = self.context.run_of_job(job.job_id)
         if run is not None and (self.context.user is None or is_own(job, self.context.user)):
-            self.post_message(ScreenOpened("run", run.run_id))
+            self.post_message(ScreenOpened("job", run.run_id))
         else:
             self.post_message(ScreenOpened("job", key))
 

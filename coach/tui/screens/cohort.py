@@ -72,6 +72,6 @@ class CohortScreen(ListScreen, screen="cohort"):
             for each in person.runs:
                 if row_key(person, each.run_id) == key:
                     if self.context.run(each.run_id) is not None:
-                        self.post_message(ScreenOpened("run", each.run_id))
+                        self.post_message(ScreenOpened("job", each.run_id))
                     else:
                         self.note(f"only {person.user} can open it")

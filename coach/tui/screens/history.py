@@ -95,7 +95,7 @@ class HistoryScreen(TableViewScreen, screen="history"):
         if past is None:
             return
         if past.run_id is not None and self.context.run(past.run_id) is not None:
-            self.post_message(ScreenOpened("run", past.run_id))
+            self.post_message(ScreenOpened("job", past.run_id))
         else:
             self.post_message(ScreenOpened("job", past.job.job_id, past))
 

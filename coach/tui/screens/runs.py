@@ -52,7 +52,7 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
 
     def action_open(self) -> None:
         if self.table.cursor_key is not None:
-            self.post_message(ScreenOpened("run", self.table.cursor_key))
+            self.post_message(ScreenOpened("job", self.table.cursor_key))
 
     def action_mark(self) -> None:
         run_id, marked = self.table.cursor_key, self.context.marked

@@ -13,8 +13,8 @@ from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
 
 WIDE = 110
-_MIN_LOG_LINES = 6
-"""The log has at least this many lines of a small terminal, its title included."""
+_MAX_LOG_LINES = 5
+"""Of a small terminal, the log has the room for this many lines, however long the page above it is."""
 _ROWS_AROUND = 2
 """The top line and the keys."""
 
@@ -47,16 +47,24 @@ class CauseAndLog(Container):
         body.set_lines(rows)
         log.display = bool(tails)
         self.styles.layout = "horizontal" if is_wide else "vertical"
-        room = max(1, height - _ROWS_AROUND - _MIN_LOG_LINES)
-        body.styles.height = "1fr" if is_wide or not tails else min(len(rows), room)
-        if tails:
-            self._show_log(place)
+        if not tails:
+            body.styles.height = "1fr"
+            return
+        tail = self._tail(place)
+        log_rows = 1 + min(max(1, len(tail.lines)), _MAX_LOG_LINES)
+        body.styles.height = "1fr" if is_wide else min(len(rows), max(1, height - _ROWS_AROUND - log_rows))
+        self._show_log(tail, place)
 
-    def _show_log(self, place: tuple[str, int] | None) -> None:
-        def order(tail: LogTail) -> tuple[bool, bool, str]:
-            return tail.file != self._wanted, place is None or tail.file != place[0], tail.file
+    def _tail(self, place: tuple[str, int] | None) -> LogTail:
+        """The file that was asked for, else that of the cause, else the standard output."""
 
-        tail = min(self._tails, key=order)
+        def order(tail: LogTail) -> tuple[bool, bool, bool, str]:
+            is_cause = place is not None and tail.file == place[0]
+            return tail.file != self._wanted, not is_cause, _is_stderr(tail.file), tail.file
+
+        return min(self._tails, key=order)
+
+    def _show_log(self, tail: LogTail, place: tuple[str, int] | None) -> None:
         marked = place[1] if place is not None and place[0] == tail.file else None
         self.query_one("#log", LogView).set_tail(tail, printable(tail.file.rsplit("/", 1)[-1]), marked)
 

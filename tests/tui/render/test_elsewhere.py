@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from coach.tui.render.job import job_lines
 from coach.tui.render.queue import JOB_COLUMNS, job_rows, queue_of
-from coach.tui.render.run import summary_lines
+from coach.tui.render.run import head_line
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.table import Column, Row
 from coach.tui.render.text import plain
@@ -33,7 +33,7 @@ def test_the_list_of_runs_and_the_run_say_the_same_and_no_more() -> None:
     run = replace(make_run(), state="RUNNING", **HIDDEN)
     (row,) = run_rows([run], {}, {}, {}, {}, (), NOW_S)
     assert cell(row, RUN_COLUMNS, "state") == "on login2"
-    summary = plain(summary_lines(run, make_target(run), "RUNNING", None, NOW_S, 150)[0])
+    summary = plain(head_line(run, make_target(run), "RUNNING", NOW_S, 150))
     assert "on login2, not visible from here: RUNNING 3 min ago" in summary
 
 

@@ -11,7 +11,7 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.training.telemetry import SensorGap
 from coach.tui.render.finding import finding_detail, findings_lines
 from coach.tui.render.nodes import node_lines, rank_lines
-from coach.tui.render.run import step_time_lines, summary_lines, times_text
+from coach.tui.render.run import head_line, parameters_line, parent_lines, step_time_lines, times_text
 from coach.tui.render.text import Line, line_width, plain
 from tests.tui.fake_session import (
     NOW_S,
@@ -75,7 +75,9 @@ def test_nothing_is_wider_than_its_pane(width: int) -> None:
         *rank_lines(history, width),
         *step_time_lines(history.curve, width),
         *findings_lines(nan_diagnosis(), width, True),
-        *summary_lines(run, make_target(run), "RUNNING", None, NOW_S, width),
+        head_line(run, make_target(run), "RUNNING", NOW_S, width),
+        *parent_lines(run, width),
+        parameters_line(run, width),
     ]
     assert [plain(row) for row in rows if line_width(row) > width] == []
 

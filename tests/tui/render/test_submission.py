@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coach.model.training.run import Submission
-from coach.tui.render.run import summary_lines
+from coach.tui.render.run import head_line
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S, make_run, make_target
@@ -30,7 +30,7 @@ def test_the_list_and_the_run_tell_it_from_one_that_waits(
     (row,) = run_rows([run], {}, {}, {}, {}, (), NOW_S)
     assert row.cells[STATE].text == listed
     assert len(listed) <= RUN_COLUMNS[STATE].width
-    summary = plain(summary_lines(run, make_target(run), "PENDING", None, NOW_S, 150)[0])
+    summary = plain(head_line(run, make_target(run), "PENDING", NOW_S, 150))
     assert told in summary
     assert "PENDING" not in summary
 

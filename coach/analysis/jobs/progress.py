@@ -1,0 +1,113 @@
+"""How far a training is, and if it will end before its time limit. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coach.lookback.history import CurvePoint
+from coach.model.training.log import LogTail
+from coach.model.training.metrics import MetricEvent
+
+_MIN_STEPS = 20
+_MIN_TIME_S = 30.0
+"""A pace is told from this many steps in this time on: the first steps compile, warm up and fill caches."""
+_BAR = re.compile(
+    r"(?<![\w/.])(?P<done>\d{1,9})/(?P<total>\d{1,9}) \[(?P<used>[\d:]{4,11})<(?P<left>[\d:]{4,11}),"
+)
+"""tqdm's own line (tqdm/std.py, `format_meter`): `12/469 [00:31<19:40,  2.58s/it]`."""
+_MAX_BAR_LINE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a training is."""
+
+    step: int
+    num_steps: int | None
+    """Planned for the whole training; None where nothing tells."""
+    left_s: float | None
+    """Seconds to the last step at the pace of the newest tenth; None while the pace is not known."""
+    is_bar: bool = False
+    """True if a progress bar in the log says so: it may count an epoch, not the training."""
+
+    def ends_late_by_s(self, limit_left_s: float | None) -> float | None:
+        """How long after its time limit it would end; None if it ends before, or if that is unknown."""
+        if self.is_bar or self.left_s is None or limit_left_s is None or self.left_s <= limit_left_s:
+            return None
+        return self.left_s - limit_left_s
+
+
+def progress_of(
+    curve: Sequence[CurvePoint], parameters: Mapping[str, Any], events: Iterable[MetricEvent]
+) -> Progress | None:
+    """The progress of a training that writes metrics. None before its first step."""
+    if not curve:
+        return None
+    step = curve[-1].step
+    total = _planned_steps(parameters, events)
+    pace = _pace(curve)
+    left_s = max(0, total - step) / pace if total is not None and pace else None
+    return Progress(step, total, left_s)
+
+
+def progress_in_log(tails: Iterable[LogTail]) -> Progress | None:
+    """The newest progress bar at the end of a log. None where there is none."""
+    for tail in tails:
+        for text in reversed(tail.lines):
+            # Bars overwrite each other in one line: the last one counts.
+            found = [*_BAR.finditer(text[-_MAX_BAR_LINE:])]
+            if found:
+                bar = found[-1]
+                return Progress(int(bar["done"]), int(bar["total"]), _clock_s(bar["left"]), is_bar=True)
+    return None
+
+
+def recent_rate(curve: Sequence[CurvePoint]) -> float | None:
+    """Throughput of all ranks over the last tenth of the run."""
+    rates = [p.samples_per_s for p in curve if p.samples_per_s is not None]
+    newest = rates[-max(1, len(rates) // 10) :]
+    return sum(newest) / len(newest) if newest else None
+
+
+def _planned_steps(parameters: Mapping[str, Any], events: Iterable[MetricEvent]) -> int | None:
+    """`max_steps`, else the epochs times the mean steps of the epochs that ended."""
+    max_steps, epochs = parameters.get("max_steps"), parameters.get("epochs")
+    if isinstance(max_steps, int) and max_steps > 0:
+        return max_steps
+    if not isinstance(epochs, int) or epochs < 1:
+        return None
+    for each in reversed([*events]):
+        epoch = each.fields.get("epoch") if each.event == "epoch_end" else None
+        if isinstance(epoch, int) and epoch >= 0 and each.step is not None:
+            return math.ceil(each.step * epochs / (epoch + 1))
+    return None
+
+
+def _pace(curve: Sequence[CurvePoint]) -> float | None:
+    """Steps a second over the newest tenth, or over more if that is short of _MIN_STEPS or _MIN_TIME_S."""
+    newest = curve[-1]
+    if newest.time_s is None:
+        return None
+    first = len(curve) - max(1, len(curve) // 10) - 1
+    for point in reversed(curve[: max(1, first + 1)]):
+        if point.time_s is None:
+            continue
+        num_steps, time_s = newest.step - point.step, newest.time_s - point.time_s
+        if num_steps >= _MIN_STEPS and time_s >= _MIN_TIME_S:
+            return num_steps / time_s
+    return None
+
+
+def _clock_s(text: str) -> float | None:
+    """Seconds of `MM:SS` or `H:MM:SS`; None if it is neither."""
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
+        return None
+    value = 0.0
+    for part in parts:
+        value = value * 60 + int(part)
+    return value

@@ -1,0 +1,123 @@
+"""One job as the screens know it: its run, its row in the queue, what is followed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of, recent_rate
+from coach.analysis.queueing.arrays import FoldedJob, fold, group_id, is_part
+from coach.analysis.queueing.free_gpus import GpuSlot
+from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.cluster import Job, is_final
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.tui.context import Context
+from coach.tui.question import Answers, Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubject:
+    """What is known of one job. Times are in Unix seconds."""
+
+    now_s: float
+    user: str | None
+    target: str
+    """What is followed: the run's id, else the job's number."""
+    run: Run | None
+    folded: FoldedJob | None
+    """Its row in the queue, or all rows of its array; None for a run that has no job there."""
+    state: str | None
+    """Of the run, by whoever knows best; of a job without one, as it was followed."""
+    past: PastJob | None
+    """Its row in accounting, for a job that the queue no longer knows."""
+    followed: TargetSnapshot | None
+    diagnosis: Diagnosis | None
+    history: History
+    stream_error: str | None
+    """Why the stream from inside of the job has ended."""
+    answers: Answers
+    is_read: bool = False
+    """True if its files are read: it gets a verdict."""
+    can_fix: bool = False
+    questions: Sequence[Question] = ()
+    """What is asked of Slurm for it."""
+    slots: Sequence[GpuSlot] = ()
+    """Its GPUs, as far as its nodes say the same."""
+
+    @property
+    def is_known(self) -> bool:
+        return self.folded is not None or self.run is not None or self.followed is not None
+
+    @property
+    def job(self) -> Job | None:
+        return self.folded.job if self.folded is not None else None
+
+    @property
+    def is_live(self) -> bool:
+        state = self.state if self.run is not None or self.job is None else self.job.state
+        return not is_final(state or "RUNNING")
+
+    @property
+    def rate(self) -> float | None:
+        """Samples a second of all ranks lately."""
+        return recent_rate(self.history.curve)
+
+    @property
+    def progress(self) -> Progress | None:
+        """By its metrics, else by a progress bar in its log."""
+        parameters = self.run.parameters if self.run is not None else {}
+        events = self.followed.events if self.followed is not None else ()
+        tails = self.followed.log_tails if self.followed is not None else ()
+        return progress_of(self.history.curve, parameters, events) or progress_in_log(tails)
+
+
+def run_named(context: Context, name: str) -> Run | None:
+    """The run with this id, or of the job with this number."""
+    return context.run(name) or context.run_of_job(name)
+
+
+def rows_named(context: Context, name: str, past: PastJob | None) -> FoldedJob | None:
+    """The job's row in the queue, all of an array by its number; where the queue has forgotten it, the row
+    that was followed last. None where neither knows it."""
+    if past is not None:
+        return fold([past.job])[0]
+    run = run_named(context, name)
+    if run is not None and name == run.run_id:
+        job = context.job_of_run(run)
+        return fold([job])[0] if job is not None else None
+    rows = _rows_in_queue(context.snapshot.jobs, name)
+    followed = context.snapshot.targets.get(run.run_id if run is not None else name)
+    if not rows and followed is not None and followed.job is not None:
+        rows = [followed.job]
+    return fold(rows)[0] if rows else None
+
+
+def _rows_in_queue(jobs: Sequence[Job], name: str) -> list[Job]:
+    rows = [job for job in jobs if job.job_id == name]
+    return rows or [job for job in jobs if is_part(job.job_id) and group_id(job.job_id) == name]
+
+
+def job_subject(context: Context, name: str, folded: FoldedJob | None, past: PastJob | None) -> JobSubject:
+    """`name` is a run's id or a job's number, `folded` its row."""
+    run = run_named(context, name)
+    target = run.run_id if run is not None else name
+    followed = context.snapshot.targets.get(target)
+    stream = context.snapshot.sources.get(f"stream:{target}")
+    state = followed.state if followed is not None else None
+    return JobSubject(
+        now_s=context.now_s,
+        user=context.user,
+        target=target,
+        run=run,
+        folded=folded,
+        state=context.state_of(run) if run is not None else state,
+        past=past,
+        followed=followed,
+        diagnosis=context.diagnoses.get(target),
+        history=context.session.history(target),
+        stream_error=stream.error if stream is not None else None,
+        answers=context.answers,
+    )

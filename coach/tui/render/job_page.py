@@ -1,0 +1,109 @@
+"""One job as a page, whoever launched it: what ended it, its proof and fix, then how it goes or waits."""
+
+from __future__ import annotations
+
+from coach.analysis.queueing.arrays import unfold
+from coach.model.snapshot import TargetSnapshot
+from coach.tui.job_subject import JobSubject
+from coach.tui.question import Question
+from coach.tui.render import finding as findings
+from coach.tui.render import job as facts
+from coach.tui.render import run as runs
+from coach.tui.render.asked import asked_line
+from coach.tui.render.history import efficiency_lines
+from coach.tui.render.job_course import curve_rows, device_lines
+from coach.tui.render.pending import place_lines, task_lines, why_lines
+from coach.tui.render.progress import progress_lines
+from coach.tui.render.text import BLANK, Line, line, mib, muted
+
+_MIB = 1 << 20
+
+
+def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
+    """The cause first: it is never below anything that can wait. `height` is the terminal's."""
+    job = page.job
+    rows = [_head(page, width), *_progress(page, width), *_verdict(page, width)]
+    if page.run is not None:
+        rows += runs.parent_lines(page.run, width)
+    if page.past is not None:
+        rows += [*efficiency_lines(page.past, page.now_s, width), BLANK]
+    rows += _waiting(page, width)
+    if page.folded is not None and page.folded.num_tasks > 1:
+        rows += task_lines(page.folded, unfold(page.folded), page.now_s, width)
+    rows += curve_rows(page, width, height)
+    rows += device_lines(page, width)
+    if page.run is not None:
+        rows.append(runs.parameters_line(page.run, width))
+    if job is None:
+        return rows
+    if page.is_read:
+        return [*rows, facts.facts_line(job, page.now_s, width)]
+    return [*rows, *facts.job_lines(job, page.now_s)]
+
+
+def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
+    """All that the queue knows about it."""
+    rows = [_head(page, width), BLANK]
+    if page.run is not None:
+        rows += [*runs.parent_lines(page.run, width), runs.parameters_line(page.run, width), BLANK]
+    if page.job is None:
+        return [*rows, line(muted(" it has no job in the queue"))]
+    return [*rows, *facts.job_lines(page.job, page.now_s)]
+
+
+def _head(page: JobSubject, width: int) -> Line:
+    if page.run is None and page.job is not None:
+        return facts.job_head(page.job, page.user)
+    return runs.head_line(page.run, page.followed, page.state, page.now_s, width)
+
+
+def _progress(page: JobSubject, width: int) -> list[Line]:
+    """How far it is, while it goes on."""
+    if not page.is_live:
+        return []
+    used_s: float | None = None
+    limit_s: float | None = None
+    if page.job is not None and page.folded is not None and page.folded.num_tasks == 1:
+        used_s, limit_s = page.job.time_used_s, page.job.time_limit_s
+    elif page.run is not None and page.run.started_time_s is not None:
+        used_s = max(0.0, page.now_s - page.run.started_time_s)
+        limit = page.run.resources.get("time_limit_s")
+        limit_s = float(limit) if isinstance(limit, (int, float)) else None
+    return progress_lines(page.progress, used_s or None, limit_s, width)
+
+
+def _verdict(page: JobSubject, width: int) -> list[Line]:
+    """The cause, or the word for no finding."""
+    if page.diagnosis is not None:
+        found = findings.findings_lines(page.diagnosis, width, page.can_fix)
+        return [*findings.outcome_lines(page.diagnosis, width), *found, BLANK]
+    if not page.is_read:
+        return []
+    return [(*findings.look_line(None), muted(_reading_text(page.followed))), BLANK]
+
+
+def _reading_text(snapshot: TargetSnapshot | None) -> str:
+    """How far its files are read, while the first verdict is made."""
+    if snapshot is None:
+        return " · looking for its files…"
+    size = sum(tail.size_bytes for tail in snapshot.log_tails)
+    unread = sum(tail.unread_bytes for tail in snapshot.log_tails)
+    if not unread:
+        return " · reading its log…"
+    return f" · reading its log: {mib((size - unread) / _MIB)} of {mib(size / _MIB)}"
+
+
+def _waiting(page: JobSubject, width: int) -> list[Line]:
+    """Why it waits, and its place in the queue."""
+    folded = page.folded
+    if folded is None:
+        return []
+    waiting = next((part for part in folded.parts if part.state == "PENDING"), None)
+    rows = [*why_lines(waiting, page.now_s, width), BLANK] if waiting is not None else []
+    if Question.PLACE_IN_QUEUE in page.questions:
+        told = page.answers[Question.PLACE_IN_QUEUE]
+        rows.append(asked_line("place in the queue", told, page.now_s))
+        if told.value is not None:
+            rows += place_lines(told.value, folded.job, page.now_s, width)
+        rows.append(BLANK)
+    return rows

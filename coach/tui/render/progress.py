@@ -1,0 +1,41 @@
+"""How far a job is: its time limit as a bar, its steps, the time left."""
+
+from __future__ import annotations
+
+from coach.analysis.jobs.progress import Progress
+from coach.tui.render.curve import bar
+from coach.tui.render.text import Line, Span, clip, clock, line, muted, strong
+
+_BAR_WIDTH = 12
+
+
+def progress_lines(
+    progress: Progress | None, used_s: float | None, limit_s: float | None, width: int
+) -> list[Line]:
+    """`used_s` and `limit_s` are the job's, None where they are unknown. Empty where nothing is known."""
+    spans: list[Span] = []
+    left_s = limit_s - used_s if used_s is not None and limit_s else None
+    if used_s is not None and limit_s and left_s is not None:
+        spans += [
+            muted(" limit "),
+            Span(bar(used_s / limit_s, _BAR_WIDTH), "accent"),
+            Span(f" {clock(used_s)} of {clock(limit_s)}"),
+        ]
+    elif used_s is not None:
+        spans += [Span(f" {clock(used_s)} used"), muted(", no time limit is known")]
+    if progress is not None:
+        spans += [muted(" · " if spans else " "), *_step_spans(progress)]
+    rows = [clip(line(*spans), width)] if spans else []
+    late_s = progress.ends_late_by_s(left_s) if progress is not None else None
+    if progress is not None and late_s is not None:
+        text = f" ▲ will not finish before its limit: at this pace it ends {clock(late_s)} after it"
+        rows.append(clip(line(Span(text, "warning")), width))
+    return rows
+
+
+def _step_spans(progress: Progress) -> list[Span]:
+    of = f" of {progress.num_steps:,}" if progress.num_steps is not None else ""
+    spans = [muted("progress bar " if progress.is_bar else "step "), strong(f"{progress.step:,}{of}")]
+    if progress.left_s:
+        spans.append(Span(f", {clock(progress.left_s)} left"))
+    return spans
