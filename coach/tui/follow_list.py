@@ -8,6 +8,7 @@ turns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from coach.analysis.judging.ranking import RECENT_S
 from coach.model.slurm.cluster import Job, is_final
@@ -21,10 +22,24 @@ MAX_FOLLOWED = 6
 """Runs that the list of runs follows, newest first, to know their findings."""
 MAX_LIVE = 12
 TURN_S = 300.0
-MAX_ENDED = 3
+MAX_ENDED = 8
+"""Ended jobs that are read at a time: each is a few files and one judgement."""
 SETTLE_S = 15.0
-"""Ended jobs are read once, MAX_ENDED at a time, until SETTLE_S after their first diagnosis: a log's last
-lines are read when no more come."""
+"""A job that has just ended is looked at for this long after its first diagnosis: what its nodes wrote last
+comes late over a file server."""
+LATE_LINES_S = 60.0
+"""A job that ended longer ago is judged once: file servers' clients keep attributes for at most this long
+(nfs(5), `acdirmax`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A job or run that has ended."""
+
+    target: str
+    has_completed: bool
+    ended_s: float | None
+    """None where nobody knows."""
 
 
 class FollowList:
@@ -57,35 +72,37 @@ class FollowList:
         if len(live) > MAX_LIVE:
             start = int(context.now_s // TURN_S) * MAX_LIVE % len(live)
             live = [*live[start:], *live[:start]][:MAX_LIVE]
-        # A failed job is judged before the completed ones.
-        ended = [job.job_id for job in sorted(foreign, key=_has_completed) if is_final(job.state)]
+        ended = [_ended_job(job) for job in foreign if is_final(job.state)]
         if follows is Follows.RECENT_JOBS or self._can_read_foreign:
             ended += self._ended_within_a_day(newest)
-        context.unread = [name for name in dict.fromkeys(ended) if not self._is_settled(name)]
+        # Failed before completed, and the newest first: it was waited for.
+        ended.sort(key=lambda each: (each.has_completed, -(each.ended_s or 0.0)))
+        unread = {each.target: each for each in ended if not self._is_settled(each)}
+        context.unread = [*unread]
         return (*live, *context.unread[:MAX_ENDED])
 
-    def _ended_within_a_day(self, newest: Sequence[Run]) -> list[str]:
+    def _ended_within_a_day(self, newest: Sequence[Run]) -> list[_Ended]:
         context = self._context
         since_s = context.now_s - RECENT_S
         states = {run.run_id: context.state_of(run) for run in newest}
-        ended = [run for run in newest if is_final(states[run.run_id])]
-        ended.sort(key=lambda run: states[run.run_id] == "COMPLETED")
+        runs = [
+            _Ended(run.run_id, states[run.run_id] == "COMPLETED", run.ended_time_s)
+            for run in newest
+            if is_final(states[run.run_id])
+        ]
         told = context.answers[Question.PAST_JOBS].value
         past = told.jobs if told is not None and self._can_read_foreign else ()
-        return [
-            *(run.run_id for run in ended if (run.ended_time_s or 0.0) >= since_s),
-            *(
-                each.job.job_id
-                for each in past
-                if not each.run_id and (each.job.end_time_s or 0.0) >= since_s
-            ),
-        ]
+        jobs = [_ended_job(each.job) for each in past if not each.run_id]
+        return [each for each in (*runs, *jobs) if (each.ended_s or 0.0) >= since_s]
 
-    def _is_settled(self, name: str) -> bool:
-        if name not in self._context.found:
+    def _is_settled(self, ended: _Ended) -> bool:
+        context = self._context
+        if ended.target not in context.found:
             return False
-        judged_s = self._judged_s.setdefault(name, self._context.clock())
-        return self._context.clock() - judged_s > SETTLE_S
+        judged_s = self._judged_s.setdefault(ended.target, context.clock())
+        if ended.ended_s is not None and context.now_s - ended.ended_s > LATE_LINES_S:
+            return True
+        return context.clock() - judged_s > SETTLE_S
 
     @property
     def _can_read_foreign(self) -> bool:
@@ -108,5 +125,5 @@ class FollowList:
         )
 
 
-def _has_completed(job: Job) -> bool:
-    return job.state == "COMPLETED"
+def _ended_job(job: Job) -> _Ended:
+    return _Ended(job.job_id, job.state == "COMPLETED", job.end_time_s)

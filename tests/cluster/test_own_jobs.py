@@ -96,7 +96,7 @@ def test_foreign_jobs_are_judged_together_by_one_question_and_each_by_the_files_
     terminal = open_terminal(
         user_coach.argv(), columns=80, rows=24, env=user_coach.env(), as_user=user_coach.user
     )
-    terminal.wait_for("judged went wrong", timeout_s=60)  # over the worst, on the first screen
+    terminal.wait_for("went wrong", timeout_s=60)  # over the worst, on the first screen
     terminal.send("f")
     terminal.wait_for("› findings", timeout_s=10)
     terminal.wait_for(re.compile(rf"ENV007 +{bad} "), timeout_s=60)

@@ -178,15 +178,43 @@ async def test_a_job_that_ended_today_is_read_when_its_findings_are_asked_for_an
 
 async def test_home_opens_with_the_jobs_that_went_wrong_on_top_the_worst_first_and_enter_opens_them() -> None:
     async with opened(with_foreign_job(), size=(80, 24)) as driver:
-        await driver.sees("2 of 2 jobs judged went wrong")
+        await driver.sees("2 of 2 checked jobs went wrong")
         rows = [line for line in driver.text().splitlines() if " GPU003 " in line or " NUM001 " in line]
         assert "NUM001" in rows[1], rows  # the first is the worst in the top line
         assert "GPU003" in rows[2], rows
         await driver.press("tab")
         await driver.until(lambda: getattr(driver.app.focused, "id", "") == "verdicts", "Tab goes there")
         await driver.press("end", "enter")
-        await driver.reaches("finding")
+        await driver.reaches("job")
         await driver.sees("The GPUs hardly work")
+
+
+async def test_many_jobs_with_one_cause_are_one_line_and_enter_opens_the_newest() -> None:
+    snapshot = make_snapshot(runs=())
+    jobs = [
+        replace(
+            make_job(str(number), "ada"), raw_job_id=str(number), state="FAILED", end_time_s=NOW_S - number
+        )
+        for number in range(40, 51)
+    ]
+    found = {job.job_id: TargetSnapshot(job.job_id, job.end_time_s, job=job) for job in jobs}
+    told = {job.job_id: replace(idle(job.job_id), state="FAILED") for job in jobs}
+    session = FakeSession(
+        replace(
+            snapshot, jobs=tuple(jobs), targets=MappingProxyType(found), diagnoses=MappingProxyType(told)
+        ),
+        {},
+    )
+    async with opened(session, size=(80, 24)) as driver:
+        await driver.sees("11 of 11 checked jobs went wrong")
+        await driver.sees("GPU003 ×11")
+        await driver.sees("40 +10")
+        assert driver.text().count("▲ warning") == 1
+        await driver.press("tab")
+        await driver.until(lambda: getattr(driver.app.focused, "id", "") == "verdicts", "Tab goes there")
+        await driver.press("enter")
+        await driver.reaches("job")
+        await driver.sees("job 40, yours")
 
 
 async def test_what_goes_wrong_while_one_works_takes_neither_the_focus_nor_the_cursor() -> None:
@@ -200,13 +228,13 @@ async def test_what_goes_wrong_while_one_works_takes_neither_the_focus_nor_the_c
         queue = driver.app.screen.query_one("#queue", KeyedTable)
         key = queue.cursor_key
         session.push(wrong)
-        await driver.sees("2 of 2 jobs judged went wrong")
+        await driver.sees("2 of 2 checked jobs went wrong")
         assert (driver.app.focused, queue.cursor_key) == (queue, key)
 
 
 async def test_when_all_is_well_again_the_room_is_the_clusters_and_the_keys_go_to_the_queue() -> None:
     async with opened(with_foreign_job()) as driver:
-        await driver.sees("jobs judged went wrong")
+        await driver.sees("checked jobs went wrong")
         await driver.press("tab")
         await driver.until(lambda: getattr(driver.app.focused, "id", "") == "verdicts", "Tab goes there")
         driver.app.context.found.clear()
@@ -301,10 +329,10 @@ async def test_a_failure_is_listed_once_when_the_run_of_a_judged_job_becomes_kno
         diagnoses=MappingProxyType({RUN_ID: before.diagnoses[RUN_ID], CHILD_ID: idle(CHILD_ID)}),
     )
     async with opened(session) as driver:
-        await driver.sees("2 of 2 jobs judged went wrong")
+        await driver.sees("2 of 2 checked jobs went wrong")
         session.push(after)
         await driver.until(lambda: CHILD_ID in driver.app.context.found, "the run is judged")
-        await driver.sees("2 of 2 jobs judged went wrong")
+        await driver.sees("2 of 2 checked jobs went wrong")
         assert driver.text().count(" GPU003 ") == 1
         await driver.press("l")
         await driver.reaches("log")

@@ -3,6 +3,7 @@ same measure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -82,6 +83,17 @@ def went_wrong(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> li
         if each.finding.severity > Severity.INFO and each.finding.consequence_of is None:
             of_job.setdefault(each.target, each)
     return sorted(of_job.values(), key=lambda each: (-each.finding.severity, -(each.lost_gpu_hours or 0.0)))
+
+
+def by_cause(wrong: Iterable[RankedFinding]) -> list[tuple[RankedFinding, ...]]:
+    """Findings of one rule together, the newest job first; the groups in the order of their first ones."""
+    groups: dict[str, list[RankedFinding]] = {}
+    for each in wrong:
+        groups.setdefault(each.finding.rule, []).append(each)
+    return [
+        tuple(sorted(group, key=lambda each: -math.inf if each.ended_s is None else -each.ended_s))
+        for group in groups.values()
+    ]
 
 
 def worst(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> RankedFinding | None:

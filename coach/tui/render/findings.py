@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from coach.analysis.judging.no_finding import Look
 from coach.analysis.judging.ranking import RankedFinding
@@ -17,7 +17,7 @@ VERDICT_COLUMNS = ("severity", "rule", "job", "summary", "lost")
 """Of a job's worst finding, where the screen is about something else."""
 FINDING_COLUMNS = (
     Column("severity", "SEVERITY", 10),
-    Column("rule", "RULE", 6),
+    Column("rule", "RULE", 10),
     Column("job", "JOB", 12, grow=1),
     Column("name", "NAME", 10, priority=2, grow=1),
     Column("state", "STATE", 9, priority=3),
@@ -39,7 +39,12 @@ def finding_rows(found: Iterable[RankedFinding], now_s: float) -> list[Row]:
     return list(rows.values())
 
 
-def _row(ranked: RankedFinding, now_s: float) -> Row:
+def cause_rows(groups: Iterable[Sequence[RankedFinding]], now_s: float) -> list[Row]:
+    """One row per cause: of many jobs with the same one the newest, with their number."""
+    return [_row(group[0], now_s, group) for group in groups]
+
+
+def _row(ranked: RankedFinding, now_s: float, alike: Sequence[RankedFinding] = ()) -> Row:
     finding = ranked.finding
     tone = severity_tone(finding.severity)
     severity = f"{severity_sign(finding.severity).text} {finding.severity.word}"
@@ -47,13 +52,16 @@ def _row(ranked: RankedFinding, now_s: float) -> Row:
     state = printable(ranked.state or UNKNOWN)
     link = f"└ follows from {printable(finding.consequence_of)}: " if finding.consequence_of else ""
     summary = f"{link}{printable(finding.summary)}"
-    lost = UNKNOWN if ranked.lost_gpu_hours is None else number(ranked.lost_gpu_hours)
+    costs = [each.lost_gpu_hours for each in alike or (ranked,) if each.lost_gpu_hours is not None]
+    lost = number(sum(costs)) if costs else UNKNOWN
+    rule = finding.rule if len(alike) < 2 else f"{finding.rule} ×{len(alike)}"
+    job += f" +{len(alike) - 1}" if len(alike) > 1 else ""
     since = UNKNOWN if finding.since_s is None else age(max(0.0, now_s - finding.since_s))
     return Row(
         finding_key(ranked),
         (
             Cell(severity, tone),
-            Cell(finding.rule),
+            Cell(rule),
             Cell(job),
             Cell(name),
             Cell(state, job_state_tone(ranked.state)),
@@ -68,7 +76,7 @@ def _row(ranked: RankedFinding, now_s: float) -> Row:
 def verdict_title(num_wrong: int, num_judged: int, num_unread: int) -> str:
     """Over the jobs that went wrong."""
     unread = f" · {num_unread} {Look.NOT_LOOKED_AT.value}" if num_unread else ""
-    return f"{num_wrong} of {num_judged} jobs judged went wrong · Enter opens, f lists all{unread}"
+    return f"{num_wrong} of {num_judged} checked jobs went wrong · Enter opens, f lists all{unread}"
 
 
 def worst_line(worst: RankedFinding | None, *, is_elsewhere: bool = False) -> Line:

@@ -9,7 +9,7 @@ from functools import partial
 
 from textual.widget import Widget
 
-from coach.analysis.judging.ranking import went_wrong
+from coach.analysis.judging.ranking import by_cause, went_wrong
 from coach.analysis.query.job_fields import job_vocabulary
 from coach.analysis.query.node_fields import count_free, node_vocabulary
 from coach.analysis.queueing.arrays import group_id, is_part
@@ -32,8 +32,8 @@ from coach.tui.render.cluster import (
 from coach.tui.render.findings import (
     FINDING_COLUMNS,
     VERDICT_COLUMNS,
+    cause_rows,
     finding_key,
-    finding_rows,
     verdict_title,
 )
 from coach.tui.render.queue import (
@@ -143,11 +143,12 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         if not wrong and table.has_focus:
             self.queue.focus()
         table.display = bool(wrong)
-        self._wrong = {finding_key(each): each.target for each in wrong}
+        causes = by_cause(wrong)
+        self._wrong = {finding_key(group[0]): group[0].target for group in causes}
         table.lay_out(VERDICT_COLUMNS, None)
-        table.set_rows(finding_rows(wrong, self.context.now_s))
+        table.set_rows(cause_rows(causes, self.context.now_s))
         table.set_title(verdict_title(len(wrong), len(self.context.found), len(self.context.unread)))
-        num_lines = 2 + min(len(wrong), most)
+        num_lines = 2 + min(len(causes), most)
         table.styles.height = num_lines
         return num_lines if wrong else 0
 
@@ -205,7 +206,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     def action_open(self) -> None:
         if self.focused is self.verdicts:
             if (target := self._wrong.get(self.verdicts.cursor_key or "")) is not None:
-                self.post_message(ScreenOpened("finding", target))
+                self.post_message(ScreenOpened("job", target))
             return
         if self.focused is self.nodes and self.nodes.cursor_key is not None:
             self.post_message(ScreenOpened("node", self.nodes.cursor_key))

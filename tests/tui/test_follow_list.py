@@ -1,0 +1,70 @@
+"""Which ended jobs are read first, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coach.model.slurm.cluster import Job
+from coach.tui.context import Context
+from coach.tui.follow_list import LATE_LINES_S, MAX_ENDED, SETTLE_S, FollowList
+from coach.tui.mode import Mode
+from coach.tui.screen_specs import Follows
+from tests.tui.fake_session import NOW_S, FakeSession, make_job, make_snapshot
+
+
+class Clock:
+    """Seconds that pass only when they are turned."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def ended(number: int, state: str, ago_s: float) -> Job:
+    job = replace(make_job(str(number), "ada"), raw_job_id=str(number), state=state)
+    return replace(job, end_time_s=NOW_S - ago_s)
+
+
+def context_of(*jobs: Job) -> tuple[Context, Clock]:
+    clock = Clock()
+    snapshot = make_snapshot(runs=(), jobs=jobs, targets={}, diagnoses={})
+    context = Context(FakeSession(snapshot, {}), Mode.LIVE, "ada", "slurm", clock, snapshot, clock.now_s)
+    return context, clock
+
+
+def targets(follow_list: FollowList, *named: str) -> tuple[str, ...]:
+    return follow_list.targets(Follows.LIVE_JOBS, named, ())
+
+
+def test_failed_jobs_are_read_before_completed_ones_and_the_newest_first() -> None:
+    context, _ = context_of(
+        ended(1, "COMPLETED", 10), ended(2, "FAILED", 300), ended(3, "TIMEOUT", 20), ended(4, "COMPLETED", 5)
+    )
+    assert targets(FollowList(context)) == ("3", "2", "4", "1")
+    assert context.unread == ["3", "2", "4", "1"]
+
+
+def test_the_job_that_is_looked_at_is_the_first() -> None:
+    context, _ = context_of(*(ended(number, "FAILED", number) for number in range(1, 30)))
+    followed = targets(FollowList(context), "29")
+    assert followed[:2] == ("29", "1")
+    assert len(followed) == 1 + MAX_ENDED
+
+
+def test_a_job_that_ended_long_ago_makes_room_at_its_first_verdict() -> None:
+    context, _ = context_of(*(ended(number, "FAILED", LATE_LINES_S + number) for number in range(1, 30)))
+    follow_list = FollowList(context)
+    first = targets(follow_list)
+    context.found.update(dict.fromkeys(first, ()))
+    assert not {*first} & {*targets(follow_list)}
+
+
+def test_a_job_that_has_just_ended_is_looked_at_a_while_longer() -> None:
+    context, clock = context_of(ended(1, "FAILED", 1))
+    follow_list = FollowList(context)
+    context.found["1"] = ()
+    assert targets(follow_list) == ("1",)
+    clock.now_s += SETTLE_S + 1
+    assert targets(follow_list) == ()
