@@ -25,11 +25,8 @@ TURN_S = 300.0
 MAX_ENDED = 8
 """Ended jobs that are read at a time: each is a few files and one judgement."""
 SETTLE_S = 15.0
-"""A job that has just ended is looked at for this long after its first diagnosis: what its nodes wrote last
-comes late over a file server."""
-LATE_LINES_S = 60.0
-"""A job that ended longer ago is judged once: file servers' clients keep attributes for at most this long
-(nfs(5), `acdirmax`)."""
+"""A job is judged once more when it has ended for this long: the last lines of its nodes come late over a
+file server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,9 @@ class FollowList:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._judged_s: dict[str, float] = {}
-        """When an ended job was judged first."""
+        """When an ended job was judged first, in the data's time."""
+        self._settled: set[str] = set()
+        """Ended jobs that need no further look."""
         self._own_jobs: tuple[Sequence[Job] | None, tuple[Job, ...]] = (None, ())
 
     def targets(self, follows: Follows, named: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,9 +76,10 @@ class FollowList:
             ended += self._ended_within_a_day(newest)
         # Failed before completed, and the newest first: it was waited for.
         ended.sort(key=lambda each: (each.has_completed, -(each.ended_s or 0.0)))
-        unread = {each.target: each for each in ended if not self._is_settled(each)}
-        context.unread = [*unread]
-        return (*live, *context.unread[:MAX_ENDED])
+        due = {each.target: None for each in ended if not self._is_settled(each)}
+        context.unread = [name for name in due if name not in context.found]
+        judged = [name for name in due if name in context.found]
+        return (*live, *[*context.unread, *judged][:MAX_ENDED])
 
     def _ended_within_a_day(self, newest: Sequence[Run]) -> list[_Ended]:
         context = self._context
@@ -96,13 +96,16 @@ class FollowList:
         return [each for each in (*runs, *jobs) if (each.ended_s or 0.0) >= since_s]
 
     def _is_settled(self, ended: _Ended) -> bool:
-        context = self._context
-        if ended.target not in context.found:
-            return False
-        judged_s = self._judged_s.setdefault(ended.target, context.clock())
-        if ended.ended_s is not None and context.now_s - ended.ended_s > LATE_LINES_S:
+        """True once a job is followed and has its verdict SETTLE_S after its end."""
+        context, name = self._context, ended.target
+        if name in self._settled:
             return True
-        return context.clock() - judged_s > SETTLE_S
+        if name in context.found and name in context.snapshot.diagnoses:
+            judged_s = self._judged_s.setdefault(name, context.now_s)
+            since_s = ended.ended_s if ended.ended_s is not None else judged_s
+            if context.now_s - since_s > SETTLE_S:
+                self._settled.add(name)
+        return name in self._settled
 
     @property
     def _can_read_foreign(self) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 
+from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
 from coach.tui.context import Context
-from coach.tui.follow_list import LATE_LINES_S, MAX_ENDED, SETTLE_S, FollowList
+from coach.tui.follow_list import MAX_ENDED, SETTLE_S, FollowList
 from coach.tui.mode import Mode
 from coach.tui.screen_specs import Follows
 from tests.tui.fake_session import NOW_S, FakeSession, make_job, make_snapshot
@@ -53,18 +55,34 @@ def test_the_job_that_is_looked_at_is_the_first() -> None:
     assert len(followed) == 1 + MAX_ENDED
 
 
-def test_a_job_that_ended_long_ago_makes_room_at_its_first_verdict() -> None:
-    context, _ = context_of(*(ended(number, "FAILED", LATE_LINES_S + number) for number in range(1, 30)))
+def judge(context: Context, *names: str) -> None:
+    """As the app does when a picture with these verdicts comes."""
+    context.found.update(dict.fromkeys(names, ()))
+    verdicts = {name: Diagnosis(name, "FAILED", (), ()) for name in names}
+    context.snapshot = replace(context.snapshot, diagnoses=MappingProxyType(verdicts))
+
+
+def test_a_job_that_ended_a_while_ago_is_judged_once() -> None:
+    context, _ = context_of(ended(1, "FAILED", SETTLE_S + 1))
+    follow_list = FollowList(context)
+    assert targets(follow_list) == ("1",)
+    judge(context, "1")
+    assert targets(follow_list) == ()
+    assert context.unread == []
+
+
+def test_jobs_that_have_just_ended_make_room_at_their_verdict_and_are_looked_at_once_more() -> None:
+    context, clock = context_of(*(ended(number, "FAILED", 0.1 * number) for number in range(1, 11)))
     follow_list = FollowList(context)
     first = targets(follow_list)
-    context.found.update(dict.fromkeys(first, ()))
-    assert not {*first} & {*targets(follow_list)}
-
-
-def test_a_job_that_has_just_ended_is_looked_at_a_while_longer() -> None:
-    context, clock = context_of(ended(1, "FAILED", 1))
-    follow_list = FollowList(context)
-    context.found["1"] = ()
-    assert targets(follow_list) == ("1",)
+    assert first == tuple(map(str, range(1, 9)))
+    judge(context, *first)
+    assert targets(follow_list) == ("9", "10", *map(str, range(1, 7)))
+    assert context.unread == ["9", "10"]
+    judge(context, "9", "10")
     clock.now_s += SETTLE_S + 1
+    assert {*targets(follow_list)} == {*map(str, range(1, 9))}, (
+        "the first verdicts were too early to be the last"
+    )
+    judge(context, *first)
     assert targets(follow_list) == ()
