@@ -76,11 +76,12 @@ class Poller:
                 if key not in self._running:
                     self._start(key, factory)
 
-    def refresh_soon(self) -> None:
-        """Let every source look at once, not only when its pause is over."""
+    def refresh_soon(self, is_wanted: Callable[[str], bool] = lambda key: True) -> None:
+        """Let the sources with these keys look at once, not only when their pause is over."""
         with self._lock:
-            for running in self._running.values():
-                running.wake.set()
+            for key, running in self._running.items():
+                if is_wanted(key):
+                    running.wake.set()
 
     def readings(self, timeout_s: float) -> list[Reading]:
         """All readings since the last call; waits up to `timeout_s` for a first one, or for `interrupt`.

@@ -28,4 +28,4 @@ class Spending:
     num_rpcs: int
     limit_per_min: float
     is_waiting: bool = False
-    """Whether a question waits until there is room for it."""
+    """True if the budget holds a question up."""

@@ -2,9 +2,13 @@
 
 A controller answers everybody in turn, and sites that limit rates do so per user, in RPCs, not in commands:
 whoever polls too often makes his own `sbatch` wait. So every question passes here with its cost, before it is
-asked. Sources wait until there is room; what a person does by hand never waits, but is counted, and the
-sources then wait longer. A share is kept for what follows such an act: who has launched a job wants to see it
-now.
+asked, and there are three purses:
+
+- Sources share the routine: each waits until there is room.
+- A share of its own pays what a screen asks when it is opened, and the looks that follow an act: who has
+  launched a job wants to see it now. A screen that asks much waits, and the queue is never older for it.
+- What a person does (`sbatch`, `scancel`) never waits, and is counted. Only where the site gives little, or
+  while coach is idle, do the sources then wait longer: there is no share.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 
 from coach.model.politeness import Spending
@@ -22,12 +27,14 @@ ACTIVE_PER_MIN = 24.0
 IDLE_PER_MIN = 12.0
 """RPCs a minute while nobody touches it."""
 ACT_SHARE_PER_MIN = 8.0
-"""Of the former so many are kept for the looks that follow what a person did: at the own jobs, the nodes, and
-whether the job has started."""
+"""This part of the former is kept for what a screen asks, and for the looks that follow what a person did: at
+the own jobs, the nodes, and whether the job has started."""
 ACT_S = 5.0
 """How long after it a look still follows an act."""
 SITE_SHARE = 0.25
 """Of what a site that limits rates gives a user back per minute, coach takes at most this much."""
+HELD_UP_S = 3.0
+"""A question that waits for longer is held up by the budget: the screens then show what was spent."""
 BURST = 8.0
 """One full picture of the cluster. Where the budget is less than this a minute, it can still be had at once,
 and then is waited for."""
@@ -82,11 +89,15 @@ class RpcBudget:
         self._is_active = True
         self._site_per_min: float | None = None
         self._spent: deque[tuple[float, int]] = deque()
-        self._spent_after_act: deque[tuple[float, int]] = deque()
+        self._shared: deque[tuple[float, int]] = deque()
+        """Paid from the share."""
+        self._acts: deque[tuple[float, int]] = deque()
+        """What a person did, beside all purses."""
         self._act_s: float | None = None
         self._tokens = self._capacity
         self._filled_s = clock()
-        self._num_waiting = 0
+        self._waits: list[float] = []
+        """Since when each question waits that does."""
         self._is_closed = False
         self._turn = threading.Lock()
         """Whoever waits longest is served first: a cheap question does not overtake a dear one for ever."""
@@ -119,28 +130,53 @@ class RpcBudget:
         more."""
         if not cost:
             return not self._is_closed
-        with self._changed:
-            self._num_waiting += 1
-        try:
-            with self._turn, self._changed:
-                while not self._is_closed and (wait_s := self._wait_s(cost)) > 0:
-                    self._changed.wait(wait_s)
-                if self._is_closed:
-                    return False
-                if self._follows_act(cost):
-                    self._spent_after_act.append((self._clock(), cost))
-                else:
-                    self._take(cost)
+        with self._waiting(), self._turn, self._changed:
+            while not self._is_closed and (wait_s := self._wait_s(cost)) > 0:
+                self._changed.wait(wait_s)
+            if self._is_closed:
+                return False
+            if self._follows_act(cost):
+                self._shared.append((self._clock(), cost))
+            else:
+                self._take(cost)
+            return True
+
+    def ask(self, cost: int) -> bool:
+        """Wait until the share has room for a screen's own question, and take it. False: coach is closing.
+
+        A question dearer than the share is asked when the share is full.
+        """
+        if not cost:
+            return not self._is_closed
+        with self._waiting(), self._changed:
+            while not self._is_closed and (wait_s := self._share_wait_s(cost)) > 0:
+                self._changed.wait(wait_s)
+            if self._is_closed:
+                return False
+            if self._act_share:
+                self._shared.append((self._clock(), cost))
                 return True
+        return self.acquire(cost)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """For as long as a question waits for its turn or for room."""
+        since_s = self._clock()
+        with self._changed:
+            self._waits.append(since_s)
+        try:
+            yield
         finally:
             with self._changed:
-                self._num_waiting -= 1
+                self._waits.remove(since_s)
 
     def charge(self, cost: int) -> None:
-        """Count what is asked at once, because a person wants it."""
+        """Count what a person does: it never waits."""
         with self._changed:
             self._fill()
-            if cost:
+            if cost and self._act_share:
+                self._acts.append((self._clock(), cost))
+            elif cost:
                 self._take(cost)
 
     def note_act(self) -> None:
@@ -152,8 +188,9 @@ class RpcBudget:
     def spending(self) -> Spending:
         with self._changed:
             self._fill()
-            num_rpcs = sum(cost for _, cost in (*self._spent, *self._spent_after_act))
-            return Spending(num_rpcs, self.limit_per_min, self._num_waiting > 0)
+            num_rpcs = sum(cost for _, cost in (*self._spent, *self._shared, *self._acts))
+            held_s = self._clock() - min(self._waits, default=self._clock())
+            return Spending(num_rpcs, self.limit_per_min, held_s >= HELD_UP_S)
 
     def close(self) -> None:
         """End all waiting: nothing more may be asked."""
@@ -178,7 +215,7 @@ class RpcBudget:
         now_s = self._clock()
         gained = max(0.0, now_s - self._filled_s) * self._routine_per_min / 60.0
         self._tokens, self._filled_s = min(self._capacity, self._tokens + gained), now_s
-        for spent in (self._spent, self._spent_after_act):
+        for spent in (self._spent, self._shared, self._acts):
             while spent and spent[0][0] <= now_s - _WINDOW_S:
                 spent.popleft()
 
@@ -186,7 +223,21 @@ class RpcBudget:
         """Whether a person has just done something, and the share for what follows has room."""
         if self._act_s is None or self._filled_s - self._act_s > ACT_S:
             return False
-        return sum(spent for _, spent in self._spent_after_act) + cost <= self._act_share
+        return self._share_wait_s(cost) == 0 and self._act_share > 0
+
+    def _share_wait_s(self, cost: int) -> float:
+        """Seconds until the share has room; 0 now, and where there is no share."""
+        self._fill()
+        if not self._act_share:
+            return 0.0
+        excess = sum(spent for _, spent in self._shared) + min(cost, self._act_share) - self._act_share
+        wait_s = 0.0
+        for time_s, spent in self._shared:
+            if excess <= 0:
+                break
+            excess -= spent
+            wait_s = time_s + _WINDOW_S - self._filled_s
+        return max(0.0, wait_s)
 
     def _take(self, cost: int) -> None:
         self._tokens -= cost

@@ -37,13 +37,15 @@ from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, termina
 from coach.tui.follow_list import FollowList
 from coach.tui.mode import Mode
 from coach.tui.palette import Commands, commands_of
-from coach.tui.screen_specs import HOME, Follows
+from coach.tui.screen_specs import HOME, Follows, ScreenSpec
 from coach.tui.stage import Stage
 from coach.tui.terminal_input import PatientDriver
 from coach.tui.theme import NIGHT
 from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recorded
 from coach.tui.worker import FINISH_TIMEOUT_S
 
+AGES_S = 5.0
+"""Ages on the screen go on in these steps while no data come: each step is drawn, and sent over the line."""
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 
 
@@ -105,6 +107,8 @@ class CoachApp(App[None]):
         self.theme = NIGHT.name
         self._standing = opening.standing
         self._watch: Watch | None = None
+        self._shown: ScreenSpec | None = None
+        """What was on top last."""
         self._follow_list = FollowList(self.context)
         self._attention = UserAttention(opening.session, clock)
         self._terminal_modes = terminal_modes()
@@ -187,6 +191,16 @@ class CoachApp(App[None]):
 
     def _follow_top(self, request: messages.ScreenShown) -> None:
         self._follow()
+        spec = self.top.spec if self.top is not None else None
+        if spec is HOME and self._shown not in (None, HOME) and self._is_queue_old():
+            self.context.session.refresh_soon(is_cluster_only=True)
+        self._shown = spec
+
+    def _is_queue_old(self) -> bool:
+        status = self.context.snapshot.sources.get("jobs")
+        if status is None or status.data_time_s is None or status.error is not None:
+            return False  # it is being asked for, or Slurm does not answer
+        return self.context.now_s - status.data_time_s > AGES_S
 
     def _follow(self) -> None:
         """Follow what the screen on top declares."""
@@ -205,7 +219,7 @@ class CoachApp(App[None]):
     def _tick(self) -> None:
         self._attention.tick()
         self._note_sleep()
-        if self.top is not None and self.context.clock() - self.context.snapshot_time_s >= 1.0:
+        if self.top is not None and self.context.clock() - self.context.snapshot_time_s >= AGES_S:
             self.top.tick()
 
     def _note_sleep(self) -> None:

@@ -74,12 +74,17 @@ class FollowList:
         ended = [_ended_job(job) for job in foreign if is_final(job.state)]
         if follows is Follows.RECENT_JOBS or self._can_read_foreign:
             ended += self._ended_within_a_day(newest)
+        return (*live, *self._to_be_read(ended)[:MAX_ENDED])
+
+    def _to_be_read(self, ended: list[_Ended]) -> list[str]:
+        """Jobs that still need a verdict, or a second look, in this order."""
+        context = self._context
         # Failed before completed, and the newest first: it was waited for.
         ended.sort(key=lambda each: (each.has_completed, -(each.ended_s or 0.0)))
         due = {each.target: None for each in ended if not self._is_settled(each)}
         context.unread = [name for name in due if name not in context.found]
         judged = [name for name in due if name in context.found]
-        return (*live, *[*context.unread, *judged][:MAX_ENDED])
+        return [*context.unread, *judged]
 
     def _ended_within_a_day(self, newest: Sequence[Run]) -> list[_Ended]:
         context = self._context

@@ -22,7 +22,7 @@ from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
-from coach.sources.rpc_budget import cost_of
+from coach.sources.rpc_budget import RpcBudget, cost_of
 from coach.tui.ports import Ports, RecipeKey, RelaunchOffer
 from coach.tui.question import Question
 from coach.workflows.backend import resolve_backend
@@ -89,20 +89,30 @@ class Reach:
         self,
         settings: Settings,
         env: Mapping[str, str],
-        charge: Callable[[int], object] = lambda num_rpcs: None,
+        budget: RpcBudget | None = None,
     ) -> None:
-        """`charge` is told what everything costs that is asked of Slurm here; a person's own doing waits for
-        nothing."""
-
-        def count(num_rpcs: int) -> bool:
-            charge(num_rpcs)
-            return True
-
+        """`budget` is what everything is paid from that is asked of Slurm here; None where nobody counts."""
         self.settings = settings
         self.env = env
-        self.charge = charge
-        self.io = SystemIo(
-            scrubbed_environment(env), timeout_s=settings.slurm_timeout_s, before_command=count
+        self._budget = budget or RpcBudget()
+        self.io = self._io(self._count)
+        """For what a person does: it waits for nothing."""
+        self.asking_io = self._io(self._budget.ask)
+        """For what a screen asks: it keeps within its share."""
+
+    def charge(self, num_rpcs: int) -> None:
+        """Count what a person does, where it is not asked by `io`."""
+        self._budget.charge(num_rpcs)
+
+    def _count(self, num_rpcs: int) -> bool:
+        self.charge(num_rpcs)
+        return True
+
+    def _io(self, before_command: Callable[[int], bool]) -> SystemIo:
+        return SystemIo(
+            scrubbed_environment(self.env),
+            timeout_s=self.settings.slurm_timeout_s,
+            before_command=before_command,
         )
 
     def use(self, settings: Settings) -> None:
@@ -321,16 +331,16 @@ class LiveQuestions:
         return self.table[question]()
 
     def _place_in_queue(self) -> PlaceInQueue:
-        return place_in_queue.read_place(self._reach.io, user_name())
+        return place_in_queue.read_place(self._reach.asking_io, user_name())
 
     def _allocations(self) -> tuple[GpuAllocation, ...]:
-        answer = client.Client(self._reach.io).ask(start_times.ALLOCATIONS_QUERY)
+        answer = client.Client(self._reach.asking_io).ask(start_times.ALLOCATIONS_QUERY)
         if answer.error is not None:
             raise UserError(answer.error)
         return start_times.parse_allocations(answer.text)[0]
 
     def _step_use(self) -> StepUses:
-        return step_use.read_step_use(self._reach.io, user_name())
+        return step_use.read_step_use(self._reach.asking_io, user_name())
 
     def _cohort(self) -> Cohort:
         return cohort.read_cohort(self._reach.settings)
@@ -338,7 +348,7 @@ class LiveQuestions:
     def _past_jobs(self) -> PastJobs:
         return ended_jobs.read_past_jobs(
             self._reach.settings,
-            self._reach.io,
+            self._reach.asking_io,
             user_name(),
             self._backend,
             past_s=PAST_S,
@@ -348,5 +358,5 @@ class LiveQuestions:
     def examine(self) -> Report:
         settings = doctor.with_backend(self._reach.settings, self._place)
         return doctor.examine(
-            settings, self._reach.env, self._reach.io, terminal.read_terminal(self._reach.env)
+            settings, self._reach.env, self._reach.asking_io, terminal.read_terminal(self._reach.env)
         )

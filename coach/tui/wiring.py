@@ -53,7 +53,7 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     resolved = resolve_backend(backend, env)
     name = cluster_name(env) if resolved == "slurm" else socket.gethostname()
     budget = RpcBudget()
-    reach = Reach(settings, env, budget.charge)
+    reach = Reach(settings, env, budget)
     return Opening(
         live_session(settings, resolved, env, reach.use, budget),
         live_ports(reach, resolved, resolved),

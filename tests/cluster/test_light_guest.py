@@ -115,7 +115,7 @@ def pid_of(coach: InstalledCoach) -> int:
 
 def open_run(terminal: Terminal) -> None:
     terminal.wait_for("ddp", timeout_s=60)
-    terminal.wait_for("RPC/min", timeout_s=60)
+    terminal.wait_for("idle, free", timeout_s=60)
     terminal.send("Enter")
     terminal.wait_for("loss", timeout_s=30)
     terminal.wait_for("step", timeout_s=30)
@@ -157,7 +157,7 @@ def test_the_default_view_costs_two_percent_of_a_core_with_all_its_clients(
     for _ in range(3):
         slurm.submit("sleep 900")
     terminal = open_terminal(user_coach.argv(), env=user_coach.env(), as_user=user_coach.user)
-    terminal.wait_for("RPC/min of 24", timeout_s=60)
+    terminal.wait_for("idle, free", timeout_s=60)
     pid = pid_of(user_coach)
     first_s, spent = _cpu_s(pid), [_cpu_s(pid)]
     start_s = time.monotonic()

@@ -73,7 +73,7 @@ def test_ten_minutes_of_two_coaches_cost_one_and_leave_the_controller_to_others(
     env = user_coach.env({"COACH_AS_ROOT": "1"})
     terminals = [open_terminal(user_coach.argv(), env=env, as_user=user_coach.user) for _ in range(2)]
     for terminal in terminals:
-        terminal.wait_for("RPC/min of 24", timeout_s=60)
+        terminal.wait_for("idle, free", timeout_s=60)
     counted, start_s = [rpcs_of_user(slurm)], time.monotonic()
     for minute in range(10):
         if minute == 0:
@@ -120,7 +120,7 @@ def test_an_idle_coach_asks_the_file_server_at_most_60_times_a_minute(
         *user_coach.argv(),
     ]
     terminal = open_terminal(argv, env=env, as_user=user_coach.user)
-    terminal.wait_for("RPC/min", timeout_s=90)
+    terminal.wait_for("idle, free", timeout_s=90)
     idle_from_s = time.time() + 130.0  # two minutes without a key are idle
     wait_until(lambda: time.time() >= idle_from_s + 120.0, 300, "two idle minutes", every_s=1.0)
     times = [

@@ -10,6 +10,7 @@ from coach.sources.rpc_budget import (
     ACT_SHARE_PER_MIN,
     ACTIVE_PER_MIN,
     BURST,
+    HELD_UP_S,
     IDLE_PER_MIN,
     RpcBudget,
     cost_of,
@@ -37,7 +38,7 @@ def asked_times(budget: RpcBudget, clock: Clock, costs: list[int], until_s: floa
             while (wait_s := budget._wait_s(cost)) > 0:
                 clock.now_s += wait_s
             asked.append((clock.now_s, cost))
-            budget.charge(cost)
+            budget._take(cost)
     return asked
 
 
@@ -60,7 +61,7 @@ def test_no_minute_sees_more_than_is_permitted_however_much_is_wanted(is_active:
 def test_a_minute_that_began_active_and_ended_idle_lets_nothing_through_that_is_too_much() -> None:
     clock = Clock()
     budget = RpcBudget(clock)
-    budget.charge(24)
+    budget._take(24)
     clock.now_s = 30.0
     budget.set_active(False)
     assert budget._wait_s(2) > 0
@@ -86,19 +87,63 @@ def test_a_generous_site_changes_nothing_and_one_without_a_limit_takes_it_back()
     assert budget.limit_per_min == ACTIVE_PER_MIN
 
 
-def test_what_a_person_does_never_waits_and_the_sources_then_wait_longer() -> None:
-    clock = Clock()
-    budget = RpcBudget(clock)
+def test_what_a_person_does_never_waits_and_makes_the_queue_no_older() -> None:
+    budget = RpcBudget(Clock())
     for _ in range(10):
         budget.charge(4)
     assert budget.spending().num_rpcs == 40
+    assert budget._wait_s(2) == 0.0
+
+
+def test_where_the_site_gives_little_the_sources_wait_for_what_a_person_does() -> None:
+    budget = RpcBudget(Clock())
+    budget.limit_by_site(4 / 60)
+    for _ in range(10):
+        budget.charge(4)
     assert budget._wait_s(2) > 60.0
+
+
+def test_what_screens_ask_keeps_to_its_share_and_makes_the_queue_no_older() -> None:
+    clock = Clock()
+    budget = RpcBudget(clock)
+    assert budget.ask(3)
+    assert budget.ask(5)
+    assert budget._wait_s(3) == 0.0, "the sources have a purse of their own"
+    assert budget._share_wait_s(1) == pytest.approx(60.0)
+    spent_by_sources(budget, clock)
+    assert budget.spending().num_rpcs <= ACTIVE_PER_MIN
+    clock.now_s = 61.0
+    assert budget._share_wait_s(20) == 0.0, "a question dearer than the share is asked when it is full"
+
+
+def test_a_question_that_has_to_wait_is_asked_when_the_share_has_room_and_the_wait_is_shown() -> None:
+    clock = Clock()
+    budget = RpcBudget(clock)
+    assert budget.ask(int(ACT_SHARE_PER_MIN))
+    answers: list[bool] = []
+    waiting = threading.Thread(target=lambda: answers.append(budget.ask(3)))
+    waiting.start()
+    wait_until(lambda: budget._waits, 5, "the question waits")
+    assert not budget.spending().is_waiting, "a moment holds nobody up"
+    clock.now_s = HELD_UP_S
+    assert budget.spending().is_waiting
+    clock.now_s = 61.0
+    budget.note_act()  # wakes who waits
+    waiting.join(5)
+    assert answers == [True]
+    assert not budget.spending().is_waiting
+
+
+def spent_by_sources(budget: RpcBudget, clock: Clock) -> None:
+    """All that the sources may take in the minute that begins now."""
+    while budget._wait_s(1) == 0.0:
+        budget._take(1)
 
 
 def test_who_has_just_launched_a_job_sees_it_at_once_though_the_minute_is_spent() -> None:
     clock = Clock()
     budget = RpcBudget(clock)
-    budget.charge(int(ACTIVE_PER_MIN - ACT_SHARE_PER_MIN))
+    budget._take(int(ACTIVE_PER_MIN - ACT_SHARE_PER_MIN))
     budget.charge(4)  # the launch
     assert budget._wait_s(3) > ACT_S
     budget.note_act()
@@ -129,11 +174,11 @@ def test_what_is_kept_for_acts_is_lost_on_routine_neither_while_idle_nor_at_a_st
 
 def test_a_source_that_waits_for_its_turn_ends_at_once_when_coach_closes() -> None:
     budget = RpcBudget()
-    budget.charge(100)
+    budget._take(100)
     answers: list[bool] = []
     waiting = threading.Thread(target=lambda: answers.append(budget.acquire(2)))
     waiting.start()
-    wait_until(lambda: budget.spending().is_waiting, 5, "the question waits")
+    wait_until(lambda: budget._waits, 5, "the question waits")
     start_s = time.monotonic()
     budget.close()
     waiting.join(5)

@@ -49,6 +49,7 @@ class FakeSession:
         self._histories = histories or {}
         self._on_update: OnUpdate | None = None
         self.watches: list[Watch] = []
+        self.num_looks_at_cluster = 0
         self.attached: list[tuple[str, tuple[StreamSource, ...]]] = []
         self.num_refreshes = 0
         self.is_stopped = False
@@ -77,8 +78,9 @@ class FakeSession:
     def history(self, target: str) -> History:
         return self._histories.get(target, History())
 
-    def refresh_soon(self) -> None:
-        self.num_refreshes += 1
+    def refresh_soon(self, *, is_cluster_only: bool = False) -> None:
+        self.num_refreshes += not is_cluster_only
+        self.num_looks_at_cluster += is_cluster_only
 
     def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
         is_active = is_focused and idle_s < ACTIVE_S

@@ -388,7 +388,7 @@ async def test_a_queue_of_thousands_is_shown_to_its_last_row() -> None:
 
 async def test_a_screen_that_fails_ends_the_app_and_keeps_the_reason() -> None:
     class Broken(FakeSession):
-        def refresh_soon(self) -> None:
+        def refresh_soon(self, *, is_cluster_only: bool = False) -> None:
             raise ZeroDivisionError("a bug")
 
     with pytest.raises(ZeroDivisionError, match="a bug"):

@@ -9,6 +9,7 @@ import pytest
 from textual import events
 
 from coach.model.politeness import ACTIVE_S, Attention, Spending
+from coach.tui.app import AGES_S
 from coach.tui.render.header import SLOW_S, asleep_line, spending_line
 from coach.tui.render.text import plain
 from tests.tui.driving import opened
@@ -55,7 +56,7 @@ async def test_two_minutes_without_a_key_are_idle_and_a_key_ends_that_at_once() 
 
 
 async def test_the_counter_stands_in_the_footer_and_a_note_wins_over_it() -> None:
-    snapshot = replace(make_snapshot(), spending=Spending(7, 24.0))
+    snapshot = replace(make_snapshot(), spending=Spending(7, 24.0, is_waiting=True))
     async with opened(FakeSession(snapshot)) as driver:
         await driver.sees("7 RPC/min of 24")
         last = driver.text().rstrip().splitlines()[-1]
@@ -68,7 +69,8 @@ async def test_the_counter_stands_in_the_footer_and_a_note_wins_over_it() -> Non
 @pytest.mark.parametrize(("duration_s", "is_slow"), [(0.4, False), (SLOW_S, True), (None, False)])
 def test_a_controller_that_makes_one_wait_is_told_as_slow(duration_s: float | None, is_slow: bool) -> None:
     sources = MappingProxyType({"jobs": replace(status("jobs"), duration_s=duration_s)})
-    shown = plain(spending_line(replace(make_snapshot(sources=sources), spending=Spending(3, 1.5))))
+    spending = Spending(3, 1.5, is_waiting=True)
+    shown = plain(spending_line(replace(make_snapshot(sources=sources), spending=spending)))
     assert shown.endswith("3 RPC/min of 1.5")
     assert ("controller slow, backing off" in shown) is is_slow
 
@@ -79,3 +81,20 @@ def test_where_slurm_is_not_asked_there_is_no_counter() -> None:
 
 def test_the_line_of_a_sleeping_coach_fits_a_narrow_terminal() -> None:
     assert "no key for" in plain(asleep_line(3700.0, 30))
+
+
+@pytest.mark.parametrize(("age_s", "num_looks"), [(2.0, 0), (AGES_S + 1, 1)])
+async def test_back_on_the_first_screen_queue_and_nodes_are_read_at_once_unless_they_are_new(
+    age_s: float, num_looks: int
+) -> None:
+    snapshot = make_snapshot(sources=MappingProxyType({"jobs": status("jobs", age_s=age_s)}))
+    session = FakeSession(snapshot)
+    async with opened(session) as driver:
+        assert session.num_looks_at_cluster == 0
+        await driver.press("r")
+        await driver.reaches("runs")
+        await driver.press("escape")
+        await driver.reaches("cluster")
+        await driver.until(
+            lambda: session.num_looks_at_cluster == num_looks, "it is read as often as it has to be"
+        )

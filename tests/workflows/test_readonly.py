@@ -52,7 +52,7 @@ def test_a_user_s_own_wish_and_a_site_s_lock_are_named_by_their_place(settings: 
 
 
 def test_on_the_screens_every_key_that_changes_something_says_why_it_is_off() -> None:
-    off = {key.id: reason_off(key, Mode.ROOT) for key in keys_of(by_name()["run"])}
+    off = {key.id: reason_off(key, Mode.ROOT) for key in keys_of(by_name()["job"])}
     assert "you are root" in (off["cancel"] or "")
     assert off["quit"] is None
 

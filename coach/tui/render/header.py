@@ -123,7 +123,7 @@ def _bad_row_lines(snapshot: Snapshot) -> Iterator[Line]:
 
 
 def spending_line(snapshot: Snapshot) -> Line:
-    """What Slurm was asked in the last minute: `7 RPC/min of 24`; nothing where it is not asked."""
+    """What Slurm was asked in the last minute, once that holds something up: `24 RPC/min of 24`."""
     spending = snapshot.spending
     if spending is None:
         return ()
@@ -133,8 +133,10 @@ def spending_line(snapshot: Snapshot) -> Line:
         words = "▲ no answer, backing off"
     elif any((status.duration_s or 0.0) >= SLOW_S for status in statuses):
         words = "▲ controller slow, backing off"
+    elif spending.is_waiting:
+        return (Span("waiting ", "warning"), muted("· "), counter)
     else:
-        return (counter,)
+        return ()
     return (Span(words, "warning"), muted(" · "), counter)
 
 

@@ -41,9 +41,11 @@ from coach.workflows.watching.world import World
 
 UPDATE_INTERVAL_S = 0.25
 """A change is told at most this often."""
-AGE_INTERVAL_S = 1.0
-"""The picture is told at least this often, so that ages go on."""
+AGE_INTERVAL_S = 5.0
+"""The picture is told at least this often: rules that wait for a time to pass are asked again, and times in
+tables go on. Whoever shows it counts the ages on by itself."""
 
+_CLUSTER_SOURCES = frozenset({"jobs", "nodes"})
 _SETTLE_S = 0.02
 """Answers that belong together arrive in one update."""
 
@@ -170,11 +172,17 @@ class WatchSession:
         with self._lock:
             return self._monitor.history(target).copy()
 
-    def refresh_soon(self) -> None:
-        """Look at everything again at once: after a launch or a cancel, or when the user asks for it."""
+    def refresh_soon(self, *, is_cluster_only: bool = False) -> None:
+        """Look at everything again at once: after a launch or a cancel, or when the user asks for it.
+
+        `is_cluster_only`: look at the queue and the nodes alone.
+        """
         if self._manners is not None:
             self._manners.expect_change()
-        self._poller.refresh_soon()
+        if is_cluster_only:
+            self._poller.refresh_soon(lambda key: key.partition(" ")[0] in _CLUSTER_SOURCES)
+        else:
+            self._poller.refresh_soon()
 
     def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
         """Ask less, or nothing, by how long ago the last key was pressed, and where."""

@@ -91,7 +91,7 @@ def test_partitions_that_do_not_fit_are_counted() -> None:
         ("squeue: no answer within 12 s", 12.0, "no answer, backing off"),
     ],
 )
-def test_the_footer_says_why_slurm_is_asked_more_rarely(
+def test_the_footer_says_why_slurm_is_asked_more_rarely_and_else_counts_nothing(
     error: str | None, duration_s: float, words: str
 ) -> None:
     sources = MappingProxyType({"jobs": replace(status("jobs", error=error), duration_s=duration_s)})
