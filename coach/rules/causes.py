@@ -202,7 +202,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "no_network": "The node has no way to the internet.",
         "node_failure": "The machine under the run stopped.",
         "node_fails_often": "A node fails more often than its peers.",
-        "not_learning": "The model guesses, and does not get better.",
+        "not_learning": "The model does not get better, or only guesses.",
         "nvlink_down": "A GPU has lost links to its neighbours.",
         "overfitting": "The model learns its samples by heart.",
         "pcie_degraded": "A GPU is connected more slowly than it could be.",

@@ -1,11 +1,14 @@
-"""NUM008: nothing is learned: the loss stays at what guessing gives, or the learning rate is 0."""
+"""NUM008: nothing is learned: the loss stays at what guessing gives or at its first value, or the learning
+rate is 0."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Sequence
-from statistics import fmean
+from decimal import Decimal
+from itertools import pairwise
+from statistics import fmean, median
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit, Severity
@@ -14,25 +17,39 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 
 _NUM_CLASSES = (2, 10, 100, 1000)
+_MEDIAN_ERROR = 1.2533
+"""The standard error of a median, in that of a mean (normal noise)."""
+_SIGMA = 1.4826 / math.sqrt(2)
+"""From the median absolute difference of neighbours to the standard deviation of one value."""
+_OVERFIT = (
+    Fix(
+        "Overfit a single batch first; if that fails, check labels, frozen parameters and the optimizer's "
+        "parameters"
+    ),
+)
 _CLASSES_TOLD = re.compile(r"\bnum_(?:classes|labels)['\"]?\s?[:=]\s?(\d{1,6})\b")
 
 
 class NotLearning(Rule):
-    """The training loss stays at that of guessing among the classes, or the learning rate is 0.
+    """The training loss stays at that of guessing or at its first value, or the learning rate is 0.
 
     What it sees
         A long course of training losses that lies, without its first tenth, within one percent of ln 2, ln
         10, ln 100 or ln 1000 (what guessing evenly among 2, 10, 100 or 1000 classes gives), or of the
         logarithm of the classes that the launch or the log names (`num_classes`, `num_labels`), and does not
         fall from its first third to its last. Or a learning rate that is 0 beside each of the losses, in
-        metrics or in a log, with a loss that does not fall.
+        metrics or in a log, with a loss that does not fall. Or a loss that stays at its first value, whatever
+        that is, from the first steps of the training on: a warning where all values are the same to a
+        thousandth, info where they vary by noise alone and the noise is small enough to exclude a fall.
     Why it matters
         The model says the same for every input. More time will not change it.
     When it stays silent
-        On any other flat curve: a model that has converged, or begins from a trained one, is flat as well,
-        and only its owner knows. On short courses, on reinforcement and adversarial training (a discriminator
-        that guesses is the aim there). On a rate that was printed with few digits (`0.0000`), and on one that
-        is 0 in the warm-up's first values alone.
+        On a curve that fell before it became flat, or whose beginning is not known (resumed, converged): only
+        its owner knows. It is info on noise around a first value, because a training that begins from a
+        trained model is flat as well. On short courses, while the learning rate still rises, on values that
+        were printed with too few digits to show a fall, on reinforcement and adversarial training (a
+        discriminator that guesses is the aim there). On a rate that was printed with few digits (`0.0000`),
+        and on one that is 0 in the warm-up's first values alone.
     What to do
         Overfit one batch first: if that fails, look at the labels (shuffled apart from the inputs?), at
         frozen parameters, at parameters that the optimizer was not given, at a missing zero_grad or step, and
@@ -56,6 +73,8 @@ class NotLearning(Rule):
         Threshold("min_points", 50, "values", "fewer may be the warm-up"),
         Threshold("min_steps", 500, "steps told", "long warm-ups take some hundreds of steps"),
         Threshold("min_epochs", 3, "epochs told", "a warm-up is over within one or two"),
+        Threshold("level", 0.01, "of the loss", "most trainings fall by more within their first steps"),
+        Threshold("same", 0.001, "of the loss", "batches differ by more: such values come from one batch"),
         Threshold("min_rates", 20, "values", "a rate of 0 in the first of them is a warm-up's begin"),
         Threshold("rate_fall", 0.05, "of the loss", "a loss that falls by more has learned at some rate"),
     )
@@ -63,15 +82,17 @@ class NotLearning(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         classes = _classes(snapshot)
         for points in courses(snapshot, history):
-            hit = self._without_rate(points, history) or self._guessing(points, classes)
+            rates = _rates(points, history)
+            hit = (
+                self._without_rate(points, rates)
+                or self._guessing(points, classes)
+                or self._unmoved(points, rates, history)
+            )
             if hit is not None and not are_adversaries(snapshot):
                 yield hit
                 return
 
-    def _without_rate(self, points: Sequence[Point], history: History) -> Hit | None:
-        rates = [point.rate for point in points]
-        if history.ranks:
-            rates = [step.lr for step in history.steps(history.ranks[0])]
+    def _without_rate(self, points: Sequence[Point], rates: Sequence[float | None]) -> Hit | None:
         if len(rates) < self.values["min_rates"] or any(rate != 0.0 for rate in rates):
             return None
         first, last = _thirds([point.loss for point in points])
@@ -107,15 +128,44 @@ class NotLearning(Rule):
                     ),
                     evidence=(points[0].evidence, points[-1].evidence),
                     confidence=0.8,
-                    fixes=(
-                        Fix(
-                            "Overfit a single batch first; if that fails, check labels, frozen "
-                            "parameters and the optimizer's parameters"
-                        ),
-                    ),
+                    fixes=_OVERFIT,
                     since_s=points[0].time_s,
                 )
         return None
+
+    def _unmoved(
+        self, points: Sequence[Point], rates: Sequence[float | None], history: History
+    ) -> Hit | None:
+        if not self._is_long(points) or not _is_beginning(points) or _is_rising(rates):
+            return None
+        losses = [point.loss for point in points]
+        if not all(map(math.isfinite, losses)):
+            return None
+        level = median(losses)
+        digits = _resolution(losses)
+        if level <= 0 or digits > self.values["level"] * level:
+            return None
+        is_same = digits <= self.values["same"] * level and self._is_same(losses, level, history)
+        if not is_same and not _is_level(losses, self.values["level"] * level):
+            return None
+        return Hit(
+            summary=(
+                f"The training loss is {level:.4g} from its first value to its last: "
+                + ("nothing is learned" if is_same else "it has not fallen by more than its noise")
+            ),
+            evidence=(points[0].evidence, points[-1].evidence),
+            confidence=0.8 if is_same else 0.5,
+            severity=None if is_same else Severity.INFO,
+            fixes=_OVERFIT,
+            since_s=points[0].time_s,
+        )
+
+    def _is_same(self, losses: Sequence[float], level: float, history: History) -> bool:
+        """True if no value differs. A point of a long run is a mean of many steps, so the steps must be the
+        same as well."""
+        single = [step.loss for step in history.steps(history.ranks[0])] if history.ranks else []
+        known = (loss for loss in (*losses, *single) if loss is not None)
+        return all(abs(loss - level) <= self.values["same"] * level for loss in known)
 
     def _is_long(self, points: Sequence[Point]) -> bool:
         if len(points) < self.values["min_points"]:
@@ -131,6 +181,47 @@ def _thirds(losses: Sequence[float]) -> tuple[float, float]:
     """The means of the first third and of the last."""
     third = max(1, len(losses) // 3)
     return fmean(losses[:third]), fmean(losses[-third:])
+
+
+def _rates(points: Sequence[Point], history: History) -> list[float | None]:
+    """The learning rates beside the losses, oldest first; None where a line tells none."""
+    if history.ranks:
+        return [step.lr for step in history.steps(history.ranks[0])]
+    return [point.rate for point in points]
+
+
+def _is_rising(rates: Sequence[float | None]) -> bool:
+    """True in a warm-up: the newest rate is above that of half the time."""
+    known = [rate for rate in rates if rate is not None]
+    return bool(known) and known[-1] > known[len(known) // 2]
+
+
+def _is_beginning(points: Sequence[Point]) -> bool:
+    """True if the first point is the first of a training, not of a resumed one."""
+    epoch = points[0].epoch
+    counters = [point.counter for point in points[:2] if point.counter is not None]
+    if (epoch is not None and epoch > 1) or len(counters) < 2:
+        return False
+    return counters[0] <= max(1, counters[1] - counters[0])
+
+
+def _resolution(losses: Iterable[float]) -> float:
+    """The last decimal place that any of the values has: 0.01 for 2.3 and 2.31."""
+    exponents = [Decimal(f"{loss:.9g}").as_tuple().exponent for loss in losses]
+    return 10.0 ** min(exponent for exponent in exponents if isinstance(exponent, int))
+
+
+def _is_level(losses: Sequence[float], fall: float) -> bool:
+    """True if the first value lies in the noise of the rest, and the noise leaves no room for a fall or rise
+    by `fall` between the first fifth, the middle and the last third."""
+    sigma = _SIGMA * median(abs(after - before) for before, after in pairwise(losses))
+    count = len(losses)
+    parts = (losses[: count // 5], losses[count // 5 : -count // 3], losses[-count // 3 :])
+    first, middle, last = (median(part) for part in parts)
+    error = _MEDIAN_ERROR * sigma * math.sqrt(1 / len(parts[0]) + 1 / len(parts[2]))
+    if abs(losses[0] - last) > max(3 * sigma, fall):
+        return False
+    return max(abs(first - last), abs(middle - last)) + 2 * error <= fall
 
 
 def _classes(snapshot: TargetSnapshot) -> list[int]:

@@ -1,0 +1,106 @@
+"""A loss that stays at its first value: told where nothing is learned, left alone where that is as it should
+be."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+
+from coach.model.judging.finding import Diagnosis, Finding, Severity
+from tests.rules.examples import diagnose_whole, judge, steps
+
+NUM_VALUES = 400
+
+
+def noisy(level: float, sigma: float, seed: int = 0, count: int = NUM_VALUES) -> list[float]:
+    chance = random.Random(seed)
+    return [level + chance.gauss(0, sigma) for _ in range(count)]
+
+
+def falling(level: float, by: float, sigma: float) -> list[float]:
+    return [value - by * number / NUM_VALUES for number, value in enumerate(noisy(level, sigma))]
+
+
+def log_of(losses: Iterable[float], line: str = "step {step} loss: {loss:.4f}", first: int = 0) -> str:
+    return "".join(
+        line.format(step=first + 10 * number, loss=loss, epoch=1 + number // 50, number=number) + "\n"
+        for number, loss in enumerate(losses)
+    )
+
+
+def told(diagnosis: Diagnosis) -> list[Finding]:
+    return [finding for finding in diagnosis.findings if finding.rule == "NUM008"]
+
+
+@pytest.mark.parametrize("level", [3.912, 0.6122, 41.07])
+def test_a_loss_that_is_the_same_in_every_value_is_a_warning(level: float) -> None:
+    same = noisy(level, 0.0002 * level)
+    (in_log,) = told(diagnose_whole(log_of(same)))
+    (in_metrics,) = told(judge(steps(same * 2)))
+    assert in_log.severity is in_metrics.severity is Severity.WARNING
+    assert in_log.cause == in_metrics.cause == "not_learning"
+    assert in_log.summary.endswith("from its first value to its last: nothing is learned")
+    assert in_log.evidence[0].line == 1
+    assert [fix.title for fix in in_log.fixes] == [
+        "Overfit a single batch first; if that fails, check labels, frozen parameters and the optimizer's "
+        "parameters"
+    ]
+
+
+def test_noise_around_the_first_value_is_a_remark() -> None:
+    for text in (log_of(noisy(3.9, 0.04)), log_of(noisy(3.9, 0.04), "Epoch {epoch} loss: {loss:.4f}")):
+        (finding,) = told(diagnose_whole(text))
+        assert finding.severity is Severity.INFO
+        assert finding.summary.startswith("The training loss is 3.89")
+        assert finding.summary.endswith("its last: it has not fallen by more than its noise")
+
+
+def test_means_of_many_steps_are_not_taken_for_the_same_value() -> None:
+    (finding,) = told(judge(steps(noisy(3.9, 0.02, count=40_000))))
+    assert finding.severity is Severity.INFO
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_never_finite_is_for_another_rule(loss: float) -> None:
+    diagnosis = judge(steps([loss] * 700))
+    assert not told(diagnosis)
+    assert not [gap for gap in diagnosis.not_measured if gap.what.startswith("rule ")]
+
+
+LOOK_ALIKES = {
+    "a warm-up": log_of(noisy(3.9, 0.001), "step {step} loss: {loss:.4f} lr: {number}.5e-07"),
+    "a short course": log_of(noisy(3.9, 0.001, count=49)),
+    "a plateau late in training": log_of([4.2, 4.1, 4.0, *noisy(3.9, 0.001)]),
+    "a plateau after a fall within the first log interval": log_of([4.4, *noisy(3.9, 0.02)]),
+    "a resumed training": log_of(noisy(3.9, 0.001), first=52_000),
+    "a resumed epoch": log_of(noisy(3.9, 0.001), "{{'loss': {loss:.4f}, 'epoch': 7.{number:03d}}}"),
+    "printed rounded": log_of(noisy(3.9, 0.001), "step {step} loss: {loss:.1f}"),
+    "an actor's loss": log_of(noisy(3.9, 0.001), "step {step} loss: {loss:.4f} reward: 21.5"),
+    "two adversaries": log_of(noisy(3.9, 0.001), "step {step} loss: {loss:.4f} loss_d: 0.6931"),
+    "a loss of 0": log_of([0.0] * NUM_VALUES, "step {step} loss: {loss:.6f}"),
+    "a loss below 0": log_of(noisy(-3.9, 0.001)),
+    "noise that may hide a fall": log_of(noisy(1.9, 0.6)),
+    "a slow fall": log_of(falling(2.1, 0.06, 0.02)),
+    "a slow fall in few digits": log_of(falling(2.1, 0.06, 0.001), "step {step} loss: {loss:.2f}"),
+    "a wave": log_of([3.9 + 0.3 * math.sin(number / 30) for number in range(NUM_VALUES)]),
+    "a mean over all steps so far": log_of(3.0 + 1.0 / number for number in range(1, NUM_VALUES)),
+    "no counter": log_of(noisy(3.9, 0.001), "loss: {loss:.4f}"),
+}
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+def test_a_flat_curve_with_a_good_reason_is_left_alone(name: str) -> None:
+    assert not told(diagnose_whole(LOOK_ALIKES[name]))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("curve", [lambda n: 2.3 * 0.999**n, lambda n: 2.3 - 0.02 * math.log1p(n)])
+def test_a_loss_that_falls_slowly_is_learning(seed: int, curve: Callable[[int], float]) -> None:
+    losses: Sequence[float] = [
+        curve(number) + noise for number, noise in enumerate(noisy(0, 0.1, seed, 1200))
+    ]
+    assert not told(judge(steps(losses)))
+    assert not told(diagnose_whole(log_of(losses)))
