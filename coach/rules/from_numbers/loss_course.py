@@ -7,9 +7,11 @@ once for all of them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 
 from coach.lookback.history import History
@@ -115,6 +117,13 @@ def counter_of(hit: LogHit) -> int | None:
     """The step or epoch of a line, if it tells."""
     found = _COUNTER.search(hit.text)
     return int(found[1]) if found else None
+
+
+def last_place(values: Iterable[float]) -> float:
+    """The last decimal place that any of the finite values has: 0.01 for 2.3 and 2.31; infinite without
+    any."""
+    exponents = [Decimal(f"{value:.9g}").as_tuple().exponent for value in values]
+    return 10.0 ** min((exponent for exponent in exponents if isinstance(exponent, int)), default=math.inf)
 
 
 def _since_last_start(points: Sequence[Point]) -> tuple[Point, ...]:

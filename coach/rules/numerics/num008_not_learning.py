@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -14,7 +13,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
+from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, last_place
 
 _NUM_CLASSES = (2, 10, 100, 1000)
 _MEDIAN_ERROR = 1.2533
@@ -142,7 +141,7 @@ class NotLearning(Rule):
         if not all(map(math.isfinite, losses)):
             return None
         level = median(losses)
-        digits = _resolution(losses)
+        digits = last_place(losses)
         if level <= 0 or digits > self.values["level"] * level:
             return None
         is_same = digits <= self.values["same"] * level and self._is_same(losses, level, history)
@@ -203,12 +202,6 @@ def _is_beginning(points: Sequence[Point]) -> bool:
     if (epoch is not None and epoch > 1) or len(counters) < 2:
         return False
     return counters[0] <= max(1, counters[1] - counters[0])
-
-
-def _resolution(losses: Iterable[float]) -> float:
-    """The last decimal place that any of the values has: 0.01 for 2.3 and 2.31."""
-    exponents = [Decimal(f"{loss:.9g}").as_tuple().exponent for loss in losses]
-    return 10.0 ** min(exponent for exponent in exponents if isinstance(exponent, int))
 
 
 def _is_level(losses: Sequence[float], fall: float) -> bool:

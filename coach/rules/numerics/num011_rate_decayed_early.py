@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.from_numbers.loss_course import Point, courses, last_place
+
+_FIRST = "first step with next to none"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rated:
+    """A loss with the learning rate beside it."""
+
+    position: float
+    """The step, or the epoch. A log's values are kept the denser the newer they are: their number tells no
+    share."""
+    loss: float
+    rate: float
+    time_s: float | None
+    evidence: Evidence
 
 
 class RateDecayedEarly(Rule):
@@ -16,12 +33,15 @@ class RateDecayedEarly(Rule):
 
     What it sees
         On a training that has ended: the learning rate at a hundredth of its peak or less for the last fifth
-        of the steps or more, and a loss that no longer falls there, though it fell before.
+        of the steps or more, and a loss that no longer falls there, though it fell before. While the training
+        runs: the same with a rate that is exactly 0. The rates are those of the metrics, or those that a log
+        tells beside each loss.
     Why it matters
         These steps learn next to nothing: the schedule was made for fewer steps than were run.
     When it stays silent
-        While the training runs, on a rate that never changes, on a decay that ends with the training (cosine,
-        linear), while the loss still falls, and where not all steps are known.
+        On a rate that never changes, on a decay that ends with the training (cosine, linear), while the loss
+        still falls, where not all steps are known, on lines without a rate, and on rates that a log tells
+        with too few digits (`0.1`, then `0.0`).
     What to do
         Give the scheduler the real number of optimizer steps (epochs times batches, divided by gradient
         accumulation and ranks), or end the run there.
@@ -34,7 +54,7 @@ class RateDecayedEarly(Rule):
     name = "learning-rate-decayed-early"
     cause = "lr_decayed_early"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     thresholds = (
         Threshold(
             "low", 0.01, "of the peak", "no schedule means to train with a hundredth of its rate for long"
@@ -47,34 +67,72 @@ class RateDecayedEarly(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        if not snapshot.has_ended or not history.ranks:
-            return
-        rank = history.ranks[0]
-        steps = [step for step in history.steps(rank) if step.lr is not None and step.loss is not None]
-        if len(steps) < self.values["min_steps"] or len(steps) != history.num_steps(rank):
-            return
-        rates = [step.lr or 0.0 for step in steps]
-        peak, start = max(rates), len(steps)
-        while start > 0 and rates[start - 1] <= self.values["low"] * peak:
+        for course in _courses(snapshot, history, self.values["low"]):
+            hit = self._used_up(course, snapshot.has_ended)
+            if hit is not None:
+                yield hit
+                return
+
+    def _used_up(self, course: Sequence[_Rated], has_ended: bool) -> Hit | None:
+        if len(course) < self.values["min_steps"]:
+            return None
+        peak = max(course, key=lambda rated: rated.rate)
+        low = self.values["low"] * peak.rate
+        start = len(course)
+        while start > 0 and course[start - 1].rate <= (low if has_ended else 0.0):
             start -= 1
-        num_low = len(steps) - start
-        if peak <= 0 or start < 10 or num_low < max(20, self.values["share"] * len(steps)):
-            return
-        losses = [step.loss or 0.0 for step in steps]
+        num_low = len(course) - start
+        if peak.rate <= 0 or start < 10 or num_low < 20:
+            return None
+        first, last = course[0].position, course[-1].position
+        share = (last - course[start].position) / (last - first) if last > first else 0.0
+        if share < self.values["share"]:
+            return None
+        losses = [rated.loss for rated in course]
         half = start + num_low // 2
         early, late = fmean(losses[start:half]), fmean(losses[half:])
         if not (losses[0] > early > 0 and early - late < self.values["fall"] * early):
-            return
-        yield Hit(
+            return None
+        return Hit(
             summary=(
-                "The learning rate was below a hundredth of its peak for the last "
-                f"{round(100 * num_low / len(steps))} % of the steps"
+                f"The learning rate was {'below a hundredth of its peak' if has_ended else '0'} for the last "
+                f"{round(100 * share)} % of the steps"
             ),
             evidence=(
-                Evidence("peak of the learning rate", value=peak),
-                Evidence("first step with next to none", value=float(steps[start].step), unit="step"),
+                replace(peak.evidence, value=peak.rate)
+                if peak.evidence.file
+                else Evidence("peak of the learning rate", value=peak.rate),
+                course[start].evidence,
             ),
             confidence=0.8,
             fixes=(Fix("Give the scheduler the real number of optimizer steps", changes_learning=True),),
-            since_s=steps[start].time_s,
+            since_s=course[start].time_s,
         )
+
+
+def _courses(snapshot: TargetSnapshot, history: History, low: float) -> Iterable[Sequence[_Rated]]:
+    """Courses whose values all have a loss and a rate. A log's rates need enough digits to tell a `low` part
+    of their peak from 0."""
+    if not history.ranks:
+        for points in courses(snapshot, history):
+            rated = [
+                _Rated(position, point.loss, point.rate, point.time_s, point.evidence)
+                for point in points
+                if (position := _position(point)) is not None and point.rate is not None
+            ]
+            rates = [each.rate for each in rated]
+            if rates and len(rates) == len(points) and last_place(rates) <= 1.01 * low * max(rates):
+                yield rated
+        return
+    rank = history.ranks[0]
+    steps = [
+        _Rated(step.step, step.loss, step.lr, step.time_s, Evidence(_FIRST, value=step.step, unit="step"))
+        for step in history.steps(rank)
+        if step.lr is not None and step.loss is not None
+    ]
+    if len(steps) == history.num_steps(rank):
+        yield steps
+
+
+def _position(point: Point) -> float | None:
+    return point.counter if point.epoch is None else point.epoch
