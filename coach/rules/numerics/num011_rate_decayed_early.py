@@ -77,21 +77,11 @@ class RateDecayedEarly(Rule):
         if len(course) < self.values["min_steps"]:
             return None
         peak = max(course, key=lambda rated: rated.rate)
-        low = self.values["low"] * peak.rate
-        start = len(course)
-        while start > 0 and course[start - 1].rate <= (low if has_ended else 0.0):
-            start -= 1
-        num_low = len(course) - start
-        if peak.rate <= 0 or start < 10 or num_low < 20:
-            return None
-        first, last = course[0].position, course[-1].position
-        share = (last - course[start].position) / (last - first) if last > first else 0.0
-        if share < self.values["share"]:
-            return None
-        losses = [rated.loss for rated in course]
-        half = start + num_low // 2
-        early, late = fmean(losses[start:half]), fmean(losses[half:])
-        if not (losses[0] > early > 0 and early - late < self.values["fall"] * early):
+        low = self.values["low"] * peak.rate if has_ended else 0.0
+        start = _start_of_end(course, low)
+        share = _share_from(course, start)
+        is_long = len(course) - start >= 20 and share >= self.values["share"]
+        if peak.rate <= 0 or start < 10 or not is_long or not self._has_stopped(course, start):
             return None
         return Hit(
             summary=(
@@ -108,6 +98,27 @@ class RateDecayedEarly(Rule):
             fixes=(Fix("Give the scheduler the real number of optimizer steps", changes_learning=True),),
             since_s=course[start].time_s,
         )
+
+    def _has_stopped(self, course: Sequence[_Rated], start: int) -> bool:
+        """True if the loss fell before `start`, and falls no more from there on."""
+        losses = [rated.loss for rated in course]
+        half = start + (len(course) - start) // 2
+        early, late = fmean(losses[start:half]), fmean(losses[half:])
+        return losses[0] > early > 0 and early - late < self.values["fall"] * early
+
+
+def _start_of_end(course: Sequence[_Rated], low: float) -> int:
+    """Where the last rates begin that are all at `low` or below it."""
+    start = len(course)
+    while start > 0 and course[start - 1].rate <= low:
+        start -= 1
+    return start
+
+
+def _share_from(course: Sequence[_Rated], start: int) -> float:
+    """The share of the steps from this place to the end."""
+    first, last = course[0].position, course[-1].position
+    return (last - course[start].position) / (last - first) if start < len(course) and last > first else 0.0
 
 
 def _courses(snapshot: TargetSnapshot, history: History, low: float) -> Iterable[Sequence[_Rated]]:
