@@ -131,8 +131,8 @@ _CODES = _codes(
     "ENV010 ENV011 ENV012 ENV016 ENV017 ENV018 ENV021 ENV022 ENV023 JOB011 MEM001 MEM011 TOR001 "
     "TOR002 TOR003 TOR004",
     course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 GPU003 GPU005 GPU006 GPU011 GPU013 "
-    "GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 JOB006 JOB009 MEM004 MEM005 MEM009 NUM001 "
-    "NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013",
+    "GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 HIS005 JOB006 JOB009 MEM004 MEM005 "
+    "MEM009 NUM001 NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013",
 )
 
 _CAUSES: Mapping[str, str] = MappingProxyType(
@@ -140,6 +140,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "all_gpus_busy": "Other processes hold every GPU that the job may use.",
         "amp_overflow": "Numbers leave the range of fp16, so hardly a step is taken.",
         "batch_too_small": "A step has too few samples to be worth its fixed costs.",
+        "batch_without_gain": "A larger batch brought no more samples a second: the limit is elsewhere.",
         "checkpoint_by_every_rank": "Several ranks write over one another's checkpoint.",
         "checkpoint_corrupt": "A file of weights is cut short, or is no such file.",
         "code_error": "The program has a mistake of its own.",

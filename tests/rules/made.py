@@ -73,6 +73,7 @@ MADE: Mapping[str, Callable[[], _Made]] = {
     "made/HIS002": lambda: _across(_memory_raised()),
     "made/HIS003": _bad_node,
     "made/HIS004": lambda: _across(test_history.paced(0.8, 0.86)),
+    "made/HIS005": lambda: _across(test_history.grown(64, 101.0)),
     "made/JOB007": _few_cpus_used,
     "made/JOB009": lambda: (
         TargetSnapshot("17", 2000.0, job=test_efficiency.job("COMPLETED", 3600, 86400)),

@@ -196,3 +196,49 @@ def test_a_failure_that_is_shown_on_purpose_is_no_attempt_in_vain() -> None:
 @pytest.mark.parametrize(("ratio", "high"), [(0.8, 0.97), (0.97, 0.98), (1.3, 1.4)])
 def test_a_throughput_within_what_runs_differ_by_is_no_finding(ratio: float, high: float) -> None:
     assert found(paced(ratio, high)) == []
+
+
+def grown(batch: int, rate: float, noise: float = 1.0, **changed: Any) -> Across:
+    """Two attempts: the first with a batch of 32 and 100 samples/s."""
+
+    def attempt(number: int, size: int, samples_per_s: float, **said: Any) -> PastRun:
+        parameters = {"batch_size": size, "lr": 0.001 * size, "num_workers": 4, **said.pop("parameters", {})}
+        known = {
+            "samples_per_s": samples_per_s,
+            "samples_per_s_noise": noise,
+            "device": "H200",
+            "world_size": 2,
+        }
+        return past(number, None, "COMPLETED", parameters=parameters, **{**known, **said})
+
+    return Across(attempt(2, batch, rate, **changed), (attempt(1, 32, 100.0),))
+
+
+def test_a_batch_that_grew_without_more_samples_a_second_is_a_remark_with_both_runs() -> None:
+    (finding,) = found(grown(64, 101.0))
+    assert (finding.rule, finding.severity) == ("HIS005", Severity.INFO)
+    assert finding.summary == (
+        "The batch grew from 32 to 64, the throughput did not: 100 samples/s in run-1, 101 in run-2"
+    )
+    assert [fix.command for fix in finding.fixes] == ["coach compare run-1 run-2", None]
+    assert dict(finding.fixes[1].changes) == {"batch_size": 32}
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        grown(64, 190.0),
+        grown(64, 108.0),
+        grown(64, 80.0),
+        grown(48, 101.0),
+        grown(16, 101.0),
+        grown(64, 101.0, noise=8.0),
+        grown(64, 101.0, device="A100"),
+        grown(64, 101.0, world_size=4),
+        grown(64, 101.0, parameters={"num_workers": 0}),
+        grown(64, 101.0, parameters={"batch_size": "many"}),
+        replace(grown(64, 101.0), attempts=()),
+    ],
+)
+def test_a_batch_that_brought_speed_or_cannot_be_compared_is_no_finding(healthy: Across) -> None:
+    assert found(healthy) == []
