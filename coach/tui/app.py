@@ -36,7 +36,7 @@ from coach.tui.controllers.views import Views
 from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.follow_list import FollowList
 from coach.tui.mode import Mode
-from coach.tui.palette import Commands, commands_of
+from coach.tui.palette import Commands, GoTo, commands_of, places_of
 from coach.tui.screen_specs import HOME, Follows, ScreenSpec
 from coach.tui.stage import Stage
 from coach.tui.terminal_input import PatientDriver
@@ -289,6 +289,27 @@ class CoachApp(App[None]):
             return
         if top.spec is not HOME:
             self.pop_screen()
+
+    def action_leave(self) -> None:
+        """One step back; from the first screen out of coach."""
+        top = self.top
+        if top is not None and top.spec is HOME and top.maximized is None and not top.go_back():
+            self.exit()
+        else:
+            self.action_go_back()
+
+    def action_go_to(self) -> None:
+        """Ask for a name, and open what has it."""
+        places = places_of(self.context, self._launches.recipes, self._go, self._launches.launch)
+        self.push_screen(GoTo(places))
+
+    def _go(self, name: str, *arguments: Any) -> None:
+        if name == HOME.name:
+            self._stage.go_home()
+            if self.top is not None and arguments:
+                self.top.show_only(*arguments)
+        else:
+            self._stage.open(name, *arguments)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What the palette offers. `screen` is the one below it."""

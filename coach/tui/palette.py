@@ -1,26 +1,35 @@
-"""The palette: what can be done on the screen below it, by name.
+"""By name: `^p` lists what can be done on the screen below it, `:` goes to a job, node, user, run, recipe or
+screen.
 
-Made of the same table as the footer and the help. What answers a question is not in it: a plan or a command
-is confirmed where it is read. Textual's own provider would read the names as markup, and recipes are named by
-other people.
+What can be done is made of the same table as the footer and the help. What answers a question is not in it: a
+plan or a command is confirmed where it is read. Textual's own provider would read the names as markup, and
+recipes are named by other people. `:` searches what the screens know already: Slurm is asked nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
+from textual import on
 from textual.app import SystemCommand
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.widgets import Input
 
 from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from coach.tui.render.text import printable
+from coach.tui.screen_specs import HOME, Kind, by_name
 
 _MAX_CHARACTERS = 200
 """A name may be as long as its author likes."""
+_MAX_HITS = 50
+_EQUAL, _BEGINS, _HOLDS = 1.0, 0.75, 0.5
 
 
 class Commands(Provider):
@@ -70,3 +79,98 @@ def commands_of(
 def _command(title: str, label: str | None, text: str, callback: Callable[[], object]) -> SystemCommand:
     help_text = "  ".join(filter(None, (label, text)))
     return SystemCommand(printable(title)[:_MAX_CHARACTERS], printable(help_text)[:_MAX_CHARACTERS], callback)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something to go to."""
+
+    name: str
+    """Other people may have chosen it."""
+    kind: str
+    go: Callable[[], object]
+
+    def score(self, words: str) -> float:
+        """How well it is named by these words in small letters; 0: not at all."""
+        name = self.name.casefold()
+        if name == words:
+            return _EQUAL
+        if name.startswith(words):
+            return _BEGINS
+        return _HOLDS if words in name or words in f"{self.kind} {name}" else 0.0
+
+
+def places_of(
+    context: Context,
+    recipes: Sequence[RecipeKey],
+    go: Callable[..., object],
+    launch: Callable[[RecipeKey], object],
+) -> tuple[Place, ...]:
+    """Everything that has a name. `go` opens a screen by its name and arguments, `launch` a recipe's plan."""
+    places = [*_places(context, go)]
+    if context.mode is Mode.LIVE:
+        places += [Place(recipe.word, "recipe", partial(launch, recipe)) for recipe in recipes]
+    return tuple(places)
+
+
+def _places(context: Context, go: Callable[..., object]) -> Iterator[Place]:
+    yield Place("home", "the first screen", partial(go, HOME.name))
+    for spec in by_name().values():
+        if spec.name in _ABOUT_EVERYTHING and Kind.ASK not in spec.kinds:
+            yield Place(spec.word, "screen", partial(go, spec.name))
+    snapshot = context.snapshot
+    own_first = sorted(snapshot.jobs, key=lambda job: job.user != context.user)
+    for run in snapshot.runs:
+        yield Place(run.run_id, "run", partial(go, "job", run.run_id))
+    for job in own_first:
+        yield Place(f"{job.job_id} {job.name}", "job", partial(go, "job", job.job_id))
+    for node in snapshot.nodes:
+        yield Place(node.name, "node", partial(go, "node", node.name))
+    for user in dict.fromkeys(job.user for job in snapshot.jobs):
+        yield Place(user, "user", partial(go, HOME.name, f"user:{user}"))
+
+
+_ABOUT_EVERYTHING = frozenset(
+    {"runs", "where", "history", "findings", "recipes", "drills", "cohort", "doctor"}
+)
+"""Screens that need no name of anything."""
+
+
+class Places(Provider):
+    """Searches the places of the palette that asks."""
+
+    @property
+    def _places(self) -> Iterable[Place]:
+        palette = self.app.screen
+        return palette.places if isinstance(palette, GoTo) else ()
+
+    async def discover(self) -> Hits:
+        for place in islice(self._places, 1 + len(_ABOUT_EVERYTHING)):
+            yield DiscoveryHit(_shown_place(place), place.go, place.name)
+
+    async def search(self, query: str) -> Hits:
+        words = query.casefold().strip()
+        found = ((place.score(words), place) for place in self._places)
+        for score, place in islice((each for each in found if each[0]), _MAX_HITS):
+            yield Hit(score, _shown_place(place), place.go, place.name)
+
+
+def _shown_place(place: Place) -> Content:
+    return Content.assemble(
+        printable(place.name)[:_MAX_CHARACTERS], "  ", (printable(place.kind), "$text-muted")
+    )
+
+
+class GoTo(CommandPalette):
+    """Asks for a name and goes there."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        super().__init__(providers=[Places], placeholder="a job, node, user, run, recipe or screen…")
+        self.places = places
+
+    @on(Input.Submitted)
+    def _take_first(self) -> None:
+        """Enter takes the best match. Textual's own handler comes next, and takes what is highlighted."""
+        commands = self.query_one(CommandList)
+        if commands.highlighted is None and commands.option_count:
+            commands.highlighted = 0

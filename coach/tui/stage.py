@@ -18,7 +18,7 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import Done, Request
 from coach.tui.mode import Mode
-from coach.tui.screen_specs import by_name
+from coach.tui.screen_specs import HOME, Kind, by_name
 from coach.tui.worker import FINISH_TIMEOUT_S, Worker
 
 T = TypeVar("T")
@@ -50,10 +50,27 @@ class Stage:
         return screen if isinstance(screen, CoachScreen) else None
 
     def open(self, name: str, *arguments: Any) -> Any:
-        """Open a new screen by the name it is declared with. Returns the screen."""
-        screen = by_name()[name].load()(self.context, *arguments)
+        """Open a screen by the name it is declared with. Returns the screen.
+
+        One that is open already with the same arguments comes to the top, and what lies on it is closed: the
+        way back never goes in circles. A screen that asks is always new.
+        """
+        spec = by_name()[name]
+        stack = self._app.screen_stack
+        for screen in stack if Kind.ASK not in spec.kinds else ():
+            if isinstance(screen, CoachScreen) and screen.opened_as == (name, arguments):
+                while self._app.screen is not screen:
+                    self._app.pop_screen()
+                return screen
+        screen = spec.load()(self.context, *arguments)
+        screen.opened_as = (name, arguments)
         self._app.push_screen(screen)
         return screen
+
+    def go_home(self) -> None:
+        """Close every screen but the first."""
+        while self.top is not None and self.top.spec is not HOME:
+            self._app.pop_screen()
 
     def close(self, screen: CoachScreen) -> bool:
         """Close a screen that is done with: at once if it is on top (returns True), else when it comes to the

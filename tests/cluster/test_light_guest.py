@@ -144,7 +144,7 @@ def test_it_opens_a_run_of_64_ranks_within_two_gigabytes_of_address_space_and_of
         assert peak_kb < LIMIT_KB * 0.7, "room is left for the runs that were open before"
         if group is not None:
             assert str(pid_of(user_coach)) in (group / "cgroup.procs").read_text().split()
-        terminal.send("q")
+        terminal.send("C-q")
         terminal.wait_exit()
 
 

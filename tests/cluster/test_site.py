@@ -104,7 +104,7 @@ def test_from_three_refusals_to_running_it_takes_six_keys_and_the_second_launch_
     wanted = [("RUNNING", "teaching", RESERVATION)]
     wait_until(lambda: asked_of_slurm(site_slurm) == wanted, 30, "the second launch runs", every_s=0.3)
     assert keys == ["2", "Enter"]
-    terminal.send("q")
+    terminal.send("C-q")
     assert terminal.wait_exit() == 0
     another_day = site_coach("launch", "ddp", "--dry-run")
     assert "#SBATCH --account=teaching\n" in another_day.stdout, another_day.stderr

@@ -66,6 +66,6 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
     terminal.wait_for(re.compile(rf"{ended} +ended +COMPLETED"), "accounting does not tell")
     terminal.send("Enter")
     terminal.wait_for("the queue, when it was last seen there")
-    terminal.send("q")
+    terminal.send("C-q")
     assert terminal.wait_exit() == 0
     assert slurm.job_state(after) == "PENDING"

@@ -59,7 +59,7 @@ def test_two_selected_jobs_are_held_released_shortened_requeued_and_cancelled(
     does("x", f"scancel {one} {two}", "were cancelled")
     for job_id in (first, second):
         slurm.wait_state(job_id, "CANCELLED")
-    terminal.send("q")
+    terminal.send("C-q")
     assert terminal.wait_exit() == 0
 
 

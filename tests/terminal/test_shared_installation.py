@@ -53,7 +53,7 @@ def test_without_a_network_another_user_s_read_only_installation_works_and_stays
     terminal.wait_for("local ·")
     terminal.send("d")
     terminal.wait_for("coach may launch and cancel")
-    terminal.send("q")
+    terminal.send("C-q")
     assert terminal.wait_exit() == 0
 
     assert files_below(bare_python.parents[1]) == before

@@ -152,7 +152,7 @@ def test_ddp_on_two_nodes_is_healthy_then_nan_is_found_fixed_and_compared(
     assert two_nodes_were_used(listed_runs(coach)[0])
     terminal.send("c")
     terminal.wait_for("NaN from step 2", "better", timeout_s=20)
-    terminal.send("q")
+    terminal.send("C-q")
     assert terminal.wait_exit() == 0
 
 
@@ -182,7 +182,7 @@ def test_five_keys_launch_five_techniques(
     techniques = ("baseline", "ddp", "amp", "fsdp", "deepspeed_zero")
     wanted = dict.fromkeys(techniques, "COMPLETED" if is_trained else "PENDING")
     wait_until(lambda: states() == wanted, 150, "five runs have come so far", every_s=2)
-    terminal.send("q")
+    terminal.send("C-q")
     assert terminal.wait_exit() == 0
 
 
@@ -243,5 +243,5 @@ def test_on_one_machine_the_baseline_is_launched_by_one_key_and_its_nan_is_fixed
     terminal.wait_for(re.compile(r"step [1-9]\d"), timeout_s=60)
     terminal.send("c")
     terminal.wait_for("NaN from step 2", timeout_s=20)
-    terminal.send("q")
+    terminal.send("C-q")
     assert terminal.wait_exit() == 0

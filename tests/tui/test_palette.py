@@ -69,7 +69,7 @@ async def test_every_screen_offers_its_own_keys_and_the_launches() -> None:
     assert "All recipes, step by step" in at_home.keys() - at_recipes.keys()
     assert "The next view" in at_recipes.keys() - at_home.keys()
     for place in (at_home, at_recipes, at_plan):
-        assert {"launch baseline", "launch ddp", "Leave coach"} <= place.keys()
+        assert {"launch baseline", "launch ddp", "Leave coach from anywhere"} <= place.keys()
     assert "Submit exactly what is shown" not in at_plan, "a plan is confirmed where it is read"
 
 

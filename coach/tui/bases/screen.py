@@ -35,6 +35,8 @@ class CoachScreen(Screen[None]):
     spec: ClassVar[ScreenSpec]
     """What it declares in the table of screens."""
     AUTO_FOCUS = None
+    opened_as: tuple[str, tuple[Any, ...]] | None = None
+    """The name and the arguments that it was opened with."""
     targets: tuple[str, ...] = ()
     """Runs and jobs to be followed while this screen is on top."""
     questions: tuple[Question, ...] = ()
@@ -90,11 +92,22 @@ class CoachScreen(Screen[None]):
             context.diagnoses.get(target) for target in self.targets
         )
         ages = (*gravest, muted(" · "), *ages) if gravest and ages else gravest or ages
-        top = top_line(self.crumbs, context.place, context.mode.value, ages, width)
+        top = top_line(self._trail(), context.place, context.mode.value, ages, width)
         self.query_one(TopBar).set_lines([top])
         asleep = [asleep_line(context.asleep_s, width)] if context.asleep_s is not None else []
         self.query_one(Banner).set_lines([*asleep, *banner_lines(self._concerning(), now_s, width)])
         self.query_one(KeyBar).set_spending(spending_line(context.snapshot))
+
+    def _trail(self) -> tuple[str, ...]:
+        """The way to this screen, as Esc goes back along it: each screen below adds what is new."""
+        trail: list[str] = []
+        for screen in self.app.screen_stack:
+            if isinstance(screen, CoachScreen):
+                new = [crumb for crumb in screen.crumbs if crumb not in trail]
+                trail += new or screen.crumbs[-1:]
+            if screen is self:
+                break
+        return tuple(trail)
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -125,7 +138,7 @@ class CoachScreen(Screen[None]):
         hints = [
             (key.id, key.label, self._word(key), self.reason_off(key) is None)
             for key in self.keys()
-            if key.word and key not in launches and not (key.id == "back" and self.spec is HOME)
+            if key.word and key not in launches and key.id != ("back" if self.spec is HOME else "leave")
         ]
         if launches:
             # One hint for all of them, in the second place: what coach is for must not be crowded out.
@@ -203,6 +216,9 @@ class CoachScreen(Screen[None]):
             self.minimize()
         elif self.focused is not None:
             self.maximize(self.focused)
+
+    def show_only(self, words: str) -> None:
+        """Filter its rows by these words, where it has rows."""
 
     def ask_again(self) -> bool:
         """Ask anew what it shows that is asked on demand. True: nothing else needs to be read again."""

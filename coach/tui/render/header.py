@@ -19,7 +19,9 @@ from coach.tui.render.text import (
     strong,
 )
 
-_KEPT_HINTS = ("help", "quit")
+_KEPT_HINTS = ("back", "help", "leave")
+_MAX_HINTS = 12
+"""More keys than this are not read; `?` lists all."""
 CLUSTER_SOURCES = ("jobs", "nodes", "partitions", "runs")
 _SLURM_SOURCES = ("jobs", "nodes", "partitions")
 SLOW_S = 3.0
@@ -146,12 +148,16 @@ def asleep_line(asleep_s: float, width: int) -> Line:
     return clip(line(Span(text, "warning")), width)
 
 
+def _width_of(hints: Sequence[tuple[str, str, str, bool]]) -> int:
+    return 1 + sum(len(key) + len(word) + 3 for _, key, word, _ in hints)
+
+
 def footer_line(hints: Sequence[tuple[str, str, str, bool]], note: Line, width: int) -> Line:
     """Keys with their words, as many as fit: (id, key, word, is on). A note stands at the right end and
     wins."""
     room = width - (line_width(note) + 2 if note else 0)
     shown = list(hints)
-    while len(shown) > 2 and 1 + sum(len(key) + len(word) + 3 for _, key, word, _ in shown) > room:
+    while len(shown) > 2 and (len(shown) > _MAX_HINTS or _width_of(shown) > room):
         droppable = [hint for hint in shown if hint[0] not in _KEPT_HINTS]
         if not droppable:
             break

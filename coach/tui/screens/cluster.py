@@ -203,6 +203,13 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.post_message(ScreenShown())  # the app asks Slurm for other jobs now
         self.refresh_all()
 
+    def show_only(self, words: str) -> None:
+        """Filter everybody's jobs by these words."""
+        if not self.context.are_all_shown:
+            self.action_toggle_all()
+        self._say(self._queue_view.filter(words))
+        self._changed()
+
     def action_open(self) -> None:
         if self.focused is self.verdicts:
             if (target := self._wrong.get(self.verdicts.cursor_key or "")) is not None:

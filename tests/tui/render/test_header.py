@@ -54,7 +54,7 @@ HINTS = [
     ("cancel", "x", "cancel", True),
     ("runs", "r", "runs", True),
     ("help", "?", "keys", True),
-    ("quit", "q", "quit", True),
+    ("leave", "q", "quit", True),
 ]
 
 

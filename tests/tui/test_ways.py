@@ -1,0 +1,142 @@
+"""Ways through the screens: one step back, home, and to anything by its name."""
+
+from __future__ import annotations
+
+import pytest
+from textual.command import CommandList
+
+from coach.tui.palette import GoTo, places_of
+from coach.tui.render.header import footer_line
+from coach.tui.render.text import BLANK, plain
+from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import RUN_ID
+
+
+async def ask(driver: Driver, words: str) -> None:
+    """Type `:` and these words, wait for the answer, and press Enter."""
+    await driver.pilot.press("colon")
+    await driver.until(lambda: isinstance(driver.app.screen, GoTo), "it asks for a name")
+    below = driver.app.screen_stack[0]
+    commands = driver.app.screen.query_one(CommandList)
+    await driver.until(lambda: commands.option_count, "its places")
+    await driver.pilot.press(*("space" if letter == " " else letter for letter in words))
+    await driver.until(
+        lambda: commands.option_count and words in str(commands.options[0].prompt), f"{words!r} is the first"
+    )
+    await driver.pilot.press("enter")
+    await driver.until(lambda: not isinstance(driver.app.screen, GoTo), "it is gone")
+    assert below in driver.app.screen_stack
+    await driver.settle()
+
+
+def first_line(driver: Driver) -> str:
+    return driver.text().splitlines()[0]
+
+
+@pytest.mark.parametrize("key", ["escape", "q"])
+async def test_a_step_back_goes_along_the_names_in_the_top_line(key: str) -> None:
+    async with opened(size=(120, 36)) as driver:
+        await driver.press("r")
+        await driver.reaches("runs")
+        await driver.press("enter")
+        await driver.reaches("job")
+        await driver.press("D")
+        await driver.reaches("gpus")
+        assert "cluster › runs › run ddp-4f2a › gpus" in first_line(driver)
+        for place, trail in (
+            ("job", "runs › run ddp-4f2a"),
+            ("runs", "cluster › runs"),
+            ("cluster", "cluster"),
+        ):
+            await driver.press(key)
+            await driver.reaches(place)
+            assert trail in first_line(driver)
+        assert driver.app.is_running
+
+
+async def test_q_leaves_coach_on_the_first_screen_alone_and_ctrl_q_anywhere() -> None:
+    async with opened() as driver:
+        await driver.press("r")
+        await driver.reaches("runs")
+        await driver.press("q")
+        await driver.reaches("cluster")
+        assert driver.app._exit is False
+        await driver.pilot.press("q")
+        assert driver.app._exit
+    async with opened() as driver:
+        await driver.press("r")
+        await driver.reaches("runs")
+        await driver.pilot.press("ctrl+q")
+        assert driver.app._exit
+
+
+async def test_a_screen_that_is_open_comes_back_to_the_top_instead_of_opening_twice() -> None:
+    async with opened() as driver:
+        for _ in range(3):
+            await driver.press("r", "enter")
+            await driver.reaches("job")
+            await driver.press("f")
+            await driver.reaches("findings")
+        assert len(driver.app.screen_stack) == 5, "Textual's own, cluster, runs, job, findings"
+        await driver.press("r")
+        await driver.reaches("runs")
+        assert len(driver.app.screen_stack) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "trail"),
+    [
+        ("ddp-4f2a", "job", "run ddp-4f2a"),
+        ("node1", "node", "node1"),
+        ("doctor", "doctor", "doctor"),
+        ("history", "history", "history"),
+    ],
+)
+async def test_a_name_leads_to_what_has_it(words: str, place: str, trail: str) -> None:
+    async with opened() as driver:
+        await ask(driver, words)
+        await driver.reaches(place)
+        await driver.until(lambda: trail in first_line(driver), trail)
+
+
+async def test_a_user_leads_to_the_jobs_of_that_user_and_enter_alone_goes_home() -> None:
+    async with opened() as driver:
+        await driver.press("r", "enter")
+        await driver.reaches("job")
+        await ask(driver, "bob")
+        await driver.reaches("cluster")
+        await driver.sees("user:bob")
+        await driver.press("r", "enter")
+        await driver.reaches("job")
+        await driver.pilot.press("colon")
+        await driver.until(lambda: isinstance(driver.app.screen, GoTo), "it asks for a name")
+        commands = driver.app.screen.query_one(CommandList)
+        await driver.until(lambda: commands.option_count, "its places")
+        await driver.pilot.press("enter")
+        await driver.reaches("cluster")
+
+
+async def test_a_recipe_leads_to_its_plan_and_nothing_is_submitted() -> None:
+    async with opened() as driver:
+        await ask(driver, "baseline")
+        await driver.reaches("plan")
+        assert driver.ports.launches.submitted == []
+
+
+async def test_equal_names_come_before_beginnings_and_parts() -> None:
+    async with opened() as driver:
+        places = places_of(driver.app.context, (), lambda *names: None, lambda recipe: None)
+        (run,) = [place for place in places if place.name == RUN_ID]
+        scores = [run.score(words) for words in (RUN_ID.casefold(), RUN_ID[:8], "ddp", "run", "nothing")]
+        assert scores == sorted(scores, reverse=True)
+        assert scores[-1] == 0.0
+
+
+def test_a_footer_shows_at_most_twelve_keys_and_keeps_the_way_back() -> None:
+    hints = [(f"key{index}", chr(97 + index), "word", True) for index in range(20)]
+    hints += [("back", "Esc", "back", True), ("help", "?", "keys", True)]
+    for width in (80, 300):
+        shown = plain(footer_line(hints, BLANK, width))
+        assert shown.count(" word") + 2 <= 12
+        assert "Esc back" in shown
+        assert "? keys" in shown
