@@ -16,6 +16,7 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import ActionRequested, ScreenOpened
 from coach.tui.render.queue import is_own
+from coach.tui.render.runs import short_id
 
 _ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL, Verb.ATTACH})
 
@@ -69,19 +70,28 @@ class JobChoice:
         else:
             self._screen.post_message(ScreenOpened("stacks", chosen[0].target, chosen[0].label))
 
+    def show_gpus(self) -> None:
+        """The GPUs of the chosen job."""
+        self._show_part("gpus", "D shows the GPUs of one job", "each task of an array has GPUs of its own")
+
     def show_log(self) -> None:
         """The log of the chosen job."""
+        self._show_part("log", "l shows the log of one job", "each task of an array has a log of its own")
+
+    def _show_part(self, place: str, of_one: str, of_tasks: str) -> None:
+        """A screen about one job. `of_one` and `of_tasks` say why there is none for several."""
         chosen = self._chosen()
         if len(chosen) != 1:
-            self._screen.note("l shows the log of one job")
+            self._screen.note(of_one)
         elif chosen[0].why_not_mine is not None:
             self._screen.note(chosen[0].why_not_mine)
         elif chosen[0].is_array:
-            self._screen.note("each task of an array has a log of its own: u shows the tasks")
+            self._screen.note(f"{of_tasks}: u in the queue shows the tasks")
         else:
-            run = self._screen.context.run_of_job(chosen[0].target)
-            target = run.run_id if run is not None else chosen[0].target
-            self._screen.post_message(ScreenOpened("log", target, chosen[0].label))
+            context, target = self._screen.context, chosen[0].target
+            run = context.run(target) or context.run_of_job(target)
+            crumb = f"run {short_id(run.run_id)}" if run is not None else f"job {target}"
+            self._screen.post_message(ScreenOpened(place, run.run_id if run is not None else target, crumb))
 
     def _why_not(self, verb: Verb, chosen: Chosen) -> str | None:
         if chosen.why_not_mine is not None:
@@ -113,6 +123,9 @@ class JobKeys:
     def action_stacks(self) -> None:
         self.job_choice.show_stacks()
 
+    def action_gpus(self) -> None:
+        self.job_choice.show_gpus()
+
     def action_open_log(self) -> None:
         self.job_choice.show_log()
 
@@ -136,4 +149,10 @@ def choose_run(context: Context, run: Run) -> Chosen:
     job = context.job(run.job_id)
     standing = run.submission.words if run.submission is not None else "has no job yet"
     why = None if run.job_id is not None else f"this run: {standing}"
-    return Chosen(run.run_id, f"{run.run_id} ({state})", state, job.reason if job else None, why_not_mine=why)
+    return Chosen(
+        run.run_id,
+        f"{run.run_id} ({state})",
+        state,
+        job.reason if job else None,
+        why_not_mine=why,
+    )

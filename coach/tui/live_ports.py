@@ -276,6 +276,9 @@ class LiveJobActions:
         self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
         return attach.streams(action, target, self._reach.env)
 
+    def open_pager(self, file: str) -> int:
+        return job_actions.open_pager(file, self._reach.env)
+
     def open_shell(self, action: JobAction) -> int:
         self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
         return job_actions.open_shell(action, self._reach.env)

@@ -112,6 +112,14 @@ class SubmitRequested(Request):
         self.plan = plan
 
 
+class PagerRequested(Request):
+    """Show a file in the person's own pager."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = file
+
+
 class ActionRequested(Request):
     """Ask whether to do something to jobs: their ids, or run ids on the local backend. `label` names them as
     they are shown."""

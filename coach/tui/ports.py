@@ -145,6 +145,13 @@ class JobActionPort(Protocol):
         """What `Session.attach` will follow `target` by; nothing has been started yet."""
         ...
 
+    def open_pager(self, file: str) -> int:
+        """Give the terminal to the person's pager until it is left; its exit status.
+
+        Raises UserError where there is no pager.
+        """
+        ...
+
     def open_shell(self, action: JobAction) -> int:
         """Give the terminal away until the shell is left; its exit status. Called where the screens have let
         go of the terminal."""

@@ -142,6 +142,7 @@ class FakeJobActions:
     """Remembers what was done; refuses when told to."""
 
     performed: list[JobAction] = field(default_factory=list)
+    paged: list[str] = field(default_factory=list)
     refusal: UserError | None = None
 
     def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
@@ -168,6 +169,10 @@ class FakeJobActions:
     def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
         self.performed.append(action)
         return (StreamSource(target, action.steps[0].argv, {}),)
+
+    def open_pager(self, file: str) -> int:
+        self.paged.append(file)
+        return 0
 
     def open_shell(self, action: JobAction) -> int:
         self.performed.append(action)

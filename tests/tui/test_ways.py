@@ -140,3 +140,26 @@ def test_a_footer_shows_at_most_twelve_keys_and_keeps_the_way_back() -> None:
         assert shown.count(" word") + 2 <= 12
         assert "Esc back" in shown
         assert "? keys" in shown
+
+
+@pytest.mark.parametrize("place", ["cluster", "runs", "job"])
+@pytest.mark.parametrize(("key", "opens"), [("l", "log"), ("D", "gpus"), ("S", "stacks")])
+async def test_log_gpus_and_stacks_are_one_letter_on_rows_and_on_the_job(
+    place: str, key: str, opens: str
+) -> None:
+    async with opened() as driver:
+        await driver.press(*{"cluster": ["home"], "runs": ["r"], "job": ["home", "enter"]}[place])
+        await driver.reaches(place)
+        await driver.press(key)
+        await driver.reaches(opens)
+        if opens != "stacks":
+            await driver.until(lambda: "run ddp-4f2a" in first_line(driver), "the top line names the job")
+
+
+async def test_where_the_terminal_cannot_be_lent_the_pager_key_says_so() -> None:
+    async with opened() as driver:
+        await driver.press("home", "enter")
+        await driver.reaches("job")
+        await driver.press("O")
+        await driver.sees("this terminal cannot be lent to a pager")
+        assert driver.ports.job_actions.paged == []

@@ -40,6 +40,7 @@ class JobActions:
             messages.ActionRequested: self._show_question,
             messages.LimitEntered: self._plan_limit,
             messages.ActionConfirmed: self._perform,
+            messages.PagerRequested: self._show_in_pager,
         }
 
     def _show_question(self, message: messages.ActionRequested) -> None:
@@ -106,6 +107,16 @@ class JobActions:
             self._tell(screen, "this terminal cannot be lent to a shell; `coach shell` opens one")
         else:
             self._tell(screen, f"the shell was left (exit status {status})")
+
+    def _show_in_pager(self, message: messages.PagerRequested) -> None:
+        """The terminal is the pager's until it is left."""
+        try:
+            with self._stage.lent_terminal():
+                self._port.open_pager(message.file)
+        except UserError as error:
+            self._stage.note(error)
+        except SuspendNotSupported:
+            self._stage.note(UserError("this terminal cannot be lent to a pager"))
 
     def _tell(self, screen: DecisionScreen, words: str) -> None:
         self._stage.context.session.refresh_soon()

@@ -104,7 +104,7 @@ JOB_KEYS: tuple[Key, ...] = (
         word="stacks",
         description="Stacks: where every rank stands",
         tooltip="Finds the rank that a hang waits for; asks first for a job that coach did not launch",
-        places=frozenset({"job", "stacks"}),
+        places=frozenset({Kind.JOBS, "runs", "stacks"}),
         action="stacks",
         is_change=True,
     ),
@@ -115,7 +115,7 @@ JOB_KEYS: tuple[Key, ...] = (
         word="log",
         description="The log of your job",
         tooltip="Both streams, wherever the job writes them",
-        places=frozenset({"cluster", "job"}),
+        places=frozenset({Kind.JOBS, "runs"}),
         action="open_log",
     ),
     Key(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coach.tui.keys.key import Key
+from coach.tui.screen_specs import Kind
 
 PANE_KEYS: tuple[Key, ...] = (
     Key(
@@ -26,13 +27,22 @@ PANE_KEYS: tuple[Key, ...] = (
         action="log('stderr.log')",
     ),
     Key(
+        id="pager",
+        key="O",
+        label="O",
+        description="The log in your pager",
+        tooltip="$PAGER, else less; coach comes back when you leave it",
+        places=frozenset({"job", "log"}),
+        action="pager",
+    ),
+    Key(
         id="gpus",
         key="D",
         label="D",
         word="gpus",
         description="The devices: every GPU, their past, the processes",
         tooltip="With where each number comes from and how old it is; a heat map where there are many",
-        places=frozenset({"job"}),
+        places=frozenset({Kind.JOBS, "runs"}),
         action="gpus",
     ),
     Key(

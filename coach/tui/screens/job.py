@@ -22,7 +22,7 @@ from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_run
 from coach.tui.job_subject import JobSubject, job_subject, rows_named, run_named
 from coach.tui.keys.key import Key
-from coach.tui.messages import FixRequested, ScreenOpened, ScreenShown, Wanted
+from coach.tui.messages import FixRequested, PagerRequested, ScreenOpened, ScreenShown, Wanted
 from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
@@ -193,16 +193,14 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             self.note(why_not)
         self.refresh_all()
 
-    def action_gpus(self) -> None:
-        chosen = self._chosen()
-        if not chosen:
-            self.note("this job is no longer in the queue")
-        elif self._run is None and chosen[0].why_not_mine is not None:
-            self.note(chosen[0].why_not_mine)
-        elif chosen[0].is_array:
-            self.note("each task of an array has GPUs of its own: u in the queue shows the tasks")
+    def action_pager(self) -> None:
+        file = self.query_one(CauseAndLog).file
+        if file is None:
+            self.note("its log is not read yet")
+        elif self.context.mode in (Mode.REPLAY, Mode.DEMO):
+            self.note("this is a recording: the file is not here")
         else:
-            self.post_message(ScreenOpened("gpus", self.target, self.crumbs[-1]))
+            self.post_message(PagerRequested(file))
 
     def action_fix(self) -> None:
         if self.is_off("fix"):

@@ -9,6 +9,8 @@ from textual.widget import Widget
 from coach.model.training.log import LogFile, LogTail
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
+from coach.tui.messages import PagerRequested
+from coach.tui.mode import Mode
 from coach.tui.render.text import clip, line, muted, printable
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
@@ -24,7 +26,7 @@ class LogScreen(CoachScreen, screen="log"):
     """A pager that follows."""
 
     def __init__(self, context: Context, target: str, label: str) -> None:
-        super().__init__(context, ("cluster", f"log {target}"))
+        super().__init__(context, ("cluster", label, "log"))
         self.targets = (target,)
         self._target = target
         self._label = label
@@ -60,6 +62,15 @@ class LogScreen(CoachScreen, screen="log"):
         # A run's logs lie in its directory; nothing had to be found.
         tails = sorted(target.log_tails, key=lambda tail: not tail.file.endswith("stdout.log"))
         return [LogFile(tail.file, is_found=True) for tail in tails], tails
+
+    def action_pager(self) -> None:
+        files, _ = self._told()
+        if not files:
+            self.note("its log is not found yet")
+        elif self.context.mode in (Mode.REPLAY, Mode.DEMO):
+            self.note("this is a recording: the file is not here")
+        else:
+            self.post_message(PagerRequested(files[min(int(self._is_stderr_shown), len(files) - 1)].path))
 
     def action_log(self, name: str) -> None:
         self._is_stderr_shown = name.startswith("stderr")

@@ -25,6 +25,8 @@ class CauseAndLog(Container):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._tails: Sequence[LogTail] = ()
+        self.file: str | None = None
+        """The log that is shown."""
         self._wanted: str | None = None
         """The file that was asked for by a key."""
 
@@ -47,10 +49,12 @@ class CauseAndLog(Container):
         body.set_lines(rows)
         log.display = bool(tails)
         self.styles.layout = "horizontal" if is_wide else "vertical"
+        self.file = None
         if not tails:
             body.styles.height = "1fr"
             return
         tail = self._tail(place)
+        self.file = tail.file
         log_rows = 1 + min(max(1, len(tail.lines)), _MAX_LOG_LINES)
         body.styles.height = "1fr" if is_wide else min(len(rows), max(1, height - _ROWS_AROUND - log_rows))
         self._show_log(tail, place)

@@ -6,6 +6,8 @@ and nothing else.
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +31,7 @@ __all__ = ["HasEnded", "perform", "plan_action"]
 _WITH_A_SCRIPT = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"})
 """States in which the batch script runs, and will say how it ended."""
 
+_PAGER = "less"
 _REFUSED_WORDS = {Verb.CANCEL: "cancels nothing", Verb.SHELL: "opens no shell in a job"}
 _NOTES = {
     Verb.REQUEUE: ("a job that is requeued starts anew, from its first line",),
@@ -114,6 +117,21 @@ def open_shell(action: JobAction, env: Mapping[str, str]) -> int:
     # srun hands it on to the shell, which keeps the language of the person.
     own = {key: env[key] for key in client_environment(env) if key in env}
     return job_control.attach(action.steps[0].argv, own)
+
+
+def open_pager(file: str, env: Mapping[str, str]) -> int:
+    """Give the terminal to `$PAGER`, or to less, until it is left; its exit status.
+
+    The file is an argument of its own: no shell reads its name. Raises UserError where there is no pager.
+    """
+    said = env.get("PAGER", "").strip() or _PAGER
+    try:
+        argv = shlex.split(said)
+    except ValueError as problem:
+        raise UserError(f"PAGER: {said!r}: {problem}", f"for example PAGER={_PAGER}") from None
+    if shutil.which(argv[0], path=env.get("PATH")) is None:
+        raise UserError(f"PAGER: there is no program {argv[0]!r}", f"for example PAGER={_PAGER}")
+    return job_control.attach([*argv, file], env)
 
 
 def _names(
