@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of, recent_rate
 from coach.analysis.queueing.arrays import FoldedJob, fold, group_id, is_part
@@ -44,6 +44,8 @@ class JobSubject:
     can_fix: bool = False
     questions: Sequence[Question] = ()
     """What is asked of Slurm for it."""
+    task_rules: Mapping[str, str] = field(default_factory=dict)
+    """The rule of the cause of each task of an array that was judged, by the task's id."""
     slots: Sequence[GpuSlot] = ()
     """Its GPUs, as far as its nodes say the same."""
 
@@ -120,4 +122,11 @@ def job_subject(context: Context, name: str, folded: FoldedJob | None, past: Pas
         history=context.session.history(target),
         stream_error=stream.error if stream is not None else None,
         answers=context.answers,
+        task_rules=_task_rules(context, folded),
     )
+
+
+def _task_rules(context: Context, folded: FoldedJob | None) -> dict[str, str]:
+    parts = folded.parts if folded is not None and folded.is_folded else ()
+    found = {part.job_id: context.found.get(part.job_id) for part in parts}
+    return {task: ranked[0].finding.rule for task, ranked in found.items() if ranked}

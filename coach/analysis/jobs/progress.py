@@ -36,7 +36,9 @@ class Progress:
 
     def ends_late_by_s(self, limit_left_s: float | None) -> float | None:
         """How long after its time limit it would end; None if it ends before, or if that is unknown."""
-        if self.is_bar or self.left_s is None or limit_left_s is None or self.left_s <= limit_left_s:
+        if self.is_bar and self.step < _MIN_STEPS:
+            return None
+        if self.left_s is None or limit_left_s is None or self.left_s <= limit_left_s:
             return None
         return self.left_s - limit_left_s
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from coach.model.slurm.cluster import Job, is_final
+from coach.model.slurm.cluster import Job, has_failed, is_final
 
 _TASK = re.compile(r"^(?P<array>\d+)_(?:(?P<task>\d+)|\[(?P<tasks>[^\]]*)\])$")
 _RANGE = re.compile(r"^(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>\d+))?)?$")
@@ -40,6 +40,11 @@ class FoldedJob:
     @property
     def num_tasks(self) -> int:
         return sum(count for _, count in self.states)
+
+    @property
+    def num_failed(self) -> int:
+        """Tasks that have ended badly, and were not cancelled."""
+        return sum(count for state, count in self.states if has_failed(state))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ FINAL_STATES = frozenset(
 """Job states that end a job. A state that is in neither set is of a newer Slurm: the job counts as alive, and
 the state shows as itself."""
 
+_NOT_FAILED = frozenset({"COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED"})
+
 SUPERVISOR_DIED = "SupervisorDied"
 MACHINE_RESTARTED = "MachineRestarted"
 """Reasons of local runs that could not say themselves how they ended."""
@@ -32,6 +34,11 @@ _WHOLE_SECOND_S = 1.0
 def is_final(state: str | None) -> bool:
     """Whether a job in this state has ended. An unknown (None) state has not."""
     return state in FINAL_STATES
+
+
+def has_failed(state: str | None) -> bool:
+    """True if a job in this state has ended badly. Cancelled or preempted is not failed."""
+    return is_final(state) and state not in _NOT_FAILED
 
 
 @dataclass(frozen=True, slots=True)

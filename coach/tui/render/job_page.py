@@ -12,7 +12,7 @@ from coach.tui.render import run as runs
 from coach.tui.render.asked import asked_line
 from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job_course import curve_rows, device_lines
-from coach.tui.render.pending import place_lines, task_lines, why_lines
+from coach.tui.render.pending import failed_alike_lines, place_lines, task_lines, why_lines
 from coach.tui.render.progress import progress_lines
 from coach.tui.render.text import BLANK, Line, line, mib, muted
 
@@ -29,6 +29,7 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
         rows += [*efficiency_lines(page.past, page.now_s, width), BLANK]
     rows += _waiting(page, width)
     if page.folded is not None and page.folded.num_tasks > 1:
+        rows += [*failed_alike_lines(page.folded, page.task_rules, width)]
         rows += task_lines(page.folded, unfold(page.folded), page.now_s, width)
     rows += curve_rows(page, width, height)
     rows += device_lines(page, width)

@@ -3,13 +3,13 @@ not by colour alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from coach.analysis.queueing.arrays import FoldedJob, group_id
 from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_job, parse_dependency
 from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
-from coach.model.slurm.cluster import Job, Reservation
+from coach.model.slurm.cluster import Job, Reservation, has_failed, is_final
 from coach.model.training.other_machine import rough_age
 from coach.tui.render.text import (
     BLANK,
@@ -17,6 +17,7 @@ from coach.tui.render.text import (
     Line,
     Span,
     Tone,
+    clip,
     clock,
     line,
     muted,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from coach.workflows.jobs.place_in_queue import PlaceInQueue
 
 T = TypeVar("T")
+_MIN_ALIKE = 2
+"""So many tasks that failed alike, and none that went well, are no accident."""
 
 KINDS: dict[PendingClass, tuple[str, Tone, str]] = {
     PendingClass.WAIT: ("·", "muted", "waits its turn"),
@@ -225,6 +228,19 @@ def _reservation(reservation: Reservation, now_s: float) -> str:
         if reservation.end_time_s is not None and reservation.end_time_s > now_s:
             when += f", ends in {rough_age(reservation.end_time_s - now_s)}"
     return f"{reservation.name}{kind}: {when}; nodes {reservation.nodes or UNKNOWN}"
+
+
+def failed_alike_lines(folded: FoldedJob, rules: Mapping[str, str], width: int) -> list[Line]:
+    """That the first tasks of an array failed alike, and how to cancel the rest; nothing where one has completed,
+    where none is left, or where their causes differ. `rules` are the causes, by task."""
+    states = dict(folded.states)
+    num_left = sum(count for state, count in folded.states if not is_final(state))
+    causes = {rules[part.job_id] for part in folded.parts if has_failed(part.state) and part.job_id in rules}
+    if folded.num_failed < _MIN_ALIKE or not num_left or states.get("COMPLETED") or len(causes) != 1:
+        return []
+    text = f" ✖ all {folded.num_failed} tasks that ended failed alike ({min(causes)}): "
+    left = f"the {num_left} that are left" if num_left > 1 else "the one that is left"
+    return [clip(line(Span(text, "critical"), Span("x", "key"), f" cancels {left}"), width), BLANK]
 
 
 def task_lines(

@@ -181,7 +181,10 @@ def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
     if job.state == "PENDING" and job.is_visible:
         reason, reason_tone = short_reason(job)
     if isinstance(row, FoldedJob | UnfoldedRow):
-        reason = _counted(row if isinstance(row, FoldedJob) else row.folded, reason)
+        folded = row if isinstance(row, FoldedJob) else row.folded
+        reason = _counted(folded, reason)
+        if folded.num_failed:
+            reason, reason_tone = f"✖ {reason}", "critical"
     sign = {UnfoldedRow: "▾ ", TaskRow: "└ "}.get(type(row), "")
     job_id, partition = sign + short_id(job.job_id), printable(job.partition)
     nodes = printable(job.nodes) if job.nodes else "" if job.num_nodes is None else f"({job.num_nodes})"

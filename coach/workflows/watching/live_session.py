@@ -45,6 +45,9 @@ AGE_INTERVAL_S = 5.0
 """The picture is told at least this often: rules that wait for a time to pass are asked again, and times in
 tables go on. Whoever shows it counts the ages on by itself."""
 
+NODES_LOOK_S = 30.0
+"""When own jobs have taken or left nodes, the nodes are looked at again, but not more often than this: the
+budget is the queue's as well."""
 _CLUSTER_SOURCES = frozenset({"jobs", "nodes"})
 _SETTLE_S = 0.02
 """Answers that belong together arrive in one update."""
@@ -237,11 +240,18 @@ class WatchSession:
                 self._forget_ended(reading.target)
             if self._on_reading is not None:
                 self._on_reading(reading)
-            self._queue_facts.learn(reading)
+            if self._queue_facts.learn(reading) and self._are_nodes_old():
+                self._poller.refresh_soon(lambda key: key.partition(" ")[0] == "nodes")
         is_news = self._apply_rules_problem() or is_news
         if is_news:
             self._queue_facts.keep_runs(self._monitor, self._settings)
         return is_news
+
+    def _are_nodes_old(self) -> bool:
+        status = self._snapshot.sources.get("nodes")
+        if status is None or status.data_time_s is None:
+            return False
+        return self._world.io.now() - status.data_time_s > NODES_LOOK_S
 
     def _apply_rules_problem(self) -> bool:
         """Show that the rules cannot be loaded, and that they can be again."""

@@ -29,14 +29,22 @@ class QueueFacts:
         self._can_write = world.can_write
         self._seen_jobs = SeenJobs(settings.cache_dir)
         self._records = RunRecords(sharer)
+        self._placed: frozenset[tuple[str, str]] | None = None
+        """Own jobs that hold nodes, with the nodes; None before the first reading."""
         self.output_paths = output_paths_of(world.io, settings) if world.can_write else OutputPaths(world.io)
 
-    def learn(self, reading: Reading) -> None:
-        """Remember the jobs of a reading, and where they write their logs."""
-        if isinstance(reading.payload, JobList):
-            self.output_paths.learn(reading.payload.jobs)
-            if self._can_write:
-                remember_jobs(self._seen_jobs, reading.payload.jobs, self._user, reading.time_s)
+    def learn(self, reading: Reading) -> bool:
+        """Remember the jobs of a reading, and where they write their logs.
+
+        Returns True if own jobs have taken or left nodes since the last reading: those nodes look otherwise now.
+        """
+        if not isinstance(reading.payload, JobList):
+            return False
+        self.output_paths.learn(reading.payload.jobs)
+        if self._can_write:
+            remember_jobs(self._seen_jobs, reading.payload.jobs, self._user, reading.time_s)
+        before, self._placed = self._placed, _placed_jobs(reading.payload, self._user)
+        return before is not None and before != self._placed
 
     def keep_runs(self, monitor: Monitor, settings: Settings) -> None:
         """Write into own runs which job is theirs, and how it ended."""
@@ -46,6 +54,14 @@ class QueueFacts:
             self._records.keep_job(run, job_id, settings)
         for run, job in monitor.ended_in_queue():
             self._records.keep_end(run, job)
+
+
+def _placed_jobs(queue: JobList, user: str) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (job.job_id, job.nodes)
+        for job in queue.jobs
+        if job.user == user and job.nodes and not is_final(job.state)
+    )
 
 
 class RunRecords:

@@ -57,7 +57,8 @@ def test_it_ends_late_only_if_more_time_is_needed_than_is_left() -> None:
     assert Progress(1, 10, 60.0).ends_late_by_s(60.0) is None
     assert Progress(1, 10, None).ends_late_by_s(60.0) is None
     assert Progress(1, 10, 90.0).ends_late_by_s(None) is None
-    assert Progress(1, 10, 90.0, is_bar=True).ends_late_by_s(60.0) is None
+    assert Progress(19, 100, 90.0, is_bar=True).ends_late_by_s(60.0) is None, "a bar's first guess"
+    assert Progress(20, 100, 90.0, is_bar=True).ends_late_by_s(60.0) == 30.0
 
 
 @pytest.mark.parametrize(

@@ -56,3 +56,9 @@ def test_steps_and_limits_of_an_array_are_read() -> None:
 def test_runs_of_this_machine_whose_names_differ_in_the_end_are_no_array() -> None:
     runs = [job("20261121-142233-parallel_3d-4f2a"), job("20261121-142233-parallel_3d-77aa")]
     assert [folded.job for folded in fold(runs)] == runs
+
+
+def test_tasks_that_ended_badly_are_counted_and_cancelled_ones_are_not() -> None:
+    states = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "COMPLETED", "PREEMPTED", "RUNNING")
+    (array,) = fold([job(f"17_{index}", state) for index, state in enumerate(states)])
+    assert array.num_failed == 3

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from coach.analysis.queueing.arrays import fold
+from coach.analysis.queueing.arrays import FoldedJob, fold
 from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
 from coach.model.slurm.cluster import Reservation
-from coach.tui.render.pending import place_lines, short_reason, start_words, task_lines, why_lines
+from coach.tui.render.pending import (
+    failed_alike_lines,
+    place_lines,
+    short_reason,
+    start_words,
+    task_lines,
+    why_lines,
+)
 from coach.tui.render.queue import JOB_COLUMNS, Queue, QueueRow, arranged, job_rows, row_key
 from coach.tui.render.table import Row, Rows
 from coach.tui.render.text import plain
@@ -115,3 +122,39 @@ def test_a_place_in_the_queue_tells_what_bears_on_this_job_and_what_the_site_hid
     assert "account ml: GrpTRES=gres/gpu=8" in shown
     assert "window for maintenance: begins in 2 h, ends in 4 h; nodes node[1-2]" in shown
     assert "limits of QOS: Slurm accounting storage is disabled" in shown
+
+
+def array_of(*states: str) -> FoldedJob:
+    """An array with a task in each of these states."""
+    return fold([make_job(f"17_{index}", state=state) for index, state in enumerate(states)])[0]
+
+
+ALIKE = {"17_0": "COD001", "17_1": "COD001"}
+
+
+def test_first_tasks_that_failed_alike_offer_to_cancel_the_rest() -> None:
+    shown = text(failed_alike_lines(array_of("FAILED", "FAILED", "RUNNING", "PENDING"), ALIKE, 80))
+    assert "✖ all 2 tasks that ended failed alike (COD001): x cancels the 2 that are left" in shown
+
+
+@pytest.mark.parametrize(
+    ("states", "rules"),
+    [
+        (("FAILED", "RUNNING"), ALIKE),
+        (("FAILED", "FAILED"), ALIKE),
+        (("FAILED", "FAILED", "COMPLETED", "RUNNING"), ALIKE),
+        (("FAILED", "FAILED", "RUNNING"), {"17_0": "COD001", "17_1": "MEM001"}),
+        (("FAILED", "FAILED", "RUNNING"), {}),
+        (("CANCELLED", "CANCELLED", "RUNNING"), ALIKE),
+    ],
+)
+def test_one_failure_none_left_a_success_other_causes_or_a_cancel_offer_nothing(
+    states: tuple[str, ...], rules: dict[str, str]
+) -> None:
+    assert failed_alike_lines(array_of(*states), rules, 80) == []
+
+
+def test_a_failed_task_shows_in_the_row_of_its_array() -> None:
+    row = rows_of(array_of("FAILED", "RUNNING", "RUNNING")).row(0)
+    reason = row.cells[[column.name for column in JOB_COLUMNS].index("reason")]
+    assert (reason.text, reason.tone) == ("✖ 2 R 1 F", "critical")
