@@ -734,6 +734,20 @@ def test_a_kill_explains_the_connection_that_another_rank_lost_and_never_the_rev
     assert [(f.rule, f.consequence_of) for f in by_srun] == [("MEM008", None), (symptom, "MEM008")]
 
 
+def test_of_a_ray_worker_that_died_both_reasons_are_told_and_where_its_last_words_are() -> None:
+    line = (
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. Worker exit type: "
+        "SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file. "
+        "There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer due to high "
+        "memory usage. (2) ray stop --force is called. (3) The worker is crashed unexpectedly due to SIGSEGV"
+    )
+    (finding, *_) = [each for each in diagnose_log(line).findings if each.rule == "MEM008"]
+    assert finding.summary.startswith("A Ray worker died without an exception: it was killed")
+    assert "or it crashed in native code" in finding.summary
+    assert finding.confidence == 0.4
+    assert finding.fixes[0].command == "tail -n 40 /tmp/ray/session_latest/logs/worker-*.err"
+
+
 def test_a_task_that_srun_killed_after_another_had_failed_explains_nothing() -> None:
     lost = "RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:40840"
     failed = "srun: error: n1: task 1: Exited with exit code 1"

@@ -25,12 +25,19 @@ _KILLED_BY_SLURM = frozenset({"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", 
 _ENDS_OF_JOBS = ("JOB002", "JOB003", "JOB005", "JOB018")
 
 
+_OF_RAY = ("Worker unexpectedly exits", "worker died or was killed while executing a task")
+_RAY_CONFIDENCE = 0.4
+"""Ray names three causes, and a lack of memory is the first of them."""
+_RAY_LOGS = "tail -n 40 /tmp/ray/session_latest/logs/worker-*.err"
+"""On the node of the worker (Ray, Configuring Logging)."""
+
+
 class KilledSilently(EndingRule):
     """A process was killed by SIGKILL, and nobody said why.
 
     What it sees
         "Signal 9 (SIGKILL) received by PID", exit codes -9 and 137 of ranks, "Killed" from a shell, srun or
-        mpirun, a Ray worker that "unexpectedly exits", and no other cause. torchrun's Root Cause block names
+        mpirun, a Ray worker that "unexpectedly exits" (it may also have crashed), and no other cause. torchrun's Root Cause block names
         the rank; a connection that another rank lost is then the consequence.
     Why it matters
         A program cannot catch SIGKILL nor say a word. Where no person and no scheduler sent it, the kernel
@@ -43,7 +50,8 @@ class KilledSilently(EndingRule):
         (`dmesg | grep -i oom`), or coach's own samples. Then ask for 1.3 times the peak, or use fewer
         DataLoader workers.
     Sources
-        signal(7); torch.distributed.elastic's exit codes; Linux, mm/oom_kill.c.
+        signal(7); torch.distributed.elastic's exit codes; Linux, mm/oom_kill.c; Ray's list of potential root
+        causes of SYSTEM_ERROR (SIGKILL, `ray stop --force`, SIGSEGV).
     """
 
     code = "MEM008"
@@ -81,7 +89,15 @@ class KilledSilently(EndingRule):
         )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if _is_told_by_ray(hit):
+            return (
+                "A Ray worker died without an exception: it was killed, most likely for lack of host memory, or "
+                "it crashed in native code. Ray cannot tell which"
+            )
         return self.summary_of("A process was killed")
+
+    def confidence_of(self, hit: LogHit) -> float:
+        return _RAY_CONFIDENCE if _is_told_by_ray(hit) else self.confidence
 
     def summary_of(self, event: str) -> str:
         return f"{event} (signal 9) without a word, most likely because host memory ran out"
@@ -90,7 +106,13 @@ class KilledSilently(EndingRule):
         job_id = (
             snapshot.job.job_id if snapshot.job is not None else snapshot.run.job_id if snapshot.run else None
         )
+        if hit is not None and _is_told_by_ray(hit):
+            yield Fix("Read the last lines of the dead worker", command=_RAY_LOGS)
         yield Fix(
             "See how much memory it had used, before asking for more",
             command=f"sacct -j {job_id or 'JOB'} -o JobID,State,MaxRSS,ReqMem",
         )
+
+
+def _is_told_by_ray(hit: LogHit) -> bool:
+    return any(words in hit.text for words in _OF_RAY)
