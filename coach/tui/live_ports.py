@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from coach.launch import recipe
+    from coach.rules import documentation, registry
     from coach.sources.machine import terminal
     from coach.sources.slurm import client, start_times
     from coach.workflows import doctor
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from coach.workflows.watching import step_use
 else:
     recipe = late("coach.launch", "recipe")
+    documentation, registry = late("coach.rules", "documentation", "registry")
     terminal = late("coach.sources.machine", "terminal")
     client, start_times = late("coach.sources.slurm", "client", "start_times")
     doctor = late("coach.workflows", "doctor")
@@ -357,6 +359,13 @@ class LiveQuestions:
             past_s=PAST_S,
             limit=MAX_PAST_JOBS,
         )
+
+    def explain_rule(self, code: str) -> str:
+        settings = self._reach.settings
+        page = documentation.rule_page(
+            registry.find(code), settings.thresholds.get(code), code in settings.muted_rules
+        )
+        return documentation.page_text(page)
 
     def examine(self) -> Report:
         settings = doctor.with_backend(self._reach.settings, self._place)

@@ -67,6 +67,14 @@ class ReportWanted(Request):
     """Look at this place, as the doctor does."""
 
 
+class RuleWanted(Request):
+    """Look up the page of a rule."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self.code = code
+
+
 class DrillsWanted(Request):
     """Read the drills, and how far their user is."""
 

@@ -193,6 +193,10 @@ class QuestionPort(Protocol):
         """The value that `Question` says for each of its members."""
         ...
 
+    def explain_rule(self, code: str) -> str:
+        """The page of a rule, as `coach explain` prints it. Raises UserError for an unknown code."""
+        ...
+
     def examine(self) -> Report:
         """What works here."""
         ...

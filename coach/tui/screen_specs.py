@@ -100,6 +100,7 @@ SCREENS: tuple[ScreenSpec, ...] = (
     _spec("findings", "findings:FindingsScreen", LISTS, Follows.RECENT_JOBS),
     _spec("finding", "finding:FindingScreen", SHOWS),
     _spec("foreign_fix", "foreign_fix:ForeignFixScreen", SHOWS, title="finding"),
+    _spec("rule", "rule:RuleScreen", SHOWS, Follows.BEFORE),
     _spec("compare", "compare:CompareScreen", SHOWS),
     _spec("group", "group:GroupScreen", SHOWS, title="compare"),
     _spec("recipes", "recipes:RecipesScreen", LISTS, Follows.BEFORE),

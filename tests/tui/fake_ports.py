@@ -246,6 +246,11 @@ class FakeQuestions:
             Question.COHORT: self.cohort,
         }[question]
 
+    def explain_rule(self, code: str) -> str:
+        if code == "NUM001":
+            return f"{code} loss-not-finite [critical]\n\nWhat it sees\n  A loss that is NaN.\n"
+        raise UserError(f"there is no rule {code}")
+
     def examine(self) -> Report:
         return self.report
 

@@ -163,3 +163,22 @@ async def test_where_the_terminal_cannot_be_lent_the_pager_key_says_so() -> None
         await driver.press("O")
         await driver.sees("this terminal cannot be lent to a pager")
         assert driver.ports.job_actions.paged == []
+
+
+@pytest.mark.parametrize(
+    "path", [["home", "E"], ["home", "enter", "E"], ["f", "E"], ["home", "enter", "enter", "E"]]
+)
+async def test_e_explains_the_rule_of_the_finding_wherever_one_is(path: list[str]) -> None:
+    async with opened() as driver:
+        for key in path:
+            await driver.press(key)
+            await driver.settle()
+        await driver.reaches("rule")
+        await driver.sees("A loss that is NaN.")
+        assert "NUM001" in first_line(driver)
+
+
+async def test_where_nothing_was_found_e_says_so() -> None:
+    async with opened() as driver:
+        await driver.press("home", "down", "E")
+        await driver.sees("E explains a finding: there is none here")

@@ -37,8 +37,9 @@ class KilledSilently(EndingRule):
 
     What it sees
         "Signal 9 (SIGKILL) received by PID", exit codes -9 and 137 of ranks, "Killed" from a shell, srun or
-        mpirun, a Ray worker that "unexpectedly exits" (it may also have crashed), and no other cause. torchrun's Root Cause block names
-        the rank; a connection that another rank lost is then the consequence.
+        mpirun, a Ray worker that "unexpectedly exits" (it may also have crashed), and no other cause.
+        torchrun's Root Cause block names the rank; a connection that another rank lost is then the
+        consequence.
     Why it matters
         A program cannot catch SIGKILL nor say a word. Where no person and no scheduler sent it, the kernel
         did, because the host's memory (of the node, or of the job's cgroup) ran out.
@@ -91,8 +92,8 @@ class KilledSilently(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if _is_told_by_ray(hit):
             return (
-                "A Ray worker died without an exception: it was killed, most likely for lack of host memory, or "
-                "it crashed in native code. Ray cannot tell which"
+                "A Ray worker died without an exception: it was killed, most likely for lack of host memory, "
+                "or it crashed in native code. Ray cannot tell which"
             )
         return self.summary_of("A process was killed")
 

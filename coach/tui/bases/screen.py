@@ -17,9 +17,9 @@ from coach.model.snapshot import Snapshot
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import bindings_of, keys_of, reason_off
-from coach.tui.messages import Request, ScreenShown, Wanted
+from coach.tui.messages import Request, ScreenOpened, ScreenShown, Wanted
 from coach.tui.question import Question
-from coach.tui.render.finding import fix_word
+from coach.tui.render.finding import fix_word, primary_rule
 from coach.tui.render.findings import withheld_line, worst_line
 from coach.tui.render.header import ages_line, asleep_line, banner_lines, spending_line, top_line
 from coach.tui.render.text import BLANK, Line, Span, line, muted, printable
@@ -216,6 +216,14 @@ class CoachScreen(Screen[None]):
             self.minimize()
         elif self.focused is not None:
             self.maximize(self.focused)
+
+    def explain(self, target: str | None, rule: str | None = None) -> None:
+        """Open the page of a rule; without one, of the primary finding of a target."""
+        rule = rule or primary_rule(self.context.diagnoses.get(target or ""))
+        if rule is None:
+            self.note("E explains a finding: there is none here")
+        else:
+            self.post_message(ScreenOpened("rule", rule))
 
     def show_only(self, words: str) -> None:
         """Filter its rows by these words, where it has rows."""

@@ -18,6 +18,7 @@ from coach.tui.stage import Stage
 
 if TYPE_CHECKING:
     from coach.tui.screens.doctor import DoctorScreen
+    from coach.tui.screens.rule import RuleScreen
 
 _OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE)
 
@@ -32,7 +33,11 @@ class Questions:
 
     @property
     def handlers(self) -> Handlers:
-        return {messages.Wanted: self._ask, messages.ReportWanted: self._examine}
+        return {
+            messages.Wanted: self._ask,
+            messages.ReportWanted: self._examine,
+            messages.RuleWanted: self._explain,
+        }
 
     def _ask(self, message: messages.Wanted) -> None:
         context, question = self._stage.context, message.question
@@ -66,6 +71,16 @@ class Questions:
         self._stage.do_aside(
             self._port.examine,
             lambda report: screen.set_report(report) if screen.is_attached else None,
+            lambda error: screen.refuse(error) if screen.is_attached else None,
+        )
+
+    def _explain(self, message: messages.RuleWanted) -> None:
+        screen: RuleScreen | None = self._stage.asker(message)
+        if screen is None:
+            return
+        self._stage.do_aside(
+            partial(self._port.explain_rule, message.code),
+            lambda text: screen.set_text(text) if screen.is_attached else None,
             lambda error: screen.refuse(error) if screen.is_attached else None,
         )
 

@@ -20,6 +20,15 @@ RUN_KEYS: tuple[Key, ...] = (
         is_change=True,
     ),
     Key(
+        id="explain",
+        key="E",
+        label="E",
+        description="Explain: the page of the finding's rule",
+        tooltip="What it sees, why it matters, when it stays silent, what to do, its thresholds",
+        places=frozenset({"cluster", "finding", "findings", "job"}),
+        action="explain",
+    ),
+    Key(
         id="compare",
         key="c",
         label="c",

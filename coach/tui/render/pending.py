@@ -231,8 +231,11 @@ def _reservation(reservation: Reservation, now_s: float) -> str:
 
 
 def failed_alike_lines(folded: FoldedJob, rules: Mapping[str, str], width: int) -> list[Line]:
-    """That the first tasks of an array failed alike, and how to cancel the rest; nothing where one has completed,
-    where none is left, or where their causes differ. `rules` are the causes, by task."""
+    """That the first tasks of an array failed alike, and how to cancel the rest.
+
+    Nothing where one has completed, where none is left, or where causes differ. `rules` are the causes by
+    task.
+    """
     states = dict(folded.states)
     num_left = sum(count for state, count in folded.states if not is_final(state))
     causes = {rules[part.job_id] for part in folded.parts if has_failed(part.state) and part.job_id in rules}

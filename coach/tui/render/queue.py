@@ -177,14 +177,7 @@ def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
     own = is_own(job, user)
     name, said_by = printable(job.name), printable(job.user)
     state, reason, tone = state_words(job, now_s)
-    reason_tone: Tone = "muted"
-    if job.state == "PENDING" and job.is_visible:
-        reason, reason_tone = short_reason(job)
-    if isinstance(row, FoldedJob | UnfoldedRow):
-        folded = row if isinstance(row, FoldedJob) else row.folded
-        reason = _counted(folded, reason)
-        if folded.num_failed:
-            reason, reason_tone = f"✖ {reason}", "critical"
+    reason, reason_tone = _reason(row, reason)
     sign = {UnfoldedRow: "▾ ", TaskRow: "└ "}.get(type(row), "")
     job_id, partition = sign + short_id(job.job_id), printable(job.partition)
     nodes = printable(job.nodes) if job.nodes else "" if job.num_nodes is None else f"({job.num_nodes})"
@@ -210,6 +203,17 @@ def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
             printable(job.job_id), name, said_by, state, reason, printable(job.reason or ""), partition, nodes
         ),
     )
+
+
+def _reason(row: QueueRow, said: str) -> tuple[str, Tone]:
+    """Why a job waits, or how many tasks are in which state. `said` is Slurm's reason."""
+    job = job_of(row)
+    reason, tone = short_reason(job) if job.state == "PENDING" and job.is_visible else (said, "muted")
+    if not isinstance(row, FoldedJob | UnfoldedRow):
+        return reason, tone
+    folded = row if isinstance(row, FoldedJob) else row.folded
+    counted = _counted(folded, reason)
+    return (f"✖ {counted}", "critical") if folded.num_failed else (counted, tone)
 
 
 def _counted(folded: FoldedJob, reason: str) -> str:

@@ -203,6 +203,14 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.post_message(ScreenShown())  # the app asks Slurm for other jobs now
         self.refresh_all()
 
+    def action_explain(self) -> None:
+        if self.focused is self.verdicts:
+            self.explain(self._wrong.get(self.verdicts.cursor_key or ""))
+            return
+        row = self._row()
+        run = self.context.run_of_job(job_of(row).job_id) if row is not None else None
+        self.explain(run.run_id if run is not None else row_key(row) if row is not None else None)
+
     def show_only(self, words: str) -> None:
         """Filter everybody's jobs by these words."""
         if not self.context.are_all_shown:

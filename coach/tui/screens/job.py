@@ -182,6 +182,9 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         else:
             self.note("nothing is found yet" if self.targets else "this job is not read: nothing is found")
 
+    def action_explain(self) -> None:
+        self.explain(self.target)
+
     def action_view(self) -> None:
         self._are_facts_shown = not self._are_facts_shown
         self.refresh_all()

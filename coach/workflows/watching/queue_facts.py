@@ -36,7 +36,7 @@ class QueueFacts:
     def learn(self, reading: Reading) -> bool:
         """Remember the jobs of a reading, and where they write their logs.
 
-        Returns True if own jobs have taken or left nodes since the last reading: those nodes look otherwise now.
+        Returns True if own jobs have taken or left nodes since the last reading: the nodes have changed too.
         """
         if not isinstance(reading.payload, JobList):
             return False
