@@ -737,12 +737,12 @@ def test_a_kill_explains_the_connection_that_another_rank_lost_and_never_the_rev
 def test_of_a_ray_worker_that_died_both_reasons_are_told_and_where_its_last_words_are() -> None:
     line = (
         "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. "
-        "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error "
-        "code 2. End of file. There are some potential root causes. (1) The process is killed by SIGKILL by "
-        "OOM killer due to high memory usage. (2) ray stop --force is called. (3) The worker is crashed "
-        "unexpectedly due to SIGSEGV"
+        "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection "
+        "error code 2. End of file. There are some potential root causes. (1) The process is killed by "
+        "SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called. (3) The worker is "
+        "crashed unexpectedly due to SIGSEGV"
     )
-    (finding, *_) = [each for each in diagnose_log(line).findings if each.rule == "MEM008"]
+    finding = next(each for each in diagnose_log(line).findings if each.rule == "MEM008")
     assert finding.summary.startswith("A Ray worker died without an exception: it was killed")
     assert "or it crashed in native code" in finding.summary
     assert finding.confidence == 0.4
