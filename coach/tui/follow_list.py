@@ -22,7 +22,7 @@ MAX_FOLLOWED = 6
 """Runs that the list of runs follows, newest first, to know their findings."""
 MAX_LIVE = 12
 TURN_S = 300.0
-MAX_ENDED = 8
+MAX_ENDED = 4
 """Ended jobs that are read at a time: each is a few files and one judgement."""
 SETTLE_S = 15.0
 """A job is judged once more when it has ended for this long: the last lines of its nodes come late over a

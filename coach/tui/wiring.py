@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from coach.config import Settings
 from coach.late import late
+from coach.sources.machine.malloc import bound_arenas
 from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.slurm.cluster_name import cluster_name
@@ -49,6 +50,7 @@ class Opening:
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     """The cluster, or this machine."""
+    bound_arenas()
     env = dict(os.environ)
     resolved = resolve_backend(backend, env)
     name = cluster_name(env) if resolved == "slurm" else socket.gethostname()

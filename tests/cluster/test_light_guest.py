@@ -141,6 +141,7 @@ def test_it_opens_a_run_of_64_ranks_within_two_gigabytes_of_address_space_and_of
         terminal.send("Enter")
         open_run(terminal)
         peak_kb = _status_kb(pid_of(user_coach), "VmPeak")
+        print(f"\n{peak_kb / 1e6:.2f} GB of address space at most")  # noqa: T201
         assert peak_kb < LIMIT_KB * 0.7, "room is left for the runs that were open before"
         if group is not None:
             assert str(pid_of(user_coach)) in (group / "cgroup.procs").read_text().split()
