@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from coach.launch import recipe
     from coach.rules import documentation, registry
-    from coach.sources.machine import terminal
+    from coach.sources.machine import clipboard, terminal
     from coach.sources.slurm import client, start_times
     from coach.workflows import doctor
     from coach.workflows.jobs import attach, ended_jobs, job_actions, lost_work, place_in_queue, stacks
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 else:
     recipe = late("coach.launch", "recipe")
     documentation, registry = late("coach.rules", "documentation", "registry")
-    terminal = late("coach.sources.machine", "terminal")
+    clipboard, terminal = late("coach.sources.machine", "clipboard", "terminal")
     client, start_times = late("coach.sources.slurm", "client", "start_times")
     doctor = late("coach.workflows", "doctor")
     attach, ended_jobs, job_actions = late("coach.workflows.jobs", "attach", "ended_jobs", "job_actions")
@@ -277,6 +277,9 @@ class LiveJobActions:
         attach.begin_attach(action, self._reach.settings)
         self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
         return attach.streams(action, target, self._reach.env)
+
+    def copy(self, text: str) -> bool:
+        return clipboard.load_tmux_buffer(text, self._reach.env)
 
     def open_pager(self, file: str) -> int:
         return job_actions.open_pager(file, self._reach.env)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from textual.message import Message
 
+from coach.model.judging.finding import Diagnosis
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import Snapshot
@@ -118,6 +119,15 @@ class SubmitRequested(Request):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan
+
+
+class CopyRequested(Request):
+    """Copy the findings of a job as Markdown; without a diagnosis its name."""
+
+    def __init__(self, name: str, diagnosis: Diagnosis | None) -> None:
+        super().__init__()
+        self.name = name
+        self.diagnosis = diagnosis
 
 
 class PagerRequested(Request):

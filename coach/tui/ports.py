@@ -145,6 +145,10 @@ class JobActionPort(Protocol):
         """What `Session.attach` will follow `target` by; nothing has been started yet."""
         ...
 
+    def copy(self, text: str) -> bool:
+        """Put text into tmux's buffer. False where there is no tmux."""
+        ...
+
     def open_pager(self, file: str) -> int:
         """Give the terminal to the person's pager until it is left; its exit status.
 

@@ -97,6 +97,10 @@ class Stage:
         if self.top is not None:
             self.top.note(error.message)
 
+    def copy_by_terminal(self, text: str) -> None:
+        """Ask the terminal to put text into its clipboard (OSC 52)."""
+        self._app.copy_to_clipboard(text)
+
     def tell(self, words: str) -> None:
         """Say what came of something, once the screens have been painted."""
         self._app.call_after_refresh(self.note, UserError(words))

@@ -143,6 +143,8 @@ class FakeJobActions:
 
     performed: list[JobAction] = field(default_factory=list)
     paged: list[str] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+    has_tmux: bool = True
     refusal: UserError | None = None
 
     def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
@@ -169,6 +171,10 @@ class FakeJobActions:
     def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
         self.performed.append(action)
         return (StreamSource(target, action.steps[0].argv, {}),)
+
+    def copy(self, text: str) -> bool:
+        self.copied.append(text)
+        return self.has_tmux
 
     def open_pager(self, file: str) -> int:
         self.paged.append(file)

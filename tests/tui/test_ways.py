@@ -182,3 +182,48 @@ async def test_where_nothing_was_found_e_says_so() -> None:
     async with opened() as driver:
         await driver.press("home", "down", "E")
         await driver.sees("E explains a finding: there is none here")
+
+
+@pytest.mark.parametrize(
+    ("path", "copied"),
+    [
+        (["home", "Y"], "17"),
+        (["r", "Y"], RUN_ID),
+        (["shift+tab", "Y"], "node3"),
+    ],
+)
+async def test_y_copies_what_a_row_is_called(path: list[str], copied: str) -> None:
+    async with opened() as driver:
+        for key in path:
+            await driver.press(key)
+            await driver.settle()
+        await driver.sees(f"copied {copied} into tmux's buffer")
+        assert driver.ports.job_actions.copied == [copied]
+
+
+@pytest.mark.parametrize("path", [["home", "enter"], ["home", "enter", "enter"], ["f"]])
+async def test_y_copies_the_findings_of_a_job_as_markdown(path: list[str]) -> None:
+    async with opened() as driver:
+        for key in (*path, "Y"):
+            await driver.press(key)
+            await driver.settle()
+        await driver.sees("copied what was found in")
+        (text,) = driver.ports.job_actions.copied
+        assert text.startswith("## ")
+        assert "### critical: NUM001 loss-not-finite" in text
+        assert "rank-0.jsonl:3: loss at step 1: 2.31, at step 2: NaN" in text
+        assert "    lr = 0.05" in text
+
+
+async def test_outside_of_tmux_the_terminal_is_asked() -> None:
+    async with opened() as driver:
+        driver.ports.job_actions.has_tmux = False
+        await driver.press("home", "Y")
+        await driver.sees("copied 17, if this terminal allows it (OSC 52)")
+        assert driver.app.clipboard == "17"
+
+
+async def test_plus_opens_what_can_be_launched() -> None:
+    async with opened() as driver:
+        await driver.press("plus")
+        await driver.reaches("recipes")

@@ -17,7 +17,7 @@ from coach.model.snapshot import Snapshot
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import bindings_of, keys_of, reason_off
-from coach.tui.messages import Request, ScreenOpened, ScreenShown, Wanted
+from coach.tui.messages import CopyRequested, Request, ScreenOpened, ScreenShown, Wanted
 from coach.tui.question import Question
 from coach.tui.render.finding import fix_word, primary_rule
 from coach.tui.render.findings import withheld_line, worst_line
@@ -224,6 +224,13 @@ class CoachScreen(Screen[None]):
             self.note("E explains a finding: there is none here")
         else:
             self.post_message(ScreenOpened("rule", rule))
+
+    def copy(self, name: str | None, target: str | None = None) -> None:
+        """Copy the findings of a target as Markdown, under this name; without a verdict the name itself."""
+        if name is None:
+            self.note("Y copies the row under the cursor: there is none")
+        else:
+            self.post_message(CopyRequested(name, self.context.diagnoses.get(target or "")))
 
     def show_only(self, words: str) -> None:
         """Filter its rows by these words, where it has rows."""

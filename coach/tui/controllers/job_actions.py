@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
+from coach.analysis.judging.markdown import diagnosis_markdown
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.job_action import JobAction, Verb
@@ -41,6 +42,7 @@ class JobActions:
             messages.LimitEntered: self._plan_limit,
             messages.ActionConfirmed: self._perform,
             messages.PagerRequested: self._show_in_pager,
+            messages.CopyRequested: self._copy,
         }
 
     def _show_question(self, message: messages.ActionRequested) -> None:
@@ -107,6 +109,21 @@ class JobActions:
             self._tell(screen, "this terminal cannot be lent to a shell; `coach shell` opens one")
         else:
             self._tell(screen, f"the shell was left (exit status {status})")
+
+    def _copy(self, message: messages.CopyRequested) -> None:
+        """Into tmux's buffer, else by the terminal's own way, which nobody confirms."""
+        name, diagnosis = message.name, message.diagnosis
+        text = name if diagnosis is None else diagnosis_markdown(diagnosis, name)
+        what = name if diagnosis is None else f"what was found in {name}"
+
+        def tell(is_in_tmux: bool) -> None:
+            if is_in_tmux:
+                self._stage.tell(f"copied {what} into tmux's buffer")
+            else:
+                self._stage.copy_by_terminal(text)
+                self._stage.tell(f"copied {what}, if this terminal allows it (OSC 52)")
+
+        self._stage.do_aside(partial(self._port.copy, text), tell, self._stage.note)
 
     def _show_in_pager(self, message: messages.PagerRequested) -> None:
         """The terminal is the pager's until it is left."""

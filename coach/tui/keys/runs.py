@@ -29,6 +29,15 @@ RUN_KEYS: tuple[Key, ...] = (
         action="explain",
     ),
     Key(
+        id="copy",
+        key="Y",
+        label="Y",
+        description="Copy: a row's id, or a job's findings as Markdown",
+        tooltip="Into tmux's buffer, else into the terminal's clipboard",
+        places=frozenset({"cluster", "finding", "findings", "job", "runs"}),
+        action="copy",
+    ),
+    Key(
         id="compare",
         key="c",
         label="c",

@@ -62,6 +62,14 @@ SCREEN_KEYS: tuple[Key, ...] = (
         opens="recipes",
     ),
     Key(
+        id="new_launch",
+        key="plus",
+        label="+",
+        description="A new launch: the recipes",
+        places=frozenset({Kind.SHOW}),
+        action="app.open_screen('recipes')",
+    ),
+    Key(
         id="drills",
         key="P",
         label="P",

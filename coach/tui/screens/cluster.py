@@ -203,6 +203,16 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.post_message(ScreenShown())  # the app asks Slurm for other jobs now
         self.refresh_all()
 
+    def action_copy(self) -> None:
+        row = self._row()
+        if self.focused is self.nodes:
+            self.copy(self.nodes.cursor_key)
+        elif self.focused is self.verdicts:
+            target = self._wrong.get(self.verdicts.cursor_key or "")
+            self.copy(target, target)
+        else:
+            self.copy(row_key(row) if row is not None else None)
+
     def action_explain(self) -> None:
         if self.focused is self.verdicts:
             self.explain(self._wrong.get(self.verdicts.cursor_key or ""))

@@ -36,6 +36,9 @@ class FindingScreen(CoachScreen, screen="finding"):
         rows = finding_detail(diagnosis, width) if diagnosis else [look_line(None)]
         self.pane("#body").set_lines(rows)
 
+    def action_copy(self) -> None:
+        self.copy(self.crumbs[1], self.run_id)
+
     def action_explain(self) -> None:
         self.explain(self.run_id)
 

@@ -56,6 +56,11 @@ class FindingsScreen(ListScreen, screen="findings"):
             f'{title} · filter "{printable(query)}": {self.table.num_rows}' if query else title
         )
 
+    def action_copy(self) -> None:
+        key = self.table.cursor_key
+        target = next((each.target for each in self._found if finding_key(each) == key), None)
+        self.copy(target, target)
+
     def action_explain(self) -> None:
         key = self.table.cursor_key
         rule = next((each.finding.rule for each in self._found if finding_key(each) == key), None)

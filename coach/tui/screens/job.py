@@ -182,6 +182,9 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         else:
             self.note("nothing is found yet" if self.targets else "this job is not read: nothing is found")
 
+    def action_copy(self) -> None:
+        self.copy(self.crumbs[-1], self.target)
+
     def action_explain(self) -> None:
         self.explain(self.target)
 

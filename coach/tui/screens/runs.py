@@ -54,6 +54,9 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
         if self.table.cursor_key is not None:
             self.post_message(ScreenOpened("job", self.table.cursor_key))
 
+    def action_copy(self) -> None:
+        self.copy(self.table.cursor_key)
+
     def action_mark(self) -> None:
         run_id, marked = self.table.cursor_key, self.context.marked
         if run_id is None:

@@ -1,0 +1,54 @@
+"""The findings of one job as Markdown, to be put into a mail, an issue or a chat. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coach.analysis.judging.outcome_words import outcome_text
+from coach.analysis.spelling.printable import printable
+from coach.analysis.teaching.withheld_findings import why_withheld
+from coach.model.judging.finding import Diagnosis, Evidence, Finding
+
+_FENCE = "    "
+"""Four spaces are a code block, whatever the text holds."""
+
+
+def diagnosis_markdown(diagnosis: Diagnosis, name: str) -> str:
+    """What ended it and each finding with its proof and its fixes. `name` is what people call the job."""
+    return "\n".join(_lines(diagnosis, name)) + "\n"
+
+
+def _lines(diagnosis: Diagnosis, name: str) -> Iterator[str]:
+    yield f"## {printable(name)}: {diagnosis.state or 'state unknown'}"
+    if withheld := why_withheld(diagnosis):
+        yield from ("", withheld.because)
+        return
+    if outcome := outcome_text(diagnosis.outcome):
+        yield from ("", outcome)
+    if not diagnosis.findings:
+        yield from ("", "no finding")
+    for finding in diagnosis.findings:
+        yield ""
+        yield from _finding(finding)
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    follows = f", follows from {finding.consequence_of}" if finding.consequence_of else ""
+    yield f"### {finding.severity.word}: {finding.rule} {finding.name}{follows}"
+    yield from ("", printable(finding.summary), "")
+    for item in finding.evidence:
+        yield _FENCE + _proof(item)
+    for fix in finding.fixes:
+        yield from ("", f"Fix: {printable(fix.title)}")
+        if fix.command:
+            yield from ("", _FENCE + printable(fix.command))
+        for key, value in fix.changes.items():
+            yield from ("", f"{_FENCE}{printable(key)} = {printable(str(value))}")
+
+
+def _proof(item: Evidence) -> str:
+    text = printable(item.text)
+    if item.file is None:
+        return text
+    place = printable(item.file) + (f":{item.line}" if item.line is not None else "")
+    return f"{place}: {text}"
