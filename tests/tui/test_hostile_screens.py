@@ -16,6 +16,7 @@ from coach.model.slurm.job_action import Verb
 from coach.tui import screens
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.screen_specs import HOME
+from coach.tui.screens.job import JobScreen
 from tests.hostile import HOSTILE, LONG, assert_fills, assert_harmless, poisoned
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_ports import FakePorts
@@ -73,6 +74,7 @@ def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
         "job_id": "13",
         "past": poisoned(PastJob(make_job("13")), text),
         "group_id": "g",
+        "code": f"{text}NUM001",
         "name": f"{text}node1",
         "target": RUN_ID,
         "targets": ("13",),
@@ -126,8 +128,10 @@ async def test_no_screen_lets_hostile_text_do_anything(
     ports = poisoned_ports(text, is_filled=is_filled)
     async with opened(session, ports, size=size) as driver:
         check(driver, "home")
-        for cls in screen_classes():
-            driver.app.push_screen(cls(driver.app.context, **arguments(cls, text)))
+        opened_as = [(cls, arguments(cls, text)) for cls in screen_classes()]
+        opened_as += [(JobScreen, {"name": RUN_ID}), (JobScreen, {"name": "13"})]
+        for cls, values in opened_as:
+            driver.app.push_screen(cls(driver.app.context, **values))
             await driver.pilot.pause()
             check(driver, cls.__name__)
             await driver.press("end")
