@@ -73,6 +73,11 @@ def rule_page(
     )
 
 
+def rule_summary(rule: type[Rule]) -> str:
+    """The first line of a rule's docstring."""
+    return inspect.cleandoc(rule.__doc__ or "").partition("\n")[0]
+
+
 def _sections(rule: type[Rule]) -> tuple[str, dict[str, str]]:
     lines = inspect.cleandoc(rule.__doc__ or "").splitlines()
     summary = lines[0].strip() if lines else ""

@@ -36,7 +36,7 @@ from coach.tui.controllers.views import Views
 from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.follow_list import FollowList
 from coach.tui.mode import Mode
-from coach.tui.palette import Commands, GoTo, commands_of, places_of
+from coach.tui.palette import Commands, GoTo, commands_of, places_of, rule_places
 from coach.tui.screen_specs import HOME, Follows, ScreenSpec
 from coach.tui.stage import Stage
 from coach.tui.terminal_input import PatientDriver
@@ -115,12 +115,13 @@ class CoachApp(App[None]):
         self._stage = Stage(self, self.context)
         ports = opening.ports
         self._launches = Launches(self._stage, ports.recipes, ports.launches, opening.backend)
+        self._questions = Questions(self._stage, ports.questions, opening.backend)
         self.handlers = self._handlers_of(
             self._launches,
             Fixes(self._stage, ports.fixes, self._launches.show_launched),
             JobActions(self._stage, ports.job_actions, self._launches.open_plan),
             RankStacks(self._stage, ports.stacks),
-            Questions(self._stage, ports.questions, opening.backend),
+            self._questions,
             Drills(self._stage, ports.drills),
             Views(self._stage, opening.views),
         )
@@ -300,8 +301,9 @@ class CoachApp(App[None]):
 
     def action_go_to(self) -> None:
         """Ask for a name, and open what has it."""
-        places = places_of(self.context, self._launches.recipes, self._go, self._launches.launch)
-        self.push_screen(GoTo(places))
+        palette = GoTo(places_of(self.context, self._launches.recipes, self._go, self._launches.launch))
+        self.push_screen(palette)
+        self._questions.name_rules(lambda titles: palette.add(rule_places(titles, self._go)))
 
     def _go(self, name: str, *arguments: Any) -> None:
         if name == HOME.name:

@@ -23,7 +23,7 @@ from coach.model.training.stacks import Stacks, StacksPlan
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget, cost_of
-from coach.tui.ports import Ports, RecipeKey, RelaunchOffer
+from coach.tui.ports import Ports, RecipeKey, RelaunchOffer, RuleTitle
 from coach.tui.question import Question
 from coach.workflows.backend import resolve_backend
 
@@ -369,6 +369,12 @@ class LiveQuestions:
             registry.find(code), settings.thresholds.get(code), code in settings.muted_rules
         )
         return documentation.page_text(page)
+
+    def rule_titles(self) -> tuple[RuleTitle, ...]:
+        return tuple(
+            RuleTitle(rule.code, f"{rule.name} · {documentation.rule_summary(rule)}")
+            for rule in registry.rule_classes()
+        )
 
     def examine(self) -> Report:
         settings = doctor.with_backend(self._reach.settings, self._place)

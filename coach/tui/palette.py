@@ -1,5 +1,5 @@
-"""By name: `^p` lists what can be done on the screen below it, `:` goes to a job, node, user, run, recipe or
-screen.
+"""By name: `^p` lists what can be done on the screen below it, `:` goes to a job, node, user, run, recipe,
+rule or screen.
 
 What can be done is made of the same table as the footer and the help. What answers a question is not in it: a
 plan or a command is confirmed where it is read. Textual's own provider would read the names as markup, and
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
 from itertools import islice
 
 from textual import on
@@ -22,14 +23,14 @@ from textual.widgets import Input
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.mode import Mode
-from coach.tui.ports import RecipeKey
+from coach.tui.ports import RecipeKey, RuleTitle
 from coach.tui.render.text import printable
 from coach.tui.screen_specs import HOME, Kind, by_name
 
 _MAX_CHARACTERS = 200
 """A name may be as long as its author likes."""
 _MAX_HITS = 50
-_EQUAL, _BEGINS, _HOLDS = 1.0, 0.75, 0.5
+_EQUAL, _BEGINS, _HOLDS, _HOLDS_WORDS = 1.0, 0.75, 0.5, 0.25
 
 
 class Commands(Provider):
@@ -89,6 +90,8 @@ class Place:
     """Other people may have chosen it."""
     kind: str
     go: Callable[[], object]
+    about: str = ""
+    """What it is besides its name: words of it lead there too."""
 
     def score(self, words: str) -> float:
         """How well it is named by these words in small letters; 0: not at all."""
@@ -97,7 +100,10 @@ class Place:
             return _EQUAL
         if name.startswith(words):
             return _BEGINS
-        return _HOLDS if words in name or words in f"{self.kind} {name}" else 0.0
+        if words in name or words in f"{self.kind} {name}":
+            return _HOLDS
+        text = f"{self.kind} {name} {self.about}".casefold()
+        return _HOLDS_WORDS if all(word in text for word in words.split()) else 0.0
 
 
 def places_of(
@@ -130,6 +136,13 @@ def _places(context: Context, go: Callable[..., object]) -> Iterator[Place]:
         yield Place(user, "user", partial(go, HOME.name, f"user:{user}"))
 
 
+def rule_places(titles: Iterable[RuleTitle], go: Callable[..., object]) -> tuple[Place, ...]:
+    """The pages of the rules."""
+    return tuple(
+        Place(title.code, "rule", partial(go, "rule", title.code), about=title.title) for title in titles
+    )
+
+
 _ABOUT_EVERYTHING = frozenset(
     {"runs", "where", "history", "findings", "recipes", "drills", "cohort", "doctor"}
 )
@@ -151,13 +164,17 @@ class Places(Provider):
     async def search(self, query: str) -> Hits:
         words = query.casefold().strip()
         found = ((place.score(words), place) for place in self._places)
-        for score, place in islice((each for each in found if each[0]), _MAX_HITS):
+        best = nlargest(_MAX_HITS, (each for each in found if each[0]), key=lambda each: each[0])
+        for score, place in best:
             yield Hit(score, _shown_place(place), place.go, place.name)
 
 
 def _shown_place(place: Place) -> Content:
+    words = f"{place.kind} · {place.about}" if place.about else place.kind
     return Content.assemble(
-        printable(place.name)[:_MAX_CHARACTERS], "  ", (printable(place.kind), "$text-muted")
+        printable(place.name)[:_MAX_CHARACTERS],
+        "  ",
+        (printable(words)[:_MAX_CHARACTERS], "$text-muted"),
     )
 
 
@@ -165,8 +182,16 @@ class GoTo(CommandPalette):
     """Asks for a name and goes there."""
 
     def __init__(self, places: Sequence[Place]) -> None:
-        super().__init__(providers=[Places], placeholder="a job, node, user, run, recipe or screen…")
-        self.places = places
+        super().__init__(providers=[Places], placeholder="a job, node, user, run, recipe, rule or screen…")
+        self.places = tuple(places)
+
+    def add(self, places: Sequence[Place]) -> None:
+        """Offer these too, also for what has been typed already."""
+        self.places += tuple(places)
+        if self.is_mounted and self.is_attached:
+            line = self.query_one(Input)
+            if line.value:
+                line.post_message(Input.Changed(line, line.value))
 
     @on(Input.Submitted)
     def _take_first(self) -> None:

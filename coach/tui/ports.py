@@ -73,6 +73,15 @@ class RecipeKey:
         return self.name.rpartition("/")[2].removesuffix(".toml")
 
 
+@dataclass(frozen=True, slots=True)
+class RuleTitle:
+    """A rule whose page can be opened."""
+
+    code: str
+    title: str
+    """Its name and its first sentence."""
+
+
 PARENT_CHOICES = ("cancel", "keep", "wait")
 """What may become of a running parent."""
 
@@ -199,6 +208,10 @@ class QuestionPort(Protocol):
 
     def explain_rule(self, code: str) -> str:
         """The page of a rule, as `coach explain` prints it. Raises UserError for an unknown code."""
+        ...
+
+    def rule_titles(self) -> tuple[RuleTitle, ...]:
+        """All rules, by code."""
         ...
 
     def examine(self) -> Report:

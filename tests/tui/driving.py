@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from textual.command import CommandList
 from textual.pilot import Pilot
 
 from coach.tui.app import CoachApp
 from coach.tui.mode import Mode
+from coach.tui.palette import GoTo
 from coach.tui.wiring import Opening
 from coach.workflows.watching.table_views import ViewStore
 from tests.tui.fake_ports import FakePorts
@@ -66,6 +68,25 @@ class Driver:
 
     async def reaches(self, place: str) -> None:
         await self.until(lambda: self.place == place, f"the {place} screen")
+
+
+async def go_to(driver: Driver, words: str, name: str | None = None) -> None:
+    """Type `:` and these words, wait until this name (else the words) is the first answer, and press
+    Enter."""
+    await driver.pilot.press("colon")
+    await driver.until(lambda: isinstance(driver.app.screen, GoTo), "it asks for a name")
+    below = driver.app.screen_stack[0]
+    commands = driver.app.screen.query_one(CommandList)
+    await driver.until(lambda: commands.option_count, "its places")
+    await driver.pilot.press(*("space" if letter == " " else letter for letter in words))
+    await driver.until(
+        lambda: commands.option_count and (name or words) in str(commands.options[0].prompt),
+        f"{name or words!r} is the first",
+    )
+    await driver.pilot.press("enter")
+    await driver.until(lambda: not isinstance(driver.app.screen, GoTo), "it is gone")
+    assert below in driver.app.screen_stack
+    await driver.settle()
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
 from coach.model.training.telemetry import StepUse
 from coach.sources.slurm.overlap_step import StreamSource
-from coach.tui.ports import Ports, RecipeKey, RelaunchOffer
+from coach.tui.ports import Ports, RecipeKey, RelaunchOffer, RuleTitle
 from coach.tui.question import Question
 from coach.workflows.jobs.ended_jobs import PastJobs
 from coach.workflows.jobs.place_in_queue import PlaceInQueue
@@ -256,6 +256,12 @@ class FakeQuestions:
         if code == "NUM001":
             return f"{code} loss-not-finite [critical]\n\nWhat it sees\n  A loss that is NaN.\n"
         raise UserError(f"there is no rule {code}")
+
+    def rule_titles(self) -> tuple[RuleTitle, ...]:
+        return (
+            RuleTitle("MEM001", "cuda-out-of-memory · A GPU's memory did not suffice."),
+            RuleTitle("NUM001", "loss-not-finite · The loss is NaN or infinite."),
+        )
 
     def examine(self) -> Report:
         return self.report

@@ -14,7 +14,7 @@ from coach.tui.key_guard import GUARD_S
 from coach.tui.keys.table import keys_of
 from coach.tui.mode import Mode
 from coach.tui.screen_specs import by_name
-from tests.tui.driving import opened
+from tests.tui.driving import go_to, opened
 from tests.tui.fake_ports import FakeJobActions, FakePorts
 from tests.tui.fake_session import (
     CHILD_ID,
@@ -368,7 +368,10 @@ async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None
         "node": ["shift+tab", "enter"],
     }
     async with opened(size=(120, 60)) as driver:
-        await driver.press(*path[place])
+        if place == "rule":
+            await go_to(driver, "num001", "NUM001")
+        else:
+            await driver.press(*path[place])
         await driver.reaches(place)
         bound = {binding.key for _, binding, *_ in driver.app.screen.active_bindings.values()}
         wanted = keys_of(by_name()[place], driver.app.context.launch_keys)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
+from coach.rules.registry import rule_classes
 from coach.tui import screen_specs, screens
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.keys.table import KEYS
@@ -69,3 +70,12 @@ def test_every_question_has_its_answer_in_the_wiring() -> None:
     questions = live_ports(Reach(settings, {}), "slurm", "slurm").questions
     assert isinstance(questions, LiveQuestions)
     assert questions.table.keys() == set(Question)
+
+
+def test_every_rule_is_offered_by_its_code_and_title() -> None:
+    settings = Settings(Path("/runs"), Path("/cache"), Path("/config"))
+    titles = live_ports(Reach(settings, {}), "slurm", "slurm").questions.rule_titles()
+    assert [title.code for title in titles] == [rule.code for rule in rule_classes()]
+    (num001,) = [title for title in titles if title.code == "NUM001"]
+    assert num001.title.startswith("loss-not-finite · ")
+    assert all(title.title.partition(" · ")[2] for title in titles)

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from textual.command import CommandList
 
 from coach.tui.palette import GoTo, places_of
+from coach.tui.ports import RuleTitle
 from coach.tui.render.header import footer_line
 from coach.tui.render.text import BLANK, plain
-from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import RUN_ID
-
-
-async def ask(driver: Driver, words: str) -> None:
-    """Type `:` and these words, wait for the answer, and press Enter."""
-    await driver.pilot.press("colon")
-    await driver.until(lambda: isinstance(driver.app.screen, GoTo), "it asks for a name")
-    below = driver.app.screen_stack[0]
-    commands = driver.app.screen.query_one(CommandList)
-    await driver.until(lambda: commands.option_count, "its places")
-    await driver.pilot.press(*("space" if letter == " " else letter for letter in words))
-    await driver.until(
-        lambda: commands.option_count and words in str(commands.options[0].prompt), f"{words!r} is the first"
-    )
-    await driver.pilot.press("enter")
-    await driver.until(lambda: not isinstance(driver.app.screen, GoTo), "it is gone")
-    assert below in driver.app.screen_stack
-    await driver.settle()
+from tests.tui.driving import Driver, go_to, opened
+from tests.tui.fake_ports import FakePorts, FakeQuestions
+from tests.tui.fake_session import RUN_ID, FakeSession, make_job, make_snapshot
 
 
 def first_line(driver: Driver) -> str:
@@ -94,7 +81,7 @@ async def test_a_screen_that_is_open_comes_back_to_the_top_instead_of_opening_tw
 )
 async def test_a_name_leads_to_what_has_it(words: str, place: str, trail: str) -> None:
     async with opened() as driver:
-        await ask(driver, words)
+        await go_to(driver, words)
         await driver.reaches(place)
         await driver.until(lambda: trail in first_line(driver), trail)
 
@@ -103,7 +90,7 @@ async def test_a_user_leads_to_the_jobs_of_that_user_and_enter_alone_goes_home()
     async with opened() as driver:
         await driver.press("r", "enter")
         await driver.reaches("job")
-        await ask(driver, "bob")
+        await go_to(driver, "bob")
         await driver.reaches("cluster")
         await driver.sees("user:bob")
         await driver.press("r", "enter")
@@ -118,9 +105,42 @@ async def test_a_user_leads_to_the_jobs_of_that_user_and_enter_alone_goes_home()
 
 async def test_a_recipe_leads_to_its_plan_and_nothing_is_submitted() -> None:
     async with opened() as driver:
-        await ask(driver, "baseline")
+        await go_to(driver, "baseline")
         await driver.reaches("plan")
         assert driver.ports.launches.submitted == []
+
+
+@pytest.mark.parametrize("words", ["NUM001", "num001", "num0", "loss not finite", "infinite"])
+async def test_a_code_or_words_of_a_title_lead_to_the_page_of_the_rule(words: str) -> None:
+    async with opened() as driver:
+        await go_to(driver, words, "NUM001")
+        await driver.reaches("rule")
+        await driver.sees("A loss that is NaN.")
+        assert "NUM001" in first_line(driver)
+
+
+async def test_rules_that_come_late_are_offered_for_what_has_been_typed() -> None:
+    is_read = threading.Event()
+
+    class Late(FakeQuestions):
+        def rule_titles(self) -> tuple[RuleTitle, ...]:
+            is_read.wait(10)
+            return super().rule_titles()
+
+    async with opened(ports=FakePorts(questions=Late())) as driver:
+        await driver.pilot.press("colon")
+        await driver.until(lambda: isinstance(driver.app.screen, GoTo), "it asks for a name")
+        await driver.pilot.press(*"num001")
+        await driver.sees("No matches found")
+        is_read.set()
+        await driver.sees("rule · loss-not-finite")
+
+
+async def test_a_name_that_fits_exactly_comes_first_behind_any_number_of_parts() -> None:
+    jobs = tuple(make_job(str(number), name="num001-again") for number in range(100, 200))
+    async with opened(FakeSession(make_snapshot(jobs=jobs))) as driver:
+        await go_to(driver, "num001", "NUM001")
+        await driver.reaches("rule")
 
 
 async def test_equal_names_come_before_beginnings_and_parts() -> None:

@@ -5,6 +5,7 @@ Nothing here changes anything, so a question waits for no launch, and no launch 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from coach.model.errors import UserError
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
-from coach.tui.ports import QuestionPort
+from coach.tui.ports import QuestionPort, RuleTitle
 from coach.tui.question import Asked, Question
 from coach.tui.stage import Stage
 
@@ -30,6 +31,7 @@ class Questions:
         self._stage = stage
         self._port = questions
         self._has_queue = backend != "local"
+        self._rule_titles: tuple[RuleTitle, ...] = ()
 
     @property
     def handlers(self) -> Handlers:
@@ -83,6 +85,18 @@ class Questions:
             lambda text: screen.set_text(text) if screen.is_attached else None,
             lambda error: screen.refuse(error) if screen.is_attached else None,
         )
+
+    def name_rules(self, tell: Callable[[tuple[RuleTitle, ...]], object]) -> None:
+        """Tell all rules by code and title. The first time they are read in a thread."""
+        if self._rule_titles:
+            tell(self._rule_titles)
+            return
+
+        def keep(titles: tuple[RuleTitle, ...]) -> None:
+            self._rule_titles = titles
+            tell(titles)
+
+        self._stage.do_aside(self._port.rule_titles, keep, self._stage.note)
 
 
 def _whole(error: UserError) -> str:
