@@ -66,7 +66,7 @@ async def test_until_it_is_answered_no_screen_tells_what_is_wrong() -> None:
         await driver.sees("drill: answer first")
         await driver.press("enter")
         await driver.reaches("job")
-        await driver.sees("drill: answer first   N names the cause")
+        await driver.sees("drill: answer first   i names the cause")
         assert "NUM001" not in driver.text()
         assert "drill: answer first" in driver.text().splitlines()[0]
         await driver.press("enter")
@@ -84,7 +84,7 @@ async def test_a_wrong_answer_is_told_what_speaks_against_it_and_the_right_one_s
 ):
     async with opened(a_drill_that_went_wrong(), size=(80, 24)) as driver:
         await open_run(driver)
-        await driver.press("N")
+        await driver.press("i")
         await driver.reaches("answer")
         await driver.sees("names this cause")
         await driver.press("enter")
@@ -106,7 +106,7 @@ async def test_a_wrong_answer_is_told_what_speaks_against_it_and_the_right_one_s
 async def test_giving_up_is_the_last_line_of_the_short_list() -> None:
     async with opened(a_drill_that_went_wrong()) as driver:
         await open_run(driver)
-        await driver.press("N")
+        await driver.press("i")
         await driver.sees("names this cause")
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("end", "enter")
@@ -117,7 +117,7 @@ async def test_giving_up_is_the_last_line_of_the_short_list() -> None:
 async def test_a_run_that_is_no_drill_has_no_answer() -> None:
     async with opened() as driver:
         await open_run(driver)
-        await driver.press("N")
+        await driver.press("i")
         await driver.sees("no drill")
         assert driver.place == "job"
 
@@ -125,7 +125,7 @@ async def test_a_run_that_is_no_drill_has_no_answer() -> None:
 async def test_who_may_change_nothing_answers_nothing() -> None:
     async with opened(a_drill_that_went_wrong(), mode=Mode.READONLY) as driver:
         await open_run(driver)
-        await driver.press("N")
+        await driver.press("i")
         await driver.sees("names this cause")
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("enter")

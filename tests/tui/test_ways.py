@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from textual.command import CommandList
 
+from coach.model.judging.finding import Diagnosis, Fix
 from coach.tui.palette import GoTo, places_of
 from coach.tui.ports import RuleTitle
 from coach.tui.render.header import footer_line
 from coach.tui.render.text import BLANK, plain
 from tests.tui.driving import Driver, go_to, opened
 from tests.tui.fake_ports import FakePorts, FakeQuestions
-from tests.tui.fake_session import RUN_ID, FakeSession, make_job, make_snapshot
+from tests.tui.fake_session import RUN_ID, FakeSession, make_history, make_job, make_snapshot, nan_diagnosis
 
 
 def first_line(driver: Driver) -> str:
@@ -247,3 +250,48 @@ async def test_plus_opens_what_can_be_launched() -> None:
     async with opened() as driver:
         await driver.press("plus")
         await driver.reaches("recipes")
+
+
+def several_findings(count: int) -> Diagnosis:
+    """Findings that each have a fix of their own; their proofs fill more than a small screen."""
+    (first, *_) = nan_diagnosis().findings
+    findings = tuple(
+        replace(
+            first,
+            rule=f"NUM{number:03}",
+            fixes=(Fix(f"fix number {number}", {"lr": 0.1 / number}),),
+            evidence=first.evidence * 6,
+        )
+        for number in range(1, count + 1)
+    )
+    return replace(nan_diagnosis(), findings=findings)
+
+
+async def test_n_and_capital_n_go_through_the_findings() -> None:
+    snapshot = make_snapshot(diagnoses=MappingProxyType({RUN_ID: several_findings(4)}))
+    async with opened(FakeSession(snapshot, {RUN_ID: make_history()}), size=(80, 24)) as driver:
+        await driver.press("enter")
+        await driver.reaches("job")
+        await driver.press("enter")
+        await driver.reaches("finding")
+
+        def first() -> str:
+            return next(row for row in driver.text().splitlines() if "NUM0" in row and "CRITICAL" in row)
+
+        for key, code in (("n", "NUM002"), ("n", "NUM003"), ("N", "NUM002"), ("N", "NUM001")):
+            await driver.press(key)
+            await driver.until(lambda code=code: code in first(), f"{code} on top")  # type: ignore[misc]
+        await driver.press("N")
+        await driver.sees("no further finding in this direction")
+
+
+async def test_n_and_capital_n_go_round_the_fixes() -> None:
+    snapshot = make_snapshot(diagnoses=MappingProxyType({RUN_ID: several_findings(3)}))
+    async with opened(FakeSession(snapshot, {RUN_ID: make_history()})) as driver:
+        await driver.press("enter")
+        await driver.reaches("job")
+        await driver.press("F")
+        await driver.reaches("fix")
+        for key, number in (("n", 2), ("n", 3), ("n", 1), ("N", 3), ("N", 2)):
+            await driver.press(key)
+            await driver.sees(f"fix number {number}")

@@ -32,16 +32,6 @@ QUESTION_KEYS: tuple[Key, ...] = (
         is_answer=True,
     ),
     Key(
-        id="next_fix",
-        key="n",
-        label="n",
-        word="next fix",
-        description="Show the next fix",
-        tooltip="Goes through the fixes of all findings, primary first",
-        places=frozenset({"fix"}),
-        action="next_fix",
-    ),
-    Key(
         id="trial",
         key="b",
         label="b",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of, sign_of
@@ -44,7 +45,7 @@ def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> li
     if diagnosis is None:
         return [look_line(None)]
     if withheld := why_withheld(diagnosis):
-        names = (Span("   N", "key"), Span(" names the cause")) if can_fix else ()
+        names = (Span("   i", "key"), Span(" names the cause")) if can_fix else ()
         return [(Span(f" {withheld.because}", "accent"), *names)]
     if not diagnosis.findings:
         blind = len(diagnosis.not_measured)
@@ -166,7 +167,7 @@ def finding_detail(diagnosis: Diagnosis, width: int) -> list[Line]:
     """Every finding whole, then what could not be judged."""
     if withheld := why_withheld(diagnosis):
         return [
-            line(Span(f" {withheld.because}", "accent"), muted("   N on the run's screen names the cause"))
+            line(Span(f" {withheld.because}", "accent"), muted("   i on the run's screen names the cause"))
         ]
     rows: list[Line] = []
     for finding in diagnosis.findings:
@@ -180,6 +181,14 @@ def finding_detail(diagnosis: Diagnosis, width: int) -> list[Line]:
             rows.append(line(muted("   – "), printable(gap.what), muted(": "), printable(gap.because)))
             rows.extend(line(muted(f"       {text}")) for text in wrap(printable(gap.how), width - 8))
     return rows
+
+
+def finding_starts(diagnosis: Diagnosis, width: int) -> list[int]:
+    """The line of `finding_detail` where each finding begins."""
+    if why_withheld(diagnosis):
+        return []
+    lengths = [len(whole_lines(finding, width)) + 1 for finding in diagnosis.findings]
+    return [0, *accumulate(lengths[:-1])] if lengths else []
 
 
 def whole_lines(finding: Finding, width: int) -> list[Line]:

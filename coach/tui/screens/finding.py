@@ -10,7 +10,7 @@ from coach.analysis.judging.no_finding import why_no_fix
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import FixRequested
-from coach.tui.render.finding import finding_detail, look_line
+from coach.tui.render.finding import finding_detail, finding_starts, look_line
 from coach.tui.render.runs import short_id
 from coach.tui.widgets.lines import LinesView
 
@@ -32,9 +32,33 @@ class FindingScreen(CoachScreen, screen="finding"):
 
     def show(self) -> None:
         diagnosis = self.context.diagnoses.get(self.run_id)
-        width = self.app.size.width - 2
-        rows = finding_detail(diagnosis, width) if diagnosis else [look_line(None)]
+        rows = finding_detail(diagnosis, self._width) if diagnosis else [look_line(None)]
         self.pane("#body").set_lines(rows)
+
+    def action_next(self) -> None:
+        top = self.pane("#body").scroll_offset.y
+        self._show_from(next((start for start in self._starts() if start > top), None))
+
+    def action_previous(self) -> None:
+        top = self.pane("#body").scroll_offset.y
+        self._show_from(next((start for start in reversed(self._starts()) if start < top), None))
+
+    def _starts(self) -> list[int]:
+        diagnosis = self.context.diagnoses.get(self.run_id)
+        return finding_starts(diagnosis, self._width) if diagnosis else []
+
+    def _show_from(self, first: int | None) -> None:
+        """Scroll to this line."""
+        body = self.pane("#body")
+        before = body.scroll_offset.y
+        if first is not None:
+            body.scroll_to(y=first, animate=False, immediate=True)
+        if body.scroll_offset.y == before:
+            self.note("no further finding in this direction")
+
+    @property
+    def _width(self) -> int:
+        return self.app.size.width - 2
 
     def action_copy(self) -> None:
         self.copy(self.crumbs[1], self.run_id)

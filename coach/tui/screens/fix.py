@@ -74,10 +74,16 @@ class FixScreen(DecisionScreen, screen="fix"):
         self._choice = PARENT_CHOICES[(PARENT_CHOICES.index(self._choice) + 1) % len(PARENT_CHOICES)]
         self.ask()
 
-    def action_next_fix(self) -> None:
+    def action_next(self) -> None:
+        self._show_fix(self.index + 1)
+
+    def action_previous(self) -> None:
+        self._show_fix(self.index - 1)
+
+    def _show_fix(self, index: int) -> None:
         if not self.is_busy:
             self.work(_MAKING)
-            self.post_message(FixRequested(self.run_id, self.index + 1, is_trial=self._is_trial, stays=True))
+            self.post_message(FixRequested(self.run_id, index, is_trial=self._is_trial, stays=True))
 
     def action_toggle_trial(self) -> None:
         if not self.is_busy:
