@@ -61,10 +61,14 @@ class Launches:
     def press(self, key: str) -> None:
         """Open the plan of the recipe of this key."""
         top, context = self._stage.top, self._stage.context
-        if top is None or Kind.SHOW not in top.spec.kinds:
+        if top is None:
+            return
+        if Kind.SHOW not in top.spec.kinds:
+            top.note(f"{key} launches a recipe: leave this first")
             return
         recipe = next((r for r in self.recipes if r.key == key), None)
         if self._recipes is not None and recipe is None:
+            top.note(f"no recipe has the key {key}: [keys] in config.toml gives it one")
             return
         if context.launch_keys and top.is_off(f"launch_{key}"):
             return

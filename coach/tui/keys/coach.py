@@ -14,6 +14,7 @@ COACH_KEYS: tuple[Key, ...] = (
         description="Next pane or field",
         tooltip="Shift+Tab goes back",
         places=frozenset({Kind.SHOW, Kind.ASK}),
+        elsewhere="goes to the next pane: there is one alone here",
         action="app.focus_next",
     ),
     Key(
@@ -24,6 +25,7 @@ COACH_KEYS: tuple[Key, ...] = (
         description="Give the pane the whole screen",
         tooltip="Esc or z gives it back",
         places=frozenset({Kind.PANES}),
+        elsewhere="gives a pane the whole screen: there is one pane here",
         action="zoom",
     ),
     Key(
@@ -33,6 +35,7 @@ COACH_KEYS: tuple[Key, ...] = (
         description="Read everything again now",
         tooltip="The pace is otherwise adapted to the controller",
         places=frozenset({Kind.SHOW, "doctor"}),
+        elsewhere="reads everything again: leave this with {back} first",
         action="app.refresh_data",
     ),
     Key(
@@ -42,6 +45,7 @@ COACH_KEYS: tuple[Key, ...] = (
         description="What works here, and what does not",
         tooltip="Slurm, environments, roots, terminal: each with what to do",
         places=frozenset({Kind.SHOW}),
+        elsewhere="opens the doctor: leave this with {back} first",
         action="app.open_screen('doctor')",
         opens="doctor",
     ),
@@ -100,6 +104,7 @@ COACH_KEYS: tuple[Key, ...] = (
         description="Go to a job, node, user, run, recipe, rule or screen by its name",
         tooltip="Part of a name is enough; : and Enter goes to the first screen",
         places=frozenset({Kind.SHOW, "doctor", "help"}),
+        elsewhere="goes to anything by its name: leave this with {back} first",
         action="app.go_to",
     ),
 )

@@ -21,9 +21,12 @@ class Key:
     tooltip: str = ""
     places: frozenset[Kind | str]
     """The screens where it works: kinds, and names of single ones."""
+    elsewhere: str = ""
+    """What it does and how to get there, said on a screen where it does nothing. `{id}` stands for the label
+    of another key. Empty: it works everywhere, or another entry of the same key says it."""
     action: str
     opens: str | None = None
-    """The screen that it opens, where it does not work."""
+    """The screen that it opens, and on which it does nothing."""
     is_change: bool = False
     """True if it leads to something being launched, cancelled or relaunched."""
     is_answer: bool = False

@@ -27,6 +27,7 @@ QUESTION_KEYS: tuple[Key, ...] = (
         description="Do exactly what is shown",
         tooltip="Only after the question has been on the screen for 0.3 s; Enter never confirms",
         places=frozenset({"confirm", "fix", "stacks"}),
+        elsewhere="says yes to a question: there is none here",
         action="confirm",
         is_change=True,
         is_answer=True,
@@ -42,6 +43,7 @@ QUESTION_KEYS: tuple[Key, ...] = (
             "once more: the whole"
         ),
         places=frozenset({"fix"}),
+        elsewhere="tries a fix for a few steps: show one with {fix} first",
         action="toggle_trial",
     ),
     Key(
@@ -52,6 +54,7 @@ QUESTION_KEYS: tuple[Key, ...] = (
         description="What becomes of the running parent",
         tooltip="Cancelled, kept, or waited for",
         places=frozenset({"fix"}),
+        elsewhere="chooses what becomes of a parent run: show a fix with {fix} first",
         action="next_choice",
     ),
     Key(

@@ -16,6 +16,7 @@ RUN_KEYS: tuple[Key, ...] = (
             "script as a diff; advice where no change mends it"
         ),
         places=frozenset({"finding", "foreign_fix", "job"}),
+        elsewhere="shows a fix: open a job with a finding first",
         action="fix",
         is_change=True,
     ),
@@ -26,7 +27,9 @@ RUN_KEYS: tuple[Key, ...] = (
         description="Explain: the page of the finding's rule",
         tooltip="What it sees, why it matters, when it stays silent, what to do, its thresholds",
         places=frozenset({"cluster", "finding", "findings", "job"}),
+        elsewhere="explains a finding's rule: choose a job or a finding first",
         action="explain",
+        opens="rule",
     ),
     Key(
         id="copy",
@@ -35,6 +38,7 @@ RUN_KEYS: tuple[Key, ...] = (
         description="Copy: a row's id, or a job's findings as Markdown",
         tooltip="Into tmux's buffer, else into the terminal's clipboard",
         places=frozenset({"cluster", "finding", "findings", "job", "runs"}),
+        elsewhere="copies the id of a row or job: choose one in the queue first",
         action="copy",
     ),
     Key(
@@ -45,7 +49,9 @@ RUN_KEYS: tuple[Key, ...] = (
         description="Compare two runs",
         tooltip="The two marked runs, a run with its parent, or all runs of a sweep",
         places=frozenset({"job", "runs"}),
+        elsewhere="compares two runs: open one with {runs}",
         action="compare",
+        opens="compare",
     ),
     Key(
         id="mark",
@@ -55,6 +61,7 @@ RUN_KEYS: tuple[Key, ...] = (
         description="Mark a run to compare",
         tooltip="Two marked runs can be compared with c",
         places=frozenset({"runs"}),
+        elsewhere="marks a run to compare: list them with {runs} first",
         action="mark",
     ),
 )

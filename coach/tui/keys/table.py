@@ -27,6 +27,7 @@ OWN_KEYS: tuple[Key, ...] = (*OPEN_KEYS, *QUESTION_KEYS, *RUN_KEYS, *JOB_KEYS, *
 GENERAL_KEYS: tuple[Key, ...] = (*SCREEN_KEYS, *COACH_KEYS)
 """What belongs to coach as a whole; it stands behind the others."""
 KEYS: tuple[Key, ...] = (*OWN_KEYS, *GENERAL_KEYS)
+KEY_NAMES = frozenset(key.key for key in KEYS)
 
 MOVES = (
     ("↑ ↓ j k", "Move by one line"),
@@ -58,6 +59,19 @@ def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
 def keys_of(spec: ScreenSpec, more: Iterable[Key] = ()) -> tuple[Key, ...]:
     """The keys that work on a screen, launch keys before what belongs to coach as a whole."""
     return tuple(key for key in (*OWN_KEYS, *more, *GENERAL_KEYS) if key.works_on(spec))
+
+
+def why_dead(pressed: str, shown: str, spec: ScreenSpec) -> str:
+    """Why a key does nothing on a screen that does not have it. `pressed` is its name, `shown` its
+    character."""
+    labels = {key.id: key.label for key in KEYS}
+    found = [key for key in KEYS if key.key == pressed]
+    if any(key.opens == spec.name for key in found):
+        return f"{found[0].label} opens this screen: you are there"
+    for key in found:
+        if key.elsewhere:
+            return f"{key.label} {key.elsewhere.format(**labels)}"
+    return f"{shown} is no key: {labels['help']} lists the keys"
 
 
 def bindings_of(spec: ScreenSpec) -> list[BindingType]:

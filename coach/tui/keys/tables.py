@@ -14,6 +14,7 @@ OPEN_KEYS: tuple[Key, ...] = (
         description="Open what the cursor is on",
         tooltip="A run's screen; a job's or a node's detail; a recipe's plan",
         places=frozenset({Kind.LIST}),
+        elsewhere="opens a row of a list: there is none to open here",
         action="open",
     ),
     Key(
@@ -37,6 +38,7 @@ TABLE_KEYS: tuple[Key, ...] = (
         description="Filter the rows",
         tooltip="Every word must be true; in the queue also state:pending gpu:>0 user:me -word; Esc clears",
         places=frozenset({Kind.LIST, "gpus"}),
+        elsewhere="filters the rows of a list: there is none here",
         action="filter",
     ),
     Key(
@@ -47,6 +49,7 @@ TABLE_KEYS: tuple[Key, ...] = (
         description="Sort by the next column",
         tooltip="An arrow stands at the column; after the last one, as at first",
         places=frozenset({Kind.TABLE}),
+        elsewhere="sorts a table by its columns: there is none here",
         action="sort",
     ),
     Key(
@@ -56,6 +59,7 @@ TABLE_KEYS: tuple[Key, ...] = (
         description="The other way round",
         tooltip="The largest first, or the smallest",
         places=frozenset({Kind.TABLE}),
+        elsewhere="turns a table's order round: there is none here",
         action="reverse",
     ),
     Key(
@@ -65,6 +69,7 @@ TABLE_KEYS: tuple[Key, ...] = (
         description="Choose the columns",
         tooltip="Their names in the order that you like; none: as at first",
         places=frozenset({Kind.TABLE}),
+        elsewhere="chooses a table's columns: there is none here",
         action="columns",
     ),
 )

@@ -1,0 +1,75 @@
+"""A key that does nothing here says why, in one line beside the keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.tui.widgets.filter_line import FilterLine
+from tests.tui.driving import Driver, opened
+
+
+def last_line(driver: Driver) -> str:
+    return driver.text().splitlines()[-1]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+@pytest.mark.parametrize(
+    ("path", "key", "words"),
+    [
+        ([], "c", "c compares two runs: open one with r"),
+        (["d"], "x", "x cancels a job: choose one in the queue first"),
+        (["r"], "r", "r opens this screen: you are there"),
+        (["enter", "l"], "l", "l opens this screen: you are there"),
+        (["question_mark"], "R", "R lists the recipes: leave this with Esc first"),
+        (["1"], "m", "m marks a run to compare: list them with r first"),
+        (["1", "tab"], "2", ""),
+        (["x"], "enter", "Enter opens a row of a list: there is none to open here"),
+        ([], "0", "0 is no key: ? lists the keys"),
+        ([], "B", "B is no key: ? lists the keys"),
+        ([], "8", "no recipe has the key 8: [keys] in config.toml gives it one"),
+        (["d"], "1", "1 launches a recipe: leave this first"),
+    ],
+)
+async def test_a_dead_key_says_what_it_does_where_it_works(
+    size: tuple[int, int], path: list[str], key: str, words: str
+) -> None:
+    async with opened(size=size) as driver:
+        for each in path:
+            await driver.press(each)
+        place = driver.place
+        await driver.press(key)
+        if words:
+            await driver.until(lambda: last_line(driver).endswith(words), words)
+        else:
+            assert "launches" not in last_line(driver)
+        assert driver.place == place
+        assert driver.ports.launches.submitted == []
+        assert driver.ports.job_actions.performed == []
+
+
+async def test_the_words_are_gone_with_the_next_key() -> None:
+    async with opened() as driver:
+        await driver.press("c")
+        await driver.sees("c compares two runs")
+        await driver.press("down")
+        assert "compares" not in driver.text()
+
+
+async def test_what_is_typed_into_a_field_is_text() -> None:
+    async with opened() as driver:
+        await driver.press("slash", *"c0Bx")
+        assert driver.app.screen.query_one(FilterLine).value == "c0Bx"
+        assert "is no key" not in driver.text()
+        assert "compares" not in driver.text()
+
+
+async def test_many_dead_keys_at_once_leave_one_line() -> None:
+    async with opened() as driver:
+        await driver.press("d")
+        await driver.reaches("doctor")
+        await driver.press(*"xhUQTAxhUQTA", "0")
+        assert last_line(driver).endswith("0 is no key: ? lists the keys")
+        assert driver.text().count(" job: ") == 0
+        await driver.press("escape")
+        await driver.reaches("cluster")
+        assert "is no key" not in driver.text()
