@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import pytest
 
 from coach.tui.widgets.filter_line import FilterLine
 from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import FakeSession, make_snapshot
 
 
 def last_line(driver: Driver) -> str:
@@ -73,3 +76,15 @@ async def test_many_dead_keys_at_once_leave_one_line() -> None:
         await driver.press("escape")
         await driver.reaches("cluster")
         assert "is no key" not in driver.text()
+
+
+@pytest.mark.parametrize(("place", "keys"), [("runs", "rm"), ("findings", "f"), ("history", "H")])
+async def test_where_no_row_is_enter_says_so(place: str, keys: str) -> None:
+    snapshot = make_snapshot(runs=(), jobs=(), diagnoses=MappingProxyType({}), targets=MappingProxyType({}))
+    async with opened(FakeSession(snapshot)) as driver:
+        for key in keys:
+            await driver.press(key)
+            await driver.reaches(place)
+        if place != "runs":
+            await driver.press("enter")
+        await driver.sees("there is no row under the cursor")

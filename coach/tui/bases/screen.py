@@ -28,6 +28,9 @@ from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
 from coach.tui.widgets.text_field import TextField
 
+NO_ROW = "there is no row under the cursor"
+"""Why a key that does something to a row does nothing."""
+
 
 class CoachScreen(Screen[None]):
     """Base of all screens. Subclasses compose a body and draw it in `show`."""
@@ -216,6 +219,8 @@ class CoachScreen(Screen[None]):
             self.minimize()
         elif self.focused is not None:
             self.maximize(self.focused)
+        else:
+            self.note("no pane has the focus: Tab gives it")
 
     def explain(self, target: str | None, rule: str | None = None) -> None:
         """Open the page of a rule; without one, of the primary finding of a target."""

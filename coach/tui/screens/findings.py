@@ -11,6 +11,7 @@ from coach.analysis.judging.no_finding import Look, look_of
 from coach.analysis.judging.ranking import RankedFinding, by_impact
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.tui.bases.list import ListScreen
+from coach.tui.bases.screen import NO_ROW
 from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Question
@@ -69,5 +70,7 @@ class FindingsScreen(ListScreen, screen="findings"):
     def action_open(self) -> None:
         key = self.table.cursor_key
         target = next((each.target for each in self._found if finding_key(each) == key), None)
-        if target is not None:
+        if target is None:
+            self.note(NO_ROW)
+        else:
             self.post_message(ScreenOpened("finding", target))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.tui.bases.list import ListScreen
+from coach.tui.bases.screen import NO_ROW
 from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_run
 from coach.tui.messages import ScreenOpened
@@ -51,7 +52,9 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
         self.table.set_title(title)
 
     def action_open(self) -> None:
-        if self.table.cursor_key is not None:
+        if self.table.cursor_key is None:
+            self.note(NO_ROW)
+        else:
             self.post_message(ScreenOpened("job", self.table.cursor_key))
 
     def action_copy(self) -> None:
@@ -60,6 +63,7 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
     def action_mark(self) -> None:
         run_id, marked = self.table.cursor_key, self.context.marked
         if run_id is None:
+            self.note(NO_ROW)
             return
         if run_id in marked:
             marked.remove(run_id)
