@@ -277,7 +277,7 @@ class CoachApp(App[None]):
 
     def action_open_help(self) -> None:
         if self.top is not None:
-            self._stage.open("help", self.top.spec, self.top.crumbs)
+            self._stage.open("help", self.top.spec, self.top.crumbs, self.top.first_keys())
 
     def action_launch(self, key: str) -> None:
         """Open the plan of the recipe of this key."""

@@ -15,7 +15,9 @@ from coach.tui.keys.table import KEYS
 from coach.tui.live_ports import LiveQuestions, Reach, live_ports
 from coach.tui.messages import Request
 from coach.tui.question import Question
+from coach.tui.render.text import plain
 from coach.tui.screen_specs import HOME, SCREENS, SHOWS, Follows, ScreenSpec, by_name
+from coach.tui.widgets.lines import LinesView
 from tests.tui.driving import opened
 
 
@@ -49,7 +51,8 @@ async def test_a_new_screen_needs_its_file_its_renderer_and_one_line(monkeypatch
         assert driver.session.watches[-1] == followed
         await driver.press("question_mark")
         await driver.sees("Keys on the tide screen")
-        await driver.sees("The findings of all your jobs")
+        body = driver.app.screen.query_one("#body", LinesView)
+        assert any("The findings of all your jobs" in plain(row) for row in body.lines)
         await driver.press("escape", "1")
         await driver.reaches("plan")
         await driver.press("escape", "escape")

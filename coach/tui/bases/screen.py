@@ -21,7 +21,15 @@ from coach.tui.messages import CopyRequested, Request, ScreenOpened, ScreenShown
 from coach.tui.question import Question
 from coach.tui.render.finding import fix_word, primary_rule
 from coach.tui.render.findings import withheld_line, worst_line
-from coach.tui.render.header import ages_line, asleep_line, banner_lines, spending_line, top_line
+from coach.tui.render.header import (
+    Hint,
+    ages_line,
+    asleep_line,
+    banner_lines,
+    fitting_hints,
+    spending_line,
+    top_line,
+)
 from coach.tui.render.text import BLANK, Line, Span, line, muted, printable
 from coach.tui.screen_specs import HOME, ScreenSpec, by_name
 from coach.tui.widgets.lines import LinesView
@@ -137,6 +145,13 @@ class CoachScreen(Screen[None]):
         return replace(snapshot, sources=kept)
 
     def _show_keys(self) -> None:
+        self.query_one(KeyBar).set_hints(self._hints())
+
+    def first_keys(self) -> tuple[Hint, ...]:
+        """The keys that its footer shows where no note takes room."""
+        return tuple(fitting_hints(self._hints(), self.app.size.width))
+
+    def _hints(self) -> list[Hint]:
         launches = [key for key in self.context.launch_keys if key.works_on(self.spec)]
         hints = [
             (key.id, key.label, self._word(key), self.reason_off(key) is None)
@@ -147,7 +162,7 @@ class CoachScreen(Screen[None]):
             # One hint for all of them, in the second place: what coach is for must not be crowded out.
             label = "-".join(dict.fromkeys((launches[0].label, launches[-1].label)))
             hints.insert(1, ("recipes", label, "launch", self.reason_off(launches[0]) is None))
-        self.query_one(KeyBar).set_hints(hints)
+        return hints
 
     def _word(self, key: Key) -> str:
         """The footer's word for a key: `F` shows a fix, or advice where no change of the launch mends it."""

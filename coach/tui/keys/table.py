@@ -22,6 +22,16 @@ from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from coach.tui.screen_specs import Kind, ScreenSpec
 
+GROUPS: tuple[tuple[str, tuple[Key, ...]], ...] = (
+    ("The question", QUESTION_KEYS),
+    ("Rows and tables", (*OPEN_KEYS, *TABLE_KEYS)),
+    ("Runs and findings", RUN_KEYS),
+    ("Jobs", JOB_KEYS),
+    ("Panes and views", PANE_KEYS),
+    ("Screens", SCREEN_KEYS),
+    ("coach", COACH_KEYS),
+)
+"""All keys as the help groups them."""
 OWN_KEYS: tuple[Key, ...] = (*OPEN_KEYS, *QUESTION_KEYS, *RUN_KEYS, *JOB_KEYS, *TABLE_KEYS, *PANE_KEYS)
 """What is done to what a screen shows."""
 GENERAL_KEYS: tuple[Key, ...] = (*SCREEN_KEYS, *COACH_KEYS)

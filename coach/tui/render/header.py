@@ -20,8 +20,8 @@ from coach.tui.render.text import (
 )
 
 _KEPT_HINTS = ("back", "help", "leave")
-_MAX_HINTS = 12
-"""More keys than this are not read; `?` lists all."""
+MAX_HINTS = 12
+"""More keys than this are not read at a glance; `?` lists all."""
 CLUSTER_SOURCES = ("jobs", "nodes", "partitions", "runs")
 _SLURM_SOURCES = ("jobs", "nodes", "partitions")
 SLOW_S = 3.0
@@ -148,20 +148,28 @@ def asleep_line(asleep_s: float, width: int) -> Line:
     return clip(line(Span(text, "warning")), width)
 
 
-def _width_of(hints: Sequence[tuple[str, str, str, bool]]) -> int:
+Hint = tuple[str, str, str, bool]
+"""(id, key, word, is on) of a key in the footer."""
+
+
+def _width_of(hints: Sequence[Hint]) -> int:
     return 1 + sum(len(key) + len(word) + 3 for _, key, word, _ in hints)
 
 
-def footer_line(hints: Sequence[tuple[str, str, str, bool]], note: Line, width: int) -> Line:
-    """Keys with their words, as many as fit: (id, key, word, is on). A note stands at the right end and
-    wins."""
-    room = width - (line_width(note) + 2 if note else 0)
+def fitting_hints(hints: Sequence[Hint], room: int) -> list[Hint]:
+    """The first ones, as many as fit and are read; the way back and the help stay."""
     shown = list(hints)
-    while len(shown) > 2 and (len(shown) > _MAX_HINTS or _width_of(shown) > room):
+    while len(shown) > 2 and (len(shown) > MAX_HINTS or _width_of(shown) > room):
         droppable = [hint for hint in shown if hint[0] not in _KEPT_HINTS]
         if not droppable:
             break
         shown.remove(droppable[-1])
+    return shown
+
+
+def footer_line(hints: Sequence[Hint], note: Line, width: int) -> Line:
+    """Keys with their words, as many as fit. A note stands at the right end and wins."""
+    shown = fitting_hints(hints, width - (line_width(note) + 2 if note else 0))
     spans: list[Span] = [Span(" ")]
     for key_id, key, word, is_on in shown:
         spans.append(Span(key, "key" if is_on else "muted", key_id))

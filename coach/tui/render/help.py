@@ -1,32 +1,62 @@
-"""All keys of a screen, with what each does and why one is off."""
+"""All keys of a screen, with what each does and why one is off: those of the footer on a page of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from coach.tui.render.text import BLANK, Line, Span, line, muted, strong, wrap
+from coach.tui.render.header import MAX_HINTS
+from coach.tui.render.text import BLANK, Line, Span, line, muted, plural, strong, wrap
 
 HelpRow = tuple[str, str, str, str | None]
 """(key, description, tooltip, reason when off)."""
+HelpGroup = tuple[str, Sequence[HelpRow]]
+
+_KEY_WIDTH = 10
+_TEXT_AT = 48
+_WIDE = 100
+"""From this width on a tooltip stands beside the description, else below it."""
 
 
 def help_lines(
-    title: str, keys: Sequence[HelpRow], moves: Sequence[tuple[str, str]], width: int
+    title: str,
+    first: Sequence[HelpRow],
+    groups: Sequence[HelpGroup],
+    moves: Sequence[tuple[str, str]],
+    width: int,
+    height: int,
 ) -> list[Line]:
-    rows: list[Line] = [line(strong(f" Keys on the {title} screen")), BLANK]
-    for key, description, tooltip, reason in keys:
-        is_on = reason is None
-        said = f"off: {reason}" if reason else tooltip
-        texts = wrap(said, width - 46) or [""]
-        head = (
-            Span(f" {key:>7}  ", "key" if is_on else "muted"),
-            Span(f"{description:<36}", "" if is_on else "muted"),
-        )
-        for index, text in enumerate(texts):
-            start = head if index == 0 else (Span(" " * 46),)
-            rows.append((*start, Span(text, "warning" if reason else "muted")))
-    rows.extend((BLANK, line(strong(" In every list and text")), BLANK))
+    """`first` has the first page to itself, unless all keys together are few; the groups follow below."""
+    num_more = sum(len(rows) for _, rows in groups)
+    more = f"  PgDn: {plural(num_more, 'more key')}, and those that move" if num_more else ""
+    lines: list[Line] = [line(strong(f" Keys on the {title} screen"), muted(more)), BLANK]
+    for row in first:
+        lines.extend(_row_lines(row, width))
+    is_page_of_its_own = len(first) + num_more > MAX_HINTS
+    lines.extend([BLANK] * (height - len(lines) if is_page_of_its_own else 1))
+    for name, rows in groups:
+        lines.extend((line(strong(f" {name}")), BLANK))
+        for row in rows:
+            lines.extend(_row_lines(row, width))
+        lines.append(BLANK)
+    lines.extend((line(strong(" In every list and text")), BLANK))
     for key, description in moves:
-        rows.append(line(Span(f" {key:>14}  ", "key"), description))
-    rows.extend((BLANK, line(muted(" Select text with the mouse while holding Shift (Option on a Mac)."))))
-    return rows
+        lines.append(line(Span(f" {key:>14}  ", "key"), description))
+    lines.extend((BLANK, line(muted(" Select text with the mouse while holding Shift (Option on a Mac)."))))
+    return lines
+
+
+def _row_lines(row: HelpRow, width: int) -> Iterator[Line]:
+    key, description, tooltip, reason = row
+    tone = "muted" if reason is not None else ""
+    head = (Span(f" {key:>7}  ", tone or "key"), Span(description, tone))
+    is_beside = width >= _WIDE and len(description) < _TEXT_AT - _KEY_WIDTH
+    start = _TEXT_AT if width >= _WIDE else _KEY_WIDTH + 2
+    texts = wrap(f"off: {reason}" if reason else tooltip, width - start)
+    if not is_beside or not texts:
+        yield head
+    for index, text in enumerate(texts):
+        words = Span(text, "warning" if reason else "muted")
+        if index == 0 and is_beside:
+            yield (*head, Span(" " * (start - _KEY_WIDTH - len(description))), words)
+        else:
+            yield (Span(" " * start), words)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from coach.tui.render.header import footer_line
+from coach.tui.render.header import Hint, footer_line
 from coach.tui.render.text import BLANK, Line
 from coach.tui.widgets.lines import LinesView
 
@@ -43,12 +43,11 @@ class KeyBar(LinesView):
 
     def __init__(self) -> None:
         super().__init__(id="keys", can_focus=False)
-        self._hints: Sequence[tuple[str, str, str, bool]] = ()
+        self._hints: Sequence[Hint] = ()
         self._note: Line = BLANK
         self._spending: Line = BLANK
 
-    def set_hints(self, hints: Sequence[tuple[str, str, str, bool]]) -> None:
-        """(id, key, word, whether it is on) of each key."""
+    def set_hints(self, hints: Sequence[Hint]) -> None:
         self._hints = hints
         self._draw()
 
