@@ -35,7 +35,6 @@ from coach.tui.controllers.stacks import RankStacks
 from coach.tui.controllers.views import Views
 from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.follow_list import FollowList
-from coach.tui.keys.table import KEY_NAMES, why_dead
 from coach.tui.mode import Mode
 from coach.tui.palette import Commands, GoTo, commands_of, places_of, rule_places
 from coach.tui.screen_specs import HOME, Follows, ScreenSpec
@@ -248,17 +247,9 @@ class CoachApp(App[None]):
                 self.top.note("")
         if await done_at_once(self, event):
             return
-        if isinstance(event, events.Key) and not event.is_forwarded:
-            self._say_why_dead(event)
+        if isinstance(event, events.Key) and not event.is_forwarded and self.top is not None:
+            self.top.note_dead(event)
         await super().on_event(event)
-
-    def _say_why_dead(self, key: events.Key) -> None:
-        """Say beside the keys why this one does nothing, if it is one that people press."""
-        top = self.top
-        if top is None or key.key in top.active_bindings:
-            return
-        if key.is_printable or key.key in KEY_NAMES:
-            top.note(why_dead(key.key, key.character or key.key, top.spec))
 
     # Screens
 

@@ -16,7 +16,7 @@ from coach.analysis.judging.ranking import worst
 from coach.model.snapshot import Snapshot
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
-from coach.tui.keys.table import bindings_of, keys_of, reason_off
+from coach.tui.keys.table import KEY_NAMES, bindings_of, keys_of, reason_off, why_dead
 from coach.tui.messages import CopyRequested, Request, ScreenOpened, ScreenShown, Wanted
 from coach.tui.question import Question
 from coach.tui.render.finding import fix_word, primary_rule
@@ -35,9 +35,6 @@ from coach.tui.screen_specs import HOME, ScreenSpec, by_name
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
 from coach.tui.widgets.text_field import TextField
-
-NO_ROW = "there is no row under the cursor"
-"""Why a key that does something to a row does nothing."""
 
 
 class CoachScreen(Screen[None]):
@@ -190,6 +187,16 @@ class CoachScreen(Screen[None]):
     def note(self, text: str) -> None:
         """Say something beside the keys, until the next key."""
         self._set_note(line(Span(printable(text), "warning")) if text else BLANK)
+
+    def note_no_row(self) -> None:
+        """Say why a key that does something to a row does nothing."""
+        self.note("there is no row under the cursor")
+
+    def note_dead(self, key: events.Key) -> None:
+        """Say why this key does nothing here, if it is one that people press. A key that works is left
+        alone."""
+        if key.key not in self.active_bindings and (key.is_printable or key.key in KEY_NAMES):
+            self.note(why_dead(key.key, key.character or key.key, self.spec))
 
     def _set_note(self, note: Line) -> None:
         if self._is_composed:

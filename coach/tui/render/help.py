@@ -1,11 +1,11 @@
-"""All keys of a screen, with what each does and why one is off: those of the footer on a page of their own."""
+"""All keys of a screen, with what each does and why one is off: those of the footer on the first page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from coach.tui.render.header import MAX_HINTS
-from coach.tui.render.text import BLANK, Line, Span, line, muted, plural, strong, wrap
+from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, plural, strong, wrap
 
 HelpRow = tuple[str, str, str, str | None]
 """(key, description, tooltip, reason when off)."""
@@ -47,7 +47,7 @@ def help_lines(
 
 def _row_lines(row: HelpRow, width: int) -> Iterator[Line]:
     key, description, tooltip, reason = row
-    tone = "muted" if reason is not None else ""
+    tone: Tone = "muted" if reason is not None else ""
     head = (Span(f" {key:>7}  ", tone or "key"), Span(description, tone))
     is_beside = width >= _WIDE and len(description) < _TEXT_AT - _KEY_WIDTH
     start = _TEXT_AT if width >= _WIDE else _KEY_WIDTH + 2

@@ -10,7 +10,6 @@ from textual.widget import Widget
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.tui.bases.list import ListScreen
-from coach.tui.bases.screen import NO_ROW
 from coach.tui.context import Context
 from coach.tui.messages import DrillsWanted, PlanOpened, ScreenOpened
 from coach.tui.render.drills import DRILL_COLUMNS, drill_lines, drill_rows
@@ -71,7 +70,7 @@ class DrillsScreen(ListScreen, screen="drills"):
     def action_open(self) -> None:
         entry = self.entry
         if entry is None:
-            self.note(NO_ROW)
+            self.note_no_row()
             return
         if entry.skipped is not None:
             self.note(entry.skipped)

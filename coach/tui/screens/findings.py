@@ -11,7 +11,6 @@ from coach.analysis.judging.no_finding import Look, look_of
 from coach.analysis.judging.ranking import RankedFinding, by_impact
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.tui.bases.list import ListScreen
-from coach.tui.bases.screen import NO_ROW
 from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Question
@@ -71,6 +70,6 @@ class FindingsScreen(ListScreen, screen="findings"):
         key = self.table.cursor_key
         target = next((each.target for each in self._found if finding_key(each) == key), None)
         if target is None:
-            self.note(NO_ROW)
+            self.note_no_row()
         else:
             self.post_message(ScreenOpened("finding", target))

@@ -10,7 +10,6 @@ from coach.analysis.query.job_fields import past_job_vocabulary
 from coach.analysis.query.language import in_order
 from coach.model.slurm.accounting import PastJob
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.tui.bases.screen import NO_ROW
 from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened, Wanted
@@ -94,7 +93,7 @@ class HistoryScreen(TableViewScreen, screen="history"):
     def action_open(self) -> None:
         past = self._past()
         if past is None:
-            self.note(NO_ROW)
+            self.note_no_row()
             return
         if past.run_id is not None and self.context.run(past.run_id) is not None:
             self.post_message(ScreenOpened("job", past.run_id))

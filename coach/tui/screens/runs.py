@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.tui.bases.list import ListScreen
-from coach.tui.bases.screen import NO_ROW
 from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_run
 from coach.tui.messages import ScreenOpened
@@ -53,7 +52,7 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
 
     def action_open(self) -> None:
         if self.table.cursor_key is None:
-            self.note(NO_ROW)
+            self.note_no_row()
         else:
             self.post_message(ScreenOpened("job", self.table.cursor_key))
 
@@ -63,7 +62,7 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
     def action_mark(self) -> None:
         run_id, marked = self.table.cursor_key, self.context.marked
         if run_id is None:
-            self.note(NO_ROW)
+            self.note_no_row()
             return
         if run_id in marked:
             marked.remove(run_id)
