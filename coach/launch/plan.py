@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from coach.launch.meanings import parameter_meanings, resource_meanings
 from coach.launch.recipe import Recipe, resolve_parameters
 from coach.launch.recipe_file import MAX_RESTARTS
 from coach.launch.record import is_drill, run_record
@@ -107,6 +108,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         warnings=unusual + resolved.warnings,
         choices=resolved.choices,
         locked=facts.locked,
+        meanings={**resource_meanings(resolved), **parameter_meanings(recipe.parameters.values())},
         environment=facts.environment,
     )
     record = run_record(

@@ -43,6 +43,8 @@ class Resolved:
     warnings: tuple[str, ...]
     choices: Mapping[str, tuple[str, ...]]
     """Field of the request → what the target has to choose from."""
+    limits: Mapping[str, int]
+    """Field of the request → the most that the target allows: nodes, GPUs per node, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,12 @@ class _Target:
     num_nodes: int
     has_gpus: bool
     partition: Partition | None
+
+    @property
+    def most_gpus(self) -> int:
+        """GPUs of its largest node."""
+        nodes = self.nodes if self.has_gpus else ()
+        return max((sum(gpu.total for gpu in node.gpus) for node in nodes), default=0)
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
@@ -110,7 +118,10 @@ def resolve_resources(
         **({} if is_local else _only_for_slurm(request)),
     )
     choices = {"gpu_type": target.gpu_types, "partition": tuple(p.name for p in site.partitions)}
-    return Resolved(resources, tuple(notes), tuple(warnings), choices)
+    limits = {"num_nodes": target.num_nodes, "gpus_per_node": target.most_gpus}
+    if limit_s is not None:
+        limits["time_limit_s"] = limit_s
+    return Resolved(resources, tuple(notes), tuple(warnings), choices, limits)
 
 
 _SLURM_ONLY = ("partition", "account", "qos", "reservation", "constraint", "exclude")

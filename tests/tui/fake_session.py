@@ -249,6 +249,10 @@ def make_plan(request: LaunchRequest) -> Plan:
             exclude=request.exclude,
         ),
         script=SCRIPT.format(nodes=nodes, lr=lr),
+        meanings={
+            "num_nodes": "Machines that train together; at most 4; default 1.",
+            "lr": "Step size of the optimizer, and quite a long sentence about it [above 0 · default 0.05]",
+        },
         notes=("no GPU in partition cpu: ranks train on CPUs over gloo",),
         warnings=("lr = 1e+20: usual are 0.0001 to 1",) if lr > 1 else (),
         code_dir="/runs/.code/abc",

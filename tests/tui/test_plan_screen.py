@@ -80,7 +80,7 @@ async def test_enter_before_the_plan_is_made_submits_nothing() -> None:
 async def test_two_nodes_in_the_plan_are_two_nodes_in_the_script() -> None:
     async with opened() as driver:
         await open_plan(driver)
-        await driver.press("tab", "2")
+        await driver.press("2")
         await driver.sees("#SBATCH --nodes=2")
         await driver.sees("submits exactly this script")
         await driver.press("enter")
@@ -91,10 +91,37 @@ async def test_two_nodes_in_the_plan_are_two_nodes_in_the_script() -> None:
         assert driver.ports.launches.submitted[0].resources.num_nodes == 2
 
 
+async def test_the_old_script_stays_while_the_plan_is_made_again() -> None:
+    gate = threading.Event()
+    async with opened() as driver:
+        await open_plan(driver)
+        driver.ports.launches.before_prepare = lambda: gate.wait(10) and None
+        await driver.press("2")
+        await driver.sees("job.sh · making it again…")
+        assert "#SBATCH --nodes=1" in driver.text()
+        gate.set()
+        await driver.sees("#SBATCH --nodes=2")
+        assert "making it again" not in driver.text()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_first_value_has_the_focus_and_its_meaning_beside_it(size: tuple[int, int]) -> None:
+    async with opened(size=size) as driver:
+        await open_plan(driver)
+        field = driver.app.focused
+        assert isinstance(field, PlanField)
+        assert field.field.name == "num_nodes"
+        rows = driver.text().splitlines()
+        at = next(index for index, row in enumerate(rows) if "Machines that train together; at most 4" in row)
+        assert rows[at].startswith(" nodes")
+        assert any("default 1." in row for row in rows[at : at + 2])
+        assert at < next(index for index, row in enumerate(rows) if "#!/bin/bash" in row)
+
+
 async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mended() -> None:
     async with opened() as driver:
         await open_plan(driver)
-        await driver.press("tab", "x")
+        await driver.press("x")
         await driver.sees("expected a whole number from 1")
         driver.clock.turn(1)
         await driver.press("enter")
@@ -107,7 +134,7 @@ async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mende
 async def test_a_field_that_was_erased_and_typed_again_is_what_was_typed(again: str) -> None:
     async with opened() as driver:
         await open_plan(driver)
-        await driver.press("tab", "4")
+        await driver.press("4")
         await driver.sees("#SBATCH --nodes=4")
         await driver.press(*["backspace"] * 8, again)
         await driver.until(
@@ -120,7 +147,7 @@ async def test_a_field_that_was_erased_and_typed_again_is_what_was_typed(again: 
 async def test_a_field_that_was_left_empty_shows_the_plans_own_value(is_plan_awaited: bool) -> None:
     async with opened() as driver:
         await open_plan(driver)
-        await driver.press("tab", "4")
+        await driver.press("4")
         await driver.sees("#SBATCH --nodes=4")
         await driver.press("backspace")
         if is_plan_awaited:
@@ -153,10 +180,10 @@ async def test_escape_leaves_a_plan_with_nothing_done() -> None:
         assert driver.ports.launches.submitted == []
 
 
-async def test_tab_and_digits_in_one_packet_go_to_the_field_that_tab_chose() -> None:
+async def test_arrows_and_digits_in_one_packet_go_to_the_field_that_the_arrow_chose() -> None:
     async with opened() as driver:
         await open_plan(driver)
-        for key in ("tab", "2", "down", "down", "3", "down", "down", "5"):
+        for key in ("2", "down", "down", "3", "down", "down", "5"):
             driver.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await driver.sees("#SBATCH --nodes=2")
         await driver.sees("submits exactly this script")
@@ -266,7 +293,8 @@ async def test_a_launch_that_cannot_be_planned_is_mended_in_the_field_that_the_r
 ) -> None:
     async with opened(ports=FakePorts(launches=NoDefaultLaunches()), size=size) as driver:
         await driver.press("2")
-        await driver.sees("--partition: one of cpu, gpu")
+        await driver.sees("partition: one of cpu, gpu")
+        assert "--" not in driver.text()
         await driver.until(lambda: isinstance(driver.app.focused, PlanField), "a field has the focus")
         assert "✖partition" in driver.text()
         await driver.press("enter")

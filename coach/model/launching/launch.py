@@ -164,6 +164,8 @@ class Plan:
     """Field of the request → what the target has to choose from: partitions, types of GPU."""
     locked: Mapping[str, str] = field(default_factory=_empty)
     """Field of the request → why nobody but the site may set it, and where the site says so."""
+    meanings: Mapping[str, str] = field(default_factory=_empty)
+    """Field of the request, or name of a parameter → one sentence about it, with its unit and limits."""
     code_dir: str = ""
     """Where the snapshot of trainers and node code lies, that the script starts."""
     own_trainers: str | None = None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from coach.launch.meanings import resource_meanings
 from coach.launch.recipe_file import WORLD_SIZE
-from coach.launch.refusal import Choice, Refused
+from coach.launch.refusal import Choice, Refused, option_of
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan, Resources, SweepPoint
@@ -18,6 +20,7 @@ from coach.tui.render.text import Line, Span, Tone, clip, clock, line, line_widt
 PARAMETER = "set."
 LOCKED, REFUSED = "▪", "✖"
 """Signs before a field's label."""
+_OPTION = re.compile(r"--[a-z][a-z-]{0,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class Field:
     value: str
     lock: str | None = None
     """Why only the site may set it."""
+    meaning: str = ""
+    """One sentence with unit, limits and default."""
 
 
 _RANKS = ("num_nodes", "nproc_per_node")
@@ -70,7 +75,14 @@ def plan_fields(plan: Plan) -> tuple[Field, ...]:
     launch."""
     fields = _fields(plan.resources, plan.request, plan.parameters, plan.backend == "slurm")
     fields = _with_sweep(fields, [each.request.sweep_point for each in (plan, *plan.others)])
-    return tuple(replace(field, lock=plan.locked.get(field.name)) for field in fields)
+    return tuple(
+        replace(
+            field,
+            lock=plan.locked.get(field.name),
+            meaning=printable(plan.meanings.get(field.name.removeprefix(PARAMETER), "")),
+        )
+        for field in fields
+    )
 
 
 def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> list[Field]:
@@ -89,7 +101,9 @@ def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> lis
 
 def draft_fields(request: LaunchRequest) -> tuple[Field, ...]:
     """What can be changed while no plan can be made: as it was said, and empty where it was not."""
-    return tuple(_fields(request, request, {}, request.backend != "local"))
+    meanings = resource_meanings(None)
+    fields = _fields(request, request, {}, request.backend != "local")
+    return tuple(replace(field, meaning=meanings.get(field.name, "")) for field in fields)
 
 
 def _fields(
@@ -136,7 +150,7 @@ def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
     if text and name in _WHOLE_NUMBERS:
         least = _WHOLE_NUMBERS[name]
         if not text.isascii() or not text.isdigit() or int(text) < least:
-            label = name.replace("_", " ")
+            label = {**_SIZES, **_OF_SLURM}[name]
             raise UserError(f"{label} = {printable(text)}: expected a whole number from {least}")
         value = int(text)
     elif text and name == "time_limit_s":
@@ -251,13 +265,29 @@ def _answers(refused: Refused, label: str, width: int) -> list[Line]:
     return [clip(tuple(row), width) for row in rows]
 
 
-def script_lines(script: str) -> list[Line]:
-    """The exact script with line numbers; comments and options stand apart."""
+def in_words_of_the_form(error: UserError) -> UserError:
+    """A refusal of coach's with the labels of the fields in place of the command line's options."""
+    if isinstance(error, Refused):
+        return error
+    labels = {**_SIZES, **_OF_SLURM, "partition": "partition", "environment": "environment"}
+    names = {option_of(name): label for name, label in labels.items()}
+
+    def said(text: str) -> str:
+        plain_text = text.replace("--set ", "").replace("--sbatch", "more for sbatch")
+        return _OPTION.sub(lambda found: names.get(found[0], found[0].lstrip("-")), plain_text)
+
+    return UserError(said(error.message), said(error.hint) if error.hint else error.hint)
+
+
+def script_lines(script: str, *, is_stale: bool = False) -> list[Line]:
+    """The exact script with line numbers; comments and options stand apart. A stale script is dimmed: it is
+    being made again."""
     rows: list[Line] = []
     texts = script.splitlines()
     digits = len(str(len(texts)))
     for number, text in enumerate(texts, 1):
         shown = printable(text.replace("\t", "    "))
-        tone: Tone = "accent" if text.startswith("#SBATCH") else "muted" if text.startswith("#") else ""
+        is_muted = is_stale or (text.startswith("#") and not text.startswith("#SBATCH"))
+        tone: Tone = "muted" if is_muted else "accent" if text.startswith("#SBATCH") else ""
         rows.append(line(muted(f" {number:>{digits}}  "), Span(shown, tone)))
     return rows

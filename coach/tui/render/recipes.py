@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from coach.launch.parameters import Parameter, show
+from coach.launch.meanings import limits_and_default
+from coach.launch.parameters import Parameter
 from coach.launch.recipe import is_shipped
 from coach.tui.render.plan import script_lines
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, printable, strong, wrap
+from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, strong, wrap
 from coach.workflows.launching.recipes import Page, facts
 
 RECIPE_COLUMNS = (
@@ -142,12 +143,10 @@ def change_lines(diff: Sequence[str], script: str) -> list[Line]:
 
 
 def meaning_lines(parameter: Parameter, problem: str | None, width: int) -> list[Line]:
-    """What the parameter under the cursor means, and what it may be. A problem takes the second line."""
-    unit = f" [{parameter.unit}]" if parameter.unit else ""
-    first = line(Span(f" {parameter.name}{unit}", "key"), f"  {printable(parameter.help)}")
-    if problem is not None:
-        return [clip(first, width), clip(line(Span(f" {printable(problem)}", "critical")), width)]
-    words = [f"default {show(parameter.default)}" if parameter.default != "" else "default: none"]
-    words += [parameter.limits()] if parameter.limits() else [parameter.type]
-    words += [f"usual {parameter.usual_words}"] if parameter.usual else []
-    return [clip(first, width), clip(line(muted(f" {' · '.join(words)}")), width)]
+    """The meaning of the parameter under the cursor, then its unit, limits and default, or what is wrong with
+    its value. Wrapped, never cut."""
+    said = printable(f"{parameter.name}: {parameter.help}")
+    below = limits_and_default(parameter) if problem is None else problem
+    tone: Tone = "muted" if problem is None else "critical"
+    rows = [line(f" {text}") for text in wrap(said, width)]
+    return rows + [line(Span(f" {text}", tone)) for text in wrap(printable(below), width)]

@@ -25,6 +25,7 @@ from coach.tui.render.plan import (
     answered,
     draft_fields,
     edited,
+    in_words_of_the_form,
     plan_fields,
     plan_heading,
     plan_notes,
@@ -79,14 +80,6 @@ class PlanField(TextField):
         with self.prevent(TextField.Changed):
             self.value = text
 
-    def take_over(self, old: PlanField) -> None:
-        """Stand where another field stood.
-
-        What was typed there since the plan was asked for is still an edit.
-        """
-        self.said = old.said
-        self.value = old.value
-
     @property
     def is_said(self) -> bool:
         """True if the plan was asked for with the text that is shown."""
@@ -105,12 +98,21 @@ class PlanField(TextField):
 
 
 class PlanRow(Horizontal):
-    """A field with its label; the first column has a sign when there is something about it."""
+    """A field with its label and its meaning; the first column has a sign when there is something about
+    it."""
 
     def __init__(self, field: Field) -> None:
         self.label = Static(classes="plan-label", markup=False)
         self.input = PlanField(field)
-        super().__init__(self.label, self.input)
+        self.meaning = Static(field.meaning, classes="plan-meaning", markup=False)
+        super().__init__(self.label, self.input, self.meaning)
+        self.mark()
+
+    def show(self, field: Field) -> None:
+        """What the newest plan says about it."""
+        if field.meaning != self.input.field.meaning:
+            self.meaning.update(field.meaning)
+        self.input.show(field)
         self.mark()
 
     def mark(self, *, is_refused: bool = False, choices: tuple[Choice, ...] = ()) -> None:
@@ -134,18 +136,16 @@ class PlanScreen(DecisionScreen, screen="plan"):
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="heading", can_focus=False)
-        with Horizontal(id="plan"):
-            with Vertical(id="left"):
-                yield FieldList(id="fields")
-                yield LinesView(id="notes", classes="pane")
+        with Vertical(id="plan"):
+            yield FieldList(id="fields")
+            yield LinesView(id="notes", classes="pane")
             yield LinesView(id="script", classes="pane")
         yield LinesView(id="answer", can_focus=False)
 
     def on_mount(self) -> None:
         self.query_one("#fields").border_title = " plan "
         self.pane("#notes").set_title("decided")
-        self.pane("#script").set_title("job.sh")
-        self.query_one("#script").focus()
+        self.query_one("#plan").display = False
 
     @property
     def edit(self) -> int:
@@ -160,11 +160,12 @@ class PlanScreen(DecisionScreen, screen="plan"):
         self.ask()
 
     def refuse(self, error: UserError) -> None:
-        super().refuse(error)
+        super().refuse(in_words_of_the_form(error))
         for field in self.query(PlanField):
             field.is_held = False
         if not self.query(PlanField):
             self._show_draft(error)
+        self.query_one("#plan").display = len(self.query(PlanRow)) > 0
         row = self._refused_row()
         if isinstance(error, Refused) and row is not None:
             row.mark(is_refused=True, choices=error.choices)
@@ -174,10 +175,11 @@ class PlanScreen(DecisionScreen, screen="plan"):
         """No plan could be made of the defaults: the fields that were to make it, at the one that the refusal
         names."""
         if self._request is None:
-            self.query_one("#plan").display = False
             return
         rows = [PlanRow(field) for field in draft_fields(self._request)]
         self.query_one("#fields").mount_all(rows)
+        self.query_one("#plan").display = True
+        self.call_after_refresh(rows[0].input.focus)
         named = field_named(error)
         for row in rows:
             if row.input.field.name == named:
@@ -201,35 +203,45 @@ class PlanScreen(DecisionScreen, screen="plan"):
             await self._replace_fields(fields)
             return
         for field in fields:
-            shown[field.name].input.show(field)
-            shown[field.name].mark()
+            shown[field.name].show(field)
 
     async def _replace_fields(self, fields: tuple[Field, ...]) -> None:
-        """Other fields than before. Who was typing goes on where he was."""
-        focused = self.focused
-        rows = [PlanRow(field) for field in fields]
-        holder = self.query_one("#fields")
-        await holder.remove_children()
-        await holder.mount_all(rows)
-        for row in rows:
-            if isinstance(focused, PlanField) and row.input.field.name == focused.field.name:
-                row.input.take_over(focused)
-                self.set_focus(row.input)
-                row.input.selection = focused.selection
+        """Other fields than before. Those that stay keep their place on the screen, their text and the focus:
+        the form is never blank."""
+        holder, names = self.query_one("#fields"), {field.name for field in fields}
+        is_first = not self.query(PlanRow)
+        for row in self.query(PlanRow):
+            if row.input.field.name not in names:
+                await row.remove()
+        shown = {row.input.field.name: row for row in self.query(PlanRow)}
+        if is_first:
+            await holder.mount_all([PlanRow(field) for field in fields])
+        for index, field in enumerate(() if is_first else fields):
+            if field.name in shown:
+                shown[field.name].show(field)
+            else:
+                await holder.mount(PlanRow(field), before=index if index < len(holder.children) else None)
+        self.query_one("#plan").display = True
+        if is_first:
+            self._focus_first()
+
+    def _focus_first(self) -> None:
+        """Onto the first value that can be changed."""
+        first = next((field for field in self.query(PlanField) if not field.disabled), None)
+        if first is not None:
+            self.set_focus(first)
 
     def show(self) -> None:
         width, height = self.app.size
         plan = self.plan
         if plan is not None:
             self.pane("#heading").set_lines([clip(plan_heading(plan), width)])
-            left = 36 if width < 110 else 46
-            self.query_one("#left").styles.width = left
-            notes = plan_notes(plan, left - 1)
-            self.pane("#notes").styles.height = 1 + min(max(1, len(notes)), max(3, height // 3))
+            notes = plan_notes(plan, width - 1)
+            self.pane("#notes").styles.height = 1 + min(max(1, len(notes)), max(2, height // 6))
             self.pane("#notes").set_lines(notes or [line(muted(" nothing unusual"))])
-            self.pane("#script").set_lines(script_lines(plan.script))
-        else:
-            self.pane("#notes").set_lines([line(muted(" nothing yet"))])
+            self.pane("#script").set_title("job.sh · making it again…" if self.is_busy else "job.sh")
+            self.pane("#script").set_lines(script_lines(plan.script, is_stale=self.is_busy))
+        self.pane("#notes").display = self.pane("#script").display = plan is not None
         if isinstance(self._error, Refused):
             row = self._refused_row()
             label = row.input.field.label if row is not None else None
@@ -238,6 +250,12 @@ class PlanScreen(DecisionScreen, screen="plan"):
             rows = self.answer_lines("Enter", "submits exactly this script", width)
         self.pane("#answer").styles.height = len(rows)
         self.pane("#answer").set_lines(rows)
+
+    def on_descendant_focus(self) -> None:
+        """The meaning of the field that has the focus is seen whole."""
+        for row in self.query(PlanRow):
+            if row.input is self.focused:
+                self.call_after_refresh(row.scroll_visible, animate=False)
 
     def on_input_changed(self, event: TextField.Changed) -> None:
         if self._request is None or not isinstance(event.input, PlanField):

@@ -18,6 +18,7 @@ from coach.model.launching.launch import LaunchRequest
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import PlanOpened, RecipesWanted, ScriptRequested
+from coach.tui.render.plan import in_words_of_the_form
 from coach.tui.render.recipes import (
     RECIPE_COLUMNS,
     change_lines,
@@ -43,8 +44,8 @@ class ParameterField(TextField):
     """One parameter's value; empty: the default."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "app.focus_previous", "TextField above", show=False),
-        Binding("down", "app.focus_next", "TextField below", show=False),
+        Binding("up", "app.focus_previous", "Field above", show=False),
+        Binding("down", "app.focus_next", "Field below", show=False),
     ]
 
     def __init__(self, launch_name: str, parameter: Parameter, value: str) -> None:
@@ -105,7 +106,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
     def refuse(self, error: UserError, edit: int) -> None:
         """Why there is no script for what was typed."""
         if edit == self.edit:
-            self._problem = error.message
+            self._problem = in_words_of_the_form(error).message
             self.show()
 
     def show(self) -> None:
@@ -151,7 +152,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
             Horizontal(
                 Static(self._label(parameter), classes="plan-label", markup=False),
                 ParameterField(page.launch_name, parameter, said.get(name, "")),
-                Static(f" {printable(parameter.help)}", classes="parameter-help", markup=False),
+                Static(printable(parameter.help), classes="plan-meaning", markup=False),
                 classes="parameter-row",
             )
             for name, parameter in page.recipe.parameters.items()
@@ -165,13 +166,13 @@ class RecipesScreen(ListScreen, screen="recipes"):
     def _show_meaning(self) -> None:
         field = self.app.focused
         meaning = self.pane("#meaning")
+        width = self.app.size.width - (30 if self.app.size.width < 110 else 38)
         if isinstance(field, ParameterField):
-            problem = self._wrong(field)
-            meaning.set_lines(meaning_lines(field.parameter, problem, max(30, self.app.size.width - 30)))
+            rows = meaning_lines(field.parameter, self._wrong(field), max(30, width))
         else:
-            meaning.set_lines(
-                [line(muted(" Tab goes into the form: meaning, unit and range of each parameter"))]
-            )
+            rows = [line(muted(" Tab goes into the form: unit, limits and default"))]
+        meaning.styles.height = len(rows)
+        meaning.set_lines(rows)
 
     @staticmethod
     def _wrong(field: ParameterField) -> str | None:

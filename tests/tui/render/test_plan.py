@@ -10,7 +10,15 @@ from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan, SweepPoint
 from coach.tui.render.fix import diff_lines
-from coach.tui.render.plan import answered, edited, error_lines, plan_fields, refusal_lines, script_lines
+from coach.tui.render.plan import (
+    answered,
+    edited,
+    error_lines,
+    in_words_of_the_form,
+    plan_fields,
+    refusal_lines,
+    script_lines,
+)
 from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import make_plan
 
@@ -21,6 +29,16 @@ def test_nodes_and_gpus_can_be_changed_and_the_recipes_parameters_too() -> None:
     names = [field.name for field in plan_fields(make_plan(REQUEST))]
     assert names[:3] == ["num_nodes", "gpus_per_node", "nproc_per_node"]
     assert {"partition", "set.lr", "set.max_steps"} <= set(names)
+
+
+def test_a_refusal_names_the_field_where_the_command_line_has_an_option() -> None:
+    refused = UserError("--gpus 4: partition cpu has no GPUs", "use --gpus 0 to train on CPUs")
+    shown = in_words_of_the_form(refused)
+    assert shown.message == "GPUs per node 4: partition cpu has no GPUs"
+    assert shown.hint == "use GPUs per node 0 to train on CPUs"
+    assert in_words_of_the_form(UserError("--set lr = x: expected a number")).message.startswith("lr = x")
+    slurms = Refused(["You must say --account=NAME"], "account")
+    assert in_words_of_the_form(slurms) is slurms
 
 
 def test_a_changed_field_asks_for_that_and_an_emptied_one_for_the_default() -> None:
