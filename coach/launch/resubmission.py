@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from coach.analysis.spelling.slurm import whole_minutes
+from coach.launch.spelling import format_time, parse_mem_mib, parse_time
 from coach.model.errors import UserError
+from coach.model.slurm.job_action import JobAction, Step, Verb
 
 _FACT = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
 _LINE_FACT = re.compile(r"^ +(Command|WorkDir|StdOut|StdErr|Comment)=(.*)$", re.MULTILINE)
@@ -54,17 +58,80 @@ def read_job(text: str) -> Mapping[str, str]:
     return {name: value for name, value in facts.items() if value not in _UNSET}
 
 
-def resubmit_command(facts: Mapping[str, str], name: str, script: Path) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Resubmission:
+    """All that is needed to submit a job again. The job itself stays as it is."""
+
+    job_id: str
+    name: str
+    facts: Mapping[str, str]
+    """As `read_job` gives them."""
+    script: str
+    file: Path
+    """The script's file that sbatch is given."""
+    is_file_there: bool
+    """False: the file is written before sbatch is called."""
+    notes: tuple[str, ...]
+    """What one should know before one says yes."""
+    timeout_s: float
+    tasks: str = ""
+    """Of an array: the tasks to run again, `3,7`."""
+
+    def value(self, option: str) -> str:
+        """What the job asked for by one of CHANGEABLE; empty where it said nothing."""
+        fact = next((fact for fact, name in _OPTIONS if name == option), "")
+        return self.tasks if option == "array" else self.facts.get(fact, "")
+
+
+CHANGEABLE = ("time", "mem", "exclude", "array")
+"""Options of sbatch that a person may change when a job is submitted again."""
+_NODES = re.compile(r"[\w.,\[\]-]{1,2000}", re.ASCII)
+_TASKS = re.compile(r"[\d,:%-]{1,2000}", re.ASCII)
+
+
+def submit_again(found: Resubmission, changes: Mapping[str, str] | None = None) -> JobAction:
+    """The exact action. `changes`: option of CHANGEABLE → text, empty for what the script says. Raises
+    UserError for a text that sbatch would refuse."""
+    said = {option: _checked(option, text.strip()) for option, text in (changes or {}).items()}
+    return JobAction(
+        Verb.RESUBMIT,
+        (Step(resubmit_command(found.facts, found.name, found.file, said), (found.job_id,)),),
+        notes=found.notes,
+        timeout_s=found.timeout_s,
+        script=found.script,
+        script_file=None if found.is_file_there else str(found.file),
+    )
+
+
+def _checked(option: str, text: str) -> str:
+    if text and option == "time":
+        return format_time(whole_minutes(parse_time(text, "time limit")))
+    if text and option == "mem":
+        parse_mem_mib(text, "memory per node")
+    if text and option == "exclude" and _NODES.fullmatch(text) is None:
+        raise UserError(f"nodes to leave out {text!r}: expected names, for example node1,node[3-5]")
+    if text and option == "array" and _TASKS.fullmatch(text) is None:
+        raise UserError(f"array tasks {text!r}: expected numbers, for example 3,7 or 0-9")
+    return text
+
+
+def resubmit_command(
+    facts: Mapping[str, str], name: str, script: Path, changes: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """The exact command: options win over those of the script. Raises UserError for a job without a script,
-    or whose resources it cannot ask for."""
+    or whose resources it cannot ask for.
+
+    sbatch takes memory per node or per CPU, not both: a changed memory per node takes the place of the other.
+    """
+    said = changes or {}
     if facts.get("BatchFlag") is None:
         raise UserError(f"job {name}: it has no script: it was not submitted by sbatch")
     options = [f"--job-name={name}"]
     if "WorkDir" in facts:
         options.append(f"--chdir={facts['WorkDir']}")
     for fact, option in _OPTIONS:
-        value = facts.get(fact)
-        if value is None:
+        value = said.get(option, facts.get(fact))
+        if not value or (option == "mem-per-cpu" and said.get("mem")):
             continue
         if fact.startswith("Tres"):
             options += _gpu_option(name, fact, option, value)
@@ -72,6 +139,8 @@ def resubmit_command(facts: Mapping[str, str], name: str, script: Path) -> tuple
             options.append(f"--{option}={value}")
     if facts.get("OverSubscribe") == "NO":
         options.append("--exclusive")
+    if said.get("array"):
+        options.append(f"--array={said['array']}")
     return ("sbatch", "--parsable", *options, str(script), *_arguments(facts))
 
 

@@ -29,8 +29,9 @@ from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
     from coach.launch.resources import Site
+    from coach.launch.resubmission import Resubmission
     from coach.lookback.history import History
-    from coach.model.slurm.cluster import GpuAllocation
+    from coach.model.slurm.cluster import GpuAllocation, Job
     from coach.model.teaching.cohort import Cohort
     from coach.sources.slurm.overlap_step import StreamSource
     from coach.workflows.jobs.ended_jobs import PastJobs
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from coach.workflows.jobs import attach, ended_jobs, job_actions, lost_work, place_in_queue, stacks
     from coach.workflows.judging import lazy_engine
     from coach.workflows.launching import (
+        find_again,
         fix_offer,
         foreign_fix,
         prepare,
@@ -70,7 +72,9 @@ else:
     attach, ended_jobs, job_actions = late("coach.workflows.jobs", "attach", "ended_jobs", "job_actions")
     lost_work, place_in_queue, stacks = late("coach.workflows.jobs", "lost_work", "place_in_queue", "stacks")
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
-    fix_offer, foreign_fix = late("coach.workflows.launching", "fix_offer", "foreign_fix")
+    find_again, fix_offer, foreign_fix = late(
+        "coach.workflows.launching", "find_again", "fix_offer", "foreign_fix"
+    )
     prepare, recipes, refusals = late("coach.workflows.launching", "prepare", "recipes", "refusals")
     relaunch, resubmit, sweep = late("coach.workflows.launching", "relaunch", "resubmit", "sweep")
     cohort, drill_answer, drills = late("coach.workflows.teaching", "cohort", "drill_answer", "drills")
@@ -230,6 +234,10 @@ class LiveFixes:
             self._reach.io,
             trial_steps=trial_steps,
         )
+
+    def find_again(self, job_id: str, known: Job | None) -> Resubmission:
+        reach = self._reach
+        return find_again.find_again(job_id, reach.settings, reach.env, reach.io, known)
 
     def foreign_fixes(
         self, target: TargetSnapshot, history: History, diagnosis: Diagnosis

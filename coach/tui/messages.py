@@ -8,6 +8,7 @@ from textual.message import Message
 
 from coach.model.judging.finding import Diagnosis
 from coach.model.launching.launch import LaunchRequest, Plan
+from coach.model.slurm.cluster import Job
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import Snapshot
 from coach.model.training.stacks import StacksPlan
@@ -182,14 +183,24 @@ class FixRequested(Request):
     """Show what a fix would change; `index` counts through the fixes of all findings, primary first. A trial
     takes a few steps only.
 
-    `stays`: on the screen that asks, instead of a new one.
+    `stays`: on the screen that asks, instead of a new one. `job`: as the screen knows it, where coach did not
+    launch it.
     """
 
-    def __init__(self, run_id: str, index: int = 0, *, is_trial: bool = False, stays: bool = False) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        index: int = 0,
+        *,
+        is_trial: bool = False,
+        stays: bool = False,
+        job: Job | None = None,
+    ) -> None:
         super().__init__()
         self.run_id = run_id
         self.index = index
         self.is_trial = is_trial
+        self.job = job
         self.stays = stays
 
 

@@ -24,6 +24,8 @@ from coach.model.training.stacks import Stacks, StacksPlan
 from coach.workflows.launching.relaunch_offer import RelaunchOffer as RelaunchOffer
 
 if TYPE_CHECKING:
+    from coach.launch.resubmission import Resubmission
+    from coach.model.slurm.cluster import Job
     from coach.sources.slurm.overlap_step import StreamSource
     from coach.tui.question import Question
     from coach.workflows.launching.foreign_fix import ForeignFixes
@@ -125,6 +127,11 @@ class FixPort(Protocol):
         is_trial: bool = False,
     ) -> RelaunchOffer:
         """`run` carries its present state."""
+        ...
+
+    def find_again(self, job_id: str, known: Job | None) -> Resubmission:
+        """What submits a job again that coach did not launch. `known` is the job as it was last seen. Raises
+        UserError where nobody has its script."""
         ...
 
     def foreign_fixes(

@@ -99,7 +99,7 @@ SCREENS: tuple[ScreenSpec, ...] = (
     _spec("history", "history:HistoryScreen", LISTS | {Kind.TABLE}, Follows.BEFORE),
     _spec("findings", "findings:FindingsScreen", LISTS, Follows.RECENT_JOBS),
     _spec("finding", "finding:FindingScreen", SHOWS),
-    _spec("foreign_fix", "foreign_fix:ForeignFixScreen", SHOWS, title="finding"),
+    _spec("foreign_fix", "foreign_fix:ForeignFixScreen", ASKS, title="fix"),
     _spec("rule", "rule:RuleScreen", SHOWS, Follows.BEFORE),
     _spec("compare", "compare:CompareScreen", SHOWS),
     _spec("group", "group:GroupScreen", SHOWS, title="compare"),

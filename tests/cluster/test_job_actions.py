@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
+from coach.launch.resubmission import submit_again
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.jobs import job_actions
 from coach.workflows.jobs.job_actions import perform
+from coach.workflows.launching.find_again import find_again
 from coach.workflows.launching.resubmit import perform_resubmit, plan_resubmit
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
@@ -173,6 +175,12 @@ def test_a_job_is_submitted_again_with_its_script_options_and_folder(here: Here)
     said = [here.slurm.run([*fields, job_id]).stdout for job_id in (first, second)]
     assert said[0] == said[1]
     wait_until(lambda: output.exists() and "again x" in output.read_text(), 10, "it ran with its argument")
+    found = find_again(first, here.settings, here.env, here.io)
+    assert found.value("time") == "00:07:00"
+    again = perform_resubmit(submit_again(found, {"time": "9:00", "mem": "64M", "exclude": ""}), here.env)
+    third = again.notes[0].rpartition(" ")[2]
+    asked = here.slurm.run(["squeue", "-h", "-O", "timelimit:#,minmemory:#", "-j", third]).stdout
+    assert asked.split("#")[:2] == ["9:00", "64M"]
     script.write_text("#!/bin/bash\nexit 1\n")
     changed = plan_resubmit(first, here.settings, here.env, here.io)
     assert isinstance(changed, JobAction)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coach.launch.resubmission import read_job, resubmit_command
+from coach.launch.resubmission import Resubmission, read_job, resubmit_command, submit_again
 from coach.model.errors import UserError
 
 JOB = """JobId=17 JobName=train
@@ -27,6 +27,36 @@ def test_arguments_of_the_script_are_not_taken_for_facts_of_the_job() -> None:
         *("sbatch", "--parsable", "--job-name=train", "--chdir=/home/ada", "--partition=gpu", "job.sh"),
         *("Partition=other", "TimeLimit=1", "QOS=high"),
     )
+
+
+def again(changes: dict[str, str], more: str = "") -> tuple[str, ...]:
+    facts = read_job(JOB + more)
+    found = Resubmission("17", "train", facts, "#!/bin/sh\n", Path("job.sh"), True, (), 12.0)
+    return submit_again(found, changes).steps[0].argv
+
+
+def test_time_memory_nodes_and_tasks_can_be_changed_on_the_line_of_sbatch() -> None:
+    argv = again({"time": "1:30:00", "mem": "8G", "exclude": "n1,n[3-5]", "array": "3,7"})
+    for option in ("--time=01:30:00", "--mem=8G", "--exclude=n1,n[3-5]", "--array=3,7", "--partition=gpu"):
+        assert option in argv
+
+
+def test_a_changed_memory_of_the_node_takes_the_place_of_that_of_a_cpu() -> None:
+    per_cpu = "   MinMemoryCPU=2G\n"
+    assert "--mem-per-cpu=2G" in again({"mem": ""}, per_cpu)
+    changed = again({"mem": "8G"}, per_cpu)
+    assert "--mem=8G" in changed
+    assert not any("per-cpu" in option for option in changed)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [("time", "soon"), ("mem", "much"), ("exclude", "n1; rm"), ("array", "all")]
+)
+def test_a_text_that_sbatch_would_refuse_is_refused_with_what_would_be_right(option: str, text: str) -> None:
+    with pytest.raises(UserError) as refused:
+        again({option: text})
+    assert "expected" in refused.value.message + (refused.value.hint or "")
+    assert text in refused.value.message
 
 
 @pytest.mark.parametrize(

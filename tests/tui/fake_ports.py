@@ -10,12 +10,13 @@ from typing import Any
 
 from coach.analysis.comparing.steady_state import newest_step
 from coach.launch.job_control import action_command
+from coach.launch.resubmission import Resubmission
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Report
 from coach.model.judging.finding import Diagnosis, Finding, Fix
 from coach.model.launching.launch import LaunchRequest, Plan, Submitted
-from coach.model.slurm.cluster import GpuAllocation
+from coach.model.slurm.cluster import GpuAllocation, Job
 from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Verb
 from coach.model.slurm.job_action import Step as Command
 from coach.model.snapshot import TargetSnapshot
@@ -93,11 +94,23 @@ class FakeLaunches:
         return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
 
 
+AGAIN = Resubmission(
+    *(
+        "99",
+        "bert",
+        {"BatchFlag": "1", "WorkDir": "/home/ada", "TimeLimit": "00:30:00", "MinMemoryNode": "4G"},
+    ),
+    *("#!/bin/bash\npython train.py\n", Path("/home/ada/job.sh"), True, ("the script is there",), 30.0),
+)
+
+
 @dataclass
 class FakeFixes:
     """Offers another learning rate; remembers what was relaunched."""
 
     relaunched: list[tuple[RelaunchOffer, str]] = field(default_factory=list)
+    again: Resubmission | None = AGAIN
+    """What submits any job again; None: nobody has its script."""
 
     def offer_fix(
         self,
@@ -125,6 +138,11 @@ class FakeFixes:
             checkpoint,
             LOST,
         )
+
+    def find_again(self, job_id: str, known: Job | None) -> Resubmission:
+        if self.again is None:
+            raise UserError(f"job {job_id}: nobody has its batch script any more")
+        return self.again
 
     def foreign_fixes(
         self, target: TargetSnapshot, history: History, diagnosis: Diagnosis

@@ -10,13 +10,14 @@ import pytest
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, Severity, Subject
 from coach.model.judging.outcome import End, Outcome, RankEnd
 from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.job_action import Verb
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.tui.messages import ScreenOpened
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import opened
-from tests.tui.fake_ports import FakePorts, FakeQuestions
+from tests.tui.fake_ports import FakeFixes, FakePorts, FakeQuestions
 from tests.tui.fake_session import CHILD_ID, NOW_S, RUN_ID, FakeSession, make_history, make_job, make_snapshot
 
 
@@ -89,12 +90,73 @@ async def test_the_fix_of_a_job_that_coach_did_not_launch_is_its_script_as_a_dif
         await driver.reaches(place)
         await driver.press("F")
         await driver.sees("script: as Slurm keeps it")
-        await driver.sees("+python train.py --num_workers 6")
         text = driver.text()
+        await driver.press("enter", "end")
+        await driver.sees("+python train.py --num_workers 6")
+        text += driver.text()
         for part in ("if it is ended now:", "lost: 0.3 GPU-hours", "-python train.py --num_workers 2"):
             assert part in text, part
         assert driver.ports.fixes.relaunched == []
         assert driver.ports.launches.requests == []
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+async def test_f_on_an_own_job_submits_its_script_with_another_time_and_memory(size: tuple[int, int]) -> None:
+    session = with_foreign_job()
+    more = Fix("Memory per node → 8G", {"mem": "8G"})
+    told = replace(idle("99"), findings=(replace(idle("99").findings[0], fixes=(more,)),))
+    diagnoses = MappingProxyType({**session.snapshot.diagnoses, "99": told})
+    session = FakeSession(replace(session.snapshot, diagnoses=diagnoses), {RUN_ID: make_history()})
+    async with opened(session, size=size) as driver:
+        await driver.press("f")
+        await driver.sees("LOST GPU-H")
+        await driver.press("home", "enter")
+        await driver.reaches("finding")
+        await driver.press("F")
+        await driver.until(
+            lambda: "--time=00:30:00--mem=8G/home" in "".join(driver.text().split()), "what is suggested"
+        )
+        await driver.press("1", "x")
+        await driver.sees("time limit '1x'")
+        await driver.press("backspace", ":", "0", "0", ":", "0", "0", "down", "down", "n", "7", "y", "y")
+        await driver.press("backspace", "backspace")
+        await driver.until(
+            lambda: "--time=01:00:00--mem=8G--exclude=n7/home/ada/job.sh" in "".join(driver.text().split()),
+            "the line that sbatch gets",
+        )
+        assert driver.ports.job_actions.performed == []
+        await driver.press("enter")
+        await driver.sees("y submits exactly this; the old job stays as it is")
+        driver.clock.turn(1)
+        await driver.press("y")
+        await driver.until(lambda: driver.ports.job_actions.performed, "submitted")
+        (action,) = driver.ports.job_actions.performed
+        assert action.verb is Verb.RESUBMIT
+        assert action.steps[0].argv[-4:] == (
+            "--time=01:00:00",
+            "--mem=8G",
+            "--exclude=n7",
+            "/home/ada/job.sh",
+        )
+        assert driver.place == "finding"
+
+
+async def test_f_on_a_job_whose_script_nobody_has_says_so_in_one_sentence() -> None:
+    ports = FakePorts(fixes=FakeFixes(again=None))
+    async with opened(with_foreign_job(), ports) as driver:
+        driver.app.screen.post_message(ScreenOpened("job", "99"))
+        await driver.reaches("job")
+        await driver.press("F")
+        await driver.sees("job 99: nobody has its batch script any more")
+
+
+async def test_f_on_a_job_of_somebody_else_says_that_only_own_jobs_are_submitted() -> None:
+    async with opened(with_foreign_job("bob")) as driver:
+        driver.app.screen.post_message(ScreenOpened("job", "99"))
+        await driver.reaches("job")
+        await driver.press("F")
+        await driver.sees("only your own jobs can be submitted again")
+        assert driver.place == "job"
 
 
 async def test_the_gravest_finding_stands_in_the_top_line_of_every_screen() -> None:
@@ -252,8 +314,6 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
         await driver.reaches("job")
         await driver.sees("– not looked at yet · looking for its files")
         await driver.until(lambda: session.watches[-1].targets[:1] == ("41",), "it is followed first")
-        await driver.press("F")
-        await driver.sees("not looked at yet: its files are being read")
         read = TargetSnapshot("41", NOW_S, job=job)
         diagnosis = replace(idle("41"), state="FAILED")
         session.push(replace(session.snapshot, targets={"41": read}, diagnoses={"41": diagnosis}))
@@ -261,7 +321,8 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
         session.push(replace(session.snapshot, diagnoses={"41": replace(diagnosis, findings=())}))
         await driver.sees("? nothing known")
         await driver.press("F")
-        await driver.sees("nothing known: no finding, so no fix")
+        await driver.reaches("foreign_fix")
+        await driver.sees("sbatch --parsable --job-name=bert")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])

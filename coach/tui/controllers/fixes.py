@@ -18,10 +18,13 @@ from coach.tui.ports import FixPort
 from coach.tui.stage import Stage
 
 if TYPE_CHECKING:
+    from coach.launch.resubmission import Resubmission
+    from coach.model.slurm.cluster import Job
     from coach.model.training.run import Run
     from coach.tui.bases.decision import DecisionScreen
     from coach.tui.screens.fix import FixScreen
     from coach.tui.screens.foreign_fix import ForeignFixScreen
+    from coach.workflows.launching.foreign_fix import ForeignFixes
 
 
 class Fixes:
@@ -45,11 +48,11 @@ class Fixes:
         run, diagnosis = context.run(message.run_id), context.diagnoses.get(message.run_id)
         findings = diagnosis.findings if diagnosis is not None else ()
         fixes = [(finding, fix) for finding in findings for fix in finding.fixes if fix.changes]
-        if run is None and diagnosis is not None:
-            self._show_foreign(message.run_id, diagnosis)
-        elif run is not None and fixes:
+        if run is None:
+            self._show_foreign(message.run_id, diagnosis, message.job)
+        elif fixes:
             self._show_offer(message, run, fixes)
-        elif run is not None and any(finding.fixes for finding in findings):
+        elif any(finding.fixes for finding in findings):
             self._stage.open("finding", message.run_id)
         else:
             self._stage.note(UserError("this run has no fix any more"))
@@ -73,20 +76,24 @@ class Fixes:
             screen.set_offer,
         )
 
-    def _show_foreign(self, job_id: str, diagnosis: Diagnosis) -> None:
-        """Of a job that coach did not launch: its script, as it would have to be."""
+    def _show_foreign(self, job_id: str, diagnosis: Diagnosis | None, known: Job | None) -> None:
+        """Of a job that coach did not launch: it is submitted again, with what a finding suggests."""
         context = self._stage.context
-        target = context.snapshot.targets.get(job_id)
-        if target is None or target.job is None:
-            self._stage.note(UserError("only a job has a batch script that could be changed"))
-            return
-        history = context.session.history(job_id)
+        target, history = context.snapshot.targets.get(job_id), context.session.history(job_id)
+        known = known or (target.job if target is not None else None)
         screen: ForeignFixScreen = self._stage.open("foreign_fix", job_id)
-        self._stage.do(
-            lambda: self._port.foreign_fixes(target, history, diagnosis),
-            lambda found: screen.set_fixes(*found) if screen.is_attached else None,
-            lambda error: screen.refuse(error) if screen.is_attached else None,
-        )
+
+        def work() -> tuple[Resubmission | UserError, ForeignFixes | None, tuple[str, ...]]:
+            again: Resubmission | UserError
+            try:
+                again = self._port.find_again(job_id, known)
+            except UserError as error:
+                again = error
+            if target is None or target.job is None or diagnosis is None or not diagnosis.findings:
+                return again, None, ()
+            return again, *self._port.foreign_fixes(target, history, diagnosis)
+
+        self._stage.ask(screen, work, lambda made: screen.set_fixes(*made))
 
     def _relaunch(self, message: messages.RelaunchRequested) -> None:
         screen: DecisionScreen | None = self._stage.asker(message)

@@ -12,11 +12,11 @@ RUN_KEYS: tuple[Key, ...] = (
         word="fix",
         description="Show what a fix would change",
         tooltip=(
-            "The changed launch as a diff, nothing happens before y; of a job that coach did not launch, its "
-            "script as a diff; advice where no change mends it"
+            "The changed launch as a diff, nothing happens before y; of another job of yours, a form that "
+            "submits its script again; advice where no change mends it"
         ),
-        places=frozenset({"finding", "foreign_fix", "job"}),
-        elsewhere="shows a fix: open a job with a finding first",
+        places=frozenset({"finding", "job"}),
+        elsewhere="shows a fix, or submits a job again: open a job of yours first",
         action="fix",
         is_change=True,
     ),

@@ -10,7 +10,27 @@ from coach.tui.render.fix import diff_lines, why_lines
 from coach.tui.render.text import BLANK, Line, Span, line, muted, printable, strong, wrap
 
 if TYPE_CHECKING:
+    from coach.launch.resubmission import Resubmission
     from coach.workflows.launching.foreign_fix import ForeignFix, ForeignFixes
+
+
+AGAIN_FIELDS = (
+    ("time", "time limit", "Ended after this time, as 1:30:00."),
+    ("mem", "memory per node", "RAM on each node, as 16G or 800M."),
+    ("exclude", "leave out nodes", "Runs on none of these: n1,n[3-5]."),
+    ("array", "array tasks", "Tasks to run again, as 3,7 or 0-9."),
+)
+"""Option of sbatch, label, meaning."""
+
+
+def first_values(again: Resubmission, found: ForeignFixes | None) -> dict[str, str]:
+    """Option → the value that a finding suggests, else the job's own. Array tasks only of an array."""
+    values = {option: again.value(option) for option, *_ in AGAIN_FIELDS}
+    for each in reversed(found.fixes if found is not None else ()):
+        values |= {key: str(value) for key, value in each.fix.changes.items() if key in values}
+    if not again.tasks:
+        del values["array"]
+    return values
 
 
 def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> list[Line]:
@@ -29,7 +49,7 @@ def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> l
             shown = each.finding
             rows.extend((BLANK, *why_lines(each.finding, width)))
         rows.extend((BLANK, *_fix_lines(each, width)))
-    return [*rows, BLANK, line(muted(" nothing was written: the script is yours"))]
+    return [*rows, BLANK, line(muted(" no script is changed by coach: a change above is yours to make"))]
 
 
 def _fix_lines(each: ForeignFix, width: int) -> list[Line]:

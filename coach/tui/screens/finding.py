@@ -71,7 +71,7 @@ class FindingScreen(CoachScreen, screen="finding"):
             return
         diagnosis = self.context.diagnoses.get(self.run_id)
         fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
-        if any(fix.changes for fix in fixes) or (fixes and self.context.run(self.run_id) is None):
+        if any(fix.changes for fix in fixes) or self.context.run(self.run_id) is None:
             self.post_message(FixRequested(self.run_id))
         elif fixes:
             self.note("advice is yours to follow: it stands behind each →")

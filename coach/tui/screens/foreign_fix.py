@@ -1,57 +1,129 @@
-"""What would mend a job that coach did not launch: its batch script as it would have to be. Here is nothing
-to confirm: it is somebody's own."""
+"""An own job that coach did not launch, submitted again: time, memory, nodes to leave out, and the exact sbatch
+line; below it the changes of its script that a finding suggests. `y` submits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
 
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
+from textual.widgets import Static
 
+from coach.launch.resubmission import Resubmission, submit_again
 from coach.model.errors import UserError
-from coach.tui.bases.screen import CoachScreen
+from coach.model.slurm.job_action import JobAction
+from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
-from coach.tui.render.foreign_fix import foreign_fix_lines
-from coach.tui.render.plan import error_lines
-from coach.tui.render.text import line, muted
+from coach.tui.messages import ActionConfirmed
+from coach.tui.render.action import action_lines
+from coach.tui.render.foreign_fix import AGAIN_FIELDS, first_values, foreign_fix_lines
+from coach.tui.render.text import BLANK, line, muted
 from coach.tui.widgets.lines import LinesView
+from coach.tui.widgets.text_field import TextField
 
 if TYPE_CHECKING:
     from coach.workflows.launching.foreign_fix import ForeignFixes
 
 
-class ForeignFixScreen(CoachScreen, screen="foreign_fix"):
-    """Reads like `coach fix JOB`."""
+class AgainField(TextField):
+    """One option of sbatch."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "app.focus_previous", "Field above", show=False),
+        Binding("down", "app.focus_next", "Field below", show=False),
+    ]
+
+    def __init__(self, option: str, value: str) -> None:
+        super().__init__(value, "as the script says", classes="plan-field")
+        self.option = option
+
+
+class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
+    """What is submitted is the line that is shown. The old job stays as it is."""
 
     def __init__(self, context: Context, job_id: str) -> None:
-        super().__init__(context, ("cluster", f"job {job_id}", "fix"))
+        super().__init__(context, ("cluster", f"job {job_id}", "fix"), "looking for its batch script…")
+        self.targets = (job_id,)
+        self._again: Resubmission | None = None
+        self._action: JobAction | None = None
         self._found: ForeignFixes | None = None
         self._lost: Sequence[str] = ()
-        self._error: UserError | None = None
 
     def compose_body(self) -> Iterator[Widget]:
+        yield Vertical(id="again")
         yield LinesView(id="body")
+        yield LinesView(id="answer", can_focus=False)
 
-    def on_mount(self) -> None:
+    async def set_fixes(
+        self, again: Resubmission | UserError, found: ForeignFixes | None, lost: Sequence[str]
+    ) -> None:
+        """`again` is why it cannot be submitted again, where nobody has its script."""
+        self._found, self._lost = found if found is not None and found.fixes else None, lost
+        if isinstance(again, UserError):
+            self.refuse(again)
+            self.set_focus(self.query_one("#body"))
+            return
+        self._again = again
+        values = first_values(again, found)
+        rows = [
+            Horizontal(
+                Static(f" {label}", classes="plan-label", markup=False),
+                AgainField(option, values[option]),
+                Static(meaning, classes="plan-meaning", markup=False),
+                classes="parameter-row",
+            )
+            for option, label, meaning in AGAIN_FIELDS
+            if option in values
+        ]
+        await self.query_one("#again").mount_all(rows)
+        self.set_focus(self.query(AgainField).first())
+        self._make()
+
+    def _make(self) -> None:
+        """The line of what stands in the fields."""
+        if self._again is None:
+            return
+        self._action = None
+        changes = {field.option: field.value for field in self.query(AgainField)}
+        try:
+            self._action = submit_again(self._again, changes)
+        except UserError as error:
+            self.refuse(error)
+        else:
+            self.ask()
+
+    def on_input_changed(self, event: TextField.Changed) -> None:
+        if isinstance(event.input, AgainField) and not self.is_busy:
+            self._make()
+
+    def on_input_submitted(self) -> None:
         self.query_one("#body").focus()
 
-    def set_fixes(self, found: ForeignFixes, lost: Sequence[str]) -> None:
-        self._found, self._lost = found, lost
-        self.refresh_all()
-
-    def refuse(self, error: UserError) -> None:
-        self._error = error
-        self.refresh_all()
-
-    def action_fix(self) -> None:
-        self.note("this is the fix: it is for whoever wrote the script to make")
-
     def show(self) -> None:
-        width = self.app.size.width - 2
-        if self._error is not None:
-            rows = error_lines(self._error, width)
-        elif self._found is not None:
-            rows = foreign_fix_lines(self._found, self._lost, width)
-        else:
-            rows = [line(muted(" looking for its batch script…"))]
+        width = self.app.size.width
+        action, rows = self._action, []
+        if action is not None:
+            shown = action if self._found is None else replace(action, script=None)  # the diffs show it
+            rows = action_lines(shown, width)
+        if self._found is not None:
+            rows = [*rows, BLANK, *foreign_fix_lines(self._found, self._lost, width - 2)]
         self.pane("#body").set_lines(rows)
+        if isinstance(self.focused, AgainField) and self._error is None and not self.is_busy:
+            answer = [line(muted(" Enter goes on to the line, where y submits it · Esc leaves"))]
+        else:
+            answer = self.answer_lines("y", "submits exactly this; the old job stays as it is", width)
+        self.pane("#answer").styles.height = len(answer)
+        self.pane("#answer").set_lines(answer)
+
+    def on_descendant_focus(self) -> None:
+        if self._again is not None:
+            self.show()
+
+    def action_confirm(self) -> None:
+        if self._action is None or not self.admits_key():
+            return
+        self.work("submitting…")
+        self.post_message(ActionConfirmed(self._action))

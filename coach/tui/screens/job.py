@@ -213,8 +213,12 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             return
         diagnosis = self.context.diagnoses.get(self.target)
         fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
-        if any(fix.changes for fix in fixes) or (fixes and self._run is None):
-            self.post_message(FixRequested(self.target))
+        folded, past = self._folded(), self._past
+        job = folded.job if folded is not None else past.job if past is not None else None
+        if self._run is None and job is not None and not is_own(job, self.context.user):
+            self.note("only your own jobs can be submitted again")
+        elif any(fix.changes for fix in fixes) or self._run is None:
+            self.post_message(FixRequested(self.target, job=job))
         elif fixes:
             self.post_message(ScreenOpened("finding", self.target))
         elif diagnosis is None and self.targets:

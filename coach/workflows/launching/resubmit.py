@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from coach.analysis.queueing.arrays import group_id
 from coach.config import Settings
 from coach.launch import submit as slurm
 from coach.launch.record import request_from
-from coach.launch.resubmission import read_job, resubmit_command, script_file
+from coach.launch.resubmission import submit_again
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
-from coach.model.slurm.job_action import JobAction, Outcome, Step, Verb
+from coach.model.slurm.job_action import JobAction, Outcome
 from coach.model.training.run import Run
 from coach.sources.follow import describe
-from coach.sources.io import Io, Query
-from coach.workflows.jobs.own_jobs import Named, look_up, run_of
+from coach.sources.io import Io
+from coach.workflows.jobs.own_jobs import run_of
+from coach.workflows.launching.find_again import find_again
 from coach.workflows.readonly import refuse_if_readonly
 
 
@@ -38,26 +38,7 @@ def plan_resubmit(
     run = run_of(target, settings, env, io)
     if run is not None:
         return request_again(run)
-    found, wrong = look_up((target,), settings, env, io)
-    if wrong:
-        raise wrong[0][1]
-    (named,) = found
-    assert isinstance(named, Named)  # a run was found above
-    job_id = group_id(named.job_id)
-    script = _ask(io, Query("batch-script", ("scontrol", "write", "batch_script", job_id, "-")), job_id)
-    text = _ask(io, Query("job-detail", ("scontrol", "show", "job", named.rows[0].raw_job_id)), job_id)
-    facts, name = read_job(text), _name_of(text)
-    file, kept = script_file(facts), settings.cache_dir / "resubmit" / f"{job_id}.sh"
-    is_there = file is not None and _holds(io, file, script)
-    used = file if file is not None and is_there else kept
-    return JobAction(
-        Verb.RESUBMIT,
-        (Step(resubmit_command(facts, name, used), (job_id,)),),
-        notes=_notes(facts, named, file, is_there),
-        timeout_s=settings.sbatch_timeout_s,
-        script=script,
-        script_file=None if is_there else str(kept),
-    )
+    return submit_again(find_again(target, settings, env, io))
 
 
 def perform_resubmit(action: JobAction, env: Mapping[str, str]) -> Outcome:
@@ -76,38 +57,3 @@ def perform_resubmit(action: JobAction, env: Mapping[str, str]) -> Outcome:
     accepted = slurm.submit_command(step.argv, env, action.timeout_s)
     notes = (f"the new job is {accepted.job_id}", *(f"sbatch: {line}" for line in accepted.lines))
     return Outcome(action.verb, step.job_ids, notes=notes)
-
-
-def _notes(facts: Mapping[str, str], named: Named, file: Path | None, is_there: bool) -> tuple[str, ...]:
-    notes = ["the job gets your environment of now, and waits for no other job"]
-    if file is not None and not is_there:
-        notes.append(f"{file} is not there any more or has changed: the script is taken as Slurm kept it")
-    if len(facts.get("Command", "").split()) > 1:
-        notes.append("Slurm does not tell where one argument of the script ends and the next begins: look")
-    if len(named.rows) > 1 or "_" in named.rows[0].job_id or "+" in named.rows[0].job_id:
-        notes.append("only what its script says makes an array, or several parts, of it again")
-    return tuple(notes)
-
-
-def _ask(io: Io, query: Query, job_id: str) -> str:
-    result = io.run(query)
-    if result.returncode != 0:
-        raise UserError(
-            f"job {job_id}: {result.error or ' '.join(result.stderr.split())}",
-            "Slurm keeps a job's script only for some minutes after its end",
-        )
-    return result.stdout.decode("utf-8", "surrogateescape")
-
-
-def _name_of(text: str) -> str:
-    """All between `JobName=` and the line of the user: a name may hold anything."""
-    name = text.partition("JobName=")[2].partition("\n   UserId=")[0]
-    return "".join(char if char.isprintable() else "_" for char in name) or "job"
-
-
-def _holds(io: Io, file: Path, script: str) -> bool:
-    data = script.encode("utf-8", "surrogateescape")
-    try:
-        return io.read(file, 0, len(data) + 2).rstrip(b"\n") == data.rstrip(b"\n")
-    except OSError:
-        return False
