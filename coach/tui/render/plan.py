@@ -201,12 +201,12 @@ def plan_notes(plan: Plan, width: int) -> list[Line]:
     """Warnings, then what is locked, then notes, each wrapped."""
     rows: list[Line] = []
     for text in plan.warnings:
-        rows.extend(_marked("▲", "warning", text, width))
+        rows.extend(_marked("▲", "warning", _in_labels(text), width))
     for field in plan_fields(plan):
         if field.lock is not None:
             rows.extend(_marked(LOCKED, "accent", f"{field.label} is the site's: {field.lock}", width))
     for text in plan.notes:
-        rows.extend(_marked("·", "muted", text, width))
+        rows.extend(_marked("·", "muted", _in_labels(text), width))
     return rows
 
 
@@ -269,14 +269,14 @@ def in_words_of_the_form(error: UserError) -> UserError:
     """A refusal of coach's with the labels of the fields in place of the command line's options."""
     if isinstance(error, Refused):
         return error
+    return UserError(_in_labels(error.message), _in_labels(error.hint) if error.hint else error.hint)
+
+
+def _in_labels(text: str) -> str:
     labels = {**_SIZES, **_OF_SLURM, "partition": "partition", "environment": "environment"}
     names = {option_of(name): label for name, label in labels.items()}
-
-    def said(text: str) -> str:
-        plain_text = text.replace("--set ", "").replace("--sbatch", "more for sbatch")
-        return _OPTION.sub(lambda found: names.get(found[0], found[0].lstrip("-")), plain_text)
-
-    return UserError(said(error.message), said(error.hint) if error.hint else error.hint)
+    names["--sbatch"] = "more for sbatch"
+    return _OPTION.sub(lambda found: names.get(found[0], found[0].lstrip("-")), text.replace("--set ", ""))
 
 
 def script_lines(script: str, *, is_stale: bool = False) -> list[Line]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from coach.launch.meanings import limits_and_default
 from coach.launch.parameters import Parameter
 from coach.launch.recipe import is_shipped
-from coach.tui.render.plan import script_lines
+from coach.model.errors import UserError
+from coach.tui.render.plan import in_words_of_the_form, script_lines
 from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, strong, wrap
 from coach.workflows.launching.recipes import Page, facts
@@ -140,6 +141,11 @@ def change_lines(diff: Sequence[str], script: str) -> list[Line]:
     else:
         head = [line(strong(" what the form changes in the script")), *unified_lines(changed)]
     return [*head, BLANK, *script_lines(script)]
+
+
+def problem_lines(error: UserError) -> list[Line]:
+    """Why no script can be made of the values of the form."""
+    return [line(Span(f" {printable(in_words_of_the_form(error).message)}", "critical"))]
 
 
 def meaning_lines(parameter: Parameter, problem: str | None, width: int) -> list[Line]:

@@ -1,5 +1,5 @@
-"""An own job that coach did not launch, submitted again: time, memory, nodes to leave out, and the exact sbatch
-line; below it the changes of its script that a finding suggests. `y` submits."""
+"""An own job that coach did not launch, submitted again: time, memory, nodes to leave out, and the exact
+sbatch line; below it the changes of its script that a finding suggests. `y` submits."""
 
 from __future__ import annotations
 

@@ -213,18 +213,25 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             return
         diagnosis = self.context.diagnoses.get(self.target)
         fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
-        folded, past = self._folded(), self._past
-        job = folded.job if folded is not None else past.job if past is not None else None
-        if self._run is None and job is not None and not is_own(job, self.context.user):
-            self.note("only your own jobs can be submitted again")
-        elif any(fix.changes for fix in fixes) or self._run is None:
-            self.post_message(FixRequested(self.target, job=job))
+        if self._run is None:
+            self._submit_again()
+        elif any(fix.changes for fix in fixes):
+            self.post_message(FixRequested(self.target))
         elif fixes:
             self.post_message(ScreenOpened("finding", self.target))
         elif diagnosis is None and self.targets:
             self.note("not looked at yet: its files are being read")
         else:
             self.note(why_no_fix(diagnosis))
+
+    def _submit_again(self) -> None:
+        """A job that coach did not launch, if it is one's own."""
+        folded, past = self._folded(), self._past
+        job = folded.job if folded is not None else past.job if past is not None else None
+        if job is not None and not is_own(job, self.context.user):
+            self.note("only your own jobs can be submitted again")
+        else:
+            self.post_message(FixRequested(self.target, job=job))
 
     def action_compare(self) -> None:
         run, runs = self._run, self.context.snapshot.runs

@@ -18,16 +18,16 @@ from coach.model.launching.launch import LaunchRequest
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import PlanOpened, RecipesWanted, ScriptRequested
-from coach.tui.render.plan import in_words_of_the_form
 from coach.tui.render.recipes import (
     RECIPE_COLUMNS,
     change_lines,
     diff_lines,
     lesson_lines,
     meaning_lines,
+    problem_lines,
     recipe_rows,
 )
-from coach.tui.render.text import Line, Span, line, muted, plural, printable
+from coach.tui.render.text import Line, line, muted, plural, printable
 from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -68,7 +68,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
         self._shown: str | None = None
         """Launch name of the recipe whose form stands."""
         self._script: tuple[tuple[str, ...], str] | None = None
-        self._problem: str | None = None
+        self._problem: UserError | None = None
         self.edit = 0
         """Counts what was asked: a script made for something older is not shown."""
 
@@ -106,7 +106,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
     def refuse(self, error: UserError, edit: int) -> None:
         """Why there is no script for what was typed."""
         if edit == self.edit:
-            self._problem = in_words_of_the_form(error).message
+            self._problem = error
             self.show()
 
     def show(self) -> None:
@@ -137,7 +137,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
         if self._view == "diff":
             return diff_lines(page)
         if self._problem is not None:
-            return [line(Span(f" {printable(self._problem)}", "critical"))]
+            return problem_lines(self._problem)
         if self._script is None:
             return [line(muted(" making the script…"))]
         return change_lines(*self._script)
