@@ -17,6 +17,9 @@ from coach.workflows.jobs.own_jobs import Named, look_up
 from coach.workflows.launching.foreign_fix import find_script
 from coach.workflows.readonly import refuse_if_readonly
 
+_FORGOTTEN = ("Invalid job id", "Slurm does not know it")
+"""Slurm's and coach's words for a job that is no longer in the queue."""
+
 
 def find_again(
     target: str, settings: Settings, env: Mapping[str, str], io: Io, known: Job | None = None
@@ -24,11 +27,15 @@ def find_again(
     """All that is needed to submit a job again that coach did not launch. `known` is the job as it was seen
     before, for one that Slurm has forgotten. Raises UserError, also where nobody has its script."""
     refuse_if_readonly(settings, "submits nothing")
-    found, wrong = look_up((target,), settings, env, io)
-    if not found and known is not None and known.user == user_name():
+    try:
+        found, wrong = look_up((target,), settings, env, io)
+        if wrong:
+            raise wrong[0][1]
+    except UserError as error:
+        is_forgotten = any(words in error.message for words in _FORGOTTEN)
+        if not is_forgotten or known is None or known.user != user_name():
+            raise
         return _forgotten(known, settings, io)
-    if wrong:
-        raise wrong[0][1]
     (named,) = found
     if not isinstance(named, Named):
         raise UserError(f"{target}: it ran without Slurm: it has no batch script")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from coach.launch.resubmission import submit_again
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.job_action import JobAction, Step, Verb
+from coach.sources.machine.user import user_name
+from coach.workflows.launching.find_again import find_again
 from coach.workflows.launching.resubmit import perform_resubmit, plan_resubmit
+from tests.tui.fake_session import make_job
 from tests.workflows.jobs.test_job_actions import MADE_S, NEXT_YEAR, RUN, TODAY, recorded
 from tests.workflows.test_launching import World, queued
 
@@ -56,3 +61,32 @@ def test_a_script_that_cannot_be_kept_is_told_in_words_and_nothing_is_submitted(
     assert not (world.root / "sbatch.args").exists()
     cache.unlink()
     assert perform_resubmit(action, world.env).notes[0] == "the new job is 17"
+
+
+def test_the_failed_tasks_of_an_array_are_the_ones_to_run_again(world: World) -> None:
+    world.client("scontrol", f"printf '{DETAIL}'")
+    states = {0: "COMPLETED", 3: "FAILED", 5: "RUNNING", 7: "OUT_OF_MEMORY"}
+    rows = (queued(state).replace("$6", f"17_{task}", 1) for task, state in states.items())
+    world.client("squeue", "\n".join(rows).replace("$6", "17"))
+    found = find_again("17_3", world.settings, world.env, world.io)
+    assert found.tasks == found.value("array") == "3,7"
+    assert "--array=3,7" in submit_again(found, {"array": found.tasks}).steps[0].argv
+
+
+def test_a_job_that_slurm_has_forgotten_is_submitted_again_by_the_file_of_its_command(world: World) -> None:
+    script = world.root / "job.sh"
+    script.write_text("#!/bin/bash\nsleep 1\n")
+    for client in ("squeue", "scontrol", "sacct"):
+        world.client(client, "echo 'Invalid job id specified' >&2; exit 1")
+    job = replace(make_job("17", user_name()), command=str(script), work_dir="/home/ada", time_limit_s=600)
+    found = find_again("17", world.settings, world.env, world.io, job)
+    argv = submit_again(found, {"mem": "8G"}).steps[0].argv
+    assert argv[-1] == str(script)
+    assert {"--chdir=/home/ada", "--time=00:10:00", "--mem=8G"} <= set(argv)
+    assert any("Slurm has forgotten the job" in note for note in found.notes)
+    others = replace(job, user="somebody-else")
+    with pytest.raises(UserError, match="Invalid job id"):
+        find_again("17", world.settings, world.env, world.io, others)
+    script.unlink()
+    with pytest.raises(UserError, match="nobody has its batch script any more"):
+        find_again("17", world.settings, world.env, world.io, job)
