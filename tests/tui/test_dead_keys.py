@@ -24,7 +24,7 @@ def last_line(driver: Driver) -> str:
         (["r"], "r", "r opens this screen: you are there"),
         (["enter", "l"], "l", "l opens this screen: you are there"),
         (["question_mark"], "R", "R lists the recipes: leave this with Esc first"),
-        (["1"], "m", "m marks a run to compare: list them with r first"),
+        (["1", "shift+tab"], "m", "m marks a run to compare: list them with r first"),
         (["1", "tab"], "2", ""),
         (["x"], "enter", "Enter opens a row of a list: there is none to open here"),
         ([], "0", "0 is no key: ? lists the keys"),

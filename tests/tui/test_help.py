@@ -14,7 +14,7 @@ from coach.tui.widgets.lines import LinesView
 from tests.tui.driving import Driver, opened
 
 SIZES = [(80, 24), (120, 36)]
-PATHS = [[], ["enter"], ["r"], ["R"], ["enter", "D"], ["x"], ["1"], ["d"]]
+PATHS = [[], ["enter"], ["r"], ["R"], ["enter", "D"], ["x"], ["1", "shift+tab"], ["d"]]
 
 
 def labels_in(rows: list[str]) -> list[str]:
