@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.analysis.spelling.slurm import format_time
-from coach.config.keys import KEYS, LAUNCH_FIELDS, LAUNCH_KEYS
+from coach.config.keys import KEYS, LAUNCH_FIELDS, LAUNCH_KEYS, SCREEN_KEYS
 from coach.config.layers import shown_value
 from coach.config.settings import Settings
 from coach.model.launching.environment import Environment
@@ -67,6 +67,7 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "scratch_cache_dir": settings.scratch_cache_dir,
         "recipes": settings.recipe_paths,
         **{f"keys.{digit}": settings.recipe_keys.get(digit) for digit in LAUNCH_KEYS},
+        **{f"keys.{key_id}": settings.chosen_keys.get(key_id) for key_id in SCREEN_KEYS},
         "readonly": settings.is_readonly,
         "telemetry.ssh": settings.is_ssh_allowed,
         "cohort.roster": settings.roster,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from string import ascii_lowercase
 from typing import Any
 
 from coach.analysis.spelling.environment import spelt_environment
@@ -140,6 +141,27 @@ def _shared(value: Any) -> str:
     return str(value)
 
 
+def press(value: Any) -> str:
+    """A key to press: a character, or a name."""
+    said = text(value)
+    if len(said) == 1 and said in "123456789":
+        raise WrongValueError("the digits launch recipes", "another character")
+    is_character = len(said) == 1 and not said.isspace()
+    ctrl, _, letter = said.partition("+")
+    is_ctrl = ctrl == "ctrl" and len(letter) == 1 and letter in ascii_lowercase and letter not in _NO_CTRL
+    if not is_character and not is_ctrl and said not in NAMED_PRESSES:
+        raise WrongValueError(
+            "no terminal sends this key",
+            'a character ("X", "+"), space, enter, tab, backspace, delete, insert, f1 to f12, or ctrl+ and a '
+            "letter other than c h i j m z",
+        )
+    return said
+
+
+def _fixed(value: Any) -> str:
+    raise WrongValueError("this key leaves or answers a question, and stays as it is")
+
+
 def list_of(check: Check) -> Check:
     def check_all(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, list):
@@ -226,6 +248,22 @@ _LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
 LAUNCH_KEYS = ("6", "7", "8", "9")
 """Keys whose recipes the config chooses; 1 to 5 belong to recipes that say so themselves."""
 
+_SCREEN_KEYS = """
+open findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
+resubmit shell attach stacks log all unfold why filter sort reverse columns stdout stderr pager gpus
+quantity answer next previous view where history runs all_findings recipes new_launch drills cohort pane
+zoom refresh doctor help palette leave quit go_to
+"""
+SCREEN_KEYS = tuple(_SCREEN_KEYS.split())
+"""Ids of the keys of the screens that a person may choose; `coach/tui/keys/` has the table."""
+
+FIXED_SCREEN_KEYS = ("back", "submit", "confirm", "choose")
+"""Ids of those that stay as they are: what leaves a question, and what answers it."""
+
+NAMED_PRESSES = ("space", "enter", "tab", "backspace", "delete", "insert", *(f"f{n}" for n in range(1, 13)))
+_NO_CTRL = "chijmz"
+"""With Ctrl a terminal sends these as Backspace, Tab and Enter, or keeps them for itself."""
+
 LAUNCH_FIELDS: Mapping[str, str] = {
     f"launch.{_LAUNCH_NAMES.get(item.name, item.name)}": item.name
     for item in fields(LaunchDefaults)
@@ -249,6 +287,8 @@ KEYS: Mapping[str, Key] = {
         Key("scratch_cache_dir", path, is_path=True, from_text=str),
         Key("recipes", list_of(path), is_path=True),
         *(Key(f"keys.{digit}", text) for digit in LAUNCH_KEYS),
+        *(Key(f"keys.{key_id}", press) for key_id in SCREEN_KEYS),
+        *(Key(f"keys.{key_id}", _fixed) for key_id in FIXED_SCREEN_KEYS),
         Key("readonly", flag, from_text=_from_flag),
         *(_launch_key(name, field) for name, field in LAUNCH_FIELDS.items()),
         Key("poll.jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), from_text=_from_number),

@@ -16,6 +16,7 @@ from typing import Any
 
 from coach import runs
 from coach.config.file import ConfigFile, FileKind, Said, read_file, read_text
+from coach.config.keys import LAUNCH_KEYS
 from coach.config.layers import Layer, all_locks, find_lock, launch_fields, merge
 from coach.config.remembered import FILE_NAME as REMEMBERED
 from coach.config.remembered import read_remembered
@@ -190,6 +191,7 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
     origin = dict(candidates)[chosen.path]
     values.pop("runs_roots", None)
     values["runs_root"] = Said(chosen.path, origin)
+    keys = _table(values, "keys.")
     found: dict[str, Any] = {
         "runs_root": chosen.path,
         "runs_root_text": chosen.text,
@@ -198,7 +200,8 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "data_dir": _value(values, "data_dir"),
         "scratch_cache_dir": _value(values, "scratch_cache_dir"),
         "recipe_paths": _value(values, "recipes", ()),
-        "recipe_keys": _table(values, "keys."),
+        "recipe_keys": MappingProxyType({key: keys[key] for key in keys if key in LAUNCH_KEYS}),
+        "chosen_keys": MappingProxyType({key: keys[key] for key in keys if key not in LAUNCH_KEYS}),
         "is_readonly": _value(values, "readonly", False),
         "is_ssh_allowed": _value(values, "telemetry.ssh", False),
         "roster": _value(values, "cohort.roster"),

@@ -146,6 +146,8 @@ class Settings:
     recipe_keys: Mapping[str, str] = field(default_factory=_nothing)
     """Key on the screens, 6 to 9 → the name or path of the recipe that it launches. Keys `keys.6` to
     `keys.9`."""
+    chosen_keys: Mapping[str, str] = field(default_factory=_nothing)
+    """Id of a key of the screens → the character or name of the key that does it. Keys `keys.ID`."""
     is_readonly: bool = False
     """True removes every action that changes something. Key `readonly`."""
     origins: Mapping[str, str] = field(default_factory=_nothing)

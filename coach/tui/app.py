@@ -98,6 +98,7 @@ class CoachApp(App[None]):
             clock=clock,
             snapshot=Snapshot(opening.session.snapshot.now_s),
             snapshot_time_s=0.0,
+            key_table=opening.keys.table,
             # What was recorded costs nobody anything.
             are_all_shown=opening.mode in (Mode.DEMO, Mode.REPLAY),
         )
@@ -105,6 +106,7 @@ class CoachApp(App[None]):
         self.animation_level = "none"
         self.register_theme(NIGHT)
         self.theme = NIGHT.name
+        self.set_keymap(opening.keys.keymap)
         self._standing = opening.standing
         self._watch: Watch | None = None
         self._shown: ScreenSpec | None = None

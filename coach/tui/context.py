@@ -13,6 +13,7 @@ from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot
 from coach.model.training.run import Run
 from coach.tui.keys.key import Key
+from coach.tui.keys.table import SHIPPED
 from coach.tui.mode import Mode
 from coach.tui.ports import Session
 from coach.tui.question import Answers, Question
@@ -39,6 +40,8 @@ class Context:
     """The setting that allows no change, and its reason; None if coach was opened read-only."""
     key_time_s: float = 0.0
     """When the key that is being handled arrived, on `clock`."""
+    key_table: Mapping[str, Key] = field(default_factory=lambda: SHIPPED)
+    """All keys by id, as they are in force."""
     launch_keys: tuple[Key, ...] = ()
     diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
     """The last diagnosis of every target that was ever followed."""

@@ -67,6 +67,10 @@ class ScreenSpec:
     def word(self) -> str:
         return self.title or self.name
 
+    def binding_id(self, key_id: str) -> str:
+        """What Textual calls a key of this screen."""
+        return f"{self.name}.{key_id}"
+
     def load(self) -> Any:
         """The class."""
         module, _, name = self.path.partition(":")

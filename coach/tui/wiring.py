@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coach.config import Settings
 from coach.late import late
-from coach.sources.machine.malloc import bound_arenas
-from coach.sources.machine.user import user_name
+from coach.sources.machine import malloc, user
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.slurm.cluster_name import cluster_name
+from coach.tui.keys.chosen import KeysInForce, keys_in_force
 from coach.tui.live_ports import Reach, live_ports
 from coach.tui.mode import Mode
 from coach.tui.ports import Ports, Session
@@ -24,10 +24,8 @@ from coach.workflows.watching.live_session import live_session
 from coach.workflows.watching.table_views import ViewStore
 
 if TYPE_CHECKING:
-    from coach import recorder
     from coach.workflows.watching import recording
 else:
-    recorder = late("coach", "recorder")
     recording = late("coach.workflows.watching", "recording")
 
 
@@ -46,11 +44,13 @@ class Opening:
     stays as it was opened."""
     views: ViewStore | None = None
     """Where the ways to look at the tables are kept; None where nothing is."""
+    keys: KeysInForce = field(default_factory=KeysInForce)
 
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     """The cluster, or this machine."""
-    bound_arenas()
+    keys = keys_in_force(settings)
+    malloc.bound_arenas()
     env = dict(os.environ)
     resolved = resolve_backend(backend, env)
     name = cluster_name(env) if resolved == "slurm" else socket.gethostname()
@@ -60,11 +60,12 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
         live_session(settings, resolved, env, reach.use, budget),
         live_ports(reach, resolved, resolved),
         _standing(settings, is_readonly)[0],
-        user_name(),
+        user.user_name(),
         f"{resolved} · {name}" if name else resolved,
         resolved,
         lambda: _standing(reach.settings, is_readonly),
         ViewStore(settings.cache_dir),
+        keys,
     )
 
 
@@ -79,7 +80,8 @@ def _standing(settings: Settings, is_readonly: bool) -> tuple[Mode, str | None]:
 
 def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
     """A recording. Raises UserError when it is not one."""
-    header = recorder.open_recording(file).header
+    keys = keys_in_force(settings)
+    header = recording.header_of(file)
     return Opening(
         recording.open_replay(file, settings),
         live_ports(Reach(settings, dict(os.environ)), header.backend, "auto"),
@@ -87,6 +89,7 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
         header.user,
         header.backend,
         header.backend,
+        keys=keys,
     )
 
 

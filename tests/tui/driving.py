@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from textual.command import CommandList
 from textual.pilot import Pilot
 
+from coach.config import Settings
 from coach.tui.app import CoachApp
+from coach.tui.keys.chosen import keys_in_force
 from coach.tui.mode import Mode
 from coach.tui.palette import GoTo
 from coach.tui.wiring import Opening
@@ -98,11 +100,15 @@ async def opened(
     size: tuple[int, int] = (120, 36),
     are_all_shown: bool = True,
     views: ViewStore | None = None,
+    settings: Settings | None = None,
 ) -> AsyncIterator[Driver]:
     session = session or FakeSession(make_snapshot(), {RUN_ID: make_history(lost_at=150)})
     ports = ports or FakePorts()
     clock = Clock()
-    app = CoachApp(Opening(session, ports.ports(), mode, "ada", "slurm · tiger", "slurm", views=views), clock)
+    opening = Opening(session, ports.ports(), mode, "ada", "slurm · tiger", "slurm", views=views)
+    if settings is not None:
+        opening = replace(opening, keys=keys_in_force(settings))
+    app = CoachApp(opening, clock)
     app.context.are_all_shown = are_all_shown
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, session, ports, clock)

@@ -16,7 +16,7 @@ from coach.analysis.judging.ranking import worst
 from coach.model.snapshot import Snapshot
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
-from coach.tui.keys.table import KEY_NAMES, bindings_of, keys_of, reason_off, why_dead
+from coach.tui.keys.table import bindings_of, keys_of, reason_off, why_dead
 from coach.tui.messages import CopyRequested, Request, ScreenOpened, ScreenShown, Wanted
 from coach.tui.question import Question
 from coach.tui.render.finding import fix_word, primary_rule
@@ -170,7 +170,7 @@ class CoachScreen(Screen[None]):
 
     def keys(self) -> tuple[Key, ...]:
         """Every key that works here."""
-        return keys_of(self.spec, self.context.launch_keys)
+        return keys_of(self.spec, self.context.launch_keys, self.context.key_table)
 
     def reason_off(self, key: Key) -> str | None:
         """Why a key does nothing now; None when it works."""
@@ -195,8 +195,9 @@ class CoachScreen(Screen[None]):
     def note_dead(self, key: events.Key) -> None:
         """Say why this key does nothing here, if it is one that people press. A key that works is left
         alone."""
-        if key.key not in self.active_bindings and (key.is_printable or key.key in KEY_NAMES):
-            self.note(why_dead(key.key, key.character or key.key, self.spec))
+        if key.key not in self.active_bindings:
+            character = key.character if key.is_printable else None
+            self.note(why_dead(key.key, character, self.spec, self.context.key_table) or "")
 
     def _set_note(self, note: Line) -> None:
         if self._is_composed:

@@ -9,7 +9,10 @@ from coach.tui.screen_specs import Kind, ScreenSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One key. `action` is the method on the screen or, with `app.`, on the app."""
+    """One key. `action` is the method on the screen or, with `app.`, on the app.
+
+    In `tooltip` and `elsewhere`, `{id}` stands for the label of the key with this id.
+    """
 
     id: str
     key: str
@@ -22,8 +25,8 @@ class Key:
     places: frozenset[Kind | str]
     """The screens where it works: kinds, and names of single ones."""
     elsewhere: str = ""
-    """What it does and how to get there, said on a screen where it does nothing. `{id}` stands for the label
-    of another key. Empty: it works everywhere, or another entry of the same key says it."""
+    """What it does and how to get there, said on a screen where it does nothing. Empty: it works everywhere,
+    or another entry of the same key says it."""
     action: str
     opens: str | None = None
     """The screen that it opens, and on which it does nothing."""

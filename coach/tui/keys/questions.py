@@ -39,8 +39,8 @@ QUESTION_KEYS: tuple[Key, ...] = (
         word="try",
         description="Try the fix for a few steps",
         tooltip=(
-            "A short run with a time limit of its own, to be compared before the whole is launched again; b "
-            "once more: the whole"
+            "A short run with a time limit of its own, to be compared before the whole is launched again; "
+            "{trial} once more: the whole"
         ),
         places=frozenset({"fix"}),
         elsewhere="tries a fix for a few steps: show one with {fix} first",

@@ -6,7 +6,9 @@ screen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from textual.binding import Binding, BindingType
 
@@ -37,7 +39,6 @@ OWN_KEYS: tuple[Key, ...] = (*OPEN_KEYS, *QUESTION_KEYS, *RUN_KEYS, *JOB_KEYS, *
 GENERAL_KEYS: tuple[Key, ...] = (*SCREEN_KEYS, *COACH_KEYS)
 """What belongs to coach as a whole; it stands behind the others."""
 KEYS: tuple[Key, ...] = (*OWN_KEYS, *GENERAL_KEYS)
-KEY_NAMES = frozenset(key.key for key in KEYS)
 
 MOVES = (
     ("↑ ↓ j k", "Move by one line"),
@@ -66,22 +67,50 @@ def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
     )
 
 
-def keys_of(spec: ScreenSpec, more: Iterable[Key] = ()) -> tuple[Key, ...]:
+def in_force(chosen: Mapping[str, tuple[str, str]]) -> Mapping[str, Key]:
+    """All keys by id, `chosen` being the key and the label of those that are remapped."""
+    keys = [
+        replace(key, key=chosen[key.id][0], label=chosen[key.id][1]) if key.id in chosen else key
+        for key in KEYS
+    ]
+    labels = {key.id: key.label for key in keys}
+    return MappingProxyType(
+        {
+            key.id: replace(
+                key, tooltip=key.tooltip.format(**labels), elsewhere=key.elsewhere.format(**labels)
+            )
+            for key in keys
+        }
+    )
+
+
+SHIPPED = in_force({})
+"""All keys by id, where nothing is remapped."""
+
+
+def keys_of(
+    spec: ScreenSpec, more: Iterable[Key] = (), table: Mapping[str, Key] = SHIPPED
+) -> tuple[Key, ...]:
     """The keys that work on a screen, launch keys before what belongs to coach as a whole."""
-    return tuple(key for key in (*OWN_KEYS, *more, *GENERAL_KEYS) if key.works_on(spec))
+    own, general = ([table[key.id] for key in keys] for keys in (OWN_KEYS, GENERAL_KEYS))
+    return tuple(key for key in (*own, *more, *general) if key.works_on(spec))
 
 
-def why_dead(pressed: str, shown: str, spec: ScreenSpec) -> str:
-    """Why a key does nothing on a screen that does not have it. `pressed` is its name, `shown` its
-    character."""
-    labels = {key.id: key.label for key in KEYS}
-    found = [key for key in KEYS if key.key == pressed]
+def why_dead(
+    pressed: str, character: str | None, spec: ScreenSpec, table: Mapping[str, Key] = SHIPPED
+) -> str | None:
+    """Why a key does nothing on a screen that does not have it; None for a key that is no character, and of
+    no screen.
+
+    `pressed` is its name, `character` what it prints.
+    """
+    found = [key for key in table.values() if key.key == pressed]
     if any(key.opens == spec.name for key in found):
         return f"{found[0].label} opens this screen: you are there"
     for key in found:
         if key.elsewhere:
-            return f"{key.label} {key.elsewhere.format(**labels)}"
-    return f"{shown} is no key: {labels['help']} lists the keys"
+            return f"{key.label} {key.elsewhere}"
+    return None if character is None else f"{character} is no key: {table['help'].label} lists the keys"
 
 
 def bindings_of(spec: ScreenSpec) -> list[BindingType]:
@@ -91,7 +120,7 @@ def bindings_of(spec: ScreenSpec) -> list[BindingType]:
             key.key,
             key.action,
             key.description,
-            id=f"{spec.name}.{key.id}",
+            id=spec.binding_id(key.id),
             priority=key.is_priority,
             show=False,
         )

@@ -36,7 +36,9 @@ TABLE_KEYS: tuple[Key, ...] = (
         label="/",
         word="filter",
         description="Filter the rows",
-        tooltip="Every word must be true; in the queue also state:pending gpu:>0 user:me -word; Esc clears",
+        tooltip=(
+            "Every word must be true; in the queue also state:pending gpu:>0 user:me -word; {back} clears"
+        ),
         places=frozenset({Kind.LIST, "gpus"}),
         elsewhere="filters the rows of a list: there is none here",
         action="filter",

@@ -35,7 +35,7 @@ class HelpScreen(CoachScreen, screen="help"):
 
     def show(self) -> None:
         body, launches = self.pane("#body"), self.context.launch_keys
-        keys = {key.id: key for key in keys_of(self._of, launches)}
+        keys = {key.id: key for key in keys_of(self._of, launches, self.context.key_table)}
         rows = [
             self._row(key)
             if (key := keys.get(name)) is not None and key.label == label
@@ -45,7 +45,7 @@ class HelpScreen(CoachScreen, screen="help"):
         first = {name for name, label, _, _ in self._first if name in keys and keys[name].label == label}
         groups = [*GROUPS[:-2], ("Launch a recipe", launches), *GROUPS[-2:]]
         rest = [
-            (title, [self._row(key) for key in group if key.id in keys and key.id not in first])
+            (title, [self._row(keys[key.id]) for key in group if key.id in keys and key.id not in first])
             for title, group in groups
         ]
         body.set_lines(

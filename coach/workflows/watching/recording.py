@@ -55,6 +55,11 @@ class Kept:
     """Why a job was not measured any longer."""
 
 
+def header_of(path: Path) -> Header:
+    """Where and whose a recording is. Raises UserError when the file is not one."""
+    return open_recording(path).header
+
+
 def open_replay(
     path: Path, settings: Settings, speed: float = 1.0, clock: Callable[[], float] = time.monotonic
 ) -> WatchSession:
