@@ -22,10 +22,14 @@ def help_lines(
     first: Sequence[HelpRow],
     groups: Sequence[HelpGroup],
     moves: Sequence[tuple[str, str]],
+    ids: Sequence[tuple[str, str]],
     width: int,
     height: int,
 ) -> list[Line]:
-    """`first` has the first page to itself, unless all keys together are few; the groups follow below."""
+    """`first` has the first page to itself, unless all keys together are few; the groups follow below.
+
+    `ids` are the labels and ids of the keys that the config can change.
+    """
     num_more = sum(len(rows) for _, rows in groups)
     more = f"  PgDn: {plural(num_more, 'more key')}, and those that move" if num_more else ""
     lines: list[Line] = [line(strong(f" Keys on the {title} screen"), muted(more)), BLANK]
@@ -41,6 +45,9 @@ def help_lines(
     lines.extend((line(strong(" In every list and text")), BLANK))
     for key, description in moves:
         lines.append(line(Span(f" {key:>14}  ", "key"), description))
+    lines.extend((BLANK, line(strong(" Other keys: [keys] in config.toml, by these ids")), BLANK))
+    words = " · ".join(f"{label} {key_id}" for label, key_id in ids)
+    lines.extend(line(muted(f"   {text}")) for text in wrap(words, width - 4))
     lines.extend((BLANK, line(muted(" Select text with the mouse while holding Shift (Option on a Mac)."))))
     return lines
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from textual.widget import Widget
 
+from coach.config.keys import SCREEN_KEYS
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import GROUPS, MOVES, keys_of
 from coach.tui.render.header import Hint
-from coach.tui.render.help import HelpRow, help_lines
+from coach.tui.render.help import HelpGroup, HelpRow, help_lines
 from coach.tui.screen_specs import ScreenSpec
 from coach.tui.widgets.lines import LinesView
 
@@ -34,30 +35,34 @@ class HelpScreen(CoachScreen, screen="help"):
         self.query_one("#body").focus()
 
     def show(self) -> None:
-        body, launches = self.pane("#body"), self.context.launch_keys
-        keys = {key.id: key for key in keys_of(self._of, launches, self.context.key_table)}
-        rows = [
-            self._row(key)
-            if (key := keys.get(name)) is not None and key.label == label
-            else self._launch(label)
-            for name, label, _, _ in self._first
-        ]
-        first = {name for name, label, _, _ in self._first if name in keys and keys[name].label == label}
-        groups = [*GROUPS[:-2], ("Launch a recipe", launches), *GROUPS[-2:]]
-        rest = [
-            (title, [self._row(keys[key.id]) for key in group if key.id in keys and key.id not in first])
-            for title, group in groups
-        ]
+        body, width = self.pane("#body"), self.app.size.width - 2
+        keys = {key.id: key for key in keys_of(self._of, self.context.launch_keys, self.context.key_table)}
+        ids = [(key.label, key.id) for key in keys.values() if key.id in SCREEN_KEYS]
         body.set_lines(
             help_lines(
-                self._of.word,
-                rows,
-                [(title, group) for title, group in rest if group],
-                MOVES,
-                self.app.size.width - 2,
-                body.room.height,
+                self._of.word, self._rows(keys), self._groups(keys), MOVES, ids, width, body.room.height
             )
         )
+
+    def _in_footer(self, keys: Mapping[str, Key]) -> list[tuple[str, Key | None]]:
+        """Its keys with their labels; None for the hint that stands for the keys of all recipes."""
+        found = [(label, keys.get(key_id)) for key_id, label, _, _ in self._first]
+        return [(label, key if key is not None and key.label == label else None) for label, key in found]
+
+    def _rows(self, keys: Mapping[str, Key]) -> list[HelpRow]:
+        return [
+            self._row(key) if key is not None else self._launch(label) for label, key in self._in_footer(keys)
+        ]
+
+    def _groups(self, keys: Mapping[str, Key]) -> list[HelpGroup]:
+        """The other keys; those of the recipes before the ones that belong to coach as a whole."""
+        first = {key.id for _, key in self._in_footer(keys) if key is not None}
+        groups = (*GROUPS[:-2], ("Launch a recipe", self.context.launch_keys), *GROUPS[-2:])
+        rest = (
+            (title, [self._row(keys[key.id]) for key in group if key.id in keys.keys() - first])
+            for title, group in groups
+        )
+        return [(title, rows) for title, rows in rest if rows]
 
     def _row(self, key: Key) -> HelpRow:
         return key.label, key.description, key.tooltip, self.reason_off(key)
