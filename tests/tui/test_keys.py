@@ -3,20 +3,65 @@
 from __future__ import annotations
 
 import pytest
+from textual.binding import Binding
 
-from coach.tui.keys.table import KEYS, keys_of, launch_keys, reason_off, why_dead
+from coach.tui.app import CoachApp
+from coach.tui.keys.table import KEYS, bindings_of, keys_of, launch_keys, reason_off, why_dead
 from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from coach.tui.screen_specs import SCREENS, ScreenSpec, by_name
+from coach.tui.widgets.keyed_table import KeyedTable
+from coach.tui.widgets.lines import LinesView
+
+MEANINGS = {"enter": {"open", "findings", "submit", "choose"}}
+"""Keys that several entries have on different screens, because they mean the same there: Enter goes on with
+what the cursor is on."""
+LETTERS = {
+    "l": "log",
+    "D": "gpus",
+    "S": "stacks",
+    "c": "compare",
+    "Y": "copy",
+    "plus": "new_launch",
+    "E": "explain",
+    "n": "next",
+    "N": "previous",
+    "slash": "filter",
+    "colon": "go_to",
+    "question_mark": "help",
+    "q": "leave",
+}
+"""What people know from elsewhere, or have learned here: it stays."""
 
 
 def test_a_letter_means_the_same_on_every_screen() -> None:
     meanings: dict[str, set[str]] = {}
     for key in KEYS:
         meanings.setdefault(key.key, set()).add(key.id)
-    assert {k: ids for k, ids in meanings.items() if len(ids) > 1} == {
-        "enter": {"open", "findings", "submit", "choose"}
+    assert {key: ids for key, ids in meanings.items() if len(ids) > 1} == MEANINGS
+    assert {key: meanings[key] for key in LETTERS} == {key: {name} for key, name in LETTERS.items()}
+    assert len({key.id for key in KEYS}) == len(KEYS)
+
+
+@pytest.mark.parametrize("spec", SCREENS, ids=lambda spec: spec.name)
+def test_a_screen_binds_what_the_table_says_and_nothing_beside_it(spec: ScreenSpec) -> None:
+    screen = spec.load()
+    assert bindings_of(spec) == screen.BINDINGS
+    for key in keys_of(spec):
+        name = key.action.partition("(")[0]
+        owner, method = (CoachApp, name[4:]) if name.startswith("app.") else (screen, name)
+        assert hasattr(owner, f"action_{method}"), f"{key.id} does nothing on the {spec.name} screen"
+
+
+def test_no_letter_of_the_table_moves_in_a_list_or_a_text() -> None:
+    moves = {
+        press
+        for binding in (*LinesView.BINDINGS, *KeyedTable.BINDINGS)
+        if isinstance(binding, Binding)
+        for press in binding.key.split(",")
     }
+    assert {press for press in moves if len(press) == 1} == set("jkgG")
+    assert not moves & {key.key for key in KEYS}
 
 
 @pytest.mark.parametrize("spec", SCREENS, ids=lambda spec: spec.name)
