@@ -78,6 +78,22 @@ class JobChoice:
         """The log of the chosen job."""
         self._show_part("log", "l shows the log of one job", "each task of an array has a log of its own")
 
+    def compare(self) -> None:
+        """The two chosen runs; one chosen run with its parent, its newest child, or the runs of its sweep."""
+        screen, context = self._screen, self._screen.context
+        found = [context.run(each.target) or context.run_of_job(each.target) for each in self._chosen()]
+        runs = [run for run in found if run is not None]
+        if len(runs) == len(found) == 2:
+            screen.post_message(ScreenOpened("compare", *sorted(run.run_id for run in runs)))
+        elif len(found) != 1:
+            screen.note("c compares the run of one job, or those of two")
+        elif not runs:
+            screen.note("only what coach launched can be compared")
+        elif (way := _comparison_of(runs[0], context)) is not None:
+            screen.post_message(way)
+        else:
+            screen.note("no parent or child to compare with; m on the Runs screen marks two runs")
+
     def _show_part(self, place: str, of_one: str, of_tasks: str) -> None:
         """A screen about one job. `of_one` and `of_tasks` say why there is none for several."""
         chosen = self._chosen()
@@ -126,8 +142,20 @@ class JobKeys:
     def action_gpus(self) -> None:
         self.job_choice.show_gpus()
 
+    def action_compare(self) -> None:
+        self.job_choice.compare()
+
     def action_open_log(self) -> None:
         self.job_choice.show_log()
+
+
+def _comparison_of(run: Run, context: Context) -> ScreenOpened | None:
+    children = [each.run_id for each in context.snapshot.runs if each.parent_run_id == run.run_id]
+    if run.parent_run_id:
+        return ScreenOpened("compare", run.parent_run_id, run.run_id)
+    if children:
+        return ScreenOpened("compare", run.run_id, max(children))
+    return ScreenOpened("group", run.sweep.group_id) if run.sweep is not None else None
 
 
 def choose_job(context: Context, job: Job, target: str, *, is_array: bool = False) -> Chosen:

@@ -19,7 +19,7 @@ def last_line(driver: Driver) -> str:
 @pytest.mark.parametrize(
     ("path", "key", "words"),
     [
-        ([], "c", "c compares two runs: open one with r"),
+        (["d"], "c", "c compares two runs: open one with r"),
         (["d"], "x", "x cancels a job: choose one in the queue first"),
         (["r"], "r", "r opens this screen: you are there"),
         (["enter", "l"], "l", "l opens this screen: you are there"),
@@ -52,18 +52,18 @@ async def test_a_dead_key_says_what_it_does_where_it_works(
 
 async def test_the_words_are_gone_with_the_next_key() -> None:
     async with opened() as driver:
-        await driver.press("c")
-        await driver.sees("c compares two runs")
+        await driver.press("m")
+        await driver.sees("m marks a run to compare")
         await driver.press("down")
-        assert "compares" not in driver.text()
+        assert "marks" not in driver.text()
 
 
 async def test_what_is_typed_into_a_field_is_text() -> None:
     async with opened() as driver:
-        await driver.press("slash", *"c0Bx")
-        assert driver.app.screen.query_one(FilterLine).value == "c0Bx"
+        await driver.press("slash", *"m0Bx")
+        assert driver.app.screen.query_one(FilterLine).value == "m0Bx"
         assert "is no key" not in driver.text()
-        assert "compares" not in driver.text()
+        assert "marks" not in driver.text()
 
 
 async def test_many_dead_keys_at_once_leave_one_line() -> None:

@@ -83,6 +83,7 @@ def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
         "index": 0,
         "of": HOME,
         "crumbs": ("cluster", text),
+        "first": (("recipes", "1-2", text, True), ("open", text, text, False)),
         "plan": poisoned(make_plan(LaunchRequest("ddp")), text),
         "request": poisoned(LaunchRequest("ddp"), text),
         "title": text,

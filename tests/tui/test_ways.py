@@ -16,7 +16,16 @@ from coach.tui.render.header import footer_line
 from coach.tui.render.text import BLANK, plain
 from tests.tui.driving import Driver, go_to, opened
 from tests.tui.fake_ports import FakePorts, FakeQuestions
-from tests.tui.fake_session import RUN_ID, FakeSession, make_history, make_job, make_snapshot, nan_diagnosis
+from tests.tui.fake_session import (
+    CHILD_ID,
+    RUN_ID,
+    FakeSession,
+    make_history,
+    make_job,
+    make_run,
+    make_snapshot,
+    nan_diagnosis,
+)
 
 
 def first_line(driver: Driver) -> str:
@@ -295,3 +304,19 @@ async def test_n_and_capital_n_go_round_the_fixes() -> None:
         for key, number in (("n", 2), ("n", 3), ("n", 1), ("N", 3), ("N", 2)):
             await driver.press(key)
             await driver.sees(f"fix number {number}")
+
+
+async def test_c_on_a_row_of_the_queue_compares_its_run_with_the_child() -> None:
+    child = make_run(CHILD_ID, job_id="19", parent_run_id=RUN_ID)
+    snapshot = make_snapshot(runs=(make_run(), child))
+    async with opened(FakeSession(snapshot, {RUN_ID: make_history(), CHILD_ID: make_history()})) as driver:
+        await driver.press("home", "c")
+        await driver.reaches("compare")
+        await driver.sees(CHILD_ID)
+
+
+async def test_c_on_a_job_that_coach_did_not_launch_says_why_not() -> None:
+    async with opened() as driver:
+        await driver.press("end", "c")
+        await driver.sees("only what coach launched can be compared")
+        assert driver.place == "cluster"

@@ -233,21 +233,6 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         else:
             self.post_message(FixRequested(self.target, job=job))
 
-    def action_compare(self) -> None:
-        run, runs = self._run, self.context.snapshot.runs
-        if run is None:
-            self.note("only what coach launched can be compared")
-            return
-        children = [each.run_id for each in runs if each.parent_run_id == run.run_id]
-        if run.parent_run_id:
-            self.post_message(ScreenOpened("compare", run.parent_run_id, run.run_id))
-        elif children:
-            self.post_message(ScreenOpened("compare", run.run_id, max(children)))
-        elif run.sweep is not None:
-            self.post_message(ScreenOpened("group", run.sweep.group_id))
-        else:
-            self.note("no parent or child to compare with; m on the Runs screen marks two runs")
-
     def action_answer(self) -> None:
         run = self._run
         if run is None or run.drill is None:

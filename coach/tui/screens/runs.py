@@ -77,13 +77,7 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
             before, after = sorted(marked)
             self.post_message(ScreenOpened("compare", before, after))
             return
-        run = self.context.run(self.table.cursor_key) if self.table.cursor_key else None
-        if run is not None and run.parent_run_id:
-            self.post_message(ScreenOpened("compare", run.parent_run_id, run.run_id))
-        elif run is not None and run.sweep is not None:
-            self.post_message(ScreenOpened("group", run.sweep.group_id))
-        else:
-            self.note("m marks two runs to compare; a child run is compared with its parent")
+        super().action_compare()
 
     def _chosen(self) -> list[Chosen]:
         run = self.context.run(self.table.cursor_key) if self.table.cursor_key else None
