@@ -3,13 +3,19 @@ read the lesson."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coach.analysis.teaching.withheld_findings import as_told
 from coach.tui.key_guard import GUARD_S
+from coach.tui.keys.table import SHIPPED
 from coach.tui.mode import Mode
+from coach.tui.render.drills import drill_lines
+from coach.tui.render.text import plain
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (
     RUN_ID,
     FakeSession,
+    make_drills,
     make_history,
     make_run,
     make_snapshot,
@@ -48,6 +54,13 @@ async def test_a_drill_is_launched_like_any_recipe_its_plan_first() -> None:
         await driver.reaches("plan")
         await driver.until(lambda: driver.ports.launches.requests, "planned")
         assert driver.ports.launches.requests[-1].recipe == "idle_hands"
+
+
+def test_a_drill_whose_run_waits_for_its_answer_names_the_key_that_identifies_its_cause() -> None:
+    entry = replace(make_drills()[0], run=make_run(drill="idle_hands"), lesson="", skipped=None)
+    words = [plain(row) for row in drill_lines(entry, 80)]
+    (said,) = [row for row in words if "names its cause" in row]
+    assert said.startswith(f" {SHIPPED['answer'].label} names its cause")
 
 
 async def test_a_drill_that_cannot_show_its_symptom_here_is_not_launched() -> None:

@@ -47,6 +47,8 @@ class CoachScreen(Screen[None]):
     """The name and the arguments that it was opened with."""
     targets: tuple[str, ...] = ()
     """Runs and jobs to be followed while this screen is on top."""
+    not_in_footer: frozenset[str] = frozenset()
+    """Ids of keys that its footer has no room for."""
     questions: tuple[Question, ...] = ()
     """What it shows that is asked only on demand: `^r` asks it again."""
 
@@ -153,7 +155,10 @@ class CoachScreen(Screen[None]):
         hints = [
             (key.id, key.label, self._word(key), self.reason_off(key) is None)
             for key in self.keys()
-            if key.word and key not in launches and key.id != ("back" if self.spec is HOME else "leave")
+            if key.word
+            and key.id not in self.not_in_footer
+            and key not in launches
+            and key.id != ("back" if self.spec is HOME else "leave")
         ]
         if launches:
             # One hint for all of them, in the second place: what coach is for must not be crowded out.

@@ -49,7 +49,7 @@ def drill_lines(entry: DrillEntry, width: int) -> list[Line]:
         rows.append(line(Span(" Enter", "key"), " launches it"))
     else:
         rows.append(
-            line(Span(" N", "key"), " names its cause · ", Span("Enter", "key"), " launches it again")
+            line(Span(" i", "key"), " names its cause · ", Span("Enter", "key"), " launches it again")
         )
     return [*rows, BLANK, *markdown_lines(entry.lesson, width)] if entry.lesson else rows
 

@@ -63,6 +63,8 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     """Home. On top stands what `coach check` says of one's own jobs, as soon as anything is wrong: it takes
     its room from the nodes, and neither focus nor cursor from anybody."""
 
+    not_in_footer = frozenset({"compare"})
+
     def __init__(self, context: Context) -> None:
         self._queue_view: TableView[Job] = TableView(
             lambda: job_vocabulary(context.user, context.now_s, expand_nodes), JOB_COLUMNS
