@@ -30,6 +30,7 @@ from coach.tui.controllers.fixes import Fixes
 from coach.tui.controllers.handlers import Controller, Handlers
 from coach.tui.controllers.job_actions import JobActions
 from coach.tui.controllers.launches import Launches
+from coach.tui.controllers.logs import Logs
 from coach.tui.controllers.questions import Questions
 from coach.tui.controllers.stacks import RankStacks
 from coach.tui.controllers.views import Views
@@ -123,6 +124,7 @@ class CoachApp(App[None]):
             Fixes(self._stage, ports.fixes, self._launches.show_launched),
             JobActions(self._stage, ports.job_actions, self._launches.open_plan),
             RankStacks(self._stage, ports.stacks),
+            Logs(self._stage, ports.logs),
             self._questions,
             Drills(self._stage, ports.drills),
             Views(self._stage, opening.views),

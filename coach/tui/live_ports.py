@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coach.config import Settings
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from coach.lookback.history import History
     from coach.model.slurm.cluster import GpuAllocation, Job
     from coach.model.teaching.cohort import Cohort
+    from coach.model.training.log_window import LogLook, LogWindow
+    from coach.sources.logs.log_windows import LogWindows
     from coach.sources.slurm.overlap_step import StreamSource
     from coach.workflows.jobs.ended_jobs import PastJobs
     from coach.workflows.jobs.place_in_queue import PlaceInQueue
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from coach.launch import recipe
     from coach.rules import documentation, registry
+    from coach.sources.logs import log_windows
     from coach.sources.machine import clipboard, terminal
     from coach.sources.slurm import client, start_times
     from coach.workflows import doctor
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
 else:
     recipe = late("coach.launch", "recipe")
     documentation, registry = late("coach.rules", "documentation", "registry")
+    log_windows = late("coach.sources.logs", "log_windows")
     clipboard, terminal = late("coach.sources.machine", "clipboard", "terminal")
     client, start_times = late("coach.sources.slurm", "client", "start_times")
     doctor = late("coach.workflows", "doctor")
@@ -136,6 +141,7 @@ def live_ports(reach: Reach, backend: str, place: str) -> Ports:
         LiveFixes(reach),
         LiveJobActions(reach),
         LiveStacks(reach),
+        LiveLogs(reach),
         LiveDrills(reach, backend),
         LiveQuestions(reach, backend, place),
     )
@@ -309,6 +315,32 @@ class LiveStacks:
     def take_stacks(self, plan: StacksPlan) -> Stacks:
         self._reach.charge(cost_of(plan.argv))
         return stacks.take_stacks(plan, self._reach.settings, self._reach.env)
+
+
+class LiveLogs:
+    """Remembers of each file which lines were counted."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._files: dict[str, LogWindows] = {}
+
+    def read_log(
+        self,
+        look: LogLook,
+        counted: Mapping[str, tuple[int, int]],
+        heed: Callable[[int, int], bool],
+    ) -> LogWindow | None:
+        windows: list[LogWindow] = []
+        for file in look.files:
+            if file not in self._files:
+                self._files[file] = log_windows.LogWindows(self._reach.asking_io, Path(file))
+            if file in counted:
+                self._files[file].know_end(*counted[file])
+            try:
+                windows.append(self._files[file].look(look, heed))
+            except log_windows.Stopped:
+                return None
+        return windows[0] if len(windows) == 1 else log_windows.both_by_time(*windows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from textual.message import Message
 
@@ -11,6 +11,7 @@ from coach.model.launching.launch import LaunchRequest, Plan
 from coach.model.slurm.cluster import Job
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import Snapshot
+from coach.model.training.log_window import LogLook
 from coach.model.training.stacks import StacksPlan
 from coach.tui.ports import RelaunchOffer
 from coach.tui.question import Question
@@ -129,6 +130,27 @@ class CopyRequested(Request):
         super().__init__()
         self.name = name
         self.diagnosis = diagnosis
+
+
+class LogWanted(Request):
+    """Read a window of a log."""
+
+    def __init__(
+        self,
+        look: LogLook,
+        counted: Mapping[str, tuple[int, int]],
+        is_wanted: Callable[[], bool],
+        on_progress: Callable[[LogLook, int, int], object],
+    ) -> None:
+        """`counted` is of each file the bytes that were read to judge the job, and the lines in them.
+
+        `is_wanted` may be asked from any thread, and stops a search.
+        """
+        super().__init__()
+        self.look = look
+        self.counted = counted
+        self.is_wanted = is_wanted
+        self.on_progress = on_progress
 
 
 class PagerRequested(Request):

@@ -7,7 +7,7 @@ not given the drills.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +19,7 @@ from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.model.politeness import Attention
 from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import Snapshot, TargetSnapshot, Watch
+from coach.model.training.log_window import LogLook, LogWindow
 from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
 from coach.workflows.launching.relaunch_offer import RelaunchOffer as RelaunchOffer
@@ -190,6 +191,20 @@ class StacksPort(Protocol):
         ...
 
 
+class LogPort(Protocol):
+    """Windows of log files. It changes nothing, and need not wait for its turn."""
+
+    def read_log(
+        self,
+        look: LogLook,
+        counted: Mapping[str, tuple[int, int]],
+        heed: Callable[[int, int], bool],
+    ) -> LogWindow | None:
+        """`counted` is of each file a size in bytes, and how many lines it has up to there. `heed` is told
+        the progress in bytes, and of how many; False stops: then None comes back."""
+        ...
+
+
 class DrillPort(Protocol):
     """Planted faults, and what a learner answers."""
 
@@ -236,5 +251,6 @@ class Ports:
     fixes: FixPort
     job_actions: JobActionPort
     stacks: StacksPort
+    logs: LogPort
     drills: DrillPort
     questions: QuestionPort

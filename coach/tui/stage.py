@@ -31,11 +31,12 @@ class Stage:
     def __init__(self, app: App[None], context: Context) -> None:
         self._app = app
         self.context = context
-        self._worker = Worker(self._deliver)
+        self._worker = Worker(self.deliver)
         self.is_lent = False
         """True while a shell has the terminal: then nothing is drawn."""
 
-    def _deliver(self, callback: Callable[[], object]) -> None:
+    def deliver(self, callback: Callable[[], object]) -> None:
+        """Have something called in the screens' thread."""
         self._app.post_message(Done(callback))
 
     # Screens
@@ -134,7 +135,7 @@ class Stage:
     ) -> None:
         """Work in a thread of its own, which changes nothing: it waits for no launch, and no launch waits for
         it."""
-        worker = Worker(self._deliver)
+        worker = Worker(self.deliver)
         worker.do(work, on_done, on_error)
         worker.finish(timeout_s=0.0)  # its thread ends with the answer
 

@@ -39,7 +39,7 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
     terminal.send("u")
     terminal.wait_gone("└")
 
-    terminal.send("w")
+    terminal.send("\r")
     terminal.wait_for("array run as its own limit")
     terminal.wait_for(re.compile(rf"{array}_3 +PENDING +· array limit"))
     terminal.send("Escape")

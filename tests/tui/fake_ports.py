@@ -22,9 +22,12 @@ from coach.model.slurm.job_action import Step as Command
 from coach.model.snapshot import TargetSnapshot
 from coach.model.teaching.cohort import Cohort
 from coach.model.teaching.drill import Answer
+from coach.model.training.log_window import LogLook, LogWindow
 from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
 from coach.model.training.telemetry import StepUse
+from coach.sources.io import SystemIo
+from coach.sources.logs.log_windows import LogWindows, Stopped, both_by_time
 from coach.sources.slurm.overlap_step import StreamSource
 from coach.tui.ports import Ports, RecipeKey, RelaunchOffer, RuleTitle
 from coach.tui.question import Question
@@ -286,6 +289,23 @@ class FakeQuestions:
 
 
 @dataclass
+class FakeLogs:
+    """Reads real files."""
+
+    looks: list[LogLook] = field(default_factory=list)
+
+    def read_log(
+        self, look: LogLook, counted: object, heed: Callable[[int, int], bool]
+    ) -> LogWindow | None:
+        self.looks.append(look)
+        try:
+            windows = [LogWindows(SystemIo({}), Path(file)).look(look, heed) for file in look.files]
+        except Stopped:
+            return None
+        return windows[0] if len(windows) == 1 else both_by_time(*windows)
+
+
+@dataclass
 class FakePorts:
     """All of them; a test gives those that it is about."""
 
@@ -294,6 +314,7 @@ class FakePorts:
     fixes: FakeFixes = field(default_factory=FakeFixes)
     job_actions: FakeJobActions = field(default_factory=FakeJobActions)
     stacks: FakeStacks = field(default_factory=FakeStacks)
+    logs: FakeLogs = field(default_factory=FakeLogs)
     drills: FakeDrills = field(default_factory=FakeDrills)
     questions: FakeQuestions = field(default_factory=FakeQuestions)
 
@@ -304,6 +325,7 @@ class FakePorts:
             self.fixes,
             self.job_actions,
             self.stacks,
+            self.logs,
             self.drills,
             self.questions,
         )

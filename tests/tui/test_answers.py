@@ -52,7 +52,7 @@ async def test_why_a_job_waits_stands_beside_it_and_w_says_it_at_length(size: tu
     ports = FakePorts(questions=FakeQuestions(place=make_place(priorities=Part((factors("30"),)))))
     async with opened(queue(job), ports, size=size) as driver:
         assert "✖ too long" in driver.text()
-        await driver.press("w")
+        await driver.press("enter")
         await driver.sees("will never start as it is")
         assert "scontrol update JobId=30 TimeLimit=" in driver.text()
         await driver.sees("310 = age 10 + fair share 300")
@@ -64,12 +64,12 @@ async def test_the_place_in_the_queue_is_asked_once_a_minute_and_anew_on_demand(
     ports = FakePorts()
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(2):
-            await driver.press("w")
+            await driver.press("enter")
             await driver.sees("asked 0 s ago")
             await driver.press("escape")
         assert len(ports.questions.asked) == 1
         driver.clock.turn(61)
-        await driver.press("w")
+        await driver.press("enter")
         await driver.until(lambda: len(ports.questions.asked) == 2, "asked again")
         await driver.press("ctrl+r")
         await driver.until(lambda: len(ports.questions.asked) == 3, "asked anew")
@@ -78,7 +78,7 @@ async def test_the_place_in_the_queue_is_asked_once_a_minute_and_anew_on_demand(
 async def test_a_controller_that_does_not_tell_leaves_the_rest_of_the_job_on_the_screen() -> None:
     ports = FakePorts(questions=FakeQuestions(refusal=UserError("slurm_load_jobs error: Unable to contact")))
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
-        await driver.press("w")
+        await driver.press("enter")
         await driver.sees("▲ not told: slurm_load_jobs error: Unable to contact")
         assert "other jobs of this partition" in driver.text()
 
@@ -87,13 +87,13 @@ async def test_who_does_not_answer_is_not_asked_again_by_every_screen_that_opens
     ports = FakePorts(questions=FakeQuestions(refusal=UserError("Unable to contact slurm controller")))
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(3):
-            await driver.press("w")
+            await driver.press("enter")
             await driver.sees("▲ not told: Unable to contact")
             await driver.press("escape")
             await driver.reaches("cluster")
         assert ports.questions.asked == ["place_in_queue"]
         driver.clock.turn(20)
-        await driver.press("w")
+        await driver.press("enter")
         await driver.until(lambda: len(ports.questions.asked) == 2, "asked again after a while")
 
 
@@ -106,7 +106,7 @@ async def test_nothing_is_asked_for_somebody_elses_job_or_in_a_recording() -> No
         assert ports.questions.asked == []
     own = make_job("30", **WAITING, reason="Priority")
     async with opened(queue(own), ports, mode=Mode.REPLAY) as driver:
-        await driver.press("w")
+        await driver.press("enter")
         await driver.sees("this is a recording")
         assert ports.questions.asked == []
 
@@ -133,7 +133,7 @@ async def test_a_running_job_names_the_indices_of_its_gpus() -> None:
     nodes = (replace(snapshot.nodes[0], gpu_indices=(1,)), *snapshot.nodes[1:])
     ports = FakePorts(questions=FakeQuestions(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),)))
     async with opened(FakeSession(replace(snapshot, nodes=nodes)), ports) as driver:
-        await driver.press("w")
+        await driver.press("enter")
         await driver.sees("node1  gpu 1")
 
 
@@ -142,7 +142,7 @@ async def test_a_job_that_was_opened_while_it_waited_names_its_gpus_when_it_star
     session = queue(waiting)
     ports = FakePorts()
     async with opened(session, ports) as driver:
-        await driver.press("w")
+        await driver.press("enter")
         await driver.sees("place in the queue")
         assert ports.questions.asked == ["place_in_queue"]
         running = make_job("12", nodes="node1", num_gpus=1, raw_job_id="12")

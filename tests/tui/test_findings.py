@@ -420,7 +420,7 @@ async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it(
         await driver.press("home", "enter")
         await driver.reaches("job")
         if place == "job":
-            await driver.press("w")
+            await driver.press("enter")
             await driver.reaches("job")
         await driver.sees("F advice")
         assert "F fix" not in driver.text()

@@ -31,6 +31,7 @@ PREFIX = re.compile(
     r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)"
 )
 MAX_PREFIXES = 3
+_MAX_SHOWN_CHARS = 4096
 
 _TIME_STAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?"
@@ -64,6 +65,13 @@ def decode(data: bytes) -> str:
     if "\ufffd" in text and text.replace("\ufffd", "").isascii():
         return data.decode("latin-1")
     return text
+
+
+def last_state(line: str) -> str:
+    """What a terminal shows of a line in the end, 4,096 characters at most: a progress bar rewrites its
+    line."""
+    piece = next((piece for piece in reversed(line.split("\r")) if piece), "")
+    return piece if len(piece) <= _MAX_SHOWN_CHARS else piece[:_MAX_SHOWN_CHARS] + "…"
 
 
 def is_below_error(words: str) -> bool:

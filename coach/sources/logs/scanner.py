@@ -28,6 +28,7 @@ from coach.sources.logs.line_text import (
     decode,
     end_of_line,
     is_below_error,
+    last_state,
     parse_time_s,
     split_prefix,
     start_of_words,
@@ -45,7 +46,6 @@ _PASSING_HITS = 5
 
 MAX_TAIL_BLOCKS = 12
 """Error blocks that are kept with the end of a log."""
-_MAX_TAIL_LINE_CHARS = 4096
 
 
 class _Line(NamedTuple):
@@ -184,7 +184,7 @@ class LogScanner:
             num_lines -= 1
         if self._is_context_cut and len(lines) > 1:
             del lines[0]
-        shown = tuple(_last_piece(decode(line)) for line in lines[-MAX_TAIL_LINES:])
+        shown = tuple(last_state(decode(line)) for line in lines[-MAX_TAIL_LINES:])
         words = tuple(map(self._without_own_prefix, shown)) if self._layout.prefix else ()
         first_line = num_lines - len(shown) + 1
         return LogTail(self._file, first_line, shown, self._num_bytes, num_lines, words=words, blocks=blocks)
@@ -376,8 +376,3 @@ def _bounded(data: bytes) -> bytes:
             pieces.append(data[kept : start + MAX_LINE_BYTES])
             kept = start = end_of_line(data, start + MAX_LINE_BYTES)
     return b"".join([*pieces, data[kept:]]) if pieces else data
-
-
-def _last_piece(line: str) -> str:
-    piece = next((piece for piece in reversed(line.split("\r")) if piece), "")
-    return piece if len(piece) <= _MAX_TAIL_LINE_CHARS else piece[:_MAX_TAIL_LINE_CHARS] + "…"

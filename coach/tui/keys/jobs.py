@@ -152,15 +152,4 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="unfolds an array: it works in the queue",
         action="unfold",
     ),
-    Key(
-        id="why",
-        key="w",
-        label="w",
-        word="why",
-        description="Why it waits: the job as the queue sees it",
-        tooltip="The reason in plain words, what to do, estimated start, priority, fair share and limits",
-        places=frozenset({"cluster"}),
-        elsewhere="says why a job waits: choose one in the queue first",
-        action="why",
-    ),
 )

@@ -35,12 +35,12 @@ TABLE_KEYS: tuple[Key, ...] = (
         key="slash",
         label="/",
         word="filter",
-        description="Filter the rows",
+        description="Filter the rows; in a log, find words",
         tooltip=(
             "Every word must be true; in the queue also state:pending gpu:>0 user:me -word; {back} clears"
         ),
-        places=frozenset({Kind.LIST, "gpus"}),
-        elsewhere="filters the rows of a list: there is none here",
+        places=frozenset({Kind.LIST, "gpus", "log"}),
+        elsewhere="filters the rows of a list, or finds words in a log",
         action="filter",
     ),
     Key(

@@ -196,10 +196,6 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._unfolded ^= {group_id(job_of(row).job_id)}
         self.refresh_all()
 
-    def action_why(self) -> None:
-        if self.queue.cursor_key is not None:
-            self.post_message(ScreenOpened("job", self.queue.cursor_key))
-
     def action_toggle_all(self) -> None:
         self.context.are_all_shown = not self.context.are_all_shown
         self.post_message(ScreenShown())  # the app asks Slurm for other jobs now

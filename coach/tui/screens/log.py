@@ -1,4 +1,4 @@
-"""The log of one own job, whole screen: both streams, wherever the job writes them."""
+"""The log of one job, whole screen: any part of a file of any size, or both streams in one by time."""
 
 from __future__ import annotations
 
@@ -6,48 +6,73 @@ from collections.abc import Iterator, Sequence
 
 from textual.widget import Widget
 
+from coach.model.errors import UserError
 from coach.model.training.log import LogFile, LogTail
+from coach.model.training.log_window import LogLook, LogWindow, folds_case
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.messages import PagerRequested
+from coach.tui.messages import LogWanted, PagerRequested
 from coach.tui.mode import Mode
 from coach.tui.render.text import clip, line, muted, printable
+from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.lines import LinesView
-from coach.tui.widgets.log_tail import LogView
+from coach.tui.widgets.log_pager import LogPager
 
-
-def _trouble(file: LogFile) -> str:
-    if file.is_found and file.problem is None:
-        return ""
-    return f" · {printable(file.path)}: {printable(file.problem or 'no such file, or not yet')}"
+_WORDS = "words to find; capitals count if you type one"
 
 
 class LogScreen(CoachScreen, screen="log"):
     """A pager that follows."""
 
-    def __init__(self, context: Context, target: str, label: str) -> None:
+    def __init__(
+        self, context: Context, target: str, label: str, place: tuple[str, int] | None = None
+    ) -> None:
+        """`place` is a file and the number of a line in it: where to open."""
         super().__init__(context, ("cluster", label, "log"))
         self.targets = (target,)
         self._target = target
         self._label = label
+        self._place = place
         self._is_stderr_shown = False
+        self._are_both_shown = False
+        self._shown: tuple[str, ...] = ()
+        """The files in the pager."""
+        self._words: str | None = None
+        """What is searched for; None: errors."""
+        self._look: LogLook | None = None
+        """What is being read."""
+        self._progress = ""
+        self._sizes: dict[str, int] = {}
+        """How long the files were when they were asked for."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="heading", can_focus=False)
-        yield LogView(id="log")
+        yield LogPager(id="log")
+        yield FilterLine()
 
     def on_mount(self) -> None:
-        self.query_one("#log").focus()
+        self._pager.focus()
+
+    @property
+    def _pager(self) -> LogPager:
+        return self.query_one("#log", LogPager)
+
+    @property
+    def _is_recorded(self) -> bool:
+        """True where the files are not here: a recording holds their ends alone."""
+        return self.context.mode in (Mode.REPLAY, Mode.DEMO)
+
+    # What is shown
 
     def show(self) -> None:
         files, tails = self._told()
-        file = files[min(int(self._is_stderr_shown), len(files) - 1)] if files else None
         where = " · ".join(printable(each.path) for each in files) or "looking for its log…"
         heading = line(f" {printable(self._label)}  ", muted(where))
         self.pane("#heading").set_lines([clip(heading, self.app.size.width)])
-        tail = next((each for each in tails if file is None or each.file == file.path), None)
-        name = "stdout and stderr" if len(files) == 1 else "stderr" if self._is_stderr_shown else "stdout"
-        self.query_one("#log", LogView).set_tail(tail, name + (_trouble(file) if file is not None else ""))
+        if self._place is not None and files:
+            self._is_stderr_shown = len(files) > 1 and self._place[0] == files[1].path
+        self._follow(files, tails)
+        self._show_title()
         status = self.context.snapshot.sources.get(f"log:{self._target}")
         if not files and status is not None and status.error is not None:
             self.note(f"its log: {status.error}")
@@ -63,17 +88,259 @@ class LogScreen(CoachScreen, screen="log"):
         tails = sorted(target.log_tails, key=lambda tail: not tail.file.endswith("stdout.log"))
         return [LogFile(tail.file, is_found=True) for tail in tails], tails
 
-    def action_pager(self) -> None:
+    def _file(self) -> LogFile | None:
         files, _ = self._told()
-        if not files:
+        return files[min(int(self._is_stderr_shown), len(files) - 1)] if files else None
+
+    def _tail(self, path: str) -> LogTail | None:
+        return next((tail for tail in self._told()[1] if tail.file == path), None)
+
+    def _follow(self, files: Sequence[LogFile], tails: Sequence[LogTail]) -> None:
+        """Ask for the log if another one is wanted, or if its end is in sight and it has grown."""
+        file = self._file()
+        if file is None:
+            return
+        tail = self._tail(file.path)
+        wanted = tuple(each.path for each in files) if self._are_both_shown else (file.path,)
+        if self._is_recorded:
+            self._show_end(tail)
+        elif self._look is not None or not (file.is_found and file.problem is None):
+            return
+        elif wanted != self._shown:
+            at_line = self._place[1] if self._place is not None and self._place[0] == file.path else None
+            self._place = None
+            self._ask(LogLook(wanted, line=at_line))
+        elif self._has_grown(tails) and self._pager.follows:
+            self._ask(LogLook(wanted))
+
+    def _show_end(self, tail: LogTail | None) -> None:
+        window = None if tail is None else window_of(tail)
+        if window is not None and window != self._pager.window:
+            self._shown = (window.file,)
+            self._pager.set_window(window)
+
+    def _has_grown(self, tails: Sequence[LogTail]) -> bool:
+        window = self._pager.window
+        sizes = {tail.file: tail.size_bytes for tail in tails}
+        if window is None or self._are_both_shown:
+            return self._sizes != sizes
+        return sizes.get(window.file, window.size_bytes) != window.size_bytes
+
+    def _ask(self, look: LogLook) -> None:
+        self._look, self._progress = look, ""
+        self._sizes = {tail.file: tail.size_bytes for tail in self._told()[1]}
+        counted = {
+            tail.file: (tail.size_bytes, tail.num_lines)
+            for tail in self._told()[1]
+            if tail.is_counted and not tail.is_binary
+        }
+        self.post_message(LogWanted(look, counted, lambda: self._look is look, self.set_progress))
+
+    def set_progress(self, look: LogLook, done_bytes: int, total_bytes: int) -> None:
+        if look is self._look and total_bytes:
+            doing = "searching" if look.is_search else "counting lines"
+            self._progress = f"{doing}: {100 * done_bytes // total_bytes} %, Esc stops"
+            self._show_title()
+
+    def set_window(self, look: LogLook, window: LogWindow) -> None:
+        """Show what was read, unless something else is wanted by now."""
+        if look is not self._look:
+            return
+        self._look, self._shown = None, look.files
+        is_focused = look.is_search or look.line is not None
+        if look.is_search and window.focus is None:
+            self.note(_not_found(look))
+        else:
+            self._pager.set_window(window, top=None if is_focused else look.offset, is_focused=is_focused)
+        self._show_title()
+
+    def refuse(self, look: LogLook, error: UserError) -> None:
+        if look is self._look:
+            self._look, self._are_both_shown = None, False
+            if not self._shown and look.files:
+                self._show_end(self._tail(look.files[0]))  # the file is gone: what was read of it last
+            self.note(error.message)
+            self._show_title()
+
+    def _show_title(self) -> None:
+        file, window = self._file(), self._pager.window
+        name = "stderr" if self._is_stderr_shown else "stdout"
+        if len(self._told()[0]) == 1:
+            name = "stdout and stderr"
+        if file is not None and (file.problem is not None or not file.is_found):
+            name += f" · {printable(file.path)}: {printable(file.problem or 'no such file, or not yet')}"
+        if self._are_both_shown:
+            name = "stdout and stderr by time (o, e)"
+        if window is None or not self._shown:
+            self._pager.set_title(f"{name} · {self._progress or 'no line yet'}")
+        elif window.is_binary:
+            self._pager.set_title(f"{name} · {window.size_bytes:,} bytes that are not text")
+        else:
+            place = self._progress if self._look is not None and self._progress else self._place_words(window)
+            self._pager.set_title(f"{name} · {place}")
+
+    def _place_words(self, window: LogWindow) -> str:
+        """Which lines are in sight."""
+        if not window.lines:
+            return "no line yet"
+        first, last = self._pager.in_sight
+        words = []
+        if window.first_line is not None:
+            words.append(f"lines {window.first_line + first:,}-{window.first_line + last:,}")
+        if self._pager.follows:
+            words.append("its end")
+        else:
+            words.append(f"{100 * window.offsets[last + 1] // max(1, window.size_bytes)} %")
+        tail = self._tail(window.file)
+        if tail is not None and tail.is_counted and not window.streams:
+            words[0] = words[0] + f" of {tail.num_lines:,}" if window.first_line is not None else words[0]
+        return " · ".join(words)
+
+    # What its keys do
+
+    def on_log_pager_moved(self) -> None:
+        self._show_title()
+
+    def on_log_pager_wanted(self, message: LogPager.Wanted) -> None:
+        if self._look is None and not self._is_recorded and len(self._shown) == 1:
+            self._ask(LogLook(self._shown, offset=message.offset))
+
+    def action_filter(self) -> None:
+        """Ask for the words to search for."""
+        self.query_one(FilterLine).ask(self._pager, self._words or "", self._search, _WORDS)
+
+    def _search(self, words: str) -> None:
+        self._words = words or None
+        self._pager.words = words.lower() if folds_case(words) else words
+        self._pager.focus_offset = None
+        self._pager.redraw()
+        if words:
+            self._find(words, is_backwards=False)
+
+    def action_next(self) -> None:
+        self._find_again(is_backwards=False)
+
+    def action_previous(self) -> None:
+        self._find_again(is_backwards=True)
+
+    def _find_again(self, *, is_backwards: bool) -> None:
+        if self._words is None:
+            self.note("/ asks for the words to find; ] and [ go from error to error")
+        else:
+            self._find(self._words, is_backwards=is_backwards)
+
+    def action_next_error(self) -> None:
+        self._find(None, is_backwards=False)
+
+    def action_previous_error(self) -> None:
+        self._find(None, is_backwards=True)
+
+    def _find(self, words: str | None, *, is_backwards: bool) -> None:
+        """Go to the next line that holds these words, or reports an error: in the window, else in the rest of
+        the file."""
+        window = self._pager.window
+        if window is None or not window.lines:
+            self.note("there is no line yet")
+            return
+        index = self._next_in(window, words, is_backwards)
+        has_all = window.has_start if is_backwards else window.has_end
+        if index is not None:
+            self._pager.show_line(index)
+        elif has_all or self._is_recorded or window.streams:
+            self.note(_not_found(LogLook((), words=words, is_for_error=words is None, is_backwards=is_backwards)))
+        else:
+            offset = window.start if is_backwards else window.end
+            self._ask(LogLook(self._shown, offset, None, words, words is None, is_backwards))
+
+    def _next_in(self, window: LogWindow, words: str | None, is_backwards: bool) -> int | None:
+        """Index of the next line of the window that is searched for."""
+        first, last = self._pager.in_sight
+        offset = self._pager.focus_offset
+        at = window.offsets.index(offset) if offset in window.offsets[:-1] else None
+        if at is not None and first <= at <= last:
+            places = range(at - 1, -1, -1) if is_backwards else range(at + 1, len(window.lines))
+        else:
+            places = range(last, -1, -1) if is_backwards else range(first, len(window.lines))
+        if words is None:
+            return next((index for index in places if index in window.errors), None)
+        is_folded = folds_case(words)
+        return next(
+            (
+                index
+                for index in places
+                if words in (window.lines[index].lower() if is_folded else window.lines[index])
+            ),
+            None,
+        )
+
+    def action_wrap(self) -> None:
+        self._pager.is_wrapped = not self._pager.is_wrapped
+        self._pager.redraw()
+
+    def action_numbers(self) -> None:
+        pager = self._pager
+        if pager.window is not None and pager.window.first_line is None:
+            self.note("the lines before these are not counted yet")
+            return
+        pager.is_numbered = not (pager.is_numbered if pager.is_numbered is not None else self.app.size.width >= 100)
+        pager.redraw()
+
+    def action_both(self) -> None:
+        """Both streams in one, or one of them again."""
+        if len(self._told()[0]) == 1:
+            self.note("both streams go to this file")
+        elif self._is_recorded:
+            self.note("this is a recording: it holds the end of each file alone")
+        else:
+            self._are_both_shown, self._look = not self._are_both_shown, None
+            self.refresh_all()
+
+    def action_pager(self) -> None:
+        file = self._file()
+        if file is None:
             self.note("its log is not found yet")
-        elif self.context.mode in (Mode.REPLAY, Mode.DEMO):
+        elif self._is_recorded:
             self.note("this is a recording: the file is not here")
         else:
-            self.post_message(PagerRequested(files[min(int(self._is_stderr_shown), len(files) - 1)].path))
+            self.post_message(PagerRequested(file.path))
 
     def action_log(self, name: str) -> None:
-        self._is_stderr_shown = name.startswith("stderr")
+        self._is_stderr_shown, self._are_both_shown, self._look = name.startswith("stderr"), False, None
         if len(self._told()[0]) == 1:
             self.note("both streams go to this file")
         self.refresh_all()
+
+    def go_back(self) -> bool:
+        filter_line = self.query_one(FilterLine)
+        if filter_line.display:
+            filter_line.close()
+        elif self._look is not None and self._progress:
+            self._look = None
+            self.note("stopped")
+            self._show_title()
+        elif self._words is not None:
+            self._words, self._pager.words, self._pager.focus_offset = None, "", None
+            self._pager.redraw()
+        else:
+            return False
+        return True
+
+
+def _not_found(look: LogLook) -> str:
+    what = "no error" if look.words is None else "not found"
+    other = ("]" if look.is_backwards else "[") if look.words is None else ("n" if look.is_backwards else "N")
+    where, way = ("above", "downwards") if look.is_backwards else ("below", "upwards")
+    return f"{what} {where} here; {other} looks {way}"
+
+
+def window_of(tail: LogTail) -> LogWindow:
+    """The end of a log that is all there is of it, as a window."""
+    count = len(tail.lines)
+    return LogWindow(
+        tail.file,
+        tail.lines,
+        tuple(range(count + 1)),
+        count,
+        tail.first_line if tail.is_counted else None,
+        is_binary=tail.is_binary,
+    )

@@ -1,0 +1,311 @@
+"""Read a log of any size by windows, search it, and find a line by its number.
+
+Nothing is read that is not asked for: a log of 5 GB opens at its end at once. Lines are what `scanner.py`
+counts: each ends with a newline.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from threading import Lock
+
+from ahocorasick_rs import BytesAhoCorasick
+
+from coach.model.errors import UserError
+from coach.model.training.log import MAX_SEARCHED_CHARS
+from coach.model.training.log_window import LogLook, LogWindow, folds_case
+from coach.sources.io import Io
+from coach.sources.logs.decoding import as_utf8, is_no_text, without_holes
+from coach.sources.logs.line_text import ANSI, decode, last_state, parse_time_s
+
+_HALF_BYTES = 64 << 10
+"""A window holds this much on each side of the line that was asked for."""
+_HALF_LINES = 2000
+_PIECE_BYTES = 1 << 20
+"""What is searched or counted before the person may stop it, and others get the processor."""
+_NEAR_BYTES = 64 << 20
+"""So much is counted, unasked, to number the lines of a window."""
+_SEAM_BYTES = 4096
+"""Of a line without an end this much is looked at twice, so that a word on the seam of two pieces is found."""
+_HEAD_BYTES = 8 << 10
+
+_ERROR = re.compile(
+    rb"Traceback \(most recent call last\)"
+    rb"|\b(?:ERROR|FATAL|CRITICAL|Fatal|fatal|error|Error)\b(?=[:\]\s])(?!:? ?[\d.]+\b)"
+    rb"|\b[A-Z]\w{0,60}(?:Error|Exception|Interrupt)\b(?=:|\(|\s*$)"
+    rb"|Segmentation fault|core dumped|\bKilled\b|\bpanicked at\b|terminate called|NCCL WARN|oom[_-]kill"
+    rb"|CANCELLED AT|OUT_OF_MEMORY|Out Of Memory|out of memory|signal \d+ \(SIG"
+)
+"""Words by which a line reports an error. It is for going through a log by hand: a rule asks for far more."""
+_ERROR_LITERALS = (
+    b"Traceback", b"Error", b"error", b"ERROR", b"FATAL", b"atal", b"CRITICAL", b"Exception", b"Interrupt",
+    b"Segmentation", b"core dumped", b"Killed", b"panicked", b"terminate called", b"NCCL WARN", b"oom",
+    b"CANCELLED", b"OUT_OF_MEMORY", b"Out Of Memory", b"out of memory", b"(SIG",
+)  # fmt: skip
+"""Every line that `_ERROR` can match holds one of these; they are found many times faster."""
+
+Heed = Callable[[int, int], bool]
+"""Told how many bytes were read, and of how many; False: stop."""
+
+
+class Stopped(Exception):
+    """The person does not wait for the rest."""
+
+
+class LogWindows:
+    """One log file. Its methods may be called from several threads."""
+
+    def __init__(self, io: Io, path: Path) -> None:
+        self._io = io
+        self._path = path
+        self._size = 0
+        self._is_text = False
+        self._known: list[tuple[int, int]] = [(0, 1)]
+        """(offset, newlines before it + 1), in order."""
+        self._lock = Lock()
+
+    def look(self, look: LogLook, heed: Heed = lambda done, total: True) -> LogWindow:
+        """Read what is asked for. Raises OSError, and Stopped where `heed` says so."""
+        size = self._io.size(self._path)
+        with self._lock:
+            if size < self._size:  # the file began anew
+                self._known = [(0, 1)]
+            self._size = size
+        if not self._is_text:
+            self._is_text = not is_no_text(self._io.read(self._path, 0, _HEAD_BYTES))
+            if not self._is_text:
+                return LogWindow(str(self._path), (), (size,), size, is_binary=True)
+        if look.line is not None:
+            return self._around(self._start_of(look.line, size, heed), size)
+        if look.is_search:
+            return self._found(look, size, heed)
+        if look.offset is not None:
+            return self._around(min(look.offset, size), size)
+        return self._around(size, size, is_asked=False)
+
+    # Windows
+
+    def _around(self, offset: int, size: int, is_asked: bool = True) -> LogWindow:
+        """The lines on both sides of a byte."""
+        first = max(0, offset - _HALF_BYTES)
+        data = self._io.read(self._path, first, _HALF_BYTES + min(_HALF_BYTES, size - offset))
+        if first:
+            cut = data.find(b"\n", 0, offset - first) + 1  # a line longer than half a window is cut
+            first, data = first + cut, data[cut:]
+        if first + len(data) < size:
+            end = data.rfind(b"\n", max(0, offset - first)) + 1
+            data = data[:end] if end else data
+        pieces = data.split(b"\n")
+        if not pieces[-1].strip(b"\0") and len(pieces) > 1:
+            last = pieces.pop()
+            pieces[-1] += last
+        offsets = [first]
+        for piece in pieces:
+            offsets.append(offsets[-1] + len(piece) + 1)
+        offsets[-1] = first + len(data)
+        focus = max(0, bisect_right(offsets, offset, hi=len(pieces)) - 1)
+        low, high = max(0, focus - _HALF_LINES), focus + _HALF_LINES
+        texts = _text_of(data).split(b"\n")[: len(pieces)]
+        shown = texts[low:high]
+        return LogWindow(
+            str(self._path),
+            tuple(last_state(decode(text)) for text in shown),
+            tuple(offsets[low : low + len(shown) + 1]),
+            size,
+            self._number_near(offsets[low]),
+            focus - low if is_asked else None,
+            frozenset(index for index, text in enumerate(shown) if _ERROR.search(text, 0, MAX_SEARCHED_CHARS)),
+        )
+
+    # Line numbers
+
+    def _number_near(self, offset: int) -> int | None:
+        """The number of the line that begins at this byte; None where it would take long to count."""
+        with self._lock:
+            at = bisect_right(self._known, (offset, 1 << 62))
+            below = self._known[at - 1]
+            above = self._known[at] if at < len(self._known) else None
+        if offset - below[0] <= _NEAR_BYTES:
+            number = below[1] + self._count(below[0], offset)
+        elif above is not None and above[0] - offset <= _NEAR_BYTES:
+            number = above[1] - self._count(offset, above[0])
+        else:
+            return None
+        self._learn(offset, number)
+        return number
+
+    def know_end(self, size_bytes: int, num_lines: int) -> None:
+        """Learn how many lines the file has up to this byte, as the scanner has counted them."""
+        last = self._io.read(self._path, max(0, size_bytes - 2), 2).rstrip(b"\0")
+        self._learn(size_bytes, num_lines + 1 if last.endswith(b"\n") else num_lines)
+
+    def _learn(self, offset: int, number: int) -> None:
+        with self._lock:
+            at = bisect_right(self._known, (offset, 1 << 62))
+            if self._known[at - 1][0] != offset:
+                insort(self._known, (offset, number))
+
+    def _count(self, start: int, end: int) -> int:
+        return sum(piece.count(b"\n") for _, piece in self._pieces(start, end))
+
+    def _start_of(self, number: int, size: int, heed: Heed) -> int:
+        """Where the line of this number begins; the last line where the file has fewer."""
+        with self._lock:
+            at = bisect_right(self._known, number, key=lambda known: known[1])
+            below = self._known[at - 1] if at else (0, 1)
+            above = self._known[at] if at < len(self._known) else None
+        if above is not None and above[1] - number < number - below[1]:
+            return self._count_back(above, number, heed)
+        offset, reached = below
+        for start, piece in self._pieces(offset, size):
+            if reached + (count := piece.count(b"\n")) >= number:
+                return start + _nth_start(piece, number - reached)
+            reached += count
+            offset = start + len(piece)
+            self._learn(offset, reached)
+            _go_on(heed, offset - below[0], size - below[0])
+        return size
+
+    def _count_back(self, above: tuple[int, int], number: int, heed: Heed) -> int:
+        reached = above[1]
+        for start, piece in self._pieces_back(above[0]):
+            count = piece.count(b"\n")
+            if reached - count < number or start == 0:
+                return start + _nth_start(piece, number - (reached - count))
+            reached -= count
+            _go_on(heed, above[0] - start, above[0])
+        return 0
+
+    # Searching
+
+    def _found(self, look: LogLook, size: int, heed: Heed) -> LogWindow:
+        """Around the next line that holds what is searched for; where none does, around where it began."""
+        offset = size if look.offset is None else min(look.offset, size)
+        place_in = _error_place if look.words is None else partial(_place_of, look.words)
+        pieces = self._pieces_back(offset) if look.is_backwards else self._pieces(offset, size)
+        total, done = (offset if look.is_backwards else size - offset), 0
+        for start, piece in pieces:
+            text = _text_of(piece)
+            place = place_in(text, look.is_backwards)
+            if place >= 0:
+                return self._around(start + _nth_start(piece, text.count(b"\n", 0, place)), size)
+            done += len(piece)
+            _go_on(heed, min(done, total), total)
+        return self._around(offset, size, is_asked=False)
+
+    def _pieces(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """(offset, bytes) from one place to another: whole lines, as far as a line is shorter than a piece."""
+        while start < end:
+            data = self._io.read(self._path, start, min(_PIECE_BYTES, end - start))
+            if not data:
+                return
+            is_last = start + len(data) >= end
+            cut = len(data) if is_last else data.rfind(b"\n") + 1
+            if cut:
+                yield start, data[:cut]
+                start += cut
+            else:
+                yield start, data
+                start += len(data) - _SEAM_BYTES
+
+    def _pieces_back(self, end: int) -> Iterator[tuple[int, bytes]]:
+        """The same from a place to the file's beginning, the last piece first."""
+        while end > 0:
+            start = max(0, end - _PIECE_BYTES)
+            data = self._io.read(self._path, start, end - start)
+            if not data:
+                return
+            cut = data.find(b"\n", 0, len(data) - 1) + 1 if start else 0
+            yield start + cut, data[cut:]
+            end = start + cut if cut or not start else start + _SEAM_BYTES
+
+
+def both_by_time(one: LogWindow, other: LogWindow) -> LogWindow:
+    """The lines of two windows in the order of their times; a line without a time stays below the line before
+    it.
+
+    Only the stretch that both windows hold is put into one: of a window that does not begin its file, what
+    the other holds from before that is left out. Raises UserError where one of them has no times.
+    """
+    timed = [(_timed(window), window) for window in (one, other) if window.lines]
+    for times, window in timed:
+        if not any(times):
+            raise UserError(f"{window.file}: its lines have no times, so the streams cannot be put into one")
+    first_s = max((min(filter(None, times)) for times, window in timed if not window.has_start), default=0.0)
+    rows = sorted(
+        (
+            (time_s, at, index)
+            for at, (times, _) in enumerate(timed)
+            for index, time_s in enumerate(times)
+            if time_s >= first_s
+        ),
+    )
+    windows = [window for _, window in timed]
+    return LogWindow(
+        one.file,
+        tuple(windows[at].lines[index] for _, at, index in rows),
+        tuple(range(len(rows) + 1)),
+        len(rows),
+        errors=frozenset(
+            place for place, (_, at, index) in enumerate(rows) if index in windows[at].errors
+        ),
+        streams=tuple(windows[at].file for _, at, _ in rows),
+    )
+
+
+def _timed(window: LogWindow) -> list[float]:
+    """Of each line its time, or that of the line above; 0 above the first."""
+    times: list[float] = []
+    for text in window.lines:
+        times.append(parse_time_s(text) or (times[-1] if times else 0.0))
+    return times
+
+
+def _go_on(heed: Heed, done: int, total: int) -> None:
+    if not heed(done, total):
+        raise Stopped
+
+
+def _place_of(words: str, text: bytes, is_last: bool) -> int:
+    """Where the words stand first, or last; -1: nowhere. Small letters find capitals of ASCII alone."""
+    text = text.lower() if folds_case(words) else text
+    return text.rfind(words.encode()) if is_last else text.find(words.encode())
+
+
+def _error_place(text: bytes, is_last: bool) -> int:
+    """Where the first line that reports an error begins, or the last; -1: there is none."""
+    found, end = -1, -1
+    for _, place, _ in _errors_in().find_matches_as_indexes(text, overlapping=False):
+        if place < end:
+            continue  # in a line that was looked at
+        start = text.rfind(b"\n", 0, place) + 1
+        newline = text.find(b"\n", place)
+        end = len(text) if newline < 0 else newline
+        if _ERROR.search(text, start, min(end, start + MAX_SEARCHED_CHARS)):
+            found = start
+            if not is_last:
+                return found
+    return found
+
+
+@cache
+def _errors_in() -> BytesAhoCorasick:
+    return BytesAhoCorasick(_ERROR_LITERALS)
+
+
+def _text_of(data: bytes) -> bytes:
+    """The same lines as text that can be searched."""
+    text = as_utf8(without_holes(data))[0] if b"\0" in data else data
+    return ANSI.sub(b"", text) if b"\x1b" in text else text
+
+
+def _nth_start(data: bytes, number: int) -> int:
+    """Where the line behind this many newlines begins."""
+    place = 0
+    for _ in range(number):
+        place = data.find(b"\n", place) + 1
+    return place
