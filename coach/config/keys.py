@@ -250,7 +250,7 @@ LAUNCH_KEYS = ("6", "7", "8", "9")
 
 _SCREEN_KEYS = """
 open findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
-resubmit shell attach stacks log all unfold why filter sort reverse columns stdout stderr pager gpus
+resubmit shell attach stacks log all unfold filter sort reverse columns stdout stderr both next_error previous_error wrap numbers proof pager gpus
 quantity answer next previous view where history runs all_findings recipes new_launch drills cohort pane
 zoom refresh doctor help palette leave quit go_to
 """

@@ -15,6 +15,7 @@ from coach.model.training.run import Run
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import ActionRequested, ScreenOpened
+from coach.tui.render.finding import cause_place
 from coach.tui.render.queue import is_own
 from coach.tui.render.runs import short_id
 
@@ -75,7 +76,7 @@ class JobChoice:
         self._show_part("gpus", "D shows the GPUs of one job", "each task of an array has GPUs of its own")
 
     def show_log(self) -> None:
-        """The log of the chosen job."""
+        """The log of the chosen job, at the line of the cause where one is known."""
         self._show_part("log", "l shows the log of one job", "each task of an array has a log of its own")
 
     def compare(self) -> None:
@@ -94,7 +95,7 @@ class JobChoice:
         else:
             screen.note("no parent or child to compare with; m on the Runs screen marks two runs")
 
-    def _show_part(self, place: str, of_one: str, of_tasks: str) -> None:
+    def _show_part(self, part: str, of_one: str, of_tasks: str) -> None:
         """A screen about one job. `of_one` and `of_tasks` say why there is none for several."""
         chosen = self._chosen()
         if len(chosen) != 1:
@@ -107,7 +108,9 @@ class JobChoice:
             context, target = self._screen.context, chosen[0].target
             run = context.run(target) or context.run_of_job(target)
             crumb = f"run {short_id(run.run_id)}" if run is not None else f"job {target}"
-            self._screen.post_message(ScreenOpened(place, run.run_id if run is not None else target, crumb))
+            target = run.run_id if run is not None else target
+            place = cause_place(context.diagnoses.get(target)) if part == "log" else None
+            self._screen.post_message(ScreenOpened(part, target, crumb, *([place] if place else [])))
 
     def _why_not(self, verb: Verb, chosen: Chosen) -> str | None:
         if chosen.why_not_mine is not None:

@@ -28,7 +28,7 @@ def last_line(driver: Driver) -> str:
         (["1", "tab"], "2", ""),
         (["x"], "enter", "Enter opens a row of a list: there is none to open here"),
         ([], "0", "0 is no key: ? lists the keys"),
-        ([], "B", "B is no key: ? lists the keys"),
+        ([], "X", "X is no key: ? lists the keys"),
         ([], "8", "no recipe has the key 8: [keys] in config.toml gives it one"),
         (["d"], "1", "1 launches a recipe: leave this first"),
     ],

@@ -410,8 +410,7 @@ async def test_a_job_with_the_number_of_somebody_elses_older_run_keeps_its_findi
         assert "99" in driver.app.context.found
 
 
-@pytest.mark.parametrize("place", ["run", "job"])
-async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it(place: str) -> None:
+async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it() -> None:
     snapshot = make_snapshot()
     advised = replace(idle(RUN_ID).findings[0], fixes=(Fix("Read the samples from local disks"),))
     told = MappingProxyType({RUN_ID: replace(idle(RUN_ID), findings=(advised,))})
@@ -419,9 +418,6 @@ async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it(
     async with opened(session) as driver:
         await driver.press("home", "enter")
         await driver.reaches("job")
-        if place == "job":
-            await driver.press("enter")
-            await driver.reaches("job")
         await driver.sees("F advice")
         assert "F fix" not in driver.text()
         await driver.press("F")

@@ -84,6 +84,7 @@ def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
         "of": HOME,
         "crumbs": ("cluster", text),
         "first": (("recipes", "1-2", text, True), ("open", text, text, False)),
+        "place": (f"/logs/{text}", 1),
         "plan": poisoned(make_plan(LaunchRequest("ddp")), text),
         "request": poisoned(LaunchRequest("ddp"), text),
         "title": text,

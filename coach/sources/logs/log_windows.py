@@ -118,7 +118,9 @@ class LogWindows:
             size,
             self._number_near(offsets[low]),
             focus - low if is_asked else None,
-            frozenset(index for index, text in enumerate(shown) if _ERROR.search(text, 0, MAX_SEARCHED_CHARS)),
+            frozenset(
+                index for index, text in enumerate(shown) if _ERROR.search(text, 0, MAX_SEARCHED_CHARS)
+            ),
         )
 
     # Line numbers
@@ -250,9 +252,7 @@ def both_by_time(one: LogWindow, other: LogWindow) -> LogWindow:
         tuple(windows[at].lines[index] for _, at, index in rows),
         tuple(range(len(rows) + 1)),
         len(rows),
-        errors=frozenset(
-            place for place, (_, at, index) in enumerate(rows) if index in windows[at].errors
-        ),
+        errors=frozenset(place for place, (_, at, index) in enumerate(rows) if index in windows[at].errors),
         streams=tuple(windows[at].file for _, at, _ in rows),
     )
 

@@ -36,6 +36,7 @@ PANE_KEYS: tuple[Key, ...] = (
         description="Both streams in one, by the times of their lines",
         tooltip="o and e stand before the lines of each; B shows one of them again",
         places=frozenset({"log"}),
+        elsewhere="puts both streams of a log into one: open it with {log}",
         action="both",
     ),
     Key(
@@ -46,6 +47,7 @@ PANE_KEYS: tuple[Key, ...] = (
         description="The next line that reports an error",
         tooltip="By its words alone: a finding weighs far more",
         places=frozenset({"log"}),
+        elsewhere="goes to the next error of a log: open it with {log}",
         action="next_error",
     ),
     Key(
@@ -54,6 +56,7 @@ PANE_KEYS: tuple[Key, ...] = (
         label="[",
         description="The line before that reports an error",
         places=frozenset({"log"}),
+        elsewhere="goes to the error before in a log: open it with {log}",
         action="previous_error",
     ),
     Key(
@@ -64,6 +67,7 @@ PANE_KEYS: tuple[Key, ...] = (
         description="Wrap long lines, or cut them",
         tooltip="Cut lines end with ›; ← and → scroll",
         places=frozenset({"log"}),
+        elsewhere="wraps the lines of a log: open it with {log}",
         action="wrap",
     ),
     Key(
@@ -72,6 +76,7 @@ PANE_KEYS: tuple[Key, ...] = (
         label="#",
         description="The numbers of the lines",
         places=frozenset({"log"}),
+        elsewhere="numbers the lines of a log: open it with {log}",
         action="numbers",
     ),
     Key(
@@ -123,10 +128,10 @@ PANE_KEYS: tuple[Key, ...] = (
         key="n",
         label="n",
         word="next",
-        description="The next one: finding, or fix",
+        description="The next one: finding, fix, or place of the words",
         tooltip="Of all findings, primary first; the fix screen goes through the fixes of all findings",
-        places=frozenset({"finding", "fix"}),
-        elsewhere="goes to the next finding or fix: open a job's findings first",
+        places=frozenset({"finding", "fix", "log"}),
+        elsewhere="goes to the next finding: open a job's findings first",
         action="next",
     ),
     Key(
@@ -134,8 +139,8 @@ PANE_KEYS: tuple[Key, ...] = (
         key="N",
         label="N",
         description="The one before it",
-        places=frozenset({"finding", "fix"}),
-        elsewhere="goes to the finding or fix before: open a job's findings first",
+        places=frozenset({"finding", "fix", "log"}),
+        elsewhere="goes to the finding before: open a job's findings first",
         action="previous",
     ),
     Key(

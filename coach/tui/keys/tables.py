@@ -27,6 +27,16 @@ OPEN_KEYS: tuple[Key, ...] = (
         places=frozenset({"job"}),
         action="open",
     ),
+    Key(
+        id="proof",
+        key="enter",
+        label="Enter",
+        word="proof",
+        description="The line that proves the finding, in its log",
+        tooltip="Of the marked one, where there are several",
+        places=frozenset({"finding"}),
+        action="open",
+    ),
 )
 
 TABLE_KEYS: tuple[Key, ...] = (
@@ -40,7 +50,7 @@ TABLE_KEYS: tuple[Key, ...] = (
             "Every word must be true; in the queue also state:pending gpu:>0 user:me -word; {back} clears"
         ),
         places=frozenset({Kind.LIST, "gpus", "log"}),
-        elsewhere="filters the rows of a list, or finds words in a log",
+        elsewhere="filters a list, or finds words in a log: here is neither",
         action="filter",
     ),
     Key(

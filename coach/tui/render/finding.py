@@ -75,7 +75,12 @@ def cause_place(diagnosis: Diagnosis | None) -> tuple[str, int] | None:
     """File and line of the log that prove the primary finding; None where no line does."""
     if diagnosis is None or not diagnosis.findings or why_withheld(diagnosis):
         return None
-    places = [(item.file, item.line) for item in diagnosis.findings[0].evidence]
+    return proof_place(diagnosis.findings[0])
+
+
+def proof_place(finding: Finding) -> tuple[str, int] | None:
+    """File and line of the log that prove a finding; None where no line does."""
+    places = [(item.file, item.line) for item in finding.evidence]
     return next(((file, number) for file, number in places if file is not None and number is not None), None)
 
 
@@ -163,16 +168,17 @@ def evidence_text(item: Evidence) -> str:
     return f"{text}: step {value}" if unit == "step" else f"{text}: {value} {unit}".rstrip()
 
 
-def finding_detail(diagnosis: Diagnosis, width: int) -> list[Line]:
-    """Every finding whole, then what could not be judged."""
+def finding_detail(diagnosis: Diagnosis, width: int, marked: int = 0) -> list[Line]:
+    """Every finding whole, then what could not be judged. A sign stands before one of several findings."""
     if withheld := why_withheld(diagnosis):
         return [
             line(Span(f" {withheld.because}", "accent"), muted("   i on the run's screen names the cause"))
         ]
     rows: list[Line] = []
-    for finding in diagnosis.findings:
-        rows.extend(whole_lines(finding, width))
-        rows.append(BLANK)
+    for index, finding in enumerate(diagnosis.findings):
+        head, *rest = whole_lines(finding, width)
+        is_marked = index == marked and len(diagnosis.findings) > 1
+        rows.extend((line(Span("▸", "accent"), *head[1:]) if is_marked else head, *rest, BLANK))
     if not diagnosis.findings:
         rows.extend((look_line(diagnosis), BLANK))
     if diagnosis.not_measured:

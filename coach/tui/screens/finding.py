@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.analysis.judging.no_finding import why_no_fix
+from coach.model.judging.finding import Finding
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.messages import FixRequested
-from coach.tui.render.finding import finding_detail, finding_starts, look_line
+from coach.tui.messages import FixRequested, ScreenOpened
+from coach.tui.render.finding import finding_detail, finding_starts, look_line, proof_place
 from coach.tui.render.runs import short_id
 from coach.tui.widgets.lines import LinesView
 
@@ -23,6 +24,8 @@ class FindingScreen(CoachScreen, screen="finding"):
         super().__init__(context, ("cluster", f"{kind} {short_id(run_id)}", "findings"))
         self.run_id = run_id
         self.targets = (run_id,)
+        self._index = 0
+        """Of the finding that is marked."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")
@@ -32,29 +35,46 @@ class FindingScreen(CoachScreen, screen="finding"):
 
     def show(self) -> None:
         diagnosis = self.context.diagnoses.get(self.run_id)
-        rows = finding_detail(diagnosis, self._width) if diagnosis else [look_line(None)]
+        rows = finding_detail(diagnosis, self._width, self._index) if diagnosis else [look_line(None)]
         self.pane("#body").set_lines(rows)
 
+    @property
+    def _finding(self) -> Finding | None:
+        """The one that is marked."""
+        diagnosis = self.context.diagnoses.get(self.run_id)
+        findings = diagnosis.findings if diagnosis is not None else ()
+        return findings[min(self._index, len(findings) - 1)] if findings else None
+
     def action_next(self) -> None:
-        top = self.pane("#body").scroll_offset.y
-        self._show_from(next((start for start in self._starts() if start > top), None))
+        self._mark(self._index + 1)
 
     def action_previous(self) -> None:
-        top = self.pane("#body").scroll_offset.y
-        self._show_from(next((start for start in reversed(self._starts()) if start < top), None))
+        self._mark(self._index - 1)
+
+    def _mark(self, index: int) -> None:
+        """Mark a finding, and bring it into sight."""
+        starts = self._starts()
+        if not 0 <= index < len(starts):
+            self.note("no further finding in this direction")
+            return
+        self._index = index
+        self.refresh_all()
+        self.pane("#body").scroll_to(y=starts[index], animate=False, immediate=True)
+
+    def action_open(self) -> None:
+        """The line that proves the marked finding, in its log."""
+        place = proof_place(self._finding) if self._finding is not None else None
+        if place is None:
+            self.note("no line of a log proves this: its proof stands here")
+        else:
+            self.post_message(ScreenOpened("log", self.run_id, self.crumbs[1], place))
+
+    def action_open_log(self) -> None:
+        self.post_message(ScreenOpened("log", self.run_id, self.crumbs[1]))
 
     def _starts(self) -> list[int]:
         diagnosis = self.context.diagnoses.get(self.run_id)
         return finding_starts(diagnosis, self._width) if diagnosis else []
-
-    def _show_from(self, first: int | None) -> None:
-        """Scroll to this line."""
-        body = self.pane("#body")
-        before = body.scroll_offset.y
-        if first is not None:
-            body.scroll_to(y=first, animate=False, immediate=True)
-        if body.scroll_offset.y == before:
-            self.note("no further finding in this direction")
 
     @property
     def _width(self) -> int:
@@ -64,7 +84,7 @@ class FindingScreen(CoachScreen, screen="finding"):
         self.copy(self.crumbs[1], self.run_id)
 
     def action_explain(self) -> None:
-        self.explain(self.run_id)
+        self.explain(self.run_id, self._finding.rule if self._finding is not None else None)
 
     def action_fix(self) -> None:
         if self.is_off("fix"):

@@ -14,7 +14,9 @@ from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Question
+from coach.tui.render.finding import proof_place
 from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
+from coach.tui.render.runs import short_id
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -57,9 +59,7 @@ class FindingsScreen(ListScreen, screen="findings"):
         )
 
     def action_copy(self) -> None:
-        key = self.table.cursor_key
-        target = next((each.target for each in self._found if finding_key(each) == key), None)
-        self.copy(target, target)
+        self.copy(self._target(), self._target())
 
     def action_explain(self) -> None:
         key = self.table.cursor_key
@@ -67,9 +67,25 @@ class FindingsScreen(ListScreen, screen="findings"):
         self.explain(None, rule)
 
     def action_open(self) -> None:
-        key = self.table.cursor_key
-        target = next((each.target for each in self._found if finding_key(each) == key), None)
+        target = self._target()
         if target is None:
             self.note_no_row()
         else:
             self.post_message(ScreenOpened("finding", target))
+
+    def action_open_log(self) -> None:
+        """The log of the row's job, at the line that proves the finding."""
+        key, target = self.table.cursor_key, self._target()
+        if target is None:
+            self.note_no_row()
+            return
+        place = next((proof_place(each.finding) for each in self._found if finding_key(each) == key), None)
+        kind = "run" if self.context.run(target) is not None else "job"
+        self.post_message(
+            ScreenOpened("log", target, f"{kind} {short_id(target)}", *([place] if place else []))
+        )
+
+    def _target(self) -> str | None:
+        """The job of the row under the cursor."""
+        key = self.table.cursor_key
+        return next((each.target for each in self._found if finding_key(each) == key), None)

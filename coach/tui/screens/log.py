@@ -120,11 +120,7 @@ class LogScreen(CoachScreen, screen="log"):
             self._pager.set_window(window)
 
     def _has_grown(self, tails: Sequence[LogTail]) -> bool:
-        window = self._pager.window
-        sizes = {tail.file: tail.size_bytes for tail in tails}
-        if window is None or self._are_both_shown:
-            return self._sizes != sizes
-        return sizes.get(window.file, window.size_bytes) != window.size_bytes
+        return any(self._sizes.get(tail.file) != tail.size_bytes for tail in tails)
 
     def _ask(self, look: LogLook) -> None:
         self._look, self._progress = look, ""
@@ -157,7 +153,8 @@ class LogScreen(CoachScreen, screen="log"):
     def refuse(self, look: LogLook, error: UserError) -> None:
         if look is self._look:
             self._look, self._are_both_shown = None, False
-            if not self._shown and look.files:
+            if self._shown != look.files or self._pager.follows:
+                self._shown = look.files
                 self._show_end(self._tail(look.files[0]))  # the file is gone: what was read of it last
             self.note(error.message)
             self._show_title()
@@ -247,7 +244,9 @@ class LogScreen(CoachScreen, screen="log"):
         if index is not None:
             self._pager.show_line(index)
         elif has_all or self._is_recorded or window.streams:
-            self.note(_not_found(LogLook((), words=words, is_for_error=words is None, is_backwards=is_backwards)))
+            self.note(
+                _not_found(LogLook((), words=words, is_for_error=words is None, is_backwards=is_backwards))
+            )
         else:
             offset = window.start if is_backwards else window.end
             self._ask(LogLook(self._shown, offset, None, words, words is None, is_backwards))
@@ -282,7 +281,9 @@ class LogScreen(CoachScreen, screen="log"):
         if pager.window is not None and pager.window.first_line is None:
             self.note("the lines before these are not counted yet")
             return
-        pager.is_numbered = not (pager.is_numbered if pager.is_numbered is not None else self.app.size.width >= 100)
+        pager.is_numbered = not (
+            pager.is_numbered if pager.is_numbered is not None else self.app.size.width >= 100
+        )
         pager.redraw()
 
     def action_both(self) -> None:

@@ -84,7 +84,7 @@ class LogPager(LinesView):
             self.set_lines([])
             return
         self._is_placing = True
-        self._laid_out_for = self.room
+        self._laid_out_for = self.outer_size
         rows: list[Line] = []
         self._first_rows = []
         width = self._number_width()
@@ -179,11 +179,11 @@ class LogPager(LinesView):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        if not self._is_placing and self.room == self._laid_out_for:
+        if not self._is_placing and self.outer_size == self._laid_out_for:
             self._note_place()
 
     def on_resize(self, event: events.Resize) -> None:
-        if self.room != self._laid_out_for:
+        if self.outer_size != self._laid_out_for:
             self._lay_out()
 
     def action_scroll_home(self) -> None:

@@ -219,7 +219,9 @@ def _window(file: str, lines: list[str], start: int = 0) -> LogWindow:
 
 
 def test_two_streams_are_put_into_one_by_their_times() -> None:
-    one = _window("out", ["2026-01-01 10:00:00 a", "2026-01-01 10:00:10 b", "  goes on", "2026-01-01 10:00:30 c"])
+    one = _window(
+        "out", ["2026-01-01 10:00:00 a", "2026-01-01 10:00:10 b", "  goes on", "2026-01-01 10:00:30 c"]
+    )
     other = _window("err", ["2026-01-01 10:00:05 warned", "2026-01-01 10:00:20 failed"])
     both = both_by_time(one, other)
     assert [text.split(maxsplit=2)[-1] for text in both.lines] == ["a", "warned", "b", "on", "failed", "c"]
