@@ -250,8 +250,9 @@ LAUNCH_KEYS = ("6", "7", "8", "9")
 
 _SCREEN_KEYS = """
 open findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
-resubmit shell attach stacks log all unfold filter sort reverse columns stdout stderr both next_error previous_error wrap numbers proof pager gpus
-quantity answer next previous view where history runs all_findings recipes new_launch drills cohort pane
+resubmit shell attach stacks log all unfold filter sort reverse columns stdout stderr both
+next_error previous_error wrap numbers proof pager gpus quantity answer next previous view where
+history runs all_findings recipes new_launch drills cohort pane
 zoom refresh doctor help palette leave quit go_to
 """
 SCREEN_KEYS = tuple(_SCREEN_KEYS.split())

@@ -25,15 +25,8 @@ from coach.tui.at_once import done_at_once
 from coach.tui.attention import UserAttention
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.controllers.drills import Drills
-from coach.tui.controllers.fixes import Fixes
-from coach.tui.controllers.handlers import Controller, Handlers
-from coach.tui.controllers.job_actions import JobActions
-from coach.tui.controllers.launches import Launches
-from coach.tui.controllers.logs import Logs
-from coach.tui.controllers.questions import Questions
-from coach.tui.controllers.stacks import RankStacks
-from coach.tui.controllers.views import Views
+from coach.tui.controllers.all import Controllers
+from coach.tui.controllers.handlers import Handlers
 from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.follow_list import FollowList
 from coach.tui.mode import Mode
@@ -116,29 +109,15 @@ class CoachApp(App[None]):
         self._attention = UserAttention(opening.session, clock)
         self._terminal_modes = terminal_modes()
         self._stage = Stage(self, self.context)
-        ports = opening.ports
-        self._launches = Launches(self._stage, ports.recipes, ports.launches, opening.backend)
-        self._questions = Questions(self._stage, ports.questions, opening.backend)
-        self.handlers = self._handlers_of(
-            self._launches,
-            Fixes(self._stage, ports.fixes, self._launches.show_launched),
-            JobActions(self._stage, ports.job_actions, self._launches.open_plan),
-            RankStacks(self._stage, ports.stacks),
-            Logs(self._stage, ports.logs),
-            self._questions,
-            Drills(self._stage, ports.drills),
-            Views(self._stage, opening.views),
-        )
-        self._note_standing()
-
-    def _handlers_of(self, *controllers: Controller) -> Handlers:
-        """Who answers which request of a screen."""
-        own: Handlers = {messages.ScreenShown: self._follow_top, messages.ScreenOpened: self._open}
-        return {
-            kind: call
-            for table in (own, *(each.handlers for each in controllers))
-            for kind, call in table.items()
+        controllers = Controllers(self._stage, opening)
+        self._launches, self._questions = controllers.launches, controllers.questions
+        self.handlers: Handlers = {
+            messages.ScreenShown: self._follow_top,
+            messages.ScreenOpened: self._open,
+            **controllers.handlers,
         }
+        """Who answers which request of a screen."""
+        self._note_standing()
 
     @on(messages.Request)
     def _answer(self, request: messages.Request) -> None:

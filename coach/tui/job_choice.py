@@ -17,7 +17,6 @@ from coach.tui.context import Context
 from coach.tui.messages import ActionRequested, ScreenOpened
 from coach.tui.render.finding import cause_place
 from coach.tui.render.queue import is_own
-from coach.tui.render.runs import short_id
 
 _ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL, Verb.ATTACH})
 
@@ -107,10 +106,9 @@ class JobChoice:
         else:
             context, target = self._screen.context, chosen[0].target
             run = context.run(target) or context.run_of_job(target)
-            crumb = f"run {short_id(run.run_id)}" if run is not None else f"job {target}"
             target = run.run_id if run is not None else target
             place = cause_place(context.diagnoses.get(target)) if part == "log" else None
-            self._screen.post_message(ScreenOpened(part, target, crumb, *([place] if place else [])))
+            self._screen.post_message(ScreenOpened(part, target, *([place] if place else [])))
 
     def _why_not(self, verb: Verb, chosen: Chosen) -> str | None:
         if chosen.why_not_mine is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -49,6 +50,11 @@ def _write(folder: Path, lines: Sequence[str], name: str = "job.out") -> Path:
     return path
 
 
+def has_answer(driver: Driver) -> bool:
+    screen = driver.app.screen
+    return isinstance(screen, LogScreen) and screen._look is None
+
+
 async def _open_log(driver: Driver, place: tuple[str, int] | None = None) -> LogPager:
     driver.app._go("log", _JOB, f"job {_JOB}", *([place] if place else []))
     await driver.reaches("log")
@@ -93,7 +99,7 @@ async def test_scrolling_crosses_the_edges_of_windows(tmp_path: Path, small_wind
             assert not seen or max(new) + 2 >= min(seen), "lines were left out"
             seen |= new
             await driver.press("pageup")
-            await driver.until(lambda: driver.app.screen._look is None, "an answer")  # type: ignore[attr-defined]
+            await driver.until(partial(has_answer, driver), "an answer")
             await driver.settle()
         assert seen == set(range(min(seen), 601))
         assert pager.window is not None

@@ -16,7 +16,7 @@ class LogLook:
     line: int | None = None
     """Read around the line of this number, which counts from 1."""
     words: str | None = None
-    """Search for these words; without a capital letter among them, capitals and small letters are the same."""
+    """Search for these words. Words in small letters find capitals, too."""
     is_for_error: bool = False
     """Search for the next line that reports an error."""
     is_backwards: bool = False

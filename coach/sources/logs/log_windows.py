@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -30,7 +30,7 @@ _PIECE_BYTES = 1 << 20
 _NEAR_BYTES = 64 << 20
 """So much is counted, unasked, to number the lines of a window."""
 _SEAM_BYTES = 4096
-"""Of a line without an end this much is looked at twice, so that a word on the seam of two pieces is found."""
+"""Of a line longer than a piece, this much is searched twice: a word may lie across two pieces."""
 _HEAD_BYTES = 8 << 10
 
 _ERROR = re.compile(
@@ -67,6 +67,7 @@ class LogWindows:
         self._known: list[tuple[int, int]] = [(0, 1)]
         """(offset, newlines before it + 1), in order."""
         self._lock = Lock()
+        self._error_words = BytesAhoCorasick(_ERROR_LITERALS)
 
     def look(self, look: LogLook, heed: Heed = lambda done, total: True) -> LogWindow:
         """Read what is asked for. Raises OSError, and Stopped where `heed` says so."""
@@ -187,7 +188,7 @@ class LogWindows:
     def _found(self, look: LogLook, size: int, heed: Heed) -> LogWindow:
         """Around the next line that holds what is searched for; where none does, around where it began."""
         offset = size if look.offset is None else min(look.offset, size)
-        place_in = _error_place if look.words is None else partial(_place_of, look.words)
+        place_in = self._error_place if look.words is None else partial(_place_of, look.words)
         pieces = self._pieces_back(offset) if look.is_backwards else self._pieces(offset, size)
         total, done = (offset if look.is_backwards else size - offset), 0
         for start, piece in pieces:
@@ -199,8 +200,23 @@ class LogWindows:
             _go_on(heed, min(done, total), total)
         return self._around(offset, size, is_asked=False)
 
+    def _error_place(self, text: bytes, is_last: bool) -> int:
+        """Where the first line that reports an error begins, or the last; -1: there is none."""
+        found, end = -1, -1
+        for _, place, _ in self._error_words.find_matches_as_indexes(text, overlapping=False):
+            if place < end:
+                continue  # in a line that was looked at
+            start = text.rfind(b"\n", 0, place) + 1
+            newline = text.find(b"\n", place)
+            end = len(text) if newline < 0 else newline
+            if _ERROR.search(text, start, min(end, start + MAX_SEARCHED_CHARS)):
+                found = start
+                if not is_last:
+                    return found
+        return found
+
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, bytes) from one place to another: whole lines, as far as a line is shorter than a piece."""
+        """(offset, bytes) from one place to another: whole lines where they are shorter than a piece."""
         while start < end:
             data = self._io.read(self._path, start, min(_PIECE_BYTES, end - start))
             if not data:
@@ -274,27 +290,6 @@ def _place_of(words: str, text: bytes, is_last: bool) -> int:
     """Where the words stand first, or last; -1: nowhere. Small letters find capitals of ASCII alone."""
     text = text.lower() if folds_case(words) else text
     return text.rfind(words.encode()) if is_last else text.find(words.encode())
-
-
-def _error_place(text: bytes, is_last: bool) -> int:
-    """Where the first line that reports an error begins, or the last; -1: there is none."""
-    found, end = -1, -1
-    for _, place, _ in _errors_in().find_matches_as_indexes(text, overlapping=False):
-        if place < end:
-            continue  # in a line that was looked at
-        start = text.rfind(b"\n", 0, place) + 1
-        newline = text.find(b"\n", place)
-        end = len(text) if newline < 0 else newline
-        if _ERROR.search(text, start, min(end, start + MAX_SEARCHED_CHARS)):
-            found = start
-            if not is_last:
-                return found
-    return found
-
-
-@cache
-def _errors_in() -> BytesAhoCorasick:
-    return BytesAhoCorasick(_ERROR_LITERALS)
 
 
 def _text_of(data: bytes) -> bytes:

@@ -8,10 +8,9 @@ from coach.analysis.judging.no_finding import Look
 from coach.analysis.judging.ranking import RankedFinding
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import Diagnosis
-from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import UNKNOWN, Line, Span, age, muted, number, printable
+from coach.tui.render.text import UNKNOWN, Line, Span, age, muted, number, printable, short_id
 
 VERDICT_COLUMNS = ("severity", "rule", "job", "summary", "lost")
 """Of a job's worst finding, where the screen is about something else."""

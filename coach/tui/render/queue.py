@@ -11,10 +11,9 @@ from coach.analysis.queueing.pending_reasons import explain_job
 from coach.model.slurm.cluster import Job
 from coach.model.training.other_machine import last_word, place
 from coach.tui.render.pending import short_reason, start_words
-from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
-from coach.tui.render.text import UNKNOWN, Tone, age, clock, printable, whole
+from coach.tui.render.text import UNKNOWN, Tone, age, clock, printable, short_id, whole
 
 _MORE_COLUMNS = (
     Column("account", "ACCOUNT", 10, grow=1, is_extra=True),

@@ -14,7 +14,7 @@ from coach.model.training.other_machine import place
 from coach.model.training.run import Run, Submission
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import UNKNOWN, age, number, printable
+from coach.tui.render.text import UNKNOWN, age, number, printable, short_id
 
 RUN_COLUMNS = (
     Column("mark", "", 1),
@@ -129,12 +129,6 @@ def _belongs_to(run: Run) -> str:
     if run.parent_run_id:
         return short_id(run.parent_run_id)
     return printable(f"{run.sweep.parameter} {run.sweep.value}") if run.sweep is not None else ""
-
-
-def short_id(run_id: str) -> str:
-    """The recipe and the tail of a run id: `ddp-4f2a`."""
-    parts = printable(run_id).split("-", 2)
-    return parts[2] if len(parts) == 3 and parts[0].isdigit() else printable(run_id)
 
 
 def short_size(run: Run) -> str:

@@ -212,3 +212,14 @@ def mib(value: float | None) -> str:
 
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def crumb(is_run: bool, target: str) -> str:
+    """What the way in the top line calls a run, or a job that has none."""
+    return f"{'run' if is_run else 'job'} {short_id(target)}"
+
+
+def short_id(run_id: str) -> str:
+    """The recipe and the tail of a run id: `ddp-4f2a`."""
+    parts = printable(run_id).split("-", 2)
+    return parts[2] if len(parts) == 3 and parts[0].isdigit() else printable(run_id)

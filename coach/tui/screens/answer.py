@@ -12,8 +12,7 @@ from coach.tui.context import Context
 from coach.tui.keys.key import Key
 from coach.tui.messages import AnswerGiven, JudgementWanted
 from coach.tui.render.drills import CHOICE_COLUMNS, GIVE_UP, choice_rows, judgement_lines
-from coach.tui.render.runs import short_id
-from coach.tui.render.text import line, muted
+from coach.tui.render.text import line, muted, short_id
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 from coach.workflows.teaching.drill_answer import Judgement

@@ -12,7 +12,7 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import FixRequested, ScreenOpened
 from coach.tui.render.finding import finding_detail, finding_starts, look_line, proof_place
-from coach.tui.render.runs import short_id
+from coach.tui.render.text import crumb
 from coach.tui.widgets.lines import LinesView
 
 
@@ -20,8 +20,7 @@ class FindingScreen(CoachScreen, screen="finding"):
     """Reads like `coach check`."""
 
     def __init__(self, context: Context, run_id: str) -> None:
-        kind = "run" if context.run(run_id) is not None else "job"
-        super().__init__(context, ("cluster", f"{kind} {short_id(run_id)}", "findings"))
+        super().__init__(context, ("cluster", crumb(context.run(run_id) is not None, run_id), "findings"))
         self.run_id = run_id
         self.targets = (run_id,)
         self._index = 0
@@ -67,10 +66,10 @@ class FindingScreen(CoachScreen, screen="finding"):
         if place is None:
             self.note("no line of a log proves this: its proof stands here")
         else:
-            self.post_message(ScreenOpened("log", self.run_id, self.crumbs[1], place))
+            self.post_message(ScreenOpened("log", self.run_id, place))
 
     def action_open_log(self) -> None:
-        self.post_message(ScreenOpened("log", self.run_id, self.crumbs[1]))
+        self.post_message(ScreenOpened("log", self.run_id))
 
     def _starts(self) -> list[int]:
         diagnosis = self.context.diagnoses.get(self.run_id)

@@ -16,7 +16,6 @@ from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Question
 from coach.tui.render.finding import proof_place
 from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
-from coach.tui.render.runs import short_id
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -80,10 +79,7 @@ class FindingsScreen(ListScreen, screen="findings"):
             self.note_no_row()
             return
         place = next((proof_place(each.finding) for each in self._found if finding_key(each) == key), None)
-        kind = "run" if self.context.run(target) is not None else "job"
-        self.post_message(
-            ScreenOpened("log", target, f"{kind} {short_id(target)}", *([place] if place else []))
-        )
+        self.post_message(ScreenOpened("log", target, *([place] if place else [])))
 
     def _target(self) -> str | None:
         """The job of the row under the cursor."""

@@ -12,8 +12,7 @@ from coach.tui.context import Context
 from coach.tui.messages import FixRequested, RelaunchRequested
 from coach.tui.ports import PARENT_CHOICES, RelaunchOffer
 from coach.tui.render.fix import change_lines, diff_lines, parent_lines, why_lines
-from coach.tui.render.runs import short_id
-from coach.tui.render.text import Line
+from coach.tui.render.text import Line, short_id
 from coach.tui.widgets.lines import LinesView
 
 _MAKING = "making the changed launch…"

@@ -26,7 +26,7 @@ from coach.tui.render.heat import heat_lines
 from coach.tui.render.nodes import gap_lines
 from coach.tui.render.processes import process_lines, searched
 from coach.tui.render.table import natural
-from coach.tui.render.text import BLANK, Line, clip, line, muted, printable
+from coach.tui.render.text import BLANK, Line, clip, crumb, line, muted, printable
 from coach.tui.widgets.drawn import DrawnView
 from coach.tui.widgets.filter_line import WORDS, FilterLine
 from coach.tui.widgets.lines import LinesView
@@ -45,8 +45,8 @@ def _newest_word_s(history: History, nodes: Sequence[str], otherwise_s: float) -
 class GpusScreen(CoachScreen, screen="gpus"):
     """One job's GPUs, live."""
 
-    def __init__(self, context: Context, target: str, label: str) -> None:
-        super().__init__(context, ("cluster", label, "gpus"))
+    def __init__(self, context: Context, target: str) -> None:
+        super().__init__(context, ("cluster", crumb(context.run(target) is not None, target), "gpus"))
         self.targets = (target,)
         self._target = target
         self._view = 0

@@ -28,8 +28,7 @@ from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
 from coach.tui.render.job_page import facts_lines, page_lines
 from coach.tui.render.queue import is_own
-from coach.tui.render.runs import short_id
-from coach.tui.render.text import line, muted
+from coach.tui.render.text import crumb, line, muted
 from coach.tui.widgets.cause_and_log import CauseAndLog
 
 _UNREAD_STATES = frozenset({"PENDING", "CONFIGURING"})
@@ -42,8 +41,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
     def __init__(self, context: Context, name: str, past: PastJob | None = None) -> None:
         """`name` is a run's id, a job's number, or that of an array; `past` is a job that has ended, which
         the queue no longer knows."""
-        kind = "run" if context.run(name) is not None else "job"
-        super().__init__(context, ("cluster", f"{kind} {short_id(name)}"))
+        super().__init__(context, ("cluster", crumb(context.run(name) is not None, name)))
         self.job_choice = JobChoice(self, self._chosen)
         self._asked_for = name
         self._past = past

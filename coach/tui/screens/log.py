@@ -13,7 +13,7 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import LogWanted, PagerRequested
 from coach.tui.mode import Mode
-from coach.tui.render.text import clip, line, muted, printable
+from coach.tui.render.text import clip, crumb, line, muted, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_pager import LogPager
@@ -24,14 +24,11 @@ _WORDS = "words to find; capitals count if you type one"
 class LogScreen(CoachScreen, screen="log"):
     """A pager that follows."""
 
-    def __init__(
-        self, context: Context, target: str, label: str, place: tuple[str, int] | None = None
-    ) -> None:
+    def __init__(self, context: Context, target: str, place: tuple[str, int] | None = None) -> None:
         """`place` is a file and the number of a line in it: where to open."""
-        super().__init__(context, ("cluster", label, "log"))
+        super().__init__(context, ("cluster", crumb(context.run(target) is not None, target), "log"))
         self.targets = (target,)
         self._target = target
-        self._label = label
         self._place = place
         self._is_stderr_shown = False
         self._are_both_shown = False
@@ -67,7 +64,7 @@ class LogScreen(CoachScreen, screen="log"):
     def show(self) -> None:
         files, tails = self._told()
         where = " · ".join(printable(each.path) for each in files) or "looking for its log…"
-        heading = line(f" {printable(self._label)}  ", muted(where))
+        heading = line(f" {self.crumbs[1]}  ", muted(where))
         self.pane("#heading").set_lines([clip(heading, self.app.size.width)])
         if self._place is not None and files:
             self._is_stderr_shown = len(files) > 1 and self._place[0] == files[1].path

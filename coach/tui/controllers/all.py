@@ -1,0 +1,37 @@
+"""Every controller of the app, and the one table of requests that they answer."""
+
+from __future__ import annotations
+
+from coach.tui.controllers.drills import Drills
+from coach.tui.controllers.fixes import Fixes
+from coach.tui.controllers.handlers import Controller, Handlers
+from coach.tui.controllers.job_actions import JobActions
+from coach.tui.controllers.launches import Launches
+from coach.tui.controllers.logs import Logs
+from coach.tui.controllers.questions import Questions
+from coach.tui.controllers.stacks import RankStacks
+from coach.tui.controllers.views import Views
+from coach.tui.stage import Stage
+from coach.tui.wiring import Opening
+
+
+class Controllers:
+    """All of them; those that the app calls by name are public."""
+
+    def __init__(self, stage: Stage, opening: Opening) -> None:
+        ports = opening.ports
+        self.launches = Launches(stage, ports.recipes, ports.launches, opening.backend)
+        self.questions = Questions(stage, ports.questions, opening.backend)
+        each: tuple[Controller, ...] = (
+            self.launches,
+            self.questions,
+            Fixes(stage, ports.fixes, self.launches.show_launched),
+            JobActions(stage, ports.job_actions, self.launches.open_plan),
+            RankStacks(stage, ports.stacks),
+            Logs(stage, ports.logs),
+            Drills(stage, ports.drills),
+            Views(stage, opening.views),
+        )
+        self.handlers: Handlers = {
+            kind: call for controller in each for kind, call in controller.handlers.items()
+        }
