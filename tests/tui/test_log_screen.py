@@ -56,7 +56,7 @@ def has_answer(driver: Driver) -> bool:
 
 
 async def _open_log(driver: Driver, place: tuple[str, int] | None = None) -> LogPager:
-    driver.app._go("log", _JOB, f"job {_JOB}", *([place] if place else []))
+    driver.app._go("log", _JOB, *([place] if place else []))
     await driver.reaches("log")
     await driver.until(lambda: driver.app.screen.query(LogPager), "the pager")
     pager = driver.app.screen.query_one(LogPager)
