@@ -2,7 +2,8 @@
 
 The table below is all that `coach --help` needs, so a command's module is imported only when it is the one
 that was asked for. Each module has `configure(parser)` and `run(args, settings) -> exit status`; with
-`unmistakable(arguments)` it writes them so that argparse understands them.
+`unmistakable(arguments)` it writes them so that argparse understands them; with `HAS_WORDS_BEHIND` it gets
+the words behind `--` as `args.behind`.
 """
 
 from __future__ import annotations
@@ -91,6 +92,10 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     add_as_root(parser)
     if hasattr(module, "unmistakable"):  # words of a filter stand before and after the options
         args = parser.parse_intermixed_args(module.unmistakable(arguments))
+    elif getattr(module, "HAS_WORDS_BEHIND", False):  # argparse would take `--` away
+        before, behind = words_behind(arguments)
+        args = parser.parse_args(before)
+        args.behind = behind
     else:
         args = parser.parse_args(arguments)
     if args.as_root:
@@ -98,6 +103,15 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     loads = getattr(module, "LOADS_SETTINGS", True)
     status: int = module.run(args, load_settings()) if loads else module.run(args)
     return status
+
+
+def words_behind(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """The arguments before and behind the first `--`; None: there is none."""
+    words = list(arguments)
+    if "--" not in words:
+        return words, None
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
 
 
 def sentence(summary: str) -> str:

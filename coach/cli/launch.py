@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import sys
 import threading
 import time
@@ -18,16 +19,25 @@ from typing import TYPE_CHECKING
 from coach.cli.text import printable
 from coach.config import BACKENDS, Settings
 from coach.late import late
+from coach.launch.own_program import is_own, own_request, read_own_program
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
-from coach.model.launching.launch import GPU_REQUESTS, NOWHERE, LaunchRequest, Plan, Submitted
+from coach.model.launching.launch import (
+    GPU_REQUESTS,
+    NOWHERE,
+    OFFERS,
+    LaunchRequest,
+    OwnProgram,
+    Plan,
+    Submitted,
+)
 from coach.node.gpm import GPM_HELP
 from coach.node.share import HELP
 from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.launching.recipes import launch_name
 from coach.workflows.launching.refusals import remember_answers
-from coach.workflows.launching.start import check_ready, wait
+from coach.workflows.launching.start import check_ready, submit_as_is, wait
 from coach.workflows.launching.sweep import prepare, read_group, submit
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -40,14 +50,32 @@ else:
     engine = late("coach.rules", "engine")
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
 
+HAS_WORDS_BEHIND = True
 _COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "max_restarts")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options, which are the same as the keys of [launch] in config.toml."""
+    parser.usage = "coach launch [options] RECIPE | SCRIPT | BATCH FILE [-- ARGUMENTS …] | -- COMMAND …"
     parser.add_argument(
-        "recipe",
-        help="a recipe's name (`coach recipes` lists them), the path of a TOML, or a folder with one",
+        "what",
+        nargs="?",
+        metavar="WHAT",
+        help=(
+            "a recipe (`coach recipes` lists them; the path of a TOML, or a folder with one), a Python script, "
+            "or a batch file; nothing before `-- COMMAND …`"
+        ),
+    )
+    parser.add_argument(
+        "--with",
+        dest="offers",
+        metavar="OFFER",
+        action="append",
+        default=[],
+        help=f"add to an own training: {'; '.join(f'{name}: {what}' for name, what in OFFERS.items())}",
+    )
+    parser.add_argument(
+        "--as-is", action="store_true", help="hand a batch file to sbatch unread; coach follows its job"
     )
     parser.add_argument("--backend", choices=BACKENDS, default="auto")
     parser.add_argument("--nodes", metavar="N", help="nodes (default: 1)")
@@ -130,7 +158,48 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: COMPLETED), 1 ended otherwise, 2 refused."""
-    return launch(replace(_request(args), recipe=launch_name(args.recipe, settings)), args, settings)
+    request = _request(args)
+    if is_own(args.what, args.behind):
+        if args.as_is and args.what is None:
+            raise UserError("--as-is: which batch file?", "coach launch --as-is job.sbatch")
+        own = read_own_program(args.what, args.behind or (), Path.cwd(), args.offers, is_unread=args.as_is)
+        return (
+            _submit_as_is(own, args, settings)
+            if args.as_is
+            else launch(own_request(own, request), args, settings)
+        )
+    refused = (
+        "arguments behind --"
+        if args.behind
+        else "--with"
+        if args.offers
+        else "--as-is"
+        if args.as_is
+        else None
+    )
+    if refused is not None:
+        raise UserError(
+            f"{refused}: for a script, a command or a batch file; {args.what} is none",
+            "a recipe's parameters are set by --set KEY=VALUE",
+        )
+    return launch(replace(request, recipe=launch_name(args.what, settings)), args, settings)
+
+
+def _submit_as_is(own: OwnProgram, args: argparse.Namespace, settings: Settings) -> int:
+    """Print the job alone: there is no run, and so no run directory."""
+    if args.dry_run:
+        print(shlex.join(("sbatch", *own.words)))
+        return 0
+    accepted = submit_as_is(own, settings, os.environ)
+    for line in accepted.lines:
+        _say(f"sbatch: {line}")
+    fields = {"run_id": None, "run_dir": None, "job_id": accepted.job_id, "state": "PENDING"}
+    if args.format == "json":
+        print(json.dumps({"schema": 1, **fields, "runs": []}, indent=2))
+    else:
+        for name, said in fields.items():
+            print(f"{name:<8}{printable(said or '–')}")
+    return 0
 
 
 def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
@@ -237,7 +306,7 @@ def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | N
 def _request(args: argparse.Namespace) -> LaunchRequest:
     counts = {name: _count(getattr(args, name), f"--{name.replace('_', '-')}") for name in _COUNTS}
     return LaunchRequest(
-        recipe=args.recipe,
+        recipe=args.what or "",
         backend=args.backend,
         num_nodes=counts["nodes"],
         gpus_per_node=counts["gpus"],

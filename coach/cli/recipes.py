@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
                     recipe.name,
                     key_of(recipe, settings) or "",
                     recipe.devices,
-                    format_time(recipe.time_limit_s),
+                    time_words(recipe),
                     recipe.title if is_shipped(recipe) else f"{recipe.title} ({recipe.path})",
                 )
                 for recipe in recipes
@@ -104,7 +104,7 @@ def _print_one(page: Page) -> None:
     print_line(
         printable(
             f"trainer {recipe.trainer}, {recipe.devices} device{'s' if recipe.devices == 'multiple' else ''},"
-            f" time limit {format_time(recipe.time_limit_s)}{f', key {page.key}' if page.key else ''}"
+            f" time limit {time_words(recipe)}{f', key {page.key}' if page.key else ''}"
             f"{f', torch {recipe.torch}' if recipe.torch else ''}"
         )
     )
@@ -201,3 +201,8 @@ def _parameter_as_json(parameter: Parameter) -> dict[str, Any]:
         "usual": list(parameter.usual) if parameter.usual else None,
         "help": parameter.help,
     }
+
+
+def time_words(recipe: Recipe) -> str:
+    """Its time limit; a dash where the site decides."""
+    return format_time(recipe.time_limit_s) if recipe.time_limit_s is not None else "–"

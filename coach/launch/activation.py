@@ -44,9 +44,11 @@ if [[ ! -x $CONDA ]]; then stop conda_not_initialised "no conda on the PATH"; fi
 source "$("$CONDA" info --base)/etc/profile.d/conda.sh\""""
 
 
-def activation_lines(environment: Environment, setup: Sequence[str], python: str) -> list[str]:
+def activation_lines(
+    environment: Environment, setup: Sequence[str], python: str, *, is_needed: bool = True
+) -> list[str]:
     """From the job's shell to one in which `$PYTHON` is the environment's interpreter. `setup` are the
-    launch's own lines."""
+    launch's own lines. The job ends where an interpreter that is needed is not there."""
     lines = _activation(environment)
     setup = (*environment.setup, *setup)
     if setup:
@@ -65,7 +67,11 @@ def activation_lines(environment: Environment, setup: Sequence[str], python: str
         *lines,
         "# The interpreter of the training environment; it need not be the one that coach runs under.",
         f"PYTHON={quote(python)}",
-        f'if ! command -v "$PYTHON" > /dev/null; then stop {cause} "$PYTHON: no such interpreter"; fi',
+        *(
+            [f'if ! command -v "$PYTHON" > /dev/null; then stop {cause} "$PYTHON: no such interpreter"; fi']
+            if is_needed
+            else []
+        ),
         "",
     ]
 

@@ -18,6 +18,7 @@ from coach.analysis.spelling.environment import spelt_environment, with_absolute
 from coach.launch.recipe import Recipe
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
+from coach.model.launching.launch import OwnKind, OwnProgram
 
 
 def choose_environment(
@@ -85,6 +86,23 @@ def choose_python(
         return f"{environment.path}/bin/python", None
     # conda's is called python in every version; a module, a distribution or an image may have only python3.
     return ("python" if kind is EnvironmentKind.CONDA else "python3"), None
+
+
+def python_of_own(
+    own: OwnProgram, said: str | None, environment: Environment, backend: str, env: Mapping[str, str]
+) -> tuple[str, str | None]:
+    """As `choose_python`. Where nobody named one, a script gets the `python` that its author would get by
+    typing it."""
+    if said is not None or environment != Environment():
+        return choose_python(said, environment, backend, env)
+    if own.kind is not OwnKind.SCRIPT:
+        return "python3", None
+    for name in ("python", "python3"):
+        found = shutil.which(name, path=env.get("PATH"))
+        if found is not None:
+            path = os.path.abspath(found)  # noqa: PTH100 (a venv's link must not be resolved)
+            return path, f"{path} runs it, the {name} of your PATH; --env or --python names another"
+    return "python3", "no python on your PATH: the job uses the python3 that it finds"
 
 
 def _next_to_coach(backend: str) -> tuple[str, str | None]:

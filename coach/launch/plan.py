@@ -11,16 +11,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from coach.launch.batch_file import read, resources_of
+from coach.launch.batch_file import render as render_batch
 from coach.launch.meanings import parameter_meanings, resource_meanings
+from coach.launch.own_program import own_command
 from coach.launch.recipe import Recipe, resolve_parameters
 from coach.launch.recipe_file import MAX_RESTARTS
 from coach.launch.record import is_drill, run_record
-from coach.launch.resources import Site, resolve_resources
+from coach.launch.resources import Resolved, Site, resolve_resources
 from coach.launch.script import Paths, render
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
-from coach.model.launching.launch import LaunchRequest, Plan, Resources
+from coach.model.launching.launch import LaunchRequest, OwnKind, Plan, Resources
 
 _SBATCH_KEY = re.compile(r"[a-z][a-z0-9-]{0,40}", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -91,7 +94,12 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
     _check_environment(facts.environment)
     check_run_dir(facts.paths.run_dir)
     parameters, unusual = resolve_parameters(recipe, request.set)
-    resolved = resolve_resources(request, recipe, parameters, site)
+    is_batch = recipe.own is not None and recipe.own.kind is OwnKind.BATCH
+    resolved = (
+        _batch_resources(request, recipe, site)
+        if is_batch
+        else resolve_resources(request, recipe, parameters, site)
+    )
     if is_drill(request, recipe):  # what is unusual about a drill is for the learner to find
         unusual, resolved = (), replace(resolved, notes=(), warnings=())
     plan = Plan(
@@ -110,6 +118,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         locked=facts.locked,
         meanings={**resource_meanings(resolved), **parameter_meanings(recipe.parameters.values())},
         environment=facts.environment,
+        command=own_command(recipe.own, parameters) if recipe.own is not None else (),
     )
     record = run_record(
         plan,
@@ -120,11 +129,26 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         coach_version=facts.coach_version,
         git=facts.git,
     )
-    script = render(plan, recipe.trainer, facts.paths, record, facts.coach_version)
+    if is_batch:
+        script = render_batch(plan, facts.paths, record, facts.coach_version)
+    else:
+        script = render(plan, recipe.trainer, facts.paths, record, facts.coach_version)
     own_trainers = str(recipe.own_trainers) if recipe.own_trainers else None
     return replace(
         plan, script=script, run_json=record, code_dir=facts.paths.code_dir, own_trainers=own_trainers
     )
+
+
+def _batch_resources(request: LaunchRequest, recipe: Recipe, site: Site) -> Resolved:
+    """What a batch file asks for. Slurm checks it: coach knows no site as well as the file's author."""
+    if site.backend != "slurm":
+        raise UserError(
+            f"{recipe.trainer}: a batch file needs Slurm",
+            f"`coach launch -- bash {recipe.trainer}` runs it here",
+        )
+    resources = resources_of(read(recipe.path), request)
+    note = f"{recipe.trainer}, with its own #SBATCH lines and what you say beside them"
+    return Resolved(resources, (note,), (), {"partition": tuple(p.name for p in site.partitions)}, {})
 
 
 def _gpm_notes(request: LaunchRequest, resources: Resources) -> tuple[str, ...]:

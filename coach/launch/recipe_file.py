@@ -26,7 +26,7 @@ from coach.launch.table_reader import TableReader
 from coach.launch.trainer_arguments import TrainerArguments, declares_options
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
-from coach.model.launching.launch import Scalar
+from coach.model.launching.launch import OwnProgram, Scalar
 from coach.model.teaching.drill import Drill
 from coach.node.torch_build import satisfies
 
@@ -81,7 +81,8 @@ class Recipe:
     """File name of the trainer."""
     devices: str
     key: str | None
-    time_limit_s: int
+    time_limit_s: int | None
+    """None: the site's default."""
     parameters: Mapping[str, Parameter]
     path: Path
     torch: str | None = None
@@ -120,6 +121,8 @@ class Recipe:
     """The fault that it plants; None: it is no drill."""
     own_trainers: Path | None = None
     """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
+    own: OwnProgram | None = None
+    """A person's own program, for which this stands; None: it is a recipe."""
 
     @property
     def is_single_device(self) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 from coach import runs
 from coach.launch.recipe import Recipe
 from coach.model.launching.environment import Environment
-from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resources
+from coach.model.launching.launch import AppliedFix, LaunchRequest, OwnKind, OwnProgram, Plan, Resources
+from coach.node.secret_words import mask_command
 
 _NOT_SAID = ("parent_run_id", "fix", "defaulted", "sweep_point")
 """Fields of a request that run.json keeps elsewhere, or that do not outlive the plan."""
@@ -54,6 +55,7 @@ def run_record(
         "state": None,
         "environment": _environment(plan.environment, python, request.setup or ()),
         "requires": {"torch": recipe.torch} if recipe.torch else {},
+        **_command(recipe.own),
         "versions": {"coach": coach_version, "python": None, "torch": None},
         "device": {"type": None, "name": None},
         "dataset": {"name": None, "path": None, "is_synthetic": None},
@@ -67,6 +69,11 @@ def run_record(
         **({"drill": recipe.name} if is_drill(request, recipe) else {}),
         **({"sweep": asdict(request.sweep_point)} if request.sweep_point else {}),
     }
+
+
+def _command(own: OwnProgram | None) -> dict[str, Any]:
+    """Of a batch file: by `command`, `coach run` in the job sees that it notes output and end itself."""
+    return {"command": mask_command(own.words)} if own is not None and own.kind is OwnKind.BATCH else {}
 
 
 def is_drill(request: LaunchRequest, recipe: Recipe) -> bool:
@@ -99,6 +106,8 @@ def said(request: LaunchRequest) -> dict[str, Any]:
             value = dict(value)
         elif isinstance(value, tuple):
             value = list(value)
+        elif isinstance(value, OwnProgram):
+            value = {**asdict(value), "kind": str(value.kind)}
         if value not in ({}, []):
             result[item.name] = value
     return result
@@ -126,13 +135,27 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
         "env": dict,
         "sbatch": dict,
         "setup": list,
+        "own": dict,
     }
     values: dict[str, Any] = {}
     for item in fields(LaunchRequest):
         value = launch.get(item.name)
         if item.name not in _NOT_SAID and isinstance(value, kinds.get(item.name, str)):
             values[item.name] = tuple(map(str, value)) if isinstance(value, list) else value
+    if "own" in values:
+        values["own"] = _own_program(values["own"])
     return LaunchRequest(**{"recipe": recipe, **values})
+
+
+def _own_program(value: Mapping[str, Any]) -> OwnProgram | None:
+    """Read tolerantly; None where it does not say how to start the program again."""
+    words, directory, kind = value.get("words"), value.get("directory"), value.get("kind")
+    offers = value.get("offers") or []
+    if not (isinstance(words, list) and words and isinstance(offers, list)):
+        return None
+    if not isinstance(directory, str) or kind not in set(OwnKind):
+        return None
+    return OwnProgram(OwnKind(kind), tuple(map(str, words)), directory, tuple(map(str, offers)))
 
 
 def _fix(fix: AppliedFix) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from coach.launch.limits import within
 from coach.launch.recipe import Recipe
 from coach.launch.spelling import format_time, parse_mem_mib, parse_signal_lead
 from coach.model.errors import UserError
-from coach.model.launching.launch import GPU_REQUESTS, LaunchRequest, Resources
+from coach.model.launching.launch import GPU_REQUESTS, LaunchRequest, OwnKind, OwnProgram, Resources
 from coach.model.slurm.cluster import Node, Partition
 
 MIN_TIME_FOR_SIGNAL_S = 120
@@ -80,9 +80,11 @@ def resolve_resources(
     request = _without_foreign_type(request, target, notes)
     num_nodes = _num_nodes(request, recipe, target)
     gpus = _gpus(request, recipe, parameters, target, num_nodes)
-    nproc = _nproc(request, recipe, num_nodes, gpus, warnings)
+    nproc = _own_nproc(request, recipe.own, gpus) or _nproc(request, recipe, num_nodes, gpus, warnings)
     started = _started_ranks(recipe, parameters, gpus)
-    if gpus == 0:
+    if recipe.own is not None:
+        notes.append(_own_text(recipe.own, num_nodes, nproc, gpus))
+    elif gpus == 0:
         why = "as asked" if request.gpus_per_node == 0 else f"{target.name} has no GPUs"
         notes.append(f"{why}: {_cpu_ranks_text(num_nodes * (started or nproc), has_gloo=not started)}")
     elif started:
@@ -95,6 +97,8 @@ def resolve_resources(
         cpus = _cpus_of_gpus(cpus_per_gpu, gpus, most_cpus, target)
     else:
         usual_ranks = _ranks(recipe, num_nodes) or 0
+        if recipe.own is not None and request.cpus_per_task is None:
+            request = replace(request, cpus_per_task=_own_cpus(request, target, gpus, nproc, most_cpus))
         cpus = _cpus(request, parameters, target, most_cpus, started or nproc, usual_ranks, notes)
     limit_s = target.partition.time_limit_s if target.partition else None
     request = within(request, limit_s, _memory_mib(target, num_nodes), target.name, warnings)
@@ -113,7 +117,7 @@ def resolve_resources(
         gpu_type=gpu_type,
         gpu_request=_gpu_request(request),
         cpus_per_gpu=cpus_per_gpu,
-        signal=_signal(request, time_limit_s),
+        signal=_signal(request, recipe.own, time_limit_s),
         partition=target.partition.name if target.partition else None,
         **({} if is_local else _only_for_slurm(request)),
     )
@@ -391,11 +395,14 @@ def _check_mem(request: LaunchRequest, target: _Target, num_nodes: int) -> None:
         raise UserError(f"--mem {request.mem}: {target.name} has {most} MiB per node")
 
 
-def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: list[str]) -> int:
+def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: list[str]) -> int | None:
     limit = target.partition.time_limit_s if target.partition else None
     asked = _at_least("--time", request.time_limit_s, 1)
     if asked is None:
-        if limit is not None and recipe.time_limit_s > limit:
+        if recipe.time_limit_s is None:
+            site = f"{target.name} has its default" if target.partition is not None else "it may run for ever"
+            notes.append(f"no time limit: {site}, unless --time says one")
+        if limit is not None and recipe.time_limit_s is not None and recipe.time_limit_s > limit:
             notes.append(f"time limit {format_time(limit)}: the most that {target.name} allows")
             return limit
         return recipe.time_limit_s
@@ -404,7 +411,13 @@ def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: 
     return asked
 
 
-def _signal(request: LaunchRequest, time_limit_s: int) -> str | None:
+def _signal(request: LaunchRequest, own: OwnProgram | None, time_limit_s: int | None) -> str | None:
+    if own is not None and "signal" not in own.offers:
+        return None  # a program that does not know the signal dies of it
+    if time_limit_s is None:
+        if own is not None:
+            raise UserError("--with signal: without a time limit nothing is near", "say one with --time")
+        return None
     if request.signal is not None:
         lead = parse_signal_lead(request.signal, "signal")
         if lead >= time_limit_s:
@@ -416,6 +429,41 @@ def _signal(request: LaunchRequest, time_limit_s: int) -> str | None:
     if time_limit_s < MIN_TIME_FOR_SIGNAL_S:
         return None
     return f"USR1@{min(MAX_SIGNAL_LEAD_S, time_limit_s // 4)}"
+
+
+def _own_nproc(request: LaunchRequest, own: OwnProgram | None, gpus: int) -> int | None:
+    """Ranks of an own program: one, unless a script is to have more. None: it is a recipe."""
+    if own is None:
+        return None
+    asked = _at_least("--nproc-per-node", request.nproc_per_node, 1)
+    if asked is not None and asked > 1 and own.kind is not OwnKind.SCRIPT:
+        raise UserError(
+            f"--nproc-per-node {asked}: coach starts a command as it stands",
+            "let the command say it, for example `-- torchrun --nproc-per-node=2 train.py`",
+        )
+    if asked is None and "torchrun" in own.offers:
+        return max(1, gpus)
+    return asked or 1
+
+
+def _own_text(own: OwnProgram, num_nodes: int, nproc: int, gpus: int) -> str:
+    where = f"{gpus} GPU{'s' if gpus > 1 else ''} per node" if gpus else "no GPU"
+    if own.kind is OwnKind.SCRIPT and num_nodes * nproc > 1:
+        ranks = f"{num_nodes * nproc} ranks on {num_nodes} node{'s' if num_nodes > 1 else ''}"
+        return f"your script, started by torchrun: {ranks}, {where}"
+    return f"your {own.kind}, as it stands: {where}"
+
+
+def _own_cpus(request: LaunchRequest, target: _Target, gpus: int, nproc: int, most: int | None) -> int | None:
+    """The share of its node's CPUs that belongs to its GPUs; without GPUs two for each rank."""
+    if not gpus:
+        return min(2 * nproc, most) if most is not None else 2 * nproc
+    shares = [
+        node.num_cpus * gpus // _gpus_of(node, None)
+        for node in target.nodes
+        if node.num_cpus is not None and _gpus_of(node, request.gpu_type) >= gpus
+    ]
+    return max(1, min(shares)) if shares else None
 
 
 def _gpus_of(node: Node, gpu_type: str | None) -> int:

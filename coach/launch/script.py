@@ -6,7 +6,7 @@ Everything that came from a user or a config passes through one of two doors: `_
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from shlex import quote
@@ -24,9 +24,14 @@ from coach.launch.activation import (
 from coach.launch.ending import ending_lines, signal_lines
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
-from coach.model.launching.launch import NOWHERE, Plan, Resources
+from coach.model.launching.launch import NOWHERE, OFFERS, OwnKind, Plan, Resources
 
 _HEREDOC = "COACH_RUN_JSON"
+_OFFERED = {
+    "flight-recorder": "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+    "faulthandler": "PYTHONFAULTHANDLER=1",
+}
+"""Offer → what it sets in the program's environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Paths:
     """The interpreter of the training environment: a path, or a name that `setup` puts on the PATH."""
     cache_dir: str
     data_dir: str | None = None
+    own_python: str = "python3"
+    """The interpreter that coach itself runs under."""
     scratch_cache_dir: str | None = None
     """Where libraries keep their caches; None: where they put them themselves."""
 
@@ -46,19 +53,23 @@ class Paths:
 def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], coach_version: str) -> str:
     """The whole script, for Slurm or for the local backend."""
     is_slurm = plan.backend == "slurm"
+    own = plan.request.own
     lines = ["#!/bin/bash"]
     if is_slurm:
         lines += _sbatch_lines(plan)
-    lines += [f"# Recipe {plan.recipe}, run {plan.run_id}, written by coach {coach_version}."]
+    lines += [f"# {_what(plan)}, run {plan.run_id}, written by coach {coach_version}."]
     if not is_slurm:
         lines += ["# coach's local supervisor runs this script and enforces the limits of time and memory."]
-    lines += ["set -euo pipefail", "umask 077", ""]
+    lines += ["set -euo pipefail", *(["MASK=$(umask)"] if own is not None else []), "umask 077", ""]
     lines += _places(paths)
     lines += _run_dir(plan.run_id, is_slurm)
-    lines += _records(run_json)
+    lines += record_lines(run_json)
     lines += _attempt() if is_slurm else []
     lines += _stop()
-    lines += activation_lines(plan.environment, plan.request.setup or (), paths.python)
+    is_needed = own is None or own.kind is OwnKind.SCRIPT
+    lines += activation_lines(plan.environment, plan.request.setup or (), paths.python, is_needed=is_needed)
+    if own is not None:
+        lines += _own_start(own.directory, paths, plan)
     variables = _variables(plan, paths, is_slurm)
     if plan.resources.num_nodes > 1:
         variables += _rendezvous() if is_slurm else meeting_lines()
@@ -74,6 +85,10 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += _training(plan, trainer, paths, is_slurm)
     lines += ending_lines(plan)
     return "\n".join(lines) + "\n"
+
+
+def _what(plan: Plan) -> str:
+    return f"Recipe {plan.recipe}" if plan.request.own is None else f"Your own {plan.recipe}"
 
 
 def _sbatch_lines(plan: Plan) -> list[str]:
@@ -177,7 +192,8 @@ def _run_dir(run_id: str, is_slurm: bool) -> list[str]:
     ]
 
 
-def _records(run_json: Mapping[str, Any]) -> list[str]:
+def record_lines(run_json: Mapping[str, Any]) -> list[str]:
+    """Write run.json and job.sh into `$RUN_DIR`, where they are not there yet."""
     return [
         "# The record of this run, unless coach has written it already.",
         "if [[ ! -e $RUN_DIR/run.json ]]; then",
@@ -232,15 +248,26 @@ def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
     if is_slurm and resources.cpus_per_gpu is None:
         lines += ["# srun does not inherit --cpus-per-task in every version of Slurm."]
         lines += [f"export SRUN_CPUS_PER_TASK={resources.cpus_per_task}"]
-    lines += [
-        "# Compute threads of each rank: more than its share of the CPUs makes every rank slower.",
-        f"export OMP_NUM_THREADS={_threads(resources, plan.parameters)}",
-        (
-            "# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 "
-            "and newer)."
-        ),
-        "export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100",
-    ]
+    lines += _trainer_variables(plan) if plan.request.own is None else own_variable_lines(plan)
+    if resources.gpus_per_node == 0:
+        lines += ["# No GPU was asked for: none may be used, even where the site would let it be."]
+        lines += ['export CUDA_VISIBLE_DEVICES=""']
+    elif not is_slurm:
+        gpus = ",".join(str(gpu) for gpu in range(resources.gpus_per_node))
+        lines += ["# The GPUs of this run, unless others were chosen outside."]
+        lines += [f'export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES:-{gpus}}}"']
+    lines += cache_lines(paths.scratch_cache_dir)
+    if plan.environment.variables:
+        lines += ["# The environment's own."]
+        lines += [f"export {name}={quote(value)}" for name, value in plan.environment.variables.items()]
+    if plan.request.env:
+        lines += ["# Asked for with the launch."]
+        lines += [f"export {name}={quote(value)}" for name, value in plan.request.env.items()]
+    return [*lines, ""]
+
+
+def _trainer_variables(plan: Plan) -> list[str]:
+    lines = _torchrun_variables(plan)
     if plan.request.max_restarts:
         lines += [
             (
@@ -249,7 +276,7 @@ def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
             ),
             "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
         ]
-    if resources.gpus_per_node:
+    if plan.resources.gpus_per_node:
         lines += [
             (
                 "# NCCL: a lost peer ends the job instead of hanging it, and a hang leaves its last "
@@ -258,20 +285,71 @@ def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
             "export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
             "export TORCH_FR_BUFFER_SIZE=2000",
         ]
-        if not is_slurm:
-            gpus = ",".join(str(gpu) for gpu in range(resources.gpus_per_node))
-            lines += ["# The GPUs of this run, unless others were chosen outside."]
-            lines += [f'export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES:-{gpus}}}"']
-    else:
-        lines += ["# No GPU was asked for: none may be used, even where the site would let it be."]
-        lines += ['export CUDA_VISIBLE_DEVICES=""']
-    lines += cache_lines(paths.scratch_cache_dir)
-    if plan.environment.variables:
-        lines += ["# The environment's own."]
-        lines += [f"export {name}={quote(value)}" for name, value in plan.environment.variables.items()]
-    if plan.request.env:
-        lines += ["# Asked for with the launch."]
-        lines += [f"export {name}={quote(value)}" for name, value in plan.request.env.items()]
+    return lines
+
+
+def _torchrun_variables(plan: Plan) -> list[str]:
+    return [
+        "# Compute threads of each rank: more than its share of the CPUs makes every rank slower.",
+        f"export OMP_NUM_THREADS={_threads(plan.resources, plan.parameters)}",
+        (
+            "# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 "
+            "and newer)."
+        ),
+        "export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100",
+    ]
+
+
+def own_variable_lines(plan: Plan) -> list[str]:
+    """What an own program finds in its environment: where its run lies, and the offers that were asked
+    for."""
+    own = plan.request.own
+    lines = [
+        "# For a program that wants to know where its run lies; none has to.",
+        'export COACH_RUN_DIR="$RUN_DIR" COACH_CHECKPOINT_DIR="$RUN_DIR/checkpoints"',
+    ]
+    for offer in own.offers if own is not None else ():
+        if offer in _OFFERED:
+            lines += [f"# {offer}: {OFFERS[offer]}.", f"export {_OFFERED[offer]}"]
+    return lines + (_torchrun_variables(plan) if is_torchrun(plan) else [])
+
+
+def is_torchrun(plan: Plan) -> bool:
+    """True if torchrun starts the ranks: those of a recipe, and of a script that has several or asks for
+    it."""
+    own = plan.request.own
+    if own is None:
+        return True
+    return own.kind is OwnKind.SCRIPT and (plan.resources.world_size > 1 or "torchrun" in own.offers)
+
+
+def measuring_lines(pythons: Sequence[str]) -> list[str]:
+    """`MEASURED`: what starts a program under coach's node code, by the first Python of these that can run
+    it; empty where none can."""
+    return [
+        "# What measures beside the program, by the first of these Pythons that is new enough.",
+        "MEASURED=()",
+        f"for NAME in {' '.join(pythons)}; do",
+        "  if \"$NAME\" -c 'import sys; sys.exit(sys.version_info < (3, 9))' > /dev/null 2>&1; then",
+        '    MEASURED=("$NAME" "$CODE/coach/node" run --run-dir "$RUN_DIR" --)',
+        "    break",
+        "  fi",
+        "done",
+        "if ((${#MEASURED[@]} == 0)); then",
+        '  echo "coach: no Python from 3.9 here: the program runs, and is not measured" >&2',
+        "fi",
+    ]
+
+
+def _own_start(directory: str, paths: Paths, plan: Plan) -> list[str]:
+    lost = quote(f"{directory}: no such directory")
+    lines = [
+        "# The program starts where it was launched, and its files get the modes that they would have anyway.",
+        'umask "$MASK"',
+        f"cd -- {quote(directory)} || stop file_not_found {lost}",
+    ]
+    if not plan.environment.is_container:
+        lines += measuring_lines(('"$PYTHON"', quote(paths.own_python), "python3"))
     return [*lines, ""]
 
 
@@ -299,38 +377,23 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
     resources = plan.resources
     sampled = "--gpm --" if plan.request.has_gpm and resources.gpus_per_node else "--"
     node_run = f'"$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" {sampled}'
+    if plan.request.own is not None and not plan.environment.is_container:
+        node_run = '${MEASURED[@]+"${MEASURED[@]}"}'
     words = (*program_words(plan.environment), node_run)
     command = [" ".join(words)]
-    comments = [
-        "# The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks."
-    ]
+    starts = "torchrun starts the ranks" if is_torchrun(plan) else "and nothing else is added"
+    comments = [f"# The training: coach's node code starts it with the sampler beside it, {starts}."]
     if is_slurm:
         # Without the 0, a site's SLURM_KILL_BAD_EXIT would end the other nodes before they have said how they
         # ended.
         command.insert(0, " ".join(("srun --kill-on-bad-exit=0 --wait=60", *step_words(plan.environment))))
         comments += ["# When one node has ended, the others have 60 s to end as well and to record how."]
-    torchrun = f'"$PYTHON" -m torch.distributed.run --nnodes={resources.num_nodes}'
-    command.append(f"{torchrun} --nproc-per-node={resources.nproc_per_node}")
-    if resources.num_nodes > 1:
-        command.append('--rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"')
-        rdzv_id = '"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"' if is_slurm else quote(plan.run_id)
-        command.append(f"--rdzv-id={rdzv_id}")
-    else:
-        command.append("--standalone")
+    command += _torchrun(plan, is_slurm) if is_torchrun(plan) else []
     if plan.request.max_restarts:
-        command.append(f"--max-restarts={plan.request.max_restarts}")
         comments += [
             "# A failed rank: torchrun starts all ranks anew, and they go on from the newest checkpoint."
         ]
-    command.append(f'"$CODE/trainers/"{quote(trainer)} --run_dir="$RUN_DIR"')
-    flags = {
-        "cache_dir": paths.cache_dir,
-        "data_dir": paths.data_dir,
-        "gpus_per_node": resources.gpus_per_node,
-    }
-    flags |= {"resume_from": plan.request.resume_from}
-    command += [f"--{name}={quote(str(value))}" for name, value in flags.items() if value is not None]
-    command += [f"--{name}={quote(show(value))}" for name, value in plan.parameters.items()]
+    command += _own_program(plan) if plan.request.own is not None else _trainer(plan, trainer, paths)
     has_agents = not is_slurm and resources.num_nodes > 1
     start = " \\\n  ".join(command)
     return [
@@ -349,12 +412,47 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
     ]
 
 
+def _torchrun(plan: Plan, is_slurm: bool) -> list[str]:
+    resources = plan.resources
+    torchrun = f'"$PYTHON" -m torch.distributed.run --nnodes={resources.num_nodes}'
+    command = [f"{torchrun} --nproc-per-node={resources.nproc_per_node}"]
+    if resources.num_nodes > 1:
+        command.append('--rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"')
+        rdzv_id = '"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"' if is_slurm else quote(plan.run_id)
+        command.append(f"--rdzv-id={rdzv_id}")
+    else:
+        command.append("--standalone")
+    if plan.request.max_restarts:
+        command.append(f"--max-restarts={plan.request.max_restarts}")
+    return command
+
+
+def _trainer(plan: Plan, trainer: str, paths: Paths) -> list[str]:
+    command = [f'"$CODE/trainers/"{quote(trainer)} --run_dir="$RUN_DIR"']
+    flags = {
+        "cache_dir": paths.cache_dir,
+        "data_dir": paths.data_dir,
+        "gpus_per_node": plan.resources.gpus_per_node,
+    }
+    flags |= {"resume_from": plan.request.resume_from}
+    command += [f"--{name}={quote(str(value))}" for name, value in flags.items() if value is not None]
+    return command + [f"--{name}={quote(show(value))}" for name, value in plan.parameters.items()]
+
+
+def _own_program(plan: Plan) -> list[str]:
+    own = plan.request.own
+    is_script = own is not None and own.kind is OwnKind.SCRIPT
+    python = ['"$PYTHON"'] if is_script and not is_torchrun(plan) else []
+    return [" ".join([*python, *map(quote, plan.command)])]
+
+
 def _mounts(plan: Plan, paths: Paths) -> list[str]:
     """What a container has to see: everything that the command line of the training names."""
     run_dir = PurePosixPath(paths.run_dir)
     places = [str(run_dir.parent), paths.code_dir, paths.cache_dir]
     shared = plan.request.share if plan.request.share != NOWHERE else None
     places += [place for place in (paths.data_dir, paths.scratch_cache_dir, shared) if place]
+    places += [plan.request.own.directory] if plan.request.own is not None else []
     resume_from = plan.request.resume_from
     return places + ([str(PurePosixPath(resume_from).parent)] if resume_from else [])
 

@@ -50,17 +50,25 @@ class Accepted:
     lines: tuple[str, ...]
 
 
-def submit(script: Path, env: Mapping[str, str], timeout_s: float, after_job: str | None = None) -> Accepted:
-    """Submit a script. Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was
+def submit(
+    script: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    after_job: str | None = None,
+    directory: str | None = None,
+) -> Accepted:
+    """Submit a script, from `directory` where the job is to start there. Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was
     taken."""
     if after_job is not None and not is_job_id(after_job):
         raise UserError(f"{after_job!r} is not a job id")
-    return submit_command(sbatch_command(script, after_job), env, timeout_s)
+    return submit_command(sbatch_command(script, after_job), env, timeout_s, directory)
 
 
-def submit_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Accepted:
+def submit_command(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, directory: str | None = None
+) -> Accepted:
     """Run a whole `sbatch --parsable …`. Raises as `submit` does."""
-    returncode, output, lines = run_client(argv, env, timeout_s)
+    returncode, output, lines = run_client(argv, env, timeout_s, directory)
     if returncode != 0:
         raise Refused(lines or (f"exit status {returncode}",))
     job_id = output.strip().split(";")[0]  # with several clusters: JOB;CLUSTER
@@ -80,12 +88,12 @@ def client_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_client(
-    argv: Sequence[str], env: Mapping[str, str], timeout_s: float
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, directory: str | None = None
 ) -> tuple[int, str, tuple[str, ...]]:
     """Exit status, what it printed, and the lines that it said on its standard error. Raises NoAnswer, or
     UserError where there is no client."""
     try:
-        done = run_command(argv, client_environment(env), timeout_s)
+        done = run_command(argv, client_environment(env), timeout_s, directory)
     except FileNotFoundError:
         raise UserError(f"{argv[0]}: command not found", "is Slurm's client on the PATH?") from None
     except subprocess.TimeoutExpired:

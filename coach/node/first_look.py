@@ -49,14 +49,14 @@ class Refusal(NamedTuple):
 def look(
     paths: runs.RunPaths, node: str, command: List[str], env: Mapping[str, str], dev: Path = Path("/dev")
 ) -> Optional[Refusal]:
-    """The first thing that is missing; None when nothing is known to be. A run that no launch has written is
-    not judged."""
+    """The first thing that is missing; None when nothing is known to be. A run that no launch has written, and
+    an own program, are not judged: what they need nobody has said."""
     try:
         run = runs.read_json(paths.run_json)
     except runs.RunFileError:
         return None
     resources, requires = _table(run, "resources"), _table(run, "requires")
-    if not resources and not requires:
+    if (not resources and not requires) or "own" in _table(run, "launch"):
         return None
     looks: Tuple[Callable[[], Optional[Refusal]], ...] = (
         lambda: _look_at_run_dir(paths.run_dir, node),

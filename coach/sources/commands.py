@@ -34,12 +34,14 @@ class Finished:
     stderr: bytes
 
 
-def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Finished:
-    """Run to the end, without a shell and without input. Raises OSError, or subprocess.TimeoutExpired when it
+def run_command(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, directory: str | None = None
+) -> Finished:
+    """Run to the end, in `directory` if there is one, without a shell and without input. Raises OSError, or subprocess.TimeoutExpired when it
     was ended for its time."""
     with (
         _watched_group(env) as group,
-        _started(argv, env, group) as process,
+        _started(argv, env, group, directory) as process,
     ):
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
@@ -73,13 +75,16 @@ def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[sub
             os.killpg(group, signal.SIGKILL)
 
 
-def _started(argv: Sequence[str], env: Mapping[str, str], group: int) -> subprocess.Popen[bytes]:
+def _started(
+    argv: Sequence[str], env: Mapping[str, str], group: int, directory: str | None = None
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=env,
+        cwd=directory,
         process_group=group,
     )
 

@@ -102,6 +102,24 @@ _DIALECTS = (
         },
     ),
 )
+_ALSO = {
+    "bs": "batch_size",
+    "train_batch_size": "batch_size",
+    "per_device_batch_size": "batch_size",
+    "learning_rate": "lr",
+    "n_workers": "num_workers",
+    "num_dataloader_workers": "num_workers",
+    "grad_acc_steps": "gradient_accumulation",
+    "gradient_checkpointing": "activation_checkpointing",
+    "checkpoint_activations": "activation_checkpointing",
+}
+PARAMETER_OF_OPTION: Mapping[str, str] = MappingProxyType(
+    {
+        **_ALSO,
+        **{name: key for each in _DIALECTS for key, names in each.words.items() for name in names},
+    }
+)
+"""Option of a training program, with _ for each -, → what rules and fixes call its parameter."""
 _SBATCH = {"mem": "", "time": "t", "signal": "", "exclude": "x", "cpus_per_task": "c", "ntasks_per_node": ""}
 """What is asked of Slurm, with the letter that says the same."""
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
@@ -112,11 +130,12 @@ _OTHER_MEMORY = re.compile(
 )
 _WHOLE = re.compile(r"\d+")
 _SIZES = ("batch_size", "gradient_accumulation", "num_workers", "warmup_steps", "max_steps", "nproc_per_node")
-_PRECISIONS = {
+PRECISIONS = {
     **dict.fromkeys(("32", "32-true", "no"), "fp32"),
     **dict.fromkeys(("16", "16-mixed"), "fp16"),
     "bf16-mixed": "bf16",
 }
+"""A framework's word for a precision → the rules' word."""
 _FLAG = r"(?<![\w.-])--{name}\b(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
 
 
@@ -347,7 +366,7 @@ def _value(key: str, text: str) -> Any:
     if key in _SIZES or key == "checkpoint_every":
         return int(text) if _WHOLE.fullmatch(text) else None
     if key == "precision":
-        return _PRECISIONS.get(text, text)
+        return PRECISIONS.get(text, text)
     try:
         return float(text)
     except ValueError:

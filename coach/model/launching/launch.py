@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +17,16 @@ GPU_REQUESTS = ("gpus-per-node", "gres")
 """Spellings of the request for GPUs: `--gpus-per-node=[TYPE:]N`, and `--gres=gpu:[TYPE:]N` for sites that
 know only that."""
 
+
+OFFERS: Mapping[str, str] = MappingProxyType(
+    {
+        "torchrun": "starts a rank of a Python script for each GPU, by torchrun",
+        "signal": "sends USR1 before the time limit, for a program that then writes a checkpoint",
+        "flight-recorder": "keeps NCCL's last collectives, to be read when the ranks hang",
+        "faulthandler": "prints where Python stands when a fault ends the program",
+    }
+)
+"""Name of each offer to an own program → what it adds. Nothing is added unless it is asked for by name."""
 
 NOWHERE = "none"
 """Said instead of a directory: a run shares nothing, whatever the config says."""
@@ -49,13 +60,37 @@ class SweepPoint:
     """How many runs the group has."""
 
 
+class OwnKind(StrEnum):
+    """What a person launches that is no recipe."""
+
+    SCRIPT = "script"
+    """A Python script, started by the interpreter of the training environment."""
+    COMMAND = "command"
+    """A command with its arguments, started as it stands."""
+    BATCH = "batch"
+    """A batch file with its own #SBATCH lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProgram:
+    """A person's own training: started unchanged, in the directory from which it was launched."""
+
+    kind: OwnKind
+    words: tuple[str, ...]
+    """The program and its arguments; a script's or a batch file's path comes first."""
+    directory: str
+    """Absolute; relative paths of the program count from here."""
+    offers: tuple[str, ...] = ()
+    """Names of what coach adds because it was asked to; see `OFFERS`."""
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """A launch as a user, a key or a fix asks for it; None means "not said: the config's or the recipe's
     default"."""
 
     recipe: str
-    """A recipe's name, or the path of a TOML."""
+    """A recipe's name, or the path of a TOML; of an own program the name of its runs."""
     backend: str = "auto"
     num_nodes: int | None = None
     gpus_per_node: int | None = None
@@ -105,6 +140,8 @@ class LaunchRequest:
     no."""
     share: str | None = None
     """Directory for a small summary of the run that everybody may read; `NOWHERE` and None: none."""
+    own: OwnProgram | None = None
+    """What is launched in the place of a recipe; None: a recipe is."""
     is_mended: bool | None = None
     """Whether a fix has changed it before: of a drill there is nothing left to find then. None: no."""
 
@@ -170,6 +207,8 @@ class Plan:
     """Where the snapshot of trainers and node code lies, that the script starts."""
     own_trainers: str | None = None
     """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
+    command: tuple[str, ...] = ()
+    """An own program and its arguments, with the parameters' values; empty for a recipe."""
     others: tuple[Plan, ...] = ()
     """The other runs of its group, in the order in which they start after this one."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from coach.analysis.spelling.slurm import format_time, parse_time
 from coach.config import Lock, Settings
 from coach.model.errors import UserError
-from coach.model.launching.launch import LaunchRequest
+from coach.model.launching.launch import LaunchRequest, OwnKind
 from coach.workflows.launching.drill_request import with_drill
 
 _KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time", "has_gpm": "gpm"}
@@ -29,14 +29,20 @@ def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     """What was not said comes from the drill, where it is one, then from the config. Raises UserError for
     what the site has locked."""
     request = _within_locks(with_drill(request), settings)
+    if request.own is not None and request.own.kind is OwnKind.BATCH:  # it says itself what it asks for
+        return replace(request, backend=_backend(request, settings))
     unsaid = {field: _default(field, settings) for field in _FIELDS if getattr(request, field) is None}
     filled: dict[str, Any] = dict(unsaid)
     filled["defaulted"] = frozenset(field for field, value in unsaid.items() if value is not None)
-    filled["backend"] = request.backend if request.backend != "auto" else settings.launch.backend
+    filled["backend"] = _backend(request, settings)
     filled["sbatch"] = {**settings.launch.sbatch, **request.sbatch}
     if request.time_limit_s is None:
         filled["time_limit_s"] = _default("time_limit_s", settings)
     return replace(request, **filled)
+
+
+def _backend(request: LaunchRequest, settings: Settings) -> str:
+    return request.backend if request.backend != "auto" else settings.launch.backend
 
 
 def locked_fields(settings: Settings) -> dict[str, str]:

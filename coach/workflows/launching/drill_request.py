@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coach.launch.recipe import get_recipe
+from coach.launch.own_program import recipe_of
 from coach.model.launching.launch import LaunchRequest
 from coach.model.teaching.drill import Drill, Need
 
@@ -24,7 +24,7 @@ def with_drill(request: LaunchRequest) -> LaunchRequest:
     A launch that has a parent brings along what that one was launched with. Raises UserError for an unknown
     recipe.
     """
-    drill = get_recipe(request.recipe).drill
+    drill = recipe_of(request).drill
     if drill is None or request.parent_run_id is not None:
         return request
     return _with(request, drill, drill.set, drill.options)

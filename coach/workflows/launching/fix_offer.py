@@ -15,7 +15,9 @@ from coach.analysis.comparing.steady_state import MAX_BLOCKS, MIN_BLOCK, MIN_WAR
 from coach.analysis.comparing.two_runs import measure
 from coach.analysis.spelling.slurm import whole_minutes
 from coach.config import Settings
-from coach.launch.recipe import Recipe, get_recipe
+from coach.launch.own_program import recipe_of
+from coach.launch.recipe import Recipe
+from coach.launch.record import request_from
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Fix
@@ -49,7 +51,7 @@ class Remedy:
 
 def remedies(run: Run, findings: Iterable[Finding], recipe: Recipe | None = None) -> tuple[Remedy, ...]:
     """The fixes that are typed changes which this recipe knows, in the findings' order."""
-    recipe = recipe or get_recipe(run.recipe)
+    recipe = recipe or recipe_of(request_from(run.launch, run.recipe))
     found: list[Remedy] = []
     for finding in findings:
         for fix in finding.fixes:
@@ -80,7 +82,7 @@ def as_trial(
     """
     if num_steps < 1:
         raise UserError(f"--trial {num_steps}: at least one step")
-    parameter = get_recipe(request.recipe).parameters.get("max_steps")
+    parameter = recipe_of(request).parameters.get("max_steps")
     if parameter is None:
         raise UserError(f"recipe {request.recipe} has no max_steps: it cannot be tried short")
     limits = (request.set.get("max_steps", parameter.default), parent_steps)

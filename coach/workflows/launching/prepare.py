@@ -7,6 +7,7 @@ without asking the controller again.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,11 @@ from coach.analysis.spelling.slurm import format_time
 from coach.config import Settings
 from coach.launch.disk_space import GENERATED_DATA_BYTES, Room, checkpoint_bytes, judge_rooms
 from coach.launch.environment_check import check_environment, check_modules, torch_notes
-from coach.launch.interpreter import choose_environment, choose_python
+from coach.launch.interpreter import choose_environment, choose_python, python_of_own
 from coach.launch.limits import check_limits, num_alive
+from coach.launch.own_program import recipe_of
 from coach.launch.plan import Facts, make_plan
-from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped
+from coach.launch.recipe import Recipe, data_dir, find_recipes, is_shipped
 from coach.launch.resources import Site
 from coach.launch.script import Paths
 from coach.launch.snapshot import code_dir, snapshot_files
@@ -48,7 +50,7 @@ _GIT_TIMEOUT_S = 2.0
 def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], io: Io, now_s: float) -> Plan:
     """Every check that a launch makes, and the script. Raises UserError for what cannot be launched."""
     request = with_defaults(request, settings)
-    get_recipe(request.recipe)  # a misspelt name is told before the controller is asked
+    recipe_of(request)  # a misspelt name is told before the controller is asked
     site = look_at_site(resolve_backend(request.backend, env, settings), io)
     return plan_for(request, settings, env, io, site, now_s)
 
@@ -60,7 +62,7 @@ def interrupted_launches(request: LaunchRequest, backend: str, settings: Setting
     """
     if backend != "slurm" or request.parent_run_id is not None:
         return ()
-    return lines_for_launch(get_recipe(request.recipe).name, settings, io, user_name())
+    return lines_for_launch(recipe_of(request).name, settings, io, user_name())
 
 
 def look_at_site(backend: str, io: Io) -> Site:
@@ -82,8 +84,8 @@ def plan_for(
 ) -> Plan:
     """The plan of a request on a site that is known already. `run_id` keeps the name of a plan that was
     changed."""
-    recipe = get_recipe(request.recipe)
-    if not is_shipped(recipe):
+    recipe = recipe_of(request)
+    if request.own is None and not is_shipped(recipe):
         request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
     run_id = run_id or runs.new_run_id(recipe.name, now_s)
     recipe, time_notes = _within_time(recipe, request, settings)
@@ -97,6 +99,7 @@ def plan_for(
         python=python,
         cache_dir=str(settings.cache_dir),
         data_dir=str(settings.data_dir) if settings.data_dir else None,
+        own_python=sys.executable,
         scratch_cache_dir=str(settings.scratch_cache_dir) if settings.scratch_cache_dir else None,
     )
     if request.resume_from is not None and not Path(request.resume_from).exists():
@@ -106,9 +109,7 @@ def plan_for(
         user=user_name(),
         created_time_s=now_s,
         coach_version=__version__,
-        git=read_git_state(io, recipe.own_trainers, ["."])
-        if recipe.own_trainers
-        else read_git_state(io, data_dir(), ["trainers", "coach/node"]),
+        git=_git_state(io, recipe),
         notes=(*settings.notes, *time_notes, *environment_notes, *share_notes),
         environment=environment,
         locked=locked_fields(settings),
@@ -125,7 +126,8 @@ def _within_time(
 ) -> tuple[Recipe, tuple[str, ...]]:
     """A recipe's own time gives way to the site's most; a time that somebody asked for is refused instead."""
     most_s = settings.limits.max_time_s
-    if request.time_limit_s is not None or most_s is None or recipe.time_limit_s <= most_s:
+    own_s = recipe.time_limit_s
+    if request.time_limit_s is not None or most_s is None or (own_s is not None and own_s <= most_s):
         return recipe, ()
     place = settings.origins.get("limits.max_time", "limits.max_time")
     note = f"time limit {format_time(most_s)}: the most that the site allows ({place})"
@@ -154,6 +156,9 @@ def _environment(
         request.environment, recipe, settings.environments, env, directory
     )
     request = replace(request, environment=spelling)
+    if recipe.own is not None:
+        python, note = python_of_own(recipe.own, request.python, environment, backend, env)
+        return request, environment, python, (note,) if note else ()
     python, note = choose_python(request.python, environment, backend, env)
     check = check_environment(environment, python, env, io)
     if check.problem is None and not request.setup:  # lines of shell may bring anything
@@ -161,6 +166,15 @@ def _environment(
     notes = torch_notes(environment, python, check, recipe, find_recipes()[0])
     is_said = environment != Environment() or request.python is not None
     return request, environment, python, notes if is_said else (note,) if note else ()
+
+
+def _git_state(io: Io, recipe: Recipe) -> dict[str, Any] | None:
+    """Of the code that trains: the user's own where it is theirs."""
+    if recipe.own is not None:
+        return read_git_state(io, Path(recipe.own.directory), ["."])
+    if recipe.own_trainers:
+        return read_git_state(io, recipe.own_trainers, ["."])
+    return read_git_state(io, data_dir(), ["trainers", "coach/node"])
 
 
 def read_git_state(io: Io, repository: Path, paths: Sequence[str]) -> dict[str, Any] | None:
@@ -194,18 +208,19 @@ def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
     if problem is not None:
         hint = "set runs_root in config.toml to a directory of yours"
         raise UserError(f"{settings.runs_root}: runs cannot be written there: {problem}", hint)
-    notes, warnings = judge_rooms(look_at_rooms(plan.parameters, settings, io, now_s))
+    notes, warnings = judge_rooms(look_at_rooms(plan, settings, io, now_s))
     if settings.runs_root_candidates and settings.runs_root_candidates[0][0] != settings.runs_root:
         notes = (f"runs go to {settings.runs_root_text}", *notes)  # the first choice cannot be written
     return replace(plan, notes=plan.notes + notes, warnings=plan.warnings + warnings)
 
 
-def look_at_rooms(parameters: Mapping[str, Any], settings: Settings, io: Io, now_s: float) -> list[Room]:
-    """The runs root, and where data will be generated if that is somewhere else."""
-    places: list[tuple[Path, str, dict[str, int | None]]] = [
-        (settings.runs_root, "runs_root", {"checkpoints": checkpoint_bytes(parameters)})
-    ]
-    if settings.data_dir is None and not _is_data_generated(io, settings.cache_dir):
+def look_at_rooms(plan: Plan, settings: Settings, io: Io, now_s: float) -> list[Room]:
+    """The runs root, and where data will be generated if that is somewhere else. What an own program writes
+    is not known."""
+    is_own = plan.request.own is not None
+    needs = {} if is_own else {"checkpoints": checkpoint_bytes(plan.parameters)}
+    places: list[tuple[Path, str, dict[str, int | None]]] = [(settings.runs_root, "runs_root", needs)]
+    if not is_own and settings.data_dir is None and not _is_data_generated(io, settings.cache_dir):
         places.append((settings.cache_dir, "cache_dir", {"generated data": GENERATED_DATA_BYTES}))
     by_mount: dict[Mount | Path, Room] = {}
     for path, key, needs in places:

@@ -17,6 +17,7 @@ from typing import Any
 
 from coach.config import Settings
 from coach.launch.limits import check_running
+from coach.launch.own_program import recipe_of
 from coach.launch.parameters import show
 from coach.launch.recipe import Recipe, get_recipe
 from coach.launch.record import request_from
@@ -58,7 +59,8 @@ def request_for_fix(
     name = changes.pop("recipe", None)
     if name is not None:
         recipe = get_recipe(str(name))
-    recipe = recipe or get_recipe(base.recipe)
+        base = replace(base, own=None)
+    recipe = recipe or recipe_of(base)
     parameters = {key: value for key, value in changes.items() if key not in _LAUNCH_KEYS}
     unknown = [key for key in parameters if key not in recipe.parameters]
     if unknown:

@@ -23,7 +23,7 @@ from coach.launch import submit as slurm
 from coach.launch.refusal import Refused
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.model.errors import UserError
-from coach.model.launching.launch import Plan, Submitted
+from coach.model.launching.launch import OwnKind, OwnProgram, Plan, Submitted
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.node import share
@@ -49,7 +49,7 @@ def make_ready(plan: Plan) -> None:
     with _told(plan):
         _make_code(plan)
         paths = runs.create_run_dir(Path(plan.run_dir).parent, plan.run_id)
-        if plan.backend == "slurm":
+        if plan.backend == "slurm" and not _is_batch(plan):
             runs.link_scheduler_logs(paths)
 
 
@@ -70,6 +70,11 @@ def check_ready(plan: Plan) -> None:
         _make_code(plan)
         if plan.backend == "slurm":
             (run_dir.parent / runs.LOGS_FOLDER).mkdir(mode=0o700, exist_ok=True)
+
+
+def _is_batch(plan: Plan) -> bool:
+    """True if its own #SBATCH lines say where its output goes."""
+    return plan.request.own is not None and plan.request.own.kind is OwnKind.BATCH
 
 
 def _make_code(plan: Plan) -> None:
@@ -144,7 +149,11 @@ def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | N
         return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
     try:
         accepted = slurm.submit(
-            paths.job_script, env, settings.sbatch_timeout_s, after.job_id if after else None
+            paths.job_script,
+            env,
+            settings.sbatch_timeout_s,
+            after.job_id if after else None,
+            plan.request.own.directory if plan.request.own is not None else None,
         )
     except Refused as refused:
         raise explained(
@@ -153,6 +162,14 @@ def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | N
     runs.update_json(paths.run_json, {"job_id": accepted.job_id, "launcher": None, "found_by": None})
     notes = tuple(f"sbatch: {line}" for line in accepted.lines)
     return Submitted(plan.run_id, plan.run_dir, accepted.job_id, "PENDING", notes)
+
+
+def submit_as_is(own: OwnProgram, settings: Settings, env: Mapping[str, str]) -> slurm.Accepted:
+    """Hand a batch file to sbatch as it is: no run is made of it. Raises UserError when it is refused."""
+    refuse_if_readonly(settings, "launches nothing")
+    return slurm.submit_command(
+        ("sbatch", "--parsable", *own.words), env, settings.sbatch_timeout_s, own.directory
+    )
 
 
 def wait(submitted: Submitted, backend: str, io: Io, on_note: Callable[[str], None]) -> str | None:

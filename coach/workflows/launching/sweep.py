@@ -16,7 +16,8 @@ from coach import runs
 from coach.analysis.comparing.sweep_table import Group, Member, group_of, member_of, table
 from coach.config import Settings
 from coach.launch import parameters
-from coach.launch.recipe import Recipe, Sweep, get_recipe, resolve_parameters
+from coach.launch.own_program import recipe_of
+from coach.launch.recipe import Recipe, Sweep, resolve_parameters
 from coach.launch.recipe_file import RANKS, WORLD_SIZE
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.submit import NoAnswer
@@ -50,7 +51,7 @@ MAX_RUNS = 32
 def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], io: Io, now_s: float) -> Plan:
     """Every check that a launch makes, and the scripts. Raises UserError for what cannot be launched."""
     request = with_defaults(request, settings)
-    get_recipe(request.recipe)  # a misspelt name is told before the controller is asked
+    recipe_of(request)  # a misspelt name is told before the controller is asked
     site = look_at_site(resolve_backend(request.backend, env, settings), io)
     lost = interrupted_launches(request, site.backend, settings, io)
     plan = plan_all(request, settings, env, io, site, now_s)
@@ -67,7 +68,7 @@ def plan_all(
     run_id: str | None = None,
 ) -> Plan:
     """The plan of a launch; of a sweep the plan of its first run, with those of the others."""
-    recipe = get_recipe(request.recipe)
+    recipe = recipe_of(request)
     if recipe.sweep is None or request.parent_run_id is not None:  # a fix mends one run of a group
         return plan_for(request, settings, env, io, site, now_s, run_id)
     values, rest = _values(recipe, recipe.sweep, request.set)

@@ -1,0 +1,253 @@
+"""A person's batch file: what its #SBATCH lines ask for, and the script by which it is submitted.
+
+The file runs byte for byte, by the interpreter of its own first line, under `coach run`. Its leading #SBATCH
+lines stand in the script that is submitted, as they are; what was said with the launch stands behind them,
+where it counts. Nothing else is added.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from coach.analysis.jobs.batch_script import change_script, read_script
+from coach.launch.script import Paths, measuring_lines, own_variable_lines, record_lines
+from coach.launch.spelling import format_time, parse_time
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest, OwnProgram, Plan, Resources
+
+MAX_BYTES = 4 << 20
+"""Slurm's own limit (MaxScriptSize) unless the site sets another."""
+_HEAD_BYTES = 64 << 10
+_OPTION = re.compile(r"^#SBATCH\b(.*)$", re.MULTILINE)
+_LEADING = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?:[ \t]*#.*)?")
+"""Slurm reads its options up to the first command."""
+_HETEROGENEOUS = re.compile(r"^#SBATCH[ \t]+(?:hetjob|packjob)\b", re.MULTILINE)
+_LETTERS = {
+    "A": "account",
+    "C": "constraint",
+    "D": "chdir",
+    "G": "gpus",
+    "J": "job-name",
+    "N": "nodes",
+    "a": "array",
+    "c": "cpus-per-task",
+    "n": "ntasks",
+    "p": "partition",
+    "q": "qos",
+    "t": "time",
+    "x": "exclude",
+}
+_HEREDOC = "COACH_BATCH_FILE"
+_GPUS = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d+)", re.ASCII)
+_SAID = {
+    "nodes": "num_nodes",
+    "gpus-per-node": "gpus_per_node",
+    "cpus-per-task": "cpus_per_task",
+    "time": "time_limit_s",
+    "mem": "mem",
+    "partition": "partition",
+    "account": "account",
+    "qos": "qos",
+    "reservation": "reservation",
+    "constraint": "constraint",
+    "exclude": "exclude",
+}
+"""Option of sbatch → field of the request that is said instead of it."""
+
+
+def has_options(path: Path) -> bool:
+    """True if the file begins with #SBATCH lines."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    return bool(_OPTION.search(_header(head)))
+
+
+def read(path: Path) -> str:
+    """The file's text. Raises UserError."""
+    try:
+        data = path.read_bytes()
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(
+            f"{path}: not UTF-8 text, so it cannot be shown as it would run", "--as-is submits it unread"
+        ) from None
+    if len(data) > MAX_BYTES or "\0" in text:
+        raise UserError(f"{path}: no batch file: it holds {len(data)} bytes, some of them no text")
+    return text
+
+
+def check(path: Path) -> None:
+    """Raise UserError for what coach does not launch."""
+    text = read(path)
+    if not text.startswith("#!"):
+        raise UserError(
+            f"{path}: its first line does not name an interpreter, so Slurm would refuse it",
+            "begin it with #!/bin/bash",
+        )
+    if _HEREDOC in text:
+        raise UserError(f"{path}: it holds the word {_HEREDOC}, by which coach marks its end", "rename it")
+    if "\r\n" in _header(text):
+        raise UserError(f"{path}: its lines end as on DOS, so Slurm would refuse it", f"dos2unix {path}")
+    if _HETEROGENEOUS.search(text):
+        raise UserError(
+            f"{path}: a heterogeneous job is several jobs, and coach keeps one run of one job",
+            "--as-is submits it; coach shows and judges it",
+        )
+    if "array" in asked(text):
+        raise UserError(
+            f"{path}: an array is many jobs, and coach keeps one run of one job",
+            "--as-is submits it; coach shows and judges its tasks",
+        )
+
+
+def asked(text: str) -> dict[str, str]:
+    """Long name of each option of the #SBATCH lines → its value; of two the last, as sbatch takes them."""
+    found: dict[str, str] = {}
+    for line in _OPTION.findall(_header(text)):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue  # sbatch refuses it, in its own words
+        index = 0
+        while index < len(words):
+            word = words[index]
+            index += 1
+            if word.startswith("--"):
+                name, equals, value = word[2:].partition("=")
+            elif word.startswith("-") and word[1:2] in _LETTERS:
+                name, equals, value = _LETTERS[word[1]], word[2:], word[2:].removeprefix("=")
+            else:
+                continue
+            if not equals and index < len(words) and not words[index].startswith("-"):
+                value, index = words[index], index + 1
+            found[name] = value
+    return found
+
+
+def resources_of(text: str, request: LaunchRequest) -> Resources:
+    """What the file asks for, and what the launch says instead."""
+    options = {**asked(text), **said_options(request)}
+    num_nodes = _whole(options.get("nodes", "").split("-")[0]) or 1
+    return Resources(
+        num_nodes=num_nodes,
+        gpus_per_node=_gpus_per_node(options, num_nodes),
+        nproc_per_node=_whole(options.get("ntasks-per-node")) or 1,
+        cpus_per_task=_whole(options.get("cpus-per-task")) or 1,
+        time_limit_s=_seconds(options.get("time")),
+        mem=options.get("mem"),
+        partition=options.get("partition"),
+        account=options.get("account"),
+        qos=options.get("qos"),
+        reservation=options.get("reservation"),
+        constraint=options.get("constraint"),
+        exclude=options.get("exclude"),
+        signal=options.get("signal"),
+    )
+
+
+def said_options(request: LaunchRequest) -> dict[str, str]:
+    """Options of sbatch that the launch says, by their long names."""
+    options: dict[str, str] = {}
+    for option, name in _SAID.items():
+        value = getattr(request, name)
+        if value is not None:
+            options[option] = format_time(value) if option == "time" else str(value)
+    if request.signal is not None:
+        options["signal"] = f"B:{request.signal.removeprefix('B:')}"
+    return {**options, **request.sbatch}
+
+
+def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) -> str:
+    """The script that is submitted."""
+    own = plan.request.own
+    assert own is not None
+    path = Path(own.directory, Path(own.words[0]).expanduser())
+    text = _changed(read(path), own, plan.parameters)
+    more = said_options(plan.request)
+    more |= {} if "job-name" in asked(text) else {"job-name": path.name}
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH{each}" for each in _OPTION.findall(_header(text))),
+        *(f"#SBATCH --{key}={quote(value)}" if value else f"#SBATCH --{key}" for key, value in more.items()),
+        f"# {path.name} as run {plan.run_id}, written by coach {version}. Above stand the file's own options, then",
+        "# those that were said with the launch. The file stands below; it runs unchanged.",
+        f"RUN_DIR={quote(plan.run_dir)}",
+        f"CODE={quote(paths.code_dir)}",
+        '(umask 077 && mkdir -p "$RUN_DIR")',
+        *record_lines(record),
+        *_kept_lines(text),
+        *measuring_lines((quote(paths.own_python), "python3")),
+        *own_variable_lines(plan),
+    ]
+    words = " ".join([*map(quote, _interpreter(text)), '"$RUN_DIR/script"', *map(quote, own.words[1:])])
+    return "\n".join([*lines, f'exec "${{MEASURED[@]}}" {words}']) + "\n"
+
+
+def _header(text: str) -> str:
+    header = _LEADING.match(text)
+    return header[0] if header else ""
+
+
+def _interpreter(text: str) -> list[str]:
+    """The first line's program and its one argument, as the kernel reads it."""
+    return text.partition("\n")[0].removeprefix("#!").strip().split(None, 1)
+
+
+def _changed(text: str, own: OwnProgram, values: Mapping[str, Any]) -> str:
+    """The file with the values that were asked for. Raises UserError for one that has no place in it."""
+    script = read_script([text])
+    changes = {key: value for key, value in values.items() if value != script.parameters.get(key)}
+    if not changes:
+        return text
+    texts, unsaid = change_script(script, changes)
+    if unsaid:
+        raise UserError(f"{own.words[0]}: nothing in it says {', '.join(unsaid)}")
+    return texts[0]
+
+
+def _kept_lines(text: str) -> list[str]:
+    size = len(text.encode())
+    return [
+        "# The batch file, as it was when it was launched.",
+        "if [[ ! -e $RUN_DIR/script ]]; then",
+        f"  head -c {size} > \"$RUN_DIR/.script.new\" <<'{_HEREDOC}'",
+        text.removesuffix("\n"),
+        _HEREDOC,
+        '  mv "$RUN_DIR/.script.new" "$RUN_DIR/script"',
+        "fi",
+        "",
+    ]
+
+
+def _gpus_per_node(options: Mapping[str, str], num_nodes: int) -> int:
+    for option, share in (("gpus-per-node", 1), ("gres", 1), ("gpus", num_nodes)):
+        for part in options.get(option, "").split(","):
+            if found := _GPUS.fullmatch(part.strip()):
+                return max(1, int(found[1]) // share) if int(found[1]) else 0
+            if part.strip() == "gpu":
+                return 1
+    per_task = _GPUS.fullmatch(options.get("gpus-per-task", ""))
+    return int(per_task[1]) * (_whole(options.get("ntasks-per-node")) or 1) if per_task else 0
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _seconds(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_time(text, "--time")
+    except UserError:
+        return None  # Slurm knows more words, for example UNLIMITED

@@ -1,0 +1,255 @@
+"""The parameters of a person's own program: what its command line says, and what its argparse declares.
+
+A program is never imported or asked: its words are read, and its text as a syntax tree. A parameter that a
+framework calls by a name of its own is called as coach's rules and fixes call it, so that a fix for
+`batch_size` changes `--per_device_train_batch_size`. A word whose value stays is passed on as it was typed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION, PRECISIONS
+from coach.launch.parameters import Parameter, show
+from coach.model.launching.launch import Scalar
+from coach.node.secret_words import mask_command
+
+_OPTION = re.compile(r"--?([A-Za-z][\w.-]*)(?:=(.*))?", re.ASCII | re.DOTALL)
+_PAIR = re.compile(r"\+{0,2}([A-Za-z_][\w.-]*)=(.*)", re.ASCII | re.DOTALL)
+"""Hydra's way of saying a value."""
+_INT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_BOOLS = {"true": True, "false": False}
+_TYPES = frozenset({"int", "float", "str"})
+_PLAIN = re.compile(r"[\w.+:/@, -]{1,200}")
+"""A value that can be shown, and set again; others stay as they are."""
+
+
+class Form(StrEnum):
+    """How an option and its value stand on a command line."""
+
+    APART = "--lr 0.1"
+    JOINT = "--lr=0.1"
+    PAIR = "lr=0.1"
+    FLAG = "--amp"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnOption:
+    """One parameter, and where its value is said."""
+
+    parameter: Parameter
+    """Its default is the value that the program gets unless another is asked for."""
+    option: str
+    """As the program calls it: `--learning_rate`, or `optimizer.lr` for Hydra."""
+    form: Form
+    place: int | None
+    """Index of the option among the words; None: only the program's text declares it."""
+
+
+def read_options(words: Sequence[str], source: str | None) -> tuple[OwnOption, ...]:
+    """The parameters of a command. `source` is the text of its Python program, where it has one."""
+    start = _first_argument(words)
+    found = [*_said(words, start), *(_declared(source) if source is not None else ())]
+    options: dict[str, OwnOption] = {}
+    spelt: set[str] = set()
+    for each in found:
+        key = _key(each.option)
+        if key in spelt:
+            continue  # a declared option that the command line says; the same said twice stays as it is
+        spelt.add(key)
+        name = _name(each.option, options)
+        if name is not None:
+            options[name] = _called(each, name)
+    return tuple(options.values())
+
+
+def with_values(
+    words: Sequence[str], options: Iterable[OwnOption], values: Mapping[str, Scalar]
+) -> tuple[str, ...]:
+    """The command with the values of its parameters; what is not changed stands there as it was typed."""
+    changed: list[str | None] = list(words)
+    behind: list[str] = []
+    for each in options:
+        value = values.get(each.parameter.name, each.parameter.default)
+        if value == each.parameter.default:
+            continue
+        old = words[each.place] if each.place is not None else ""
+        if each.form is Form.FLAG:
+            _set_flag(each, value, changed, behind)
+        elif each.place is None:
+            behind += (
+                [f"{each.option}={show(value)}"] if each.form is Form.PAIR else [each.option, show(value)]
+            )
+        elif each.form is Form.APART:
+            changed[each.place + 1] = _spelt_like(words[each.place + 1], value)
+        else:
+            head, _, before = old.partition("=")
+            changed[each.place] = f"{head}={_spelt_like(before, value)}"
+    return (*(word for word in changed if word is not None), *behind)
+
+
+def _set_flag(option: OwnOption, value: Scalar, changed: list[str | None], behind: list[str]) -> None:
+    if option.place is not None and value is False:
+        changed[option.place] = None
+    elif option.place is None and value is True:
+        behind.append(option.option)
+
+
+def _spelt_like(before: str, value: Scalar) -> str:
+    """A new value in the spelling of the old one: `16-mixed` becomes `bf16-mixed`, `True` becomes `False`."""
+    if isinstance(value, bool):
+        return str(value) if before[:1].isupper() else show(value)
+    text = show(value)
+    return f"{text}-mixed" if before.endswith("-mixed") and not text.endswith("-mixed") else text
+
+
+def _first_argument(words: Sequence[str]) -> int:
+    """Where the program's own words begin: behind the script, behind `-m MODULE`, else behind the first
+    word."""
+    for index, word in enumerate(words):
+        if word.endswith(".py"):
+            return index + 1
+        if word == "-m" and index + 1 < len(words) and not words[index + 1].startswith("torch.distributed"):
+            return index + 2
+    return 1
+
+
+def _said(words: Sequence[str], start: int) -> Iterator[OwnOption]:
+    masked = mask_command(list(words))
+    index = start
+    while index < len(words):
+        word = words[index]
+        pair, option = _PAIR.fullmatch(word), _OPTION.fullmatch(word)
+        values = _values_behind(words, index + 1)
+        if masked[index : index + 2] != list(words[index : index + 2]):
+            pass  # a secret is nobody's parameter
+        elif pair is not None and _PLAIN.fullmatch(pair[2]):
+            yield _option(pair[1], pair[2], Form.PAIR, index)
+        elif option is not None and option[2] is not None:
+            if _PLAIN.fullmatch(option[2]):
+                yield _option(word.partition("=")[0], option[2], Form.JOINT, index)
+        elif option is not None and word.startswith("--"):
+            if not values:
+                yield OwnOption(Parameter(option[1], "bool", True, ""), word, Form.FLAG, index)
+            elif len(values) == 1 and _PLAIN.fullmatch(values[0]):
+                yield _option(word, values[0], Form.APART, index)
+        index += 1 + (len(values) if option is not None and option[2] is None else 0)
+
+
+def _values_behind(words: Sequence[str], index: int) -> list[str]:
+    """The words that follow an option up to the next one."""
+    values: list[str] = []
+    for word in words[index:]:
+        is_option = word.startswith("-") and not _FLOAT.fullmatch(word)
+        if is_option or _PAIR.fullmatch(word):
+            break
+        values.append(word)
+    return values
+
+
+def _option(option: str, text: str, form: Form, place: int | None) -> OwnOption:
+    return OwnOption(Parameter(option, *_typed(text), ""), option, form, place)
+
+
+def _typed(text: str) -> tuple[str, Scalar]:
+    """The type of a value that was typed, and the value."""
+    if _INT.fullmatch(text):
+        return "int", int(text)
+    if _FLOAT.fullmatch(text):
+        return "float", float(text)
+    if text.lower() in _BOOLS:
+        return "bool", _BOOLS[text.lower()]
+    return "str", text
+
+
+def _declared(source: str) -> Iterator[OwnOption]:
+    """What argparse calls in the text declare with plain values."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            return
+    for node in ast.walk(tree):
+        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if is_call and node.func.attr == "add_argument":  # type: ignore[attr-defined]
+            option = _declaration(node)  # type: ignore[arg-type]
+            if option is not None:
+                yield option
+
+
+def _declaration(call: ast.Call) -> OwnOption | None:
+    names = [_literal(each) for each in call.args]
+    option = next((name for name in names if isinstance(name, str) and name.startswith("--")), None)
+    said = {each.arg: each.value for each in call.keywords if each.arg is not None}
+    if option is None or "nargs" in said:
+        return None
+    default = _literal(said.get("default"))
+    help_ = _literal(said.get("help"))
+    text = " ".join(help_.split()) if isinstance(help_, str) else ""
+    if "action" in said:
+        if _literal(said["action"]) != "store_true":
+            return None
+        return OwnOption(Parameter(option, "bool", False, text), option, Form.FLAG, None)
+    if isinstance(default, bool):
+        return None
+    kind = _type_of(said.get("type"), default)
+    value = _converted(kind, default)
+    if kind is None or value is None:
+        return None
+    choices = _literal(said.get("choices"))
+    some = choices if isinstance(choices, list | tuple) else ()
+    allowed = tuple(
+        each for each in some if isinstance(each, str | int | float) and type(each) is type(value)
+    )
+    return OwnOption(Parameter(option, kind, value, text, choices=allowed), option, Form.APART, None)
+
+
+def _type_of(said: ast.expr | None, default: object) -> str | None:
+    """What argparse makes of the value: the type that is named, else text; None: something of its own."""
+    if said is None:
+        return "str" if isinstance(default, str) else None
+    return said.id if isinstance(said, ast.Name) and said.id in _TYPES else None
+
+
+def _converted(kind: str | None, default: object) -> Scalar | None:
+    if kind == "float" and isinstance(default, int):
+        return float(default)
+    return default if isinstance(default, str | int | float) and type(default).__name__ == kind else None
+
+
+def _literal(node: ast.expr | None) -> object:
+    try:
+        return ast.literal_eval(node) if node is not None else None
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _key(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
+
+
+def _name(option: str, taken: Mapping[str, OwnOption]) -> str | None:
+    """What coach calls the parameter: by the rules' word where there is one, else by the program's."""
+    key = _key(option)
+    usual = PARAMETER_OF_OPTION.get(key) or PARAMETER_OF_OPTION.get(key.rpartition(".")[2])
+    return next((name for name in (usual, key) if name is not None and name not in taken), None)
+
+
+def _called(option: OwnOption, name: str) -> OwnOption:
+    before = option.parameter
+    help_ = before.help or f"Your program's {option.option}."
+    told = help_ if _key(option.option) == name else f"{help_} ({option.option})"
+    kind, default = before.type, before.default
+    if name == "lr" and kind == "int":
+        kind, default = "float", float(default)
+    if name == "precision" and not isinstance(default, bool):
+        kind, default = "str", PRECISIONS.get(str(default), str(default))
+    parameter = Parameter(name, kind, default, told, choices=before.choices)
+    return OwnOption(parameter, option.option, option.form, option.place)

@@ -1,0 +1,174 @@
+"""A person's own training, told from a recipe: a Python script, a command, or a batch file.
+
+It is launched as it stands: no flag is forced on it, its file is not changed, and what it may want to know
+(`COACH_RUN_DIR`) is in its environment. For everything behind the launch it is a recipe like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+
+from coach.analysis.jobs.batch_script import read_script
+from coach.launch import batch_file
+from coach.launch.own_arguments import OwnOption, read_options, with_values
+from coach.launch.parameters import Parameter
+from coach.launch.recipe import get_recipe
+from coach.launch.recipe_file import Recipe
+from coach.launch.spelling import check_printable
+from coach.model.errors import UserError
+from coach.model.launching.launch import OFFERS, LaunchRequest, OwnKind, OwnProgram, Scalar
+
+_BATCH_SUFFIXES = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
+_RECIPE_SUFFIX = ".toml"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+", re.ASCII)
+_MAX_WORDS = 1000
+
+
+def is_own(what: str | None, behind: Sequence[str] | None) -> bool:
+    """True if a launch of `what` is one of an own program, not of a recipe. `behind` are the words behind
+    `--`; None: there is no `--`."""
+    if what is None:
+        return True
+    path = Path(what).expanduser()
+    if path.suffix == _RECIPE_SUFFIX or path.is_dir():
+        return False
+    return what == "-" or path.is_file() or path.suffix in (".py", *_BATCH_SUFFIXES)
+
+
+def read_own_program(
+    what: str | None,
+    behind: Sequence[str],
+    directory: Path,
+    offers: Sequence[str] = (),
+    *,
+    is_unread: bool = False,
+) -> OwnProgram:
+    """What is to be launched. Raises UserError for what cannot be.
+
+    `is_unread`: it is a batch file that is submitted as it is.
+    """
+    for offer in offers:
+        if offer not in OFFERS:
+            raise UserError(f"--with {offer}: no such offer", f"expected one of {', '.join(OFFERS)}")
+    if len(behind) > _MAX_WORDS:
+        raise UserError(f"{len(behind)} words behind --: at most {_MAX_WORDS}")
+    for word in (what or "", *behind):
+        check_printable(word, "the command")
+    if what is None:
+        if not behind:
+            raise UserError(
+                "launch: a recipe, a script, a batch file or `-- COMMAND` was expected",
+                "for example `coach launch train.py -- --lr 1e-4`; `coach recipes` lists the recipes",
+            )
+        return OwnProgram(OwnKind.COMMAND, tuple(behind), str(directory), tuple(offers))
+    if what == "-":
+        raise UserError(
+            "launch -: a script from standard input cannot be read again for a relaunch",
+            "write it to a file, and launch the file",
+        )
+    path = Path(what).expanduser()
+    if not path.is_file():
+        raise UserError(f"{what}: no such file")
+    if is_unread:
+        return OwnProgram(OwnKind.BATCH, (str(path), *behind), str(directory))
+    if path.suffix == ".py" and not batch_file.has_options(path):
+        return OwnProgram(OwnKind.SCRIPT, (what, *behind), str(directory), tuple(offers))
+    if path.suffix in _BATCH_SUFFIXES or batch_file.has_options(path):
+        if "torchrun" in offers:
+            raise UserError(
+                f"{what}: coach cannot put torchrun into a batch file", "write `srun torchrun …` in it"
+            )
+        batch_file.check(path)
+        return OwnProgram(OwnKind.BATCH, (what, *behind), str(directory), tuple(offers))
+    command = what if "/" in what else f"./{what}"
+    return OwnProgram(OwnKind.COMMAND, (command, *behind), str(directory), tuple(offers))
+
+
+def recipe_of(request: LaunchRequest) -> Recipe:
+    """What a request launches: the recipe of its name, or its own program as one. Raises UserError."""
+    return get_recipe(request.recipe) if request.own is None else own_recipe(request.own)
+
+
+def own_recipe(own: OwnProgram) -> Recipe:
+    """The program as everything behind a launch sees it. Raises UserError where its file is gone."""
+    path = _file_of(own)
+    name = _name(own, path)
+    return Recipe(
+        name=name,
+        title="your own training",
+        summary=" ".join(own.words),
+        trainer=path.name if path is not None else own.words[0],
+        devices="multiple",
+        key=None,
+        time_limit_s=None,
+        parameters=MappingProxyType({each.name: each for each in _parameters(own, path)}),
+        path=path or Path(own.directory) / name,
+        ranks=1,
+        own=own,
+    )
+
+
+def own_command(own: OwnProgram, values: Mapping[str, Scalar]) -> tuple[str, ...]:
+    """The program and its arguments, with the values of its parameters."""
+    if own.kind is OwnKind.BATCH:
+        return own.words
+    return with_values(own.words, _options(own, _file_of(own)), values)
+
+
+def own_request(own: OwnProgram, request: LaunchRequest) -> LaunchRequest:
+    """A request for an own program instead of a recipe."""
+    return replace(request, recipe=own_recipe(own).name, own=own)
+
+
+def _parameters(own: OwnProgram, path: Path | None) -> Sequence[Parameter]:
+    if own.kind is OwnKind.BATCH:
+        assert path is not None
+        said = read_script([batch_file.read(path)]).parameters
+        kinds = {int: "int", float: "float", str: "str", bool: "bool"}
+        return [
+            Parameter(key, kinds[type(value)], value, f"What {path.name} says for {key}.")
+            for key, value in said.items()
+            if type(value) in kinds
+        ]
+    return [each.parameter for each in _options(own, path)]
+
+
+def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
+    source = None
+    if path is not None and path.suffix == ".py":
+        try:
+            source = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}") from None
+    return read_options(own.words, source)
+
+
+def _file_of(own: OwnProgram) -> Path | None:
+    """The program's file, where a word names one."""
+    words = own.words if own.kind is OwnKind.COMMAND else own.words[:1]
+    for word in words:
+        path = Path(own.directory, Path(word).expanduser())
+        if own.kind is not OwnKind.COMMAND or (path.suffix == ".py" and path.is_file()):
+            if not path.is_file():
+                raise UserError(f"{path}: no such file")
+            return path
+    return None
+
+
+def _name(own: OwnProgram, path: Path | None) -> str:
+    """What its runs are called."""
+    word = path.stem if path is not None else _module(own.words) or Path(own.words[0]).name
+    return _NOT_IN_NAMES.sub("_", word).strip("._")[:40] or "own"
+
+
+def _module(words: Sequence[str]) -> str | None:
+    """The module that `python -m` starts, unless it is a launcher's."""
+    for option, module in pairwise(words):
+        if option == "-m" and not module.startswith(("torch.distributed", "accelerate")):
+            return module
+    return None
