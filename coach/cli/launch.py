@@ -7,27 +7,23 @@ import argparse
 import contextlib
 import json
 import os
-import shlex
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coach.cli.launch_own import add_own, launch_as_is, with_program
 from coach.cli.text import printable
 from coach.config import BACKENDS, Settings
 from coach.late import late
-from coach.launch.own_program import is_own, own_request, read_own_program
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import (
     GPU_REQUESTS,
     NOWHERE,
-    OFFERS,
     LaunchRequest,
-    OwnProgram,
     Plan,
     Submitted,
 )
@@ -35,9 +31,8 @@ from coach.node.gpm import GPM_HELP
 from coach.node.share import HELP
 from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
-from coach.workflows.launching.recipes import launch_name
 from coach.workflows.launching.refusals import remember_answers
-from coach.workflows.launching.start import check_ready, submit_as_is, wait
+from coach.workflows.launching.start import check_ready, wait
 from coach.workflows.launching.sweep import prepare, read_group, submit
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -56,27 +51,7 @@ _COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options, which are the same as the keys of [launch] in config.toml."""
-    parser.usage = "coach launch [options] RECIPE | SCRIPT | BATCH FILE [-- ARGUMENTS …] | -- COMMAND …"
-    parser.add_argument(
-        "what",
-        nargs="?",
-        metavar="WHAT",
-        help=(
-            "a recipe (`coach recipes` lists them; the path of a TOML, or a folder with one), a Python script, "
-            "or a batch file; nothing before `-- COMMAND …`"
-        ),
-    )
-    parser.add_argument(
-        "--with",
-        dest="offers",
-        metavar="OFFER",
-        action="append",
-        default=[],
-        help=f"add to an own training: {'; '.join(f'{name}: {what}' for name, what in OFFERS.items())}",
-    )
-    parser.add_argument(
-        "--as-is", action="store_true", help="hand a batch file to sbatch unread; coach follows its job"
-    )
+    add_own(parser)
     parser.add_argument("--backend", choices=BACKENDS, default="auto")
     parser.add_argument("--nodes", metavar="N", help="nodes (default: 1)")
     parser.add_argument("--gpus", metavar="N", help="GPUs per node; 0: train on CPUs")
@@ -158,48 +133,8 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: COMPLETED), 1 ended otherwise, 2 refused."""
-    request = _request(args)
-    if is_own(args.what, args.behind):
-        if args.as_is and args.what is None:
-            raise UserError("--as-is: which batch file?", "coach launch --as-is job.sbatch")
-        own = read_own_program(args.what, args.behind or (), Path.cwd(), args.offers, is_unread=args.as_is)
-        return (
-            _submit_as_is(own, args, settings)
-            if args.as_is
-            else launch(own_request(own, request), args, settings)
-        )
-    refused = (
-        "arguments behind --"
-        if args.behind
-        else "--with"
-        if args.offers
-        else "--as-is"
-        if args.as_is
-        else None
-    )
-    if refused is not None:
-        raise UserError(
-            f"{refused}: for a script, a command or a batch file; {args.what} is none",
-            "a recipe's parameters are set by --set KEY=VALUE",
-        )
-    return launch(replace(request, recipe=launch_name(args.what, settings)), args, settings)
-
-
-def _submit_as_is(own: OwnProgram, args: argparse.Namespace, settings: Settings) -> int:
-    """Print the job alone: there is no run, and so no run directory."""
-    if args.dry_run:
-        print(shlex.join(("sbatch", *own.words)))
-        return 0
-    accepted = submit_as_is(own, settings, os.environ)
-    for line in accepted.lines:
-        _say(f"sbatch: {line}")
-    fields = {"run_id": None, "run_dir": None, "job_id": accepted.job_id, "state": "PENDING"}
-    if args.format == "json":
-        print(json.dumps({"schema": 1, **fields, "runs": []}, indent=2))
-    else:
-        for name, said in fields.items():
-            print(f"{name:<8}{printable(said or '–')}")
-    return 0
+    asked = with_program(_request(args), args, settings)
+    return launch_as_is(asked, args, settings) if args.as_is else launch(asked, args, settings)
 
 
 def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:

@@ -190,19 +190,20 @@ def _declaration(call: ast.Call) -> OwnOption | None:
     said = {each.arg: each.value for each in call.keywords if each.arg is not None}
     if option is None or "nargs" in said:
         return None
-    default = _literal(said.get("default"))
     help_ = _literal(said.get("help"))
     text = " ".join(help_.split()) if isinstance(help_, str) else ""
     if "action" in said:
-        if _literal(said["action"]) != "store_true":
-            return None
-        return OwnOption(Parameter(option, "bool", False, text), option, Form.FLAG, None)
-    if isinstance(default, bool):
-        return None
+        is_flag = _literal(said["action"]) == "store_true"
+        return OwnOption(Parameter(option, "bool", False, text), option, Form.FLAG, None) if is_flag else None
+    default = _literal(said.get("default"))
     kind = _type_of(said.get("type"), default)
     value = _converted(kind, default)
-    if kind is None or value is None:
-        return None
+    return _with_choices(option, kind, value, text, said) if kind is not None and value is not None else None
+
+
+def _with_choices(
+    option: str, kind: str, value: Scalar, text: str, said: Mapping[str, ast.expr]
+) -> OwnOption:
     choices = _literal(said.get("choices"))
     some = choices if isinstance(choices, list | tuple) else ()
     allowed = tuple(

@@ -17,7 +17,6 @@ from coach.analysis.jobs.batch_script import read_script
 from coach.launch import batch_file
 from coach.launch.own_arguments import OwnOption, read_options, with_values
 from coach.launch.parameters import Parameter
-from coach.launch.recipe import get_recipe
 from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
@@ -29,9 +28,9 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+", re.ASCII)
 _MAX_WORDS = 1000
 
 
-def is_own(what: str | None, behind: Sequence[str] | None) -> bool:
-    """True if a launch of `what` is one of an own program, not of a recipe. `behind` are the words behind
-    `--`; None: there is no `--`."""
+def is_own(what: str | None) -> bool:
+    """True if a launch of `what` is one of an own program, not of a recipe. None: the command stands behind
+    `--`."""
     if what is None:
         return True
     path = Path(what).expanduser()
@@ -59,13 +58,25 @@ def read_own_program(
         raise UserError(f"{len(behind)} words behind --: at most {_MAX_WORDS}")
     for word in (what or "", *behind):
         check_printable(word, "the command")
+    if what is None and not behind:
+        raise UserError(
+            "launch: a recipe, a script, a batch file or `-- COMMAND` was expected",
+            "for example `coach launch train.py -- --lr 1e-4`; `coach recipes` lists the recipes",
+        )
+    kind, words = _kind(what, is_unread), (*((what,) if what is not None else ()), *behind)
+    if kind is OwnKind.BATCH and "torchrun" in offers:
+        raise UserError(
+            f"{what}: coach cannot put torchrun into a batch file", "write `srun torchrun …` in it"
+        )
+    if kind is OwnKind.COMMAND and what is not None and "/" not in what:
+        words = (f"./{what}", *behind)
+    return OwnProgram(kind, words, str(directory), tuple(offers))
+
+
+def _kind(what: str | None, is_unread: bool) -> OwnKind:
+    """Raises UserError for a file that cannot be launched."""
     if what is None:
-        if not behind:
-            raise UserError(
-                "launch: a recipe, a script, a batch file or `-- COMMAND` was expected",
-                "for example `coach launch train.py -- --lr 1e-4`; `coach recipes` lists the recipes",
-            )
-        return OwnProgram(OwnKind.COMMAND, tuple(behind), str(directory), tuple(offers))
+        return OwnKind.COMMAND
     if what == "-":
         raise UserError(
             "launch -: a script from standard input cannot be read again for a relaunch",
@@ -75,23 +86,11 @@ def read_own_program(
     if not path.is_file():
         raise UserError(f"{what}: no such file")
     if is_unread:
-        return OwnProgram(OwnKind.BATCH, (str(path), *behind), str(directory))
-    if path.suffix == ".py" and not batch_file.has_options(path):
-        return OwnProgram(OwnKind.SCRIPT, (what, *behind), str(directory), tuple(offers))
-    if path.suffix in _BATCH_SUFFIXES or batch_file.has_options(path):
-        if "torchrun" in offers:
-            raise UserError(
-                f"{what}: coach cannot put torchrun into a batch file", "write `srun torchrun …` in it"
-            )
+        return OwnKind.BATCH
+    if batch_file.has_options(path) or path.suffix in _BATCH_SUFFIXES:
         batch_file.check(path)
-        return OwnProgram(OwnKind.BATCH, (what, *behind), str(directory), tuple(offers))
-    command = what if "/" in what else f"./{what}"
-    return OwnProgram(OwnKind.COMMAND, (command, *behind), str(directory), tuple(offers))
-
-
-def recipe_of(request: LaunchRequest) -> Recipe:
-    """What a request launches: the recipe of its name, or its own program as one. Raises UserError."""
-    return get_recipe(request.recipe) if request.own is None else own_recipe(request.own)
+        return OwnKind.BATCH
+    return OwnKind.SCRIPT if path.suffix == ".py" else OwnKind.COMMAND
 
 
 def own_recipe(own: OwnProgram) -> Recipe:

@@ -12,12 +12,13 @@ from typing import Any
 
 import coach
 from coach.launch import parameters
+from coach.launch.own_program import own_recipe
 from coach.launch.recipe_file import Recipe as Recipe
 from coach.launch.recipe_file import Sweep as Sweep
 from coach.launch.recipe_file import read_recipe_file
 from coach.launch.trainer_arguments import TrainerArguments
 from coach.model.errors import UserError
-from coach.model.launching.launch import Scalar
+from coach.model.launching.launch import LaunchRequest, Scalar
 
 _NO_RECIPES = frozenset({"pyproject.toml"})
 _DRILLS = "drills"
@@ -68,6 +69,11 @@ def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
     near = get_close_matches(name_or_path, known, 3, 0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"recipes: {', '.join(by_name) or 'none'}"
     raise UserError(f"unknown recipe {name_or_path!r}", hint)
+
+
+def recipe_of(request: LaunchRequest) -> Recipe:
+    """What a request launches: the recipe of its name, or its own program as one. Raises UserError."""
+    return get_recipe(request.recipe) if request.own is None else own_recipe(request.own)
 
 
 def resolve_parameters(

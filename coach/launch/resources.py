@@ -84,11 +84,9 @@ def resolve_resources(
     started = _started_ranks(recipe, parameters, gpus)
     if recipe.own is not None:
         notes.append(_own_text(recipe.own, num_nodes, nproc, gpus))
-    elif gpus == 0:
-        why = "as asked" if request.gpus_per_node == 0 else f"{target.name} has no GPUs"
-        notes.append(f"{why}: {_cpu_ranks_text(num_nodes * (started or nproc), has_gloo=not started)}")
-    elif started:
-        notes.append(f"the trainer starts {started} rank{'s' if started > 1 else ''} itself")
+        request = _with_own_cpus(request, target, num_nodes, gpus, nproc)
+    else:
+        notes += _ranks_notes(request, target, gpus, num_nodes * (started or nproc), started)
     gpu_type = _gpu_type(request, target, num_nodes, gpus, notes)
     cpus_per_gpu = _cpus_per_gpu(request, gpus, notes)
     most_cpus = _most_cpus(request, target, num_nodes, gpus)
@@ -97,8 +95,6 @@ def resolve_resources(
         cpus = _cpus_of_gpus(cpus_per_gpu, gpus, most_cpus, target)
     else:
         usual_ranks = _ranks(recipe, num_nodes) or 0
-        if recipe.own is not None and request.cpus_per_task is None:
-            request = replace(request, cpus_per_task=_own_cpus(request, target, gpus, nproc, most_cpus))
         cpus = _cpus(request, parameters, target, most_cpus, started or nproc, usual_ranks, notes)
     limit_s = target.partition.time_limit_s if target.partition else None
     request = within(request, limit_s, _memory_mib(target, num_nodes), target.name, warnings)
@@ -129,6 +125,16 @@ def resolve_resources(
 
 
 _SLURM_ONLY = ("partition", "account", "qos", "reservation", "constraint", "exclude")
+
+
+def _ranks_notes(
+    request: LaunchRequest, target: _Target, gpus: int, num_ranks: int, started: int | None
+) -> list[str]:
+    """Where the ranks run, if that is not a GPU for each."""
+    if gpus == 0:
+        why = "as asked" if request.gpus_per_node == 0 else f"{target.name} has no GPUs"
+        return [f"{why}: {_cpu_ranks_text(num_ranks, has_gloo=not started)}"]
+    return [f"the trainer starts {started} rank{'s' if started > 1 else ''} itself"] if started else []
 
 
 def _cpu_ranks_text(num_ranks: int, *, has_gloo: bool) -> str:
@@ -454,16 +460,22 @@ def _own_text(own: OwnProgram, num_nodes: int, nproc: int, gpus: int) -> str:
     return f"your {own.kind}, as it stands: {where}"
 
 
-def _own_cpus(request: LaunchRequest, target: _Target, gpus: int, nproc: int, most: int | None) -> int | None:
-    """The share of its node's CPUs that belongs to its GPUs; without GPUs two for each rank."""
+def _with_own_cpus(
+    request: LaunchRequest, target: _Target, num_nodes: int, gpus: int, nproc: int
+) -> LaunchRequest:
+    """Where nobody asked for CPUs: the share of its node's that belongs to its GPUs; without GPUs two for
+    each rank."""
+    if request.cpus_per_task is not None:
+        return request
     if not gpus:
-        return min(2 * nproc, most) if most is not None else 2 * nproc
+        most = _most_cpus(request, target, num_nodes, gpus)
+        return replace(request, cpus_per_task=min(2 * nproc, most or 2 * nproc))
     shares = [
         node.num_cpus * gpus // _gpus_of(node, None)
         for node in target.nodes
         if node.num_cpus is not None and _gpus_of(node, request.gpu_type) >= gpus
     ]
-    return max(1, min(shares)) if shares else None
+    return replace(request, cpus_per_task=max(1, min(shares))) if shares else request
 
 
 def _gpus_of(node: Node, gpu_type: str | None) -> int:

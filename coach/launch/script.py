@@ -344,7 +344,7 @@ def measuring_lines(pythons: Sequence[str]) -> list[str]:
 def _own_start(directory: str, paths: Paths, plan: Plan) -> list[str]:
     lost = quote(f"{directory}: no such directory")
     lines = [
-        "# The program starts where it was launched, and its files get the modes that they would have anyway.",
+        "# The program starts where it was launched; its files get the modes that it wants.",
         'umask "$MASK"',
         f"cd -- {quote(directory)} || stop file_not_found {lost}",
     ]

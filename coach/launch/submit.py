@@ -57,8 +57,10 @@ def submit(
     after_job: str | None = None,
     directory: str | None = None,
 ) -> Accepted:
-    """Submit a script, from `directory` where the job is to start there. Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was
-    taken."""
+    """Submit a script, from `directory` where the job is to start there.
+
+    Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was taken.
+    """
     if after_job is not None and not is_job_id(after_job):
         raise UserError(f"{after_job!r} is not a job id")
     return submit_command(sbatch_command(script, after_job), env, timeout_s, directory)

@@ -49,8 +49,10 @@ class Refusal(NamedTuple):
 def look(
     paths: runs.RunPaths, node: str, command: List[str], env: Mapping[str, str], dev: Path = Path("/dev")
 ) -> Optional[Refusal]:
-    """The first thing that is missing; None when nothing is known to be. A run that no launch has written, and
-    an own program, are not judged: what they need nobody has said."""
+    """The first thing that is missing; None when nothing is known to be.
+
+    A run that no launch has written, and an own program, are not judged: nobody has said what they need.
+    """
     try:
         run = runs.read_json(paths.run_json)
     except runs.RunFileError:

@@ -37,8 +37,10 @@ class Finished:
 def run_command(
     argv: Sequence[str], env: Mapping[str, str], timeout_s: float, directory: str | None = None
 ) -> Finished:
-    """Run to the end, in `directory` if there is one, without a shell and without input. Raises OSError, or subprocess.TimeoutExpired when it
-    was ended for its time."""
+    """Run to the end, in `directory` if there is one, without a shell and without input.
+
+    Raises OSError, or subprocess.TimeoutExpired when it was ended for its time.
+    """
     with (
         _watched_group(env) as group,
         _started(argv, env, group, directory) as process,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from coach.workflows.watching.step_use import StepUses
 
 if TYPE_CHECKING:
-    from coach.launch import own_program
+    from coach.launch import recipe
     from coach.rules import documentation, registry
     from coach.sources.logs import log_windows
     from coach.sources.machine import clipboard, terminal
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from coach.workflows.teaching import cohort, drill_answer, drills
     from coach.workflows.watching import step_use
 else:
-    own_program = late("coach.launch", "own_program")
+    recipe = late("coach.launch", "recipe")
     documentation, registry = late("coach.rules", "documentation", "registry")
     log_windows = late("coach.sources.logs", "log_windows")
     clipboard, terminal = late("coach.sources.machine", "clipboard", "terminal")
@@ -175,7 +175,7 @@ class LiveLaunches:
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
         request = prepare.with_defaults(request, self._reach.settings)
-        own_program.recipe_of(request)
+        recipe.recipe_of(request)
         backend = resolve_backend(request.backend, self._reach.env, self._reach.settings)
         now_s = time.monotonic()
         if (

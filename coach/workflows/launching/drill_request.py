@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coach.launch.own_program import recipe_of
+from coach.launch.recipe import recipe_of
 from coach.model.launching.launch import LaunchRequest
 from coach.model.teaching.drill import Drill, Need
 

@@ -15,9 +15,7 @@ from coach.analysis.comparing.steady_state import MAX_BLOCKS, MIN_BLOCK, MIN_WAR
 from coach.analysis.comparing.two_runs import measure
 from coach.analysis.spelling.slurm import whole_minutes
 from coach.config import Settings
-from coach.launch.own_program import recipe_of
-from coach.launch.recipe import Recipe
-from coach.launch.record import request_from
+from coach.launch.recipe import Recipe, recipe_of
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Fix
@@ -30,7 +28,13 @@ from coach.sources.runs.run_index import RunIndex
 from coach.workflows.jobs.lost_work import lost_of_run
 from coach.workflows.judging.targets import list_runs
 from coach.workflows.launching.prepare import prepare
-from coach.workflows.launching.relaunch import changes, read_parent_script, request_for_fix, script_diff
+from coach.workflows.launching.relaunch import (
+    changes,
+    read_parent_script,
+    recipe_of_run,
+    request_for_fix,
+    script_diff,
+)
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
 TRIAL_STEPS = math.ceil((MAX_BLOCKS * MIN_BLOCK + MIN_WARMUP_STEPS) / 0.9)
@@ -51,7 +55,7 @@ class Remedy:
 
 def remedies(run: Run, findings: Iterable[Finding], recipe: Recipe | None = None) -> tuple[Remedy, ...]:
     """The fixes that are typed changes which this recipe knows, in the findings' order."""
-    recipe = recipe or recipe_of(request_from(run.launch, run.recipe))
+    recipe = recipe or recipe_of_run(run)
     found: list[Remedy] = []
     for finding in findings:
         for fix in finding.fixes:

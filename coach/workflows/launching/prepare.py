@@ -20,9 +20,8 @@ from coach.launch.disk_space import GENERATED_DATA_BYTES, Room, checkpoint_bytes
 from coach.launch.environment_check import check_environment, check_modules, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python, python_of_own
 from coach.launch.limits import check_limits, num_alive
-from coach.launch.own_program import recipe_of
 from coach.launch.plan import Facts, make_plan
-from coach.launch.recipe import Recipe, data_dir, find_recipes, is_shipped
+from coach.launch.recipe import Recipe, data_dir, find_recipes, is_shipped, recipe_of
 from coach.launch.resources import Site
 from coach.launch.script import Paths
 from coach.launch.snapshot import code_dir, snapshot_files
@@ -208,19 +207,25 @@ def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
     if problem is not None:
         hint = "set runs_root in config.toml to a directory of yours"
         raise UserError(f"{settings.runs_root}: runs cannot be written there: {problem}", hint)
-    notes, warnings = judge_rooms(look_at_rooms(plan, settings, io, now_s))
+    parameters = plan.parameters if plan.request.own is None else None
+    notes, warnings = judge_rooms(look_at_rooms(parameters, settings, io, now_s))
     if settings.runs_root_candidates and settings.runs_root_candidates[0][0] != settings.runs_root:
         notes = (f"runs go to {settings.runs_root_text}", *notes)  # the first choice cannot be written
     return replace(plan, notes=plan.notes + notes, warnings=plan.warnings + warnings)
 
 
-def look_at_rooms(plan: Plan, settings: Settings, io: Io, now_s: float) -> list[Room]:
-    """The runs root, and where data will be generated if that is somewhere else. What an own program writes
-    is not known."""
-    is_own = plan.request.own is not None
-    needs = {} if is_own else {"checkpoints": checkpoint_bytes(plan.parameters)}
+def look_at_rooms(
+    parameters: Mapping[str, Any] | None, settings: Settings, io: Io, now_s: float
+) -> list[Room]:
+    """The runs root, and where data will be generated if that is somewhere else. Without parameters it is an
+    own program: what it will write is not known."""
+    needs = {} if parameters is None else {"checkpoints": checkpoint_bytes(parameters)}
     places: list[tuple[Path, str, dict[str, int | None]]] = [(settings.runs_root, "runs_root", needs)]
-    if not is_own and settings.data_dir is None and not _is_data_generated(io, settings.cache_dir):
+    if (
+        parameters is not None
+        and settings.data_dir is None
+        and not _is_data_generated(io, settings.cache_dir)
+    ):
         places.append((settings.cache_dir, "cache_dir", {"generated data": GENERATED_DATA_BYTES}))
     by_mount: dict[Mount | Path, Room] = {}
     for path, key, needs in places:

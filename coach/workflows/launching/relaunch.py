@@ -17,9 +17,8 @@ from typing import Any
 
 from coach.config import Settings
 from coach.launch.limits import check_running
-from coach.launch.own_program import recipe_of
 from coach.launch.parameters import show
-from coach.launch.recipe import Recipe, get_recipe
+from coach.launch.recipe import Recipe, get_recipe, recipe_of
 from coach.launch.record import request_from
 from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
@@ -45,6 +44,11 @@ class ParentChoice(StrEnum):
     KEEP = "keep"
     WAIT = "wait"
     """The child starts when the parent has ended."""
+
+
+def recipe_of_run(run: Run) -> Recipe:
+    """What launched it: a recipe, or an own program as one. Raises UserError where that is gone."""
+    return recipe_of(request_from(run.launch, run.recipe))
 
 
 def request_for_fix(

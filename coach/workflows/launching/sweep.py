@@ -16,8 +16,7 @@ from coach import runs
 from coach.analysis.comparing.sweep_table import Group, Member, group_of, member_of, table
 from coach.config import Settings
 from coach.launch import parameters
-from coach.launch.own_program import recipe_of
-from coach.launch.recipe import Recipe, Sweep, resolve_parameters
+from coach.launch.recipe import Recipe, Sweep, recipe_of, resolve_parameters
 from coach.launch.recipe_file import RANKS, WORLD_SIZE
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.submit import NoAnswer

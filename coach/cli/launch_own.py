@@ -1,0 +1,82 @@
+"""The part of `coach launch` for an own training: its options, what is launched, and `--as-is`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from coach.cli.text import printable
+from coach.config import Settings
+from coach.launch.own_program import is_own, own_request, read_own_program
+from coach.model.errors import UserError
+from coach.model.launching.launch import OFFERS, LaunchRequest
+from coach.workflows.launching.recipes import launch_name
+from coach.workflows.launching.start import submit_as_is
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    """What is launched, and what belongs to a script, a command or a batch file alone."""
+    parser.usage = "coach launch [options] RECIPE | SCRIPT | BATCH FILE [-- ARGUMENTS …] | -- COMMAND …"
+    parser.add_argument(
+        "what",
+        nargs="?",
+        metavar="WHAT",
+        help=(
+            "a recipe (`coach recipes` lists them; the path of a TOML, or a folder with one), a Python "
+            "script, or a batch file; nothing before `-- COMMAND …`"
+        ),
+    )
+    parser.add_argument(
+        "--with",
+        dest="offers",
+        metavar="OFFER",
+        action="append",
+        default=[],
+        help=f"add to an own training: {'; '.join(f'{name} {what}' for name, what in OFFERS.items())}",
+    )
+    parser.add_argument(
+        "--as-is", action="store_true", help="hand a batch file to sbatch unread; coach follows its job"
+    )
+
+
+def with_program(request: LaunchRequest, args: argparse.Namespace, settings: Settings) -> LaunchRequest:
+    """The request for what is to be launched: an own program, or a recipe. Raises UserError for what is
+    neither."""
+    if args.as_is and args.what is None:
+        raise UserError("--as-is: the batch file is missing", "for example `coach launch --as-is job.sbatch`")
+    if is_own(args.what):
+        behind = args.behind or ()
+        own = read_own_program(args.what, behind, Path.cwd(), args.offers, is_unread=args.as_is)
+        return replace(request, own=own) if args.as_is else own_request(own, request)
+    said = {"arguments behind --": args.behind, "--with": args.offers, "--as-is": args.as_is}
+    for words, value in said.items():
+        if value:
+            raise UserError(
+                f"{words}: for a script, a command or a batch file; {args.what} is none",
+                "a recipe's parameters are set by --set KEY=VALUE",
+            )
+    return replace(request, recipe=launch_name(args.what, settings))
+
+
+def launch_as_is(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
+    """Print the job alone: there is no run, and so no run directory."""
+    own = asked.own
+    assert own is not None
+    if args.dry_run:
+        print(shlex.join(("sbatch", *own.words)))
+        return 0
+    accepted = submit_as_is(own, settings, os.environ)
+    for line in accepted.lines:
+        print(f"coach: sbatch: {printable(line)}", file=sys.stderr)
+    fields = {"run_id": None, "run_dir": None, "job_id": accepted.job_id, "state": "PENDING"}
+    if args.format == "json":
+        print(json.dumps({"schema": 1, **fields, "runs": []}, indent=2))
+    else:
+        for name, said in fields.items():
+            print(f"{name:<8}{printable(said or '–')}")
+    return 0
