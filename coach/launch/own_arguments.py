@@ -54,8 +54,9 @@ class OwnOption:
 
 def read_options(words: Sequence[str], source: str | None) -> tuple[OwnOption, ...]:
     """The parameters of a command. `source` is the text of its Python program, where it has one."""
-    start = _first_argument(words)
-    found = [*_said(words, start), *(_declared(source) if source is not None else ())]
+    declared = tuple(_declared(source)) if source is not None else ()
+    forms = {_key(each.option): each.form for each in declared}
+    found = [*_said(words, _first_argument(words), forms), *declared]
     options: dict[str, OwnOption] = {}
     spelt: set[str] = set()
     for each in found:
@@ -120,13 +121,16 @@ def _first_argument(words: Sequence[str]) -> int:
     return 1
 
 
-def _said(words: Sequence[str], start: int) -> Iterator[OwnOption]:
+def _said(words: Sequence[str], start: int, forms: Mapping[str, Form]) -> Iterator[OwnOption]:
+    """What the words say. `forms` tells of a declared option whether a value follows it."""
     masked = mask_command(list(words))
     index = start
     while index < len(words):
         word = words[index]
         pair, option = _PAIR.fullmatch(word), _OPTION.fullmatch(word)
         values = _values_behind(words, index + 1)
+        if (form := forms.get(_key(word))) is not None:
+            values = values[: form is Form.APART]
         if masked[index : index + 2] != list(words[index : index + 2]):
             pass  # a secret is nobody's parameter
         elif pair is not None and _PLAIN.fullmatch(pair[2]):

@@ -107,7 +107,12 @@ def said(request: LaunchRequest) -> dict[str, Any]:
         elif isinstance(value, tuple):
             value = list(value)
         elif isinstance(value, OwnProgram):
-            value = {**asdict(value), "kind": str(value.kind)}
+            value = {
+                "kind": str(value.kind),
+                "words": list(value.words),
+                "directory": value.directory,
+                "offers": list(value.offers),
+            }
         if value not in ({}, []):
             result[item.name] = value
     return result

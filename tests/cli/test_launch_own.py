@@ -1,0 +1,109 @@
+"""`coach launch` of a program that nobody wrote for coach, on the local backend."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import argparse, json, os, stat, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.1)
+parser.add_argument("--batch-size", type=int, default=32)
+parser.add_argument("--fail", action="store_true")
+arguments = parser.parse_args()
+with open("result.json", "w") as file:
+    json.dump({"argv": sys.argv, "cwd": os.getcwd(), "run": os.environ["COACH_RUN_DIR"]}, file)
+print(f"loss 1.0 at batch size {arguments.batch_size}")
+if arguments.fail:
+    raise MemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "my project"
+    folder.mkdir()
+    (folder / "train.py").write_text(PROGRAM)
+    return folder
+
+
+def coach(home: Path, *words: str, status: int = 0) -> str:
+    env = {**os.environ, "COACH_HOME": str(home.parent / "coach")}
+    argv = [sys.executable, "-m", "coach", *words]
+    env["PYTHONPATH"] = str(Path(__file__).parents[2])
+    done = subprocess.run(argv, env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    return done.stdout if status == 0 else done.stdout + done.stderr
+
+
+def launch(home: Path, *words: str, status: int = 0) -> str:
+    return coach(
+        home, "launch", "--backend", "local", "--gpus", "0", "--format", "json", *words, status=status
+    )
+
+
+def test_a_script_runs_unchanged_from_its_own_directory_and_is_a_run_like_any_other(home: Path) -> None:
+    answer = json.loads(launch(home, "train.py", "--wait", "--", "--lr", "1e-4"))
+    assert answer["state"] == "COMPLETED"
+    run_dir = Path(answer["run_dir"])
+    told = json.loads((home / "result.json").read_text())
+    assert told == {"argv": ["train.py", "--lr", "1e-4"], "cwd": str(home), "run": str(run_dir)}
+    assert (home / "result.json").stat().st_mode & 0o777 == 0o666 & ~_umask()
+    assert "batch size 32" in (run_dir / "stdout.log").read_text()
+    record = json.loads((run_dir / "run.json").read_text())
+    assert record["recipe"] == "train"
+    assert record["parameters"] == {"lr": 1e-4, "batch_size": 32, "fail": False}
+    assert [run["run_id"] for run in json.loads(coach(home, "runs", "--format", "json"))["runs"]] == [
+        answer["run_id"]
+    ]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_a_command_that_fails_is_judged_like_a_recipe(home: Path) -> None:
+    told = launch(home, "--wait", "--", sys.executable, "train.py", "--fail", status=1)
+    answer = json.loads(told[: told.index("}\n  ]\n}") + 7])
+    judged = coach(home, "check", answer["run_id"], "--format", "json", status=1)
+    assert json.loads(judged)["findings"][0]["cause"] in ("cuda_oom", "host_oom", "code_error")
+    assert json.loads((home / "result.json").read_text())["argv"][1:] == ["--fail"]
+
+
+def test_a_parameter_of_the_script_is_set_by_the_rules_name_for_it(home: Path) -> None:
+    script = coach(
+        home,
+        *("launch", "train.py", "--backend", "local", "--gpus", "0", "--dry-run", "--set", "batch_size=8"),
+        *("--", "--lr", "0.5"),
+    )
+    assert "train.py --lr 0.5 --batch-size 8 &" in script
+    refused = coach(home, "launch", "train.py", "--backend", "local", "--set", "width=1", status=2)
+    assert "recipe train has no parameter 'width'" in refused
+    assert "its parameters: lr, batch_size, fail" in refused
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ddp", "--", "--lr", "1"), "arguments behind --: for a script, a command or a batch file"),
+        (("ddp", "--with", "torchrun"), "--with: for a script"),
+        (("--as-is",), "--as-is: the batch file is missing"),
+        ((), "a recipe, a script, a batch file or `-- COMMAND` was expected"),
+        (("gone.sbatch",), "gone.sbatch: no such file"),
+    ],
+)
+def test_what_cannot_be_launched_is_one_clear_line(home: Path, words: tuple[str, ...], said: str) -> None:
+    assert said in coach(home, "launch", *words, status=2)
+
+
+def test_as_is_hands_the_file_to_sbatch(home: Path) -> None:
+    (home / "job.sh").write_text("#!/bin/sh\n#SBATCH --array=1-3\n")
+    assert coach(home, "launch", "job.sh", "--as-is", "--dry-run", "--", "a b") == "sbatch job.sh 'a b'\n"

@@ -1,0 +1,94 @@
+"""A person's own batch file, script and command on the real Slurm: unchanged, measured and judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.slurm import SlurmCluster
+from tests.installed import InstalledCoach
+
+pytestmark = pytest.mark.cluster
+
+SHELL = """#!/bin/bash -l
+#SBATCH --time=0:05:00 --mem=200M
+#SBATCH -o out-%j.txt  # beside the file
+
+. settings/env.sh
+echo "argument $1 in $PWD of $SLURM_SUBMIT_DIR with $FROM_FILE, umask $(umask)"
+echo "Traceback (most recent call last):" >&2
+echo '  File "train.py", line 3, in <module>' >&2
+echo "ValueError: 11 classes, 10 expected" >&2
+exit 7
+"""
+PYTHON = """#!/usr/bin/env python3
+#SBATCH --time=0:05:00
+import os, sys
+print("python", sys.argv[1:], os.environ["COACH_RUN_DIR"])
+"""
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def _launched(coach: InstalledCoach, *words: str, status: int) -> dict[str, Any]:
+    done = coach("launch", "--wait", "--format", "json", *words, timeout_s=120)
+    assert done.returncode == status, done.stderr
+    answer, _ = json.JSONDecoder().raw_decode(done.stdout)
+    return dict(answer)
+
+
+def test_a_batch_file_keeps_its_options_its_directory_and_its_output(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    home = user_coach.user.home
+    _write(home / "job.sbatch", SHELL)
+    _write(home / "settings" / "env.sh", "FROM_FILE=sourced\n")
+    answer = _launched(user_coach, "job.sbatch", "--", "a b", status=1)
+    job_id, run_dir = answer["job_id"], Path(answer["run_dir"])
+    assert answer["state"] == "FAILED"
+    log = home / f"out-{job_id}.txt"
+    assert f"argument a b in {home} of {home} with sourced" in log.read_text()
+    assert (run_dir / "script").read_text() == SHELL
+    run = json.loads((run_dir / "run.json").read_text())
+    assert run["output"] == {"stdout": str(log), "stderr": str(log)}
+    assert json.loads((run_dir / "exit.json").read_text())["exit_code"] == 7
+    judged = json.loads(user_coach("check", answer["run_id"], "--format", "json").stdout)
+    assert judged["findings"][0]["cause"] == "code_error"
+
+
+def test_a_batch_file_in_python_runs_by_its_own_first_line(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    home = user_coach.user.home
+    _write(home / "job.py", PYTHON)
+    answer = _launched(user_coach, "job.py", "--", "--lr", "1", status=0)
+    told = (home / f"slurm-{answer['job_id']}.out").read_text()
+    assert f"python ['--lr', '1'] {answer['run_dir']}" in told
+
+
+def test_a_command_runs_on_every_node_as_it_stands(slurm: SlurmCluster, user_coach: InstalledCoach) -> None:
+    answer = _launched(
+        user_coach,
+        *("--nodes", "2", "--gpus", "0", "--time", "5:00", "--"),
+        *("bash", "-c", 'echo "$SLURMD_NODENAME $MASTER_PORT $0"', "a b"),
+        status=0,
+    )
+    said = sorted((Path(answer["run_dir"]) / "stdout.log").read_text().splitlines())
+    assert [line.split(" ", 1)[0] for line in said] == ["node1", "node2"]
+    assert {line.split(" ", 2)[2] for line in said} == {"a b"}
+
+
+def test_an_array_goes_to_sbatch_as_it_is(slurm: SlurmCluster, user_coach: InstalledCoach) -> None:
+    home = user_coach.user.home
+    _write(home / "many.sh", "#!/bin/sh\n#SBATCH --array=1-2\ntrue\n")
+    refused = user_coach("launch", "many.sh")
+    assert (refused.returncode, "--as-is" in refused.stderr) == (2, True)
+    answer = json.loads(user_coach("launch", "many.sh", "--as-is", "--format", "json").stdout)
+    assert answer["run_id"] is None
+    slurm.wait_state(f"{answer['job_id']}_2", "COMPLETED")
