@@ -128,9 +128,7 @@ def _said(words: Sequence[str], start: int, forms: Mapping[str, Form]) -> Iterat
     while index < len(words):
         word = words[index]
         pair, option = _PAIR.fullmatch(word), _OPTION.fullmatch(word)
-        values = _values_behind(words, index + 1)
-        if (form := forms.get(_key(word))) is not None:
-            values = values[: form is Form.APART]
+        values = _values_behind(words, index + 1, forms.get(_key(word)))
         if masked[index : index + 2] != list(words[index : index + 2]):
             pass  # a secret is nobody's parameter
         elif pair is not None and _PLAIN.fullmatch(pair[2]):
@@ -146,15 +144,15 @@ def _said(words: Sequence[str], start: int, forms: Mapping[str, Form]) -> Iterat
         index += 1 + (len(values) if option is not None and option[2] is None else 0)
 
 
-def _values_behind(words: Sequence[str], index: int) -> list[str]:
-    """The words that follow an option up to the next one."""
+def _values_behind(words: Sequence[str], index: int, form: Form | None) -> list[str]:
+    """The words that follow an option up to the next one; of a declared option, its value alone."""
     values: list[str] = []
     for word in words[index:]:
         is_option = word.startswith("-") and not _FLOAT.fullmatch(word)
         if is_option or _PAIR.fullmatch(word):
             break
         values.append(word)
-    return values
+    return values if form is None else values[: form is Form.APART]
 
 
 def _option(option: str, text: str, form: Form, place: int | None) -> OwnOption:
