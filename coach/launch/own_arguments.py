@@ -23,7 +23,7 @@ _OPTION = re.compile(r"--?([A-Za-z][\w.-]*)(?:=(.*))?", re.ASCII | re.DOTALL)
 _PAIR = re.compile(r"\+{0,2}([A-Za-z_][\w.-]*)=(.*)", re.ASCII | re.DOTALL)
 """Hydra's way of saying a value."""
 _INT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _BOOLS = {"true": True, "false": False}
 _TYPES = frozenset({"int", "float", "str"})
 _PLAIN = re.compile(r"[\w.+:/@, -]{1,200}")

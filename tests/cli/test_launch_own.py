@@ -107,3 +107,39 @@ def test_what_cannot_be_launched_is_one_clear_line(home: Path, words: tuple[str,
 def test_as_is_hands_the_file_to_sbatch(home: Path) -> None:
     (home / "job.sh").write_text("#!/bin/sh\n#SBATCH --array=1-3\n")
     assert coach(home, "launch", "job.sh", "--as-is", "--dry-run", "--", "a b") == "sbatch job.sh 'a b'\n"
+
+
+MEMORY = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--per_device_train_batch_size", type=int, default=32)
+parser.add_argument("--gradient_accumulation_steps", type=int, default=1)
+arguments = parser.parse_args()
+print(f"trained with {arguments}")
+class OutOfMemoryError(RuntimeError): pass
+OutOfMemoryError.__module__ = "torch"
+if arguments.per_device_train_batch_size > 16:
+    raise OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of "
+        "which 1.02 GiB is free. Including non-PyTorch memory, this process has 78.07 GiB memory in use. "
+        "Of the allocated memory 70.00 GiB is allocated by PyTorch, and 1.01 GiB is reserved by PyTorch "
+        "but unallocated."
+    )
+"""
+
+
+def test_a_fix_changes_the_script_s_own_arguments_and_helps(home: Path) -> None:
+    (home / "train.py").write_text(MEMORY)
+    told = launch(home, "train.py", "--wait", status=1)
+    parent, _ = json.JSONDecoder().raw_decode(told)
+    fixed = coach(home, "fix", parent["run_id"], "--yes", "--change-learning", "--wait")
+    child = next(
+        run
+        for run in json.loads(coach(home, "runs", "--format", "json"))["runs"]
+        if run["run_id"] != parent["run_id"]
+    )
+    assert child["state"] == "COMPLETED", fixed
+    run_dir = Path(parent["run_dir"]).parent / child["run_id"]
+    said = "Namespace(per_device_train_batch_size=16, gradient_accumulation_steps=2)"
+    assert said in (run_dir / "stdout.log").read_text()
+    assert json.loads((run_dir / "run.json").read_text())["parent_run_id"] == parent["run_id"]

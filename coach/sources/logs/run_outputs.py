@@ -37,6 +37,7 @@ class RunLogs:
         self._own = {"stdout.log": paths.stdout_log, "stderr.log": paths.stderr_log}
         self._paths: tuple[Path, ...] | None = None
         self._starts: Mapping[Path, int] = {}
+        self._is_own_program: bool | None = None
 
     def paths(self) -> tuple[Path, ...]:
         """The logs, standard output first. Raises OSError where the job's are asked for."""
@@ -49,12 +50,20 @@ class RunLogs:
         """How many bytes stood in the file when the run began: they are not of the run."""
         return self._starts.get(path, 0)
 
+    def is_own_program(self) -> bool | None:
+        """True if a person's own program writes them, no trainer of coach's; None: run.json does not say
+        yet."""
+        if self._is_own_program is None:
+            self._learn()
+        return self._is_own_program
+
     def _learn(self) -> None:
         path = runs.RunPaths(self._run_dir).run_json
         try:
             value = parse_json(read_whole(self._io, path), path)
         except (OSError, UserError):
             return
+        self._is_own_program = "own" in table(value.get("launch")) or "command" in value
         if "command" in value and "output" not in value:
             return  # `coach run` has made the run, and is about to start its command
         output = table(value.get("output"))

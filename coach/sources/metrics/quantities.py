@@ -110,6 +110,8 @@ class Course:
                     grad_norm=get("grad_norm"),
                     loss_scale=get("loss_scale"),
                     accuracy=get("accuracy"),
+                    step_time_s=finite(record.get("step_time_s")),
+                    num_samples_global=_samples_of(record),
                 )
             )
         if evaluated:
@@ -142,6 +144,12 @@ class Course:
         if told is not None and told >= 0:
             return told
         return epoch if epoch is not None and epoch >= 0 else self._num_records
+
+
+def _samples_of(record: Mapping[str, Any]) -> int | None:
+    """Samples of the step on all ranks, of a record that says how many are trained in a second."""
+    rate, time_s = finite(record.get("samples_per_s")), finite(record.get("step_time_s"))
+    return round(rate * time_s) or None if rate is not None and time_s is not None else None
 
 
 def _time_of(record: Mapping[str, Any]) -> float | None:

@@ -26,11 +26,11 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.log_source import LogSource
+from coach.sources.logs.printed_metrics import RunMetricsSource
 from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
-from coach.sources.metrics.run_metrics import MetricsSource
 from coach.sources.metrics.telemetry_files import TelemetrySource
 from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_files import RunFilesSource
@@ -222,7 +222,7 @@ def target_sources(
         f"metrics:{name}": lambda: (
             ForeignMetricsSource(io, name, lambda: target.metrics)
             if target.metrics
-            else MetricsSource(io, name, path)
+            else RunMetricsSource(io, name, path, own.is_own_program, own.paths, own.start_of)
         ),
         f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
         f"log:{name}": lambda: LogSource(

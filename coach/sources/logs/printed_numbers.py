@@ -1,0 +1,121 @@
+"""The numbers of a training from the lines that it prints, in whatever form: `loss 0.5`, `'loss': 0.5`,
+`lm loss: 5.0E-01 |`, `loss=0.5]`.
+
+A line counts if it names a training loss, or an evaluation's. What a name means is for `quantities.py`; here
+names and numbers are told apart. A line without a step gets its place among the lines that count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from coach.sources.logs.line_text import parse_time_s
+from coach.sources.metrics.quantities import quantity_of
+
+MAX_CHARS = 2048
+_MAX_NUMBERS = 40
+
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
+    r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
+)
+_NAME_CHARS = 120
+"""A number's name stands within so many characters before it."""
+_MAX_WORDS = 4
+_PARTS = re.compile(r"[|,;()\[\]{}]")
+"""A name does not reach over one of these."""
+_AFTER_NAME = " \t\"'([:=|"
+_STEP_WORDS = frozenset({"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it"})
+_STEP_TIME = (
+    (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?(?:it|iters?|steps?|batch(?:es)?)/s(?:ec)?\b"), True),
+    (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?s(?:ec)?/(?:it|iter|step|batch)\b"), False),
+)
+"""A rate whose inverse is the time of a step, and the time itself."""
+_SAMPLE = r"(?:samples?|imgs?|images?|examples?|seqs?)"
+_SAMPLES = (
+    re.compile(rf"\b{_SAMPLE}(?:/s(?:ec)?|_per_sec(?:ond)?)[\"']?[:= ]{{1,3}}(\d{{1,9}}(?:\.\d{{1,9}})?)"),
+    re.compile(rf"(?<![\w.-])(\d{{1,9}}(?:\.\d{{1,9}})?) ?{_SAMPLE}/s(?:ec)?\b"),
+)
+"""Samples per second, behind their name or before it."""
+
+
+def record_of_line(text: str) -> Mapping[str, float] | None:
+    """Name → number of one line, with `step`, `epoch`, `time_s` and `step_time_s` where it says them; None
+    for a line without a loss.
+
+    Of a name that a line has twice, as in `Loss 0.52 (0.61)`, the first number counts.
+    """
+    text = text[:MAX_CHARS]
+    if "loss" not in text and "Loss" not in text and "LOSS" not in text:
+        return None
+    record: dict[str, float] = {}
+    for count, found in enumerate(_NUMBER.finditer(text)):
+        if count == _MAX_NUMBERS:
+            break
+        name = _name_before(text, found.start())
+        if name is not None:
+            record.setdefault(name, float(found[0].replace(",", "")))
+    quantities = [quantity_of(name) for name in record]
+    if not any(each is not None and each.field == "loss" for each in quantities):
+        return None
+    time_s = parse_time_s(text)
+    if time_s is not None:
+        record["time_s"] = time_s
+    _add_rates(record, text)
+    return record
+
+
+def _name_before(text: str, place: int) -> str | None:
+    """What a number is the value of: `step`, `epoch`, or a name that means something; else None."""
+    before = text[max(0, place - _NAME_CHARS) : place].rstrip(_AFTER_NAME).removesuffix("tensor")
+    words = _PARTS.split(before.rstrip(_AFTER_NAME))[-1].replace('"', "").replace("'", "").split()
+    words = words[-_MAX_WORDS:]
+    for start in range(len(words)):
+        name = " ".join(words[start:])
+        if not name[0].isalpha() and name[0] != "_":
+            continue
+        plain = name.casefold()
+        if plain in _STEP_WORDS:
+            return "step"
+        if plain == "epoch" or quantity_of(name) is not None:
+            return plain
+    return None
+
+
+def _add_rates(record: dict[str, float], text: str) -> None:
+    for pattern, is_rate in _STEP_TIME:
+        found = pattern.search(text)
+        if found is not None and float(found[1]) > 0:
+            record["step_time_s"] = 1 / float(found[1]) if is_rate else float(found[1])
+            break
+    samples = next((found for pattern in _SAMPLES if (found := pattern.search(text))), None)
+    if samples is not None:
+        record["samples_per_s"] = float(samples[1])
+
+
+class LineNumbers:
+    """The records of one log in their order: each gets a step that grows."""
+
+    def __init__(self) -> None:
+        self._num_records = 0
+        self._last_step = -1.0
+        self._last_epoch = -1.0
+        self._offset = 0.0
+        """Where steps are counted anew in each epoch: the steps of those before."""
+
+    def records(self, lines: Iterable[str]) -> list[Mapping[str, float]]:
+        """Those of the lines that name a loss."""
+        found = (record_of_line(line) for line in lines)
+        return [self._with_step(dict(record)) for record in found if record is not None]
+
+    def _with_step(self, record: dict[str, float]) -> Mapping[str, float]:
+        step = record.get("step", float(self._num_records)) + self._offset
+        epoch = record.get("epoch", self._last_epoch)
+        if step <= self._last_step and epoch > self._last_epoch >= 0:
+            first = record.get("step", 0.0)
+            self._offset = self._last_step + (not first)
+            step = first + self._offset
+        self._last_step, self._last_epoch = step, epoch
+        self._num_records += 1
+        return {**record, "step": step}

@@ -1,0 +1,107 @@
+"""The numbers that trainings print: every framework in its own form, and what only looks like one."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from coach.model.reading import MetricsChunk
+from coach.sources.logs.printed_metrics import RunMetricsSource
+from coach.sources.logs.printed_numbers import LineNumbers, record_of_line
+from coach.sources.logs.run_outputs import RunLogs
+from tests.sources.fake_io import FakeIo
+
+LINES = {
+    "epoch 0 step 10 loss 0.5": {"epoch": 0, "step": 10, "loss": 0.5},
+    "Epoch: [2][ 10/391]\tTime  0.1 ( 0.2)\tLoss 6.9e+00 (7.0e+00)": {"epoch": 2, "loss": 6.9},
+    "{'loss': 2.1, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': 0.1}":
+        {"loss": 2.1, "grad_norm": 1.0, "learning_rate": 5e-05, "epoch": 0.1},
+    "{'eval_loss': 2.1, 'eval_runtime': 1.0, 'epoch': 1.0}": {"eval_loss": 2.1, "epoch": 1.0},
+    "iter 10: loss 3.2001, time 120.5ms, mfu 12.5%": {"step": 10, "loss": 3.2001},
+    "Epoch 1:  50%|### | 200/400 [00:10<00:09, 20.0it/s, loss=2.1, v_num=3]":
+        {"epoch": 1, "loss": 2.1, "step_time_s": 0.05},
+    " iteration       10/    1000 | elapsed time per iteration (ms): 100.1 | learning rate: 1.0E-04 "
+    "| lm loss: 9.1E+00 | grad norm: 1.023 |":
+        {"step": 10, "learning rate": 1e-4, "lm loss": 9.1, "grad norm": 1.023},
+    "[2026-01-01 10:00:00,123] Step 1,010: Train loss = 2.3, val loss = 2.5":
+        {"step": 1010, "train loss": 2.3, "val loss": 2.5},
+    "step 3 loss 1.5 lr 1e-4 samples/s 1234.5": {"step": 3, "loss": 1.5, "lr": 1e-4, "samples_per_s": 1234.5},
+    "loss: 0.5 (640 img/s, 0.1 s/it)": {"loss": 0.5, "samples_per_s": 640, "step_time_s": 0.1},
+    "391/391 [====] - 5s 12ms/step - loss: 1.5 - accuracy: 0.4 - val_loss: 1.3":
+        {"loss": 1.5, "accuracy": 0.4, "val_loss": 1.3},
+    "[1,  2000] loss: 2.170": {"loss": 2.17},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_s_numbers_have_their_names(line: str) -> None:
+    record = record_of_line(line)
+    assert record is not None
+    assert {name: value for name, value in record.items() if name != "time_s"} == pytest.approx(LINES[line])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "no loss here",
+        "loss is NaN at step 3",
+        "using loss scale 65536",
+        "CrossEntropyLoss(weight=1.0)",
+        "lossless 3 of 5 files",
+        "File train.py, line 12, in loss",
+    ],
+)
+def test_a_line_that_only_speaks_of_a_loss_counts_for_nothing(line: str) -> None:
+    assert record_of_line(line) is None
+
+
+def test_a_loss_that_is_no_number_is_kept_as_what_it_is() -> None:
+    record = record_of_line("step 4 loss nan")
+    assert record is not None
+    assert math.isnan(record["loss"])
+
+
+def test_steps_that_are_counted_anew_in_each_epoch_go_on() -> None:
+    lines = [f"epoch {epoch} step {step} loss 1.0" for epoch in (0, 1, 2) for step in (10, 20)]
+    assert [record["step"] for record in LineNumbers().records(lines)] == [10, 20, 30, 40, 50, 60]
+
+
+def test_lines_without_a_step_are_numbered() -> None:
+    records = LineNumbers().records(["Loss: 2.0", "saved", "Loss: 1.0"])
+    assert [record["step"] for record in records] == [0, 1]
+
+
+def _source(io: FakeIo, run_json: dict[str, object]) -> RunMetricsSource:
+    run_dir = Path("/runs/x")
+    io.write(str(run_dir / "run.json"), json.dumps(run_json).encode())
+    logs = RunLogs(io, run_dir)
+    return RunMetricsSource(io, "x", run_dir, logs.is_own_program, logs.paths, logs.start_of)
+
+
+def _losses(payload: object) -> list[tuple[int, float | None]]:
+    assert isinstance(payload, MetricsChunk)
+    return [(step.step, step.loss) for step in payload.steps]
+
+
+def test_of_two_streams_with_a_loss_the_first_is_followed_as_it_grows() -> None:
+    io = FakeIo()
+    source = _source(io, {"launch": {"own": {"kind": "script"}}})
+    io.write("/runs/x/stdout.log", b"step 1 loss 1.0\nstep 2 lo")
+    io.write("/runs/x/stderr.log", b"\r 1/9 loss=1.0\r 2/9 loss=0.9\r")
+    first = next(iter(source.poll())).payload
+    io.append("/runs/x/stdout.log", b"ss 0.5\n")
+    io.append("/runs/x/stderr.log", b" 3/9 loss=0.8\r")
+    second = next(iter(source.poll())).payload
+    assert (_losses(first), _losses(second)) == ([(1, 1.0)], [(2, 0.5)])
+
+
+def test_what_coach_s_own_trainer_prints_is_not_read_beside_what_it_writes() -> None:
+    io = FakeIo()
+    source = _source(io, {"launch": {"recipe": "ddp"}})
+    io.write("/runs/x/stdout.log", b"step 1 loss 1.0\n")
+    io.write("/runs/x/metrics/rank-0.jsonl", b'{"step": 7, "loss": 0.5, "time_s": 1.0}\n')
+    chunk = next(iter(source.poll())).payload
+    assert _losses(chunk) == [(7, 0.5)]
