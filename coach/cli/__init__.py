@@ -28,6 +28,7 @@ else:
 
 COMMANDS = {
     "launch": "launch a training recipe",
+    "init": "propose a coach.toml for the trainings of this directory",
     "drill": "train on a planted fault: list the drills, launch one, name the cause",
     "cohort": "how everybody of a course stands: state, samples/s, finding, drills solved",
     "recipes": "list the recipes, show one, copy one to change it",

@@ -60,15 +60,15 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             _print_one(page)
         return 0
     if args.format == "json":
-        print_json("recipes", [_as_json(recipe, settings) for recipe in recipes])
+        print_json("recipes", [_fields(recipe, key_of(recipe, recipes, settings)) for recipe in recipes])
     else:
         print_table(
             ("RECIPE", "KEY", "DEVICES", "TIME", "TITLE"),
             [
                 (
                     recipe.name,
-                    key_of(recipe, settings) or "",
-                    recipe.devices,
+                    key_of(recipe, recipes, settings) or "",
+                    recipe.kind,
                     time_words(recipe),
                     recipe.title if is_shipped(recipe) else f"{recipe.title} ({recipe.path})",
                 )
@@ -103,7 +103,7 @@ def _print_one(page: Page) -> None:
     print_line(printable(recipe.summary))
     print_line(
         printable(
-            f"trainer {recipe.trainer}, {recipe.devices} device{'s' if recipe.devices == 'multiple' else ''},"
+            f"trainer {recipe.trainer}, {_devices(recipe)},"
             f" time limit {time_words(recipe)}{f', key {page.key}' if page.key else ''}"
             f"{f', torch {recipe.torch}' if recipe.torch else ''}"
         )
@@ -156,10 +156,6 @@ def _page_as_json(page: Page) -> dict[str, Any]:
     }
 
 
-def _as_json(recipe: Recipe, settings: Settings) -> dict[str, Any]:
-    return _fields(recipe, key_of(recipe, settings))
-
-
 def _fields(recipe: Recipe, key: str | None) -> dict[str, Any]:
     sweep = recipe.sweep
     return {
@@ -201,6 +197,12 @@ def _parameter_as_json(parameter: Parameter) -> dict[str, Any]:
         "usual": list(parameter.usual) if parameter.usual else None,
         "help": parameter.help,
     }
+
+
+def _devices(recipe: Recipe) -> str:
+    if recipe.own is not None:
+        return f"your {recipe.kind}"
+    return f"{recipe.devices} device{'s' if recipe.devices == 'multiple' else ''}"
 
 
 def time_words(recipe: Recipe) -> str:

@@ -11,8 +11,9 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION, PRECISIONS
 from coach.launch.parameters import Parameter, show
@@ -52,11 +53,16 @@ class OwnOption:
     """Index of the option among the words; None: only the program's text declares it."""
 
 
-def read_options(words: Sequence[str], source: str | None) -> tuple[OwnOption, ...]:
-    """The parameters of a command. `source` is the text of its Python program, where it has one."""
+def read_options(
+    words: Sequence[str], source: str | None, named: Mapping[str, str] = MappingProxyType({})
+) -> tuple[OwnOption, ...]:
+    """The parameters of a command. `source` is the text of its Python program, where it has one; `named`
+    says what a parameter is called: by rules and fixes → by the program."""
     declared = tuple(_declared(source)) if source is not None else ()
     forms = {_key(each.option): each.form for each in declared}
     found = [*_said(words, _first_argument(words), forms), *declared]
+    texts = {_key(each.option): each.parameter for each in declared}
+    names = {_key(option): name for name, option in named.items()}
     options: dict[str, OwnOption] = {}
     spelt: set[str] = set()
     for each in found:
@@ -64,10 +70,19 @@ def read_options(words: Sequence[str], source: str | None) -> tuple[OwnOption, .
         if key in spelt:
             continue  # a declared option that the command line says; the same said twice stays as it is
         spelt.add(key)
-        name = _name(each.option, options)
+        each = _as_declared(each, texts.get(key))
+        name = names.get(key) or _name(each.option, {**options, **dict.fromkeys(named, each)})
         if name is not None:
             options[name] = _called(each, name)
     return tuple(options.values())
+
+
+def _as_declared(option: OwnOption, declared: Parameter | None) -> OwnOption:
+    """An option that the command line says, with the help and the choices that the program has for it."""
+    if declared is None or option.parameter.help:
+        return option
+    choices = declared.choices if declared.type == option.parameter.type else ()
+    return replace(option, parameter=replace(option.parameter, help=declared.help, choices=choices))
 
 
 def with_values(

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
-from coach.analysis.jobs.batch_script import read_script
+from coach.analysis.jobs.batch_script import change_script, read_script
 from coach.launch import batch_file
 from coach.launch.own_arguments import OwnOption, read_options, with_values
 from coach.launch.parameters import Parameter
@@ -63,7 +63,7 @@ def read_own_program(
             "launch: a recipe, a script, a batch file or `-- COMMAND` was expected",
             "for example `coach launch train.py -- --lr 1e-4`; `coach recipes` lists the recipes",
         )
-    kind, words = _kind(what, is_unread), (*((what,) if what is not None else ()), *behind)
+    kind, words = _kind(what, directory, is_unread), (*((what,) if what is not None else ()), *behind)
     if kind is OwnKind.BATCH and "torchrun" in offers:
         raise UserError(
             f"{what}: coach cannot put torchrun into a batch file", "write `srun torchrun …` in it"
@@ -73,7 +73,7 @@ def read_own_program(
     return OwnProgram(kind, words, str(directory), tuple(offers))
 
 
-def _kind(what: str | None, is_unread: bool) -> OwnKind:
+def _kind(what: str | None, directory: Path, is_unread: bool) -> OwnKind:
     """Raises UserError for a file that cannot be launched."""
     if what is None:
         return OwnKind.COMMAND
@@ -82,7 +82,7 @@ def _kind(what: str | None, is_unread: bool) -> OwnKind:
             "launch -: a script from standard input cannot be read again for a relaunch",
             "write it to a file, and launch the file",
         )
-    path = Path(what).expanduser()
+    path = directory / Path(what).expanduser()
     if not path.is_file():
         raise UserError(f"{what}: no such file")
     if is_unread:
@@ -96,7 +96,7 @@ def _kind(what: str | None, is_unread: bool) -> OwnKind:
 def own_recipe(own: OwnProgram) -> Recipe:
     """The program as everything behind a launch sees it. Raises UserError where its file is gone."""
     path = _file_of(own)
-    name = _name(own, path)
+    name = own.name or _name(own, path)
     return Recipe(
         name=name,
         title="your own training",
@@ -127,7 +127,10 @@ def own_request(own: OwnProgram, request: LaunchRequest) -> LaunchRequest:
 def _parameters(own: OwnProgram, path: Path | None) -> Sequence[Parameter]:
     if own.kind is OwnKind.BATCH:
         assert path is not None
-        said = read_script([batch_file.read(path)]).parameters
+        script = read_script([batch_file.read(path)])
+        said = {
+            key: value for key, value in script.parameters.items() if not change_script(script, {key: 0})[1]
+        }
         kinds = {int: "int", float: "float", str: "str", bool: "bool"}
         return [
             Parameter(key, kinds[type(value)], value, f"What {path.name} says for {key}.")
@@ -144,7 +147,7 @@ def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
             source = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from None
-    return read_options(own.words, source)
+    return read_options(own.words, source, own.parameters)
 
 
 def _file_of(own: OwnProgram) -> Path | None:

@@ -13,6 +13,7 @@ from typing import Any
 import coach
 from coach.launch import parameters
 from coach.launch.own_program import own_recipe
+from coach.launch.project_file import get_training, is_reference
 from coach.launch.recipe_file import Recipe as Recipe
 from coach.launch.recipe_file import Sweep as Sweep
 from coach.launch.recipe_file import read_recipe_file
@@ -64,6 +65,8 @@ def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
     path = Path(name_or_path).expanduser().absolute()
     if path.is_dir() and name_or_path:
         return read_recipe(_recipe_in(path), data)
+    if is_reference(name_or_path):
+        return get_training(name_or_path).recipe()
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         return read_recipe(path, data)
     near = get_close_matches(name_or_path, known, 3, 0.6)

@@ -125,6 +125,11 @@ class Recipe:
     """A person's own program, for which this stands; None: it is a recipe."""
 
     @property
+    def kind(self) -> str:
+        """What a list says of it: its devices, or what kind of own program it is."""
+        return self.devices if self.own is None else str(self.own.kind)
+
+    @property
     def is_single_device(self) -> bool:
         return self.devices == "single"
 

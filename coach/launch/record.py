@@ -112,6 +112,8 @@ def said(request: LaunchRequest) -> dict[str, Any]:
                 "words": list(value.words),
                 "directory": value.directory,
                 "offers": list(value.offers),
+                "name": value.name,
+                "parameters": dict(value.parameters),
             }
         if value not in ({}, []):
             result[item.name] = value
@@ -160,7 +162,15 @@ def _own_program(value: Mapping[str, Any]) -> OwnProgram | None:
         return None
     if not isinstance(directory, str) or kind not in set(OwnKind):
         return None
-    return OwnProgram(OwnKind(kind), tuple(map(str, words)), directory, tuple(map(str, offers)))
+    name, named = value.get("name"), value.get("parameters")
+    return OwnProgram(
+        OwnKind(kind),
+        tuple(map(str, words)),
+        directory,
+        tuple(map(str, offers)),
+        name if isinstance(name, str) else None,
+        {str(key): str(option) for key, option in named.items()} if isinstance(named, dict) else {},
+    )
 
 
 def _fix(fix: AppliedFix) -> dict[str, Any]:

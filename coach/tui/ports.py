@@ -73,7 +73,7 @@ class RecipeKey:
     @property
     def word(self) -> str:
         """What the footer calls it."""
-        return self.name.rpartition("/")[2].removesuffix(".toml")
+        return self.name.rpartition("/")[2].removesuffix(".toml").rpartition(":")[2]
 
 
 @dataclass(frozen=True, slots=True)

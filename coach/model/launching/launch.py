@@ -18,6 +18,10 @@ GPU_REQUESTS = ("gpus-per-node", "gres")
 know only that."""
 
 
+def _empty() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
 OFFERS: Mapping[str, str] = MappingProxyType(
     {
         "torchrun": "starts a rank of a Python script for each GPU, by torchrun",
@@ -30,10 +34,6 @@ OFFERS: Mapping[str, str] = MappingProxyType(
 
 NOWHERE = "none"
 """Said instead of a directory: a run shares nothing, whatever the config says."""
-
-
-def _empty() -> Mapping[str, Any]:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,10 @@ class OwnProgram:
     """Absolute; relative paths of the program count from here."""
     offers: tuple[str, ...] = ()
     """Names of what coach adds because it was asked to; see `OFFERS`."""
+    name: str | None = None
+    """What its runs are called; None: by its file."""
+    parameters: Mapping[str, str] = field(default_factory=_empty)
+    """What rules and fixes call a parameter → the program's own option for it, where a person said so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def recipe_rows(pages: Iterable[Page]) -> list[Row]:
     rows = []
     for page in pages:
         recipe = page.recipe
-        name, devices = printable(recipe.name), recipe.devices
+        name, devices = printable(recipe.name), recipe.kind
         own = "" if is_shipped(recipe) else " (yours)"
         cells = (Cell(page.key or "", "key"), Cell(f"{name}{own}"), Cell(devices, "muted"))
         rows.append(Row(page.launch_name, cells, searchable(name, recipe.title, devices, own)))

@@ -11,6 +11,7 @@ from typing import Any
 
 from coach.analysis.spelling.slurm import format_time, parse_time
 from coach.config import Lock, Settings
+from coach.launch.project_file import with_training
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
 from coach.workflows.launching.drill_request import with_drill
@@ -28,7 +29,7 @@ _FIELDS = (
 def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     """What was not said comes from the drill, where it is one, then from the config. Raises UserError for
     what the site has locked."""
-    request = _within_locks(with_drill(request), settings)
+    request = _within_locks(with_drill(with_training(request)), settings)
     if request.own is not None and request.own.kind is OwnKind.BATCH:  # it says itself what it asks for
         return replace(request, backend=_backend(request, settings))
     unsaid = {field: _default(field, settings) for field in _FIELDS if getattr(request, field) is None}

@@ -6,15 +6,16 @@ Finding, ordering and comparing them is the same for the command line and the sc
 
 from __future__ import annotations
 
-import difflib
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches, unified_diff
 from pathlib import Path
 
 from coach.config import Settings
 from coach.launch.parameters import show
+from coach.launch.project_file import Training, find_project, read_project
 from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped, lesson_of
 from coach.model.errors import UserError
 
@@ -44,9 +45,34 @@ class Page:
 
 
 def known_recipes(settings: Settings) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
-    """All recipes in the order of the ladder, and what is wrong with those that cannot be read."""
+    """The trainings of the project in which one stands, then all recipes in the order of the ladder; and what
+    is wrong with those that cannot be read."""
     recipes, problems = find_recipes(more=settings.recipe_paths)
-    return ladder(recipes), problems
+    trainings, more = project_recipes()
+    return (*trainings, *ladder(recipes)), (*more, *problems)
+
+
+def project_recipes() -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
+    """The trainings of the project's file, as recipes, and what is wrong with those that cannot be read."""
+    recipes: list[Recipe] = []
+    problems: list[UserError] = []
+    for training in _trainings(problems):
+        try:
+            recipes.append(training.recipe())
+        except UserError as problem:
+            problems.append(problem)
+    return tuple(recipes), tuple(problems)
+
+
+def _trainings(problems: list[UserError]) -> tuple[Training, ...]:
+    try:
+        path = find_project(Path.cwd())
+        return read_project(path) if path is not None else ()
+    except UserError as problem:
+        problems.append(problem)
+    except OSError:
+        pass  # the working directory is gone
+    return ()
 
 
 def ladder(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
@@ -77,6 +103,9 @@ def _starts(shipped: Mapping[str, Recipe]) -> Iterator[Recipe]:
 def find_recipe(name: str, settings: Settings) -> Recipe:
     """A recipe by name, file or folder; a name may also be one of the config's recipes. Raises UserError with
     the nearest names."""
+    for training in _trainings([]):
+        if training.name == name:
+            return training.recipe()
     try:
         recipe = get_recipe(name)
     except UserError:
@@ -84,6 +113,9 @@ def find_recipe(name: str, settings: Settings) -> Recipe:
         for recipe in own:
             if recipe.name == name:
                 return recipe
+        near = get_close_matches(name, [training.name for training in _trainings([])], 1)
+        if near:
+            raise UserError(f"unknown recipe or training {name!r}", f"did you mean {near[0]}?") from None
         raise
     if recipe.drill is not None:
         raise UserError(
@@ -103,7 +135,10 @@ def launch_name(name: str, settings: Settings) -> str:
 
 
 def launch_name_of(recipe: Recipe) -> str:
-    """What a launch calls it: one of coach's own by its name, another by its path."""
+    """What a launch calls it: one of coach's own by its name, another by its path, a project's training by
+    its file and name."""
+    if recipe.own is not None and recipe.own.name is not None:
+        return next((each.reference for each in _trainings([]) if each.own == recipe.own), recipe.name)
     return recipe.name if is_shipped(recipe) else str(recipe.path)
 
 
@@ -112,7 +147,7 @@ def page_of(recipe: Recipe, recipes: Sequence[Recipe], settings: Settings) -> Pa
     previous = previous_step(recipe, recipes)
     return Page(
         recipe,
-        key_of(recipe, settings),
+        key_of(recipe, recipes, settings),
         previous.name if previous else None,
         lesson_of(recipe),
         trainer_diff(previous, recipe) if previous else (),
@@ -143,9 +178,18 @@ def facts(page: Page) -> list[tuple[str, str]]:
     return [(word, text) for word, text in rows if text]
 
 
-def key_of(recipe: Recipe, settings: Settings) -> str | None:
-    """The key that launches it from any screen."""
-    if is_shipped(recipe) and recipe.key and recipe.key not in settings.recipe_keys:
+def key_of(recipe: Recipe, recipes: Iterable[Recipe], settings: Settings) -> str | None:
+    """The key that launches it from any screen. `recipes` are all: a training of the project takes a key from
+    a recipe."""
+    if recipe.own is not None:
+        return recipe.key
+    taken = {each.key for each in recipes if each.own is not None}
+    if (
+        is_shipped(recipe)
+        and recipe.key
+        and recipe.key not in taken
+        and recipe.key not in settings.recipe_keys
+    ):
         return recipe.key
     names = (recipe.name,) if is_shipped(recipe) else (str(recipe.path), str(recipe.path.parent), recipe.name)
     said = (
@@ -162,6 +206,11 @@ def recipe_keys(settings: Settings) -> tuple[tuple[str | None, str, str], ...]:
     A recipe that the config names and that is not there keeps its key: pressed, it says what is wrong.
     """
     recipes, _ = known_recipes(settings)
+    own = {
+        recipe.key: (launch_name_of(recipe), f"{recipe.title} (yours)")
+        for recipe in recipes
+        if recipe.own is not None and recipe.key
+    }
     keys = {
         recipe.key: (recipe.name, recipe.title)
         for recipe in recipes
@@ -174,6 +223,7 @@ def recipe_keys(settings: Settings) -> tuple[tuple[str | None, str, str], ...]:
             keys[key] = (name, problem.message)
         else:
             keys[key] = (launch_name_of(recipe), recipe.title)
+    keys |= own
     names = {name for name, _ in keys.values()}
     launches = ((launch_name_of(recipe), recipe.title) for recipe in recipes)
     rest = ((None, name, title) for name, title in launches if name not in names)
@@ -209,7 +259,7 @@ def trainer_diff(before: Recipe, after: Recipe) -> tuple[str, ...]:
         except OSError as error:
             return (f"{path}: {error.strerror}",)
     (old_path, old), (new_path, new) = texts
-    return tuple(difflib.unified_diff(old, new, _shown(old_path), _shown(new_path), n=2, lineterm=""))
+    return tuple(unified_diff(old, new, _shown(old_path), _shown(new_path), n=2, lineterm=""))
 
 
 def _shown(path: Path) -> str:

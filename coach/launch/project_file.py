@@ -1,0 +1,275 @@
+"""A person's named trainings: `coach.toml`, or [tool.coach] in pyproject.toml, beside their code.
+
+The file is looked for in the working directory and above it. A training is what `coach launch` takes without
+it (a script, a command, a batch file) with its resources and a key: nothing about it is special once it is
+asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from coach.launch.own_program import own_recipe, read_own_program
+from coach.launch.recipe_file import Recipe
+from coach.launch.spelling import parse_time
+from coach.launch.table_reader import TableReader
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest, OwnProgram
+
+FILES = ("coach.toml", "pyproject.toml")
+_REFERENCE = re.compile(r"(?P<path>(?:.*/)?(?:coach|pyproject)\.toml):(?P<name>[^:/]+)")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,39}", re.ASCII)
+_CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
+_PROGRAMS = ("script", "command", "batch")
+_COUNTS = {
+    "nodes": "num_nodes",
+    "gpus": "gpus_per_node",
+    "nproc_per_node": "nproc_per_node",
+    "cpus_per_task": "cpus_per_task",
+    "cpus_per_gpu": "cpus_per_gpu",
+}
+_TEXTS = {
+    name: name
+    for name in (
+        *("mem", "partition", "account", "qos", "reservation", "constraint", "exclude", "gpu_type"),
+        *("environment", "python", "signal"),
+    )
+}
+_KEYS = (
+    *("title", "key", *_PROGRAMS, "arguments", "with", "parameters", "watch", "env", "sbatch", "time"),
+    *_COUNTS,
+    *_TEXTS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One named training of a project."""
+
+    name: str
+    title: str
+    key: str | None
+    """The digit that launches it from any screen."""
+    own: OwnProgram
+    asked: Mapping[str, Any]
+    """Field of a launch request → what the file says for it."""
+    watch: tuple[str, ...]
+    path: Path
+    """The project's file."""
+
+    @property
+    def reference(self) -> str:
+        """What a launch calls it: `/home/ada/gpt/coach.toml:pretrain`."""
+        return f"{self.path}:{self.name}"
+
+    def recipe(self) -> Recipe:
+        """The training as everything behind a launch sees it. Raises UserError where its program is gone."""
+        return replace(
+            own_recipe(self.own),
+            title=self.title,
+            key=self.key,
+            time_limit_s=self.asked.get("time_limit_s"),
+            watch=self.watch,
+        )
+
+
+def find_project(directory: Path) -> Path | None:
+    """The nearest file with trainings, from a directory upwards. One of another user is not looked at: what
+    it names would be run as this user."""
+    for folder in (directory, *directory.parents):
+        for name in FILES:
+            path = folder / name
+            if _is_own(path) and _table_of(path) is not None:
+                return path
+    return None
+
+
+def read_project(path: Path) -> tuple[Training, ...]:
+    """Its trainings in their order. Raises UserError with file, line and key."""
+    table = _table_of(path)
+    if table is None:
+        raise UserError(f"{path}: no training in it", "expected a table such as [training.pretrain]")
+    return _Reader(path, path.read_text(encoding="utf-8"), path.name == FILES[1]).trainings(table)
+
+
+def is_reference(name: str) -> bool:
+    """True if this is how a launch calls a training of a project."""
+    return _REFERENCE.fullmatch(name) is not None
+
+
+def get_training(name: str) -> Training:
+    """The training of this reference. Raises UserError with the names that there are."""
+    found = _REFERENCE.fullmatch(name)
+    if found is None:
+        raise UserError(f"{name}: no reference to a training", "expected for example coach.toml:pretrain")
+    path = Path(found["path"]).expanduser().absolute()
+    trainings = {each.name: each for each in read_project(path)}
+    if found["name"] not in trainings:
+        raise UserError(f"{path}: no training {found['name']!r}", f"its trainings: {', '.join(trainings)}")
+    return trainings[found["name"]]
+
+
+def with_training(request: LaunchRequest) -> LaunchRequest:
+    """A request that names a training gets its program, and what its file says where nobody said
+    otherwise."""
+    if request.own is not None or not is_reference(request.recipe):
+        return request
+    training = get_training(request.recipe)
+    unsaid = {
+        name: value
+        for name, value in training.asked.items()
+        if name not in ("env", "sbatch") and getattr(request, name) is None
+    }
+    return replace(
+        request,
+        recipe=training.name,
+        own=training.own,
+        env={**training.asked.get("env", {}), **request.env},
+        sbatch={**training.asked.get("sbatch", {}), **request.sbatch},
+        **unsaid,
+    )
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.stat().st_uid in (os.geteuid(), 0) and path.is_file()
+    except OSError:
+        return False
+
+
+def _table_of(path: Path) -> Mapping[str, Any] | None:
+    """What the file says for coach; None where it says nothing. Raises UserError where it cannot be read."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        if path.name != FILES[0]:
+            return None  # somebody else's to complain of
+        raise UserError(f"{path}: not valid TOML: {error}") from None
+    if path.name == FILES[0]:
+        return table
+    tool = table.get("tool")
+    own = tool.get("coach") if isinstance(tool, dict) else None
+    return own if isinstance(own, dict) else None
+
+
+class _Reader(TableReader):
+    """Checks one file key by key."""
+
+    def __init__(self, path: Path, text: str, is_pyproject: bool) -> None:
+        super().__init__(path, text)
+        self._top = "tool.coach." if is_pyproject else ""
+
+    def trainings(self, table: Mapping[str, Any]) -> tuple[Training, ...]:
+        self.check_keys(self._top.rstrip("."), table, ("training",))
+        named = self.get(table, "training", dict, "tables such as [training.pretrain]", {})
+        found = [self._training(name, named[name]) for name in named]
+        keys = [each.key for each in found if each.key is not None]
+        for each in found:
+            if each.key is not None and keys.count(each.key) > 1:
+                raise self.error(
+                    self._where(each.name, "key"), f"key = {each.key!r}: two trainings have this key"
+                )
+        return tuple(found)
+
+    def _where(self, name: str, key: str = "") -> str:
+        return f"{self._top}training.{name}{'.' if key else ''}{key}"
+
+    def _training(self, name: str, table: Any) -> Training:
+        where = self._where(name)
+        if not _NAME.fullmatch(name):
+            raise self.error(where, f"[{where}]: expected a name of letters, digits, _ . and -")
+        if not isinstance(table, dict):
+            raise self.error(where, f"{where} = {table!r}: expected a table")
+        self.check_keys(where, table, _KEYS)
+        key = self._said(table, name, "key", str, "a digit from 1 to 9")
+        if key is not None and key not in tuple("123456789"):
+            raise self.error(self._where(name, "key"), f"key = {key!r}: expected a digit from 1 to 9")
+        own = replace(self._program(name, table), name=name, parameters=self._parameters(name, table))
+        watch = self._said(table, name, "watch", list, 'codes of rules, for example ["GPU005"]') or []
+        if not all(isinstance(code, str) and _CODE.fullmatch(code) for code in watch):
+            raise self.error(self._where(name, "watch"), f"watch = {watch!r}: expected codes of rules")
+        title = self._said(table, name, "title", str, "text") or " ".join(own.words)
+        return Training(name, title, key, own, self._asked(name, table), tuple(watch), self.path)
+
+    def _said(self, table: Mapping[str, Any], name: str, key: str, kind: type, wanted: str) -> Any:
+        value = table.get(key)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise self.error(self._where(name, key), f"{key} = {value!r}: expected {wanted}")
+        return value
+
+    def _program(self, name: str, table: Mapping[str, Any]) -> OwnProgram:
+        """What is started, from the directory of the file."""
+        said = [key for key in _PROGRAMS if key in table]
+        if len(said) != 1:
+            raise self.error(
+                self._where(name), f"[{self._where(name)}]: expected one of {', '.join(_PROGRAMS)}"
+            )
+        kind = said[0]
+        folder = self.path.parent
+        arguments = self._words(name, "arguments", table.get("arguments", []))
+        offers = self._words(name, "with", table.get("with", []))
+        if kind == "command":
+            words = (*self._words(name, kind, table[kind]), *arguments)
+            return self._told(name, kind, lambda: read_own_program(None, words, folder, offers))
+        file = self._said(table, name, kind, str, "a path")
+        program = self._told(name, kind, lambda: read_own_program(file, arguments, folder, offers))
+        if str(program.kind) != kind:
+            raise self.error(
+                self._where(name, kind),
+                f"{kind} = {file!r}: this is a {program.kind}: write {program.kind} =",
+            )
+        return program
+
+    def _told(self, name: str, key: str, read: Any) -> OwnProgram:
+        """What is wrong with the program, with the line that names it."""
+        try:
+            program: OwnProgram = read()
+        except UserError as error:
+            raise self.error(self._where(name, key), error.message, error.hint) from None
+        return program
+
+    def _words(self, name: str, key: str, value: Any) -> tuple[str, ...]:
+        wanted = 'words, for example "python train.py --lr 0.1" or ["python", "train.py"]'
+        try:
+            words = shlex.split(value) if isinstance(value, str) else value
+        except ValueError:
+            words = None
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise self.error(self._where(name, key), f"{key} = {value!r}: expected {wanted}")
+        return tuple(words)
+
+    def _parameters(self, name: str, table: Mapping[str, Any]) -> Mapping[str, str]:
+        said = self._said(table, name, "parameters", dict, 'a table, for example { lr = "--rate" }') or {}
+        for key, option in said.items():
+            if not isinstance(option, str) or not option:
+                raise self.error(
+                    self._where(name, f"parameters.{key}"),
+                    f'{key} = {option!r}: expected the program\'s own name for it, for example "--bs"',
+                )
+        return MappingProxyType(dict(said))
+
+    def _asked(self, name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked: dict[str, Any] = {}
+        for key, field in _COUNTS.items():
+            asked[field] = self._said(table, name, key, int, "a whole number")
+        for key, field in _TEXTS.items():
+            asked[field] = self._said(table, name, key, str, "text")
+        time = self._said(table, name, "time", str, 'a time such as "4:00:00"')
+        if time is not None:
+            asked["time_limit_s"] = parse_time(time, f"{self.at(self._where(name, 'time'))}: time =")
+        for key in ("env", "sbatch"):
+            pairs = self._said(table, name, key, dict, "a table of texts")
+            if pairs is not None and not all(isinstance(value, str) for value in pairs.values()):
+                raise self.error(self._where(name, key), f"{key} = {pairs!r}: expected texts")
+            asked[key] = pairs
+        return MappingProxyType({field: value for field, value in asked.items() if value is not None})

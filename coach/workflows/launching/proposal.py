@@ -1,0 +1,179 @@
+"""A first `coach.toml` from what a person has: their batch files and Python scripts, read as text.
+
+Nothing is run or asked. What was understood stands beside each training, and what was not is told with the
+reason: the file is a proposal, to be read and changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coach.analysis.spelling.slurm import format_time
+from coach.launch.batch_file import has_options, read, resources_of
+from coach.launch.own_program import own_recipe, read_own_program
+from coach.launch.parameters import show
+from coach.launch.project_file import FILES, read_project
+from coach.launch.recipe_file import Recipe
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest, OwnKind
+
+MAX_FILES = 500
+"""More in one directory is no project: nobody's data are listed."""
+_BATCH = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
+_FRAMEWORKS = frozenset(
+    (
+        *("torch", "tensorflow", "keras", "jax", "flax", "lightning", "pytorch_lightning", "transformers"),
+        *("accelerate", "deepspeed", "horovod", "mxnet", "paddle", "fastai", "sklearn", "hydra"),
+    )
+)
+_CONFIGS = (".yaml", ".yml", ".json")
+_SCRIPT_WORD = re.compile(r"[\w./-]+\.py\b")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
+_HEAD = """\
+# Trainings of this project, proposed by `coach init`: read them, and change what is wrong.
+# `coach launch NAME` launches one; its key does so from the screens of a coach that was started here.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The text of a coach.toml, and what was made of each file that was looked at."""
+
+    text: str
+    """Empty where nothing was found to launch."""
+    understood: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def propose(directory: Path) -> Proposal:
+    """Look at the files of one directory. Raises UserError where it cannot be read."""
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.is_file() and path.name[0] != ".")
+    except OSError as error:
+        raise UserError(f"{directory}: {error.strerror}") from None
+    if len(paths) > MAX_FILES:
+        raise UserError(f"{directory}: {len(paths)} files: coach init looks at most at {MAX_FILES}")
+    tables: dict[str, str] = {}
+    understood: list[str] = []
+    left_out: list[str] = []
+    started: set[str] = set()
+    for path, kind in _candidates(paths):
+        try:
+            recipe = own_recipe(read_own_program(path.name, (), directory))
+        except UserError as error:
+            left_out.append(error.message)
+            continue
+        if kind is OwnKind.SCRIPT and path.name in started:
+            left_out.append(f"{path.name}: a batch file starts it")
+            continue
+        if kind is OwnKind.BATCH:
+            started |= {Path(word).name for word in _SCRIPT_WORD.findall(read(path))}
+        name = _name(path, tables)
+        tables[name] = _table(name, path, kind, recipe, key=len(tables) + 1)
+        understood.append(f"{path.name}: [training.{name}], {_parameters_text(recipe)}")
+    left_out += [
+        f"{path.name}: coach changes no values in a configuration file"
+        for path in paths
+        if path.suffix in _CONFIGS
+    ]
+    text = "\n".join((_HEAD, *tables.values())) if tables else ""
+    return Proposal(text, tuple(understood), tuple(left_out))
+
+
+def write(proposal: Proposal, directory: Path) -> Path:
+    """Write the file where there is none yet, and read it as a launch would. Raises UserError."""
+    path = directory / FILES[0]
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(proposal.text)
+    except FileExistsError:
+        raise UserError(f"{path}: is there already", "--dry-run prints what would be proposed") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    read_project(path)
+    return path
+
+
+def _candidates(paths: Iterable[Path]) -> Iterator[tuple[Path, OwnKind]]:
+    """Batch files first: what they start needs no training of its own."""
+    ordered = sorted(paths, key=lambda path: path.suffix == ".py")
+    for path in ordered:
+        if path.suffix in (*_BATCH, ".py") and _begins_with_options(path):
+            yield path, OwnKind.BATCH
+        elif path.suffix == ".py" and _is_training(path):
+            yield path, OwnKind.SCRIPT
+
+
+def _begins_with_options(path: Path) -> bool:
+    try:
+        return has_options(path)
+    except UserError:
+        return False
+
+
+def _is_training(path: Path) -> bool:
+    """True if it imports a framework and does something when it is started."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    modules: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {name.name.split(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules.add(node.module.split(".")[0])
+    does_something = any(
+        isinstance(node, ast.If | ast.For | ast.While | ast.With)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+        for node in tree.body
+    )
+    return does_something and not modules.isdisjoint(_FRAMEWORKS)
+
+
+def _name(path: Path, taken: Iterable[str]) -> str:
+    stem = _NOT_IN_NAMES.sub("_", path.stem).strip("._-")[:36] or "training"
+    return stem if stem not in taken else f"{stem}_{path.suffix[1:]}"
+
+
+def _table(name: str, path: Path, kind: OwnKind, recipe: Recipe, key: int) -> str:
+    lines = [f"[training.{_quoted(name) if '.' in name else name}]", f"{kind} = {_quoted(path.name)}"]
+    if key <= 9:
+        lines.append(f'key = "{key}"')
+    if kind is OwnKind.BATCH:
+        lines.append(f"# It asks for {_asked(path)}.")
+    else:
+        lines.append('# arguments = "--epochs 3"')
+        lines += ["# gpus = 1", '# time = "4:00:00"']
+    lines += [f"# coach can set {each}" for each in _parameters(recipe)]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """As TOML writes a text."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _asked(path: Path) -> str:
+    asked = resources_of(read(path), LaunchRequest(""))
+    nodes = f"{asked.num_nodes} node{'s' if asked.num_nodes > 1 else ''}"
+    num_gpus = asked.gpus_per_node
+    gpus = f"{num_gpus} GPU{'s' if num_gpus > 1 else ''} each" if num_gpus else "no GPU"
+    more = [asked.mem or "", format_time(asked.time_limit_s) if asked.time_limit_s else ""]
+    return ", ".join(word for word in (nodes, gpus, *more) if word)
+
+
+def _parameters(recipe: Recipe) -> list[str]:
+    return [f"{each.name} (now {show(each.default)}): {each.help}" for each in recipe.parameters.values()]
+
+
+def _parameters_text(recipe: Recipe) -> str:
+    names = ", ".join(recipe.parameters)
+    return f"parameters that coach can set: {names}" if names else "no parameter that coach can set"

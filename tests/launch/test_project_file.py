@@ -1,0 +1,140 @@
+"""coach.toml: a person's named trainings, found from below, and every mistake in it told with its line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from coach.launch.project_file import find_project, get_training, read_project, with_training
+from coach.launch.recipe import get_recipe, recipe_of
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest, OwnKind
+
+PROJECT = """
+[training.pretrain]
+title = "The big one"
+script = "train.py"
+arguments = "--rate 1e-4 --note 'two words'"
+key = "1"
+nodes = 2
+gpus = 4
+time = "4:00:00"
+account = "hpc"
+environment = "pytorch"
+with = ["torchrun"]
+env = { OMP_PROC_BIND = "true" }
+watch = ["GPU005"]
+parameters = { lr = "--rate" }
+
+[training.sweep]
+command = ["accelerate", "launch", "train.py"]
+
+[training.nightly]
+batch = "job.sbatch"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("import torch\n")
+    (tmp_path / "job.sbatch").write_text("#!/bin/sh\n#SBATCH --time=1\n")
+    (tmp_path / "coach.toml").write_text(PROJECT)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    return tmp_path
+
+
+def test_a_file_is_found_from_below_and_a_pyproject_counts_if_it_speaks_to_coach(project: Path) -> None:
+    assert find_project(project / "deep" / "er") == project / "coach.toml"
+    (project / "deep" / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert find_project(project / "deep" / "er") == project / "coach.toml"
+    nearer = project / "deep" / "pyproject.toml"
+    nearer.write_text("[tool.coach.training.here]\ncommand = 'true'\n")
+    assert find_project(project / "deep" / "er") == nearer
+    assert [each.name for each in read_project(nearer)] == ["here"]
+
+
+def test_a_file_of_another_user_is_not_looked_at(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:
+        os.chown(project / "coach.toml", 4242, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    assert find_project(project) != project / "coach.toml"
+
+
+def test_a_training_is_an_own_program_with_what_the_file_says_for_it(project: Path) -> None:
+    pretrain, sweep, nightly = read_project(project / "coach.toml")
+    assert [each.own.kind for each in (pretrain, sweep, nightly)] == list(OwnKind)
+    request = with_training(LaunchRequest(pretrain.reference, num_nodes=1, env={"A": "b"}))
+    assert request.own is not None
+    assert request.own.words == ("train.py", "--rate", "1e-4", "--note", "two words")
+    assert request.own.offers == ("torchrun",)
+    assert (request.num_nodes, request.gpus_per_node, request.time_limit_s) == (1, 4, 14400)
+    assert (request.account, request.environment, request.recipe) == ("hpc", "pytorch", "pretrain")
+    assert request.env == {"OMP_PROC_BIND": "true", "A": "b"}
+    assert request.own.directory == str(project)
+
+
+def test_its_recipe_carries_its_name_its_key_and_the_rules_names_of_its_parameters(project: Path) -> None:
+    recipe = get_recipe(f"{project}/coach.toml:pretrain")
+    assert (recipe.name, recipe.title, recipe.key, recipe.watch) == (
+        "pretrain",
+        "The big one",
+        "1",
+        ("GPU005",),
+    )
+    assert recipe.parameters["lr"].default == 1e-4
+    request = with_training(LaunchRequest(f"{project}/coach.toml:pretrain"))
+    assert recipe_of(request).name == "pretrain"
+
+
+def test_a_name_that_is_not_there_is_told_with_those_that_are(project: Path) -> None:
+    with pytest.raises(UserError, match="no training 'pretrian'") as caught:
+        get_training(f"{project}/coach.toml:pretrian")
+    assert caught.value.hint == "its trainings: pretrain, sweep, nightly"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("[training.a]\nscript = 'gone.py'\n", 2, "gone.py: no such file"),
+        ("[training.a]\nscript = 'job.sbatch'\n", 2, "this is a batch: write batch ="),
+        ("[training.a]\nkey = '1'\n", 1, "expected one of script, command, batch"),
+        ("[training.a]\ncommand = 'x'\nscript = 'train.py'\n", 1, "expected one of"),
+        ("[training.a]\ncommand = 'x'\nkey = '0'\n", 3, "expected a digit from 1 to 9"),
+        ("[training.a]\ncommand = 'x'\ngpus = true\n", 3, "gpus = True: expected a whole number"),
+        ("[training.a]\ncommand = 'x'\ngpu = 1\n", 3, "unknown key training.a.gpu"),
+        ("[training.a]\ncommand = 'x'\ntime = 'soon'\n", 3, "time ="),
+        ("[training.a]\ncommand = [1]\n", 2, "expected words"),
+        ("[training.a]\ncommand = 'x'\nwith = ['magic']\n", 2, "no such offer"),
+        ("[training.a]\ncommand = 'x'\nwatch = ['gpu']\n", 3, "expected codes of rules"),
+        ("[training.'a b']\ncommand = 'x'\n", 1, "expected a name"),
+        ("[trainings.a]\ncommand = 'x'\n", 1, "unknown key trainings"),
+        (
+            "[training.a]\ncommand = 'x'\nkey = '1'\n[training.b]\ncommand = 'y'\nkey = '1'\n",
+            3,
+            "two trainings have this key",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_with_file_line_and_key(
+    project: Path, text: str, line: int, words: str
+) -> None:
+    path = project / "coach.toml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_project(path)
+    assert words in caught.value.message
+    assert caught.value.message.startswith(f"{path}"), caught.value.message
+    if "a b" not in text and "trainings.a" not in text:
+        assert caught.value.message.startswith(f"{path}:{line}: "), caught.value.message
+
+
+def test_toml_that_cannot_be_read_is_said_of_coach_s_own_file_alone(project: Path) -> None:
+    (project / "coach.toml").write_text("[training\n")
+    with pytest.raises(UserError, match="not valid TOML"):
+        find_project(project)
+    (project / "coach.toml").unlink()
+    (project / "pyproject.toml").write_text("[tool.coach\n")
+    assert find_project(project / "deep") in (None, project.parent / "coach.toml")

@@ -1,0 +1,69 @@
+"""`coach init`: a first coach.toml from the files of a directory, with what was not understood."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coach.launch.project_file import read_project
+from coach.model.errors import UserError
+from coach.workflows.launching.proposal import propose, write
+
+SCRIPT = """
+import argparse
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.1, help="Step size.")
+if __name__ == "__main__":
+    parser.parse_args()
+"""
+
+
+def test_batch_files_and_scripts_become_trainings_that_can_be_launched(tmp_path: Path) -> None:
+    (tmp_path / "pretrain.sbatch").write_text(
+        "#!/bin/bash\n#SBATCH -N 2 --gres=gpu:4 --time=4:00:00\nsrun python big.py --batch_size 32\n"
+    )
+    (tmp_path / "big.py").write_text(SCRIPT)
+    (tmp_path / "small.py").write_text(SCRIPT)
+    (tmp_path / "helper.py").write_text("import torch\n\ndef f():\n    pass\n")
+    (tmp_path / "plot.py").write_text("import csv\nprint(1)\n")
+    (tmp_path / "many.sh").write_text("#!/bin/sh\n#SBATCH --array=1-9\n")
+    (tmp_path / "setup.sh").write_text("echo no job\n")
+    (tmp_path / "config.yaml").write_text("lr: 1\n")
+    proposal = propose(tmp_path)
+    assert proposal.understood == (
+        "pretrain.sbatch: [training.pretrain], parameters that coach can set: batch_size",
+        "small.py: [training.small], parameters that coach can set: lr",
+    )
+    assert [line.partition(": ")[0].rpartition("/")[2] for line in proposal.left_out] == [
+        "many.sh",
+        "big.py",
+        "config.yaml",
+    ]
+    assert "# It asks for 2 nodes, 4 GPUs each, 04:00:00." in proposal.text
+    assert "# coach can set lr (now 0.1): Step size." in proposal.text
+    path = write(proposal, tmp_path)
+    assert [(each.name, each.key) for each in read_project(path)] == [("pretrain", "1"), ("small", "2")]
+
+
+def test_a_file_that_is_there_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "coach.toml").write_text("# mine\n")
+    with pytest.raises(UserError, match="is there already"):
+        write(propose(tmp_path), tmp_path)
+    assert (tmp_path / "coach.toml").read_text() == "# mine\n"
+
+
+def test_names_that_are_strange_or_taken_stay_valid(tmp_path: Path) -> None:
+    (tmp_path / 'my "own" träining.py').write_text(SCRIPT)
+    (tmp_path / "v1.2.py").write_text(SCRIPT)
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n#SBATCH -n1\n")
+    (tmp_path / "run.py").write_text(SCRIPT)
+    path = write(propose(tmp_path), tmp_path)
+    assert [each.name for each in read_project(path)] == ["run", "my_own_tr_ining", "run_py", "v1.2"]
+
+
+def test_a_directory_with_nothing_to_launch_proposes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import torch\ndef (:\n")
+    assert propose(tmp_path).text == ""
