@@ -188,7 +188,7 @@ def test_what_spawn_said_before_the_traceback_of_its_process_is_not_the_error() 
         *("Traceback (most recent call last):", '  File "/p/train.py", line 5, in work', "    x = d['x']"),
     )
     findings = diagnose_log("\n".join((*spawn, "KeyError: 'x'")) + "\n").findings
-    assert [finding.summary for finding in findings] == ["The program ended with KeyError: 'x'"]
+    assert [finding.summary for finding in findings] == ["KeyError: 'x'"]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_training_that_is_resumed_after_each_time_limit_is_as_planned() -> Non
 @pytest.mark.parametrize("cause", ["code_error", "unknown_failure"])
 def test_an_error_of_the_program_is_the_same_when_it_says_the_same_but_for_numbers(cause: str) -> None:
     def error(number: int, words: str) -> PastRun:
-        return past(number, cause, summary=f"The program ended with {words}")
+        return past(number, cause, summary=words)
 
     same = tuple(error(number, f"ValueError: bad row {number}") for number in (1, 2, 3))
     assert [finding.rule for finding in found(Across(same[-1], same[:-1]))] == ["HIS001"]

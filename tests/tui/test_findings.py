@@ -339,7 +339,7 @@ async def test_cause_proof_fix_and_the_marked_line_of_the_log_need_no_key(size: 
         idle("41").findings[0],
         rule="COD001",
         name="plain-exception",
-        summary="The program ended with ValueError: " + "11 classes, 10 expected " * 5,
+        summary="ValueError: " + "11 classes, 10 expected " * 5,
         evidence=(proof,),
         fixes=(Fix("Correct the program at the line that is shown, and try it for a few steps"),),
     )

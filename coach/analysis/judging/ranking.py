@@ -4,6 +4,7 @@ same measure."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,8 @@ from coach.model.snapshot import Snapshot, TargetSnapshot
 
 RECENT_S = 86400.0
 """Jobs that ended longer ago are history."""
+_MANY_CAUSES = frozenset({"code_error", "unknown_failure"})
+_NUMBER = re.compile(r"\d[\d.,:]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,15 @@ def went_wrong(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> li
 
 
 def by_cause(wrong: Iterable[RankedFinding]) -> list[tuple[RankedFinding, ...]]:
-    """Findings of one rule together, the newest job first; the groups in the order of their first ones."""
-    groups: dict[str, list[RankedFinding]] = {}
+    """Findings of one cause together, the newest job first; the groups in the order of their first ones.
+
+    A rule for whatever error there is has many causes: there its words tell them apart, without their numbers.
+    """
+    groups: dict[tuple[str, str], list[RankedFinding]] = {}
     for each in wrong:
-        groups.setdefault(each.finding.rule, []).append(each)
+        finding = each.finding
+        words = _NUMBER.sub("#", finding.summary) if finding.cause in _MANY_CAUSES else ""
+        groups.setdefault((finding.rule, words), []).append(each)
     return [
         tuple(sorted(group, key=lambda each: -math.inf if each.ended_s is None else -each.ended_s))
         for group in groups.values()

@@ -299,7 +299,7 @@ def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
 
 
 def _of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
-    kind, words = "an error", first.fields.get("words", "")
+    kind, words = "The program ended with an error", first.fields.get("words", "")
     if first.signature == "hydra":
         words = _words_of_hydra(first, snapshot)
     elif first.signature == "exception":
@@ -307,9 +307,7 @@ def _of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) -
     ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
     frame = own_frame(first)
     return Hit(
-        summary=f"The program ended with {kind}"
-        + (f": {words[:200]}" if words else "")
-        + (f" ({ranks_text(ranks)})" if ranks else ""),
+        summary=kind + (f": {words[:200]}" if words else "") + (f" ({ranks_text(ranks)})" if ranks else ""),
         evidence=(quote(first), *([frame] if frame else [])),
         confidence=0.8,
         subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from coach.analysis.judging.ranking import by_impact, lost_gpu_hours, ranked_of, worst
+from coach.analysis.judging.ranking import (
+    RankedFinding,
+    by_cause,
+    by_impact,
+    lost_gpu_hours,
+    ranked_of,
+    worst,
+)
 from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
@@ -64,3 +71,19 @@ def test_a_job_that_ended_days_ago_is_history() -> None:
     assert by_impact(found, NOW_S + 3600)
     assert by_impact(found, NOW_S + 90_000) == []
     assert worst(found, NOW_S + 90_000) is None
+
+
+def test_jobs_with_the_same_cause_are_one_group_and_errors_are_told_apart_by_their_words() -> None:
+    def of(target: str, rule: str, cause: str, summary: str) -> RankedFinding:
+        found = replace(FINDING, rule=rule, cause=cause, summary=summary)
+        return RankedFinding(target, None, "FAILED", found, None, None)
+
+    wrong = [
+        of("1", "COD001", "code_error", "ValueError: row 3 of 7"),
+        of("2", "COD001", "code_error", "IndexError: list index out of range"),
+        of("3", "COD001", "code_error", "ValueError: row 4 of 7"),
+        of("4", "MEM001", "cuda_oom", "2 GiB more were needed"),
+        of("5", "MEM001", "cuda_oom", "CUDA out of memory"),
+    ]
+    groups = [[each.target for each in group] for group in by_cause(wrong)]
+    assert [sorted(group) for group in groups] == [["1", "3"], ["2"], ["4", "5"]]
