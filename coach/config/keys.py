@@ -249,7 +249,7 @@ LAUNCH_KEYS = ("6", "7", "8", "9")
 """Keys whose recipes the config chooses; 1 to 5 belong to recipes that say so themselves."""
 
 _SCREEN_KEYS = """
-open findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
+open find findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
 resubmit shell attach stacks log all unfold filter sort reverse columns stdout stderr both
 next_error previous_error wrap numbers proof pager gpus quantity answer next previous view where
 history runs all_findings recipes new_launch drills cohort pane

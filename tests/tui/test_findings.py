@@ -368,6 +368,20 @@ async def test_cause_proof_fix_and_the_marked_line_of_the_log_need_no_key(size: 
         await driver.sees("work dir")
 
 
+async def test_a_running_job_whose_log_is_silent_says_since_when() -> None:
+    job = replace(make_job("41", "ada"), raw_job_id="41", state="RUNNING")
+    tail = LogTail("/home/ada/slurm-41.out", 1, ("step 1",), 7, 1, written_s=NOW_S - 190)
+    target = TargetSnapshot("41", NOW_S, job=job, log_tails=(tail,))
+    before = replace(make_snapshot(), jobs=(job,), targets={"41": target})
+    async with opened(FakeSession(before)) as driver:
+        driver.app.screen.post_message(ScreenOpened("job", "41"))
+        await driver.reaches("job")
+        await driver.sees("slurm-41.out · 1 line · silent for 3 min")
+        ended = replace(job, state="COMPLETED")
+        driver.session.push(replace(before, jobs=(ended,), targets={"41": replace(target, job=ended)}))
+        await driver.until(lambda: "silent for" not in driver.text(), "an ended log is no silent one")
+
+
 async def test_the_job_of_another_user_is_neither_read_nor_judged() -> None:
     job = replace(make_job("41", "bob"), raw_job_id="41", state="FAILED")
     async with opened(FakeSession(replace(make_snapshot(), jobs=(job,)))) as driver:

@@ -13,7 +13,7 @@ from coach.tui.screen_specs import SCREENS, ScreenSpec, by_name
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 
-MEANINGS = {"enter": {"open", "findings", "proof", "submit", "choose"}}
+MEANINGS = {"enter": {"open", "findings", "proof", "submit", "choose"}, "slash": {"filter", "find"}}
 """Keys that several entries have on different screens, because they mean the same there: Enter goes on with
 what the cursor is on."""
 LETTERS = {
@@ -26,7 +26,6 @@ LETTERS = {
     "E": "explain",
     "n": "next",
     "N": "previous",
-    "slash": "filter",
     "colon": "go_to",
     "question_mark": "help",
     "q": "leave",

@@ -91,6 +91,9 @@ class LogTail:
     """The lines without what stands before each of them; empty where nothing does."""
     blocks: tuple[ErrorBlock, ...] = ()
     """The last error blocks of the log, in order."""
+    written_s: float | None = None
+    """When something was last written to it, in seconds since the epoch: at the first look what the file
+    system says, later when it was seen to grow."""
 
     @property
     def plain(self) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ class _FollowedLog:
         self._end: LogTail | None = None
         self._num_bites = 0
         self._is_flushed = True
+        self._written_s: float | None = None
+        self._has_been_read = False
 
     def read(self, target: str) -> tuple[LogChunk, bool, bool]:
         """What is new, whether all of the file was read, and whether there is one.
@@ -57,17 +59,26 @@ class _FollowedLog:
             self._tail, self._end = None, None
         hits = self._scanner.feed(bite.data, is_more=not bite.is_caught_up) if bite.data else []
         if bite.data:
+            self._written_s = self._io.now() if self._has_been_read else self._modified_s()
+            self._has_been_read = True
             self._is_flushed, self._tail = False, None
         elif not self._is_flushed and bite.is_caught_up:
             # Nothing came since the last look: an unfinished line is taken as it stands.
             hits, self._is_flushed = self._scanner.flush(), True
         if self._tail is None:
-            self._tail = self._far_end() or self._scanner.tail()
+            self._tail = replace(self._far_end() or self._scanner.tail(), written_s=self._written_s)
         # The end of a log that is whole may still be held, as more of its last error may come. A second look
         # at once takes it: an ended job must not be judged without its last words.
         is_caught_up = bite.is_caught_up and not (self._is_first_look and bite.data)
         self._is_first_look = self._is_first_look and not bite.is_caught_up
         return LogChunk(target, tuple(hits), self._tail, bite.is_restart), is_caught_up, True
+
+    def _modified_s(self) -> float | None:
+        """None where nobody knows, as in a recording."""
+        try:
+            return self._io.modified_s(self._path)
+        except OSError:
+            return None
 
     def _pass_over_start(self) -> None:
         """Count the lines of what the file held before, and follow it from there.

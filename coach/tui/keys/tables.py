@@ -45,13 +45,23 @@ TABLE_KEYS: tuple[Key, ...] = (
         key="slash",
         label="/",
         word="filter",
-        description="Filter the rows; in a log, find words",
+        description="Filter the rows",
         tooltip=(
             "Every word must be true; in the queue also state:pending gpu:>0 user:me -word; {back} clears"
         ),
-        places=frozenset({Kind.LIST, "gpus", "log"}),
+        places=frozenset({Kind.LIST, "gpus"}),
         elsewhere="filters a list, or finds words in a log: here is neither",
         action="filter",
+    ),
+    Key(
+        id="find",
+        key="slash",
+        label="/",
+        word="find",
+        description="Find words in the log",
+        tooltip="Capitals count if you type one; {next} and {previous} go on and back",
+        places=frozenset({"log"}),
+        action="find",
     ),
     Key(
         id="sort",

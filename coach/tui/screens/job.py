@@ -108,6 +108,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             lambda width: lines_of(page, width, self.app.size.height),
             followed.log_tails if followed is not None else (),
             cause_place(subject.diagnosis),
+            self.context.now_s if subject.is_live else None,
         )
 
     def _is_forgotten(self, folded: FoldedJob) -> bool:

@@ -199,7 +199,7 @@ class LogScreen(CoachScreen, screen="log"):
         if self._look is None and not self._is_recorded and len(self._shown) == 1:
             self._ask(LogLook(self._shown, offset=message.offset))
 
-    def action_filter(self) -> None:
+    def action_find(self) -> None:
         """Ask for the words to search for."""
         self.query_one(FilterLine).ask(self._pager, self._words or "", self._search, _WORDS)
 

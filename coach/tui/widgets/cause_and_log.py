@@ -39,8 +39,10 @@ class CauseAndLog(Container):
         lines_at: Callable[[int], list[Line]],
         tails: Sequence[LogTail],
         place: tuple[str, int] | None,
+        now_s: float | None = None,
     ) -> None:
-        """`lines_at` makes the lines for a width, `place` is file and line of the cause."""
+        """`lines_at` makes the lines for a width, `place` is file and line of the cause; `now_s` is the time,
+        while the job runs."""
         self._tails = tails
         width, height = self.app.size
         is_wide = width >= WIDE
@@ -57,7 +59,7 @@ class CauseAndLog(Container):
         self.file = tail.file
         log_rows = 1 + min(max(1, len(tail.lines)), _MAX_LOG_LINES)
         body.styles.height = "1fr" if is_wide else min(len(rows), max(1, height - _ROWS_AROUND - log_rows))
-        self._show_log(tail, place)
+        self._show_log(tail, place, now_s)
 
     def _tail(self, place: tuple[str, int] | None) -> LogTail:
         """The file that was asked for, else that of the cause, else the standard output."""
@@ -68,9 +70,9 @@ class CauseAndLog(Container):
 
         return min(self._tails, key=order)
 
-    def _show_log(self, tail: LogTail, place: tuple[str, int] | None) -> None:
+    def _show_log(self, tail: LogTail, place: tuple[str, int] | None, now_s: float | None) -> None:
         marked = place[1] if place is not None and place[0] == tail.file else None
-        self.query_one("#log", LogView).set_tail(tail, printable(tail.file.rsplit("/", 1)[-1]), marked)
+        self.query_one("#log", LogView).set_tail(tail, printable(tail.file.rsplit("/", 1)[-1]), marked, now_s)
 
     def choose(self, stream: str) -> str | None:
         """Show `stdout` or `stderr`. Returns why that changes nothing."""

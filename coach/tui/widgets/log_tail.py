@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from coach.model.training.log import LogTail
-from coach.tui.render.text import Line, Span, line, muted, printable
+from coach.tui.render.text import Line, Span, age, line, muted, printable
 from coach.tui.widgets.lines import LinesView
+
+SILENT_S = 60.0
+"""A training that prints nothing for so long is worth a word: it may hang, or only print seldom."""
 
 
 class LogView(LinesView):
@@ -15,8 +18,12 @@ class LogView(LinesView):
         self._file: str | None = None
         self._marked: int | None = None
 
-    def set_tail(self, tail: LogTail | None, name: str, marked: int | None = None) -> None:
+    def set_tail(
+        self, tail: LogTail | None, name: str, marked: int | None = None, now_s: float | None = None
+    ) -> None:
         """`name` is the file that was asked for: it is shown while there is no line yet.
+
+        `now_s`: the time, while the job runs; a log that has been silent for a while is said to be.
 
         `marked` is the number of the line that proves the cause. It is brought into sight once.
         """
@@ -36,7 +43,7 @@ class LogView(LinesView):
             if tail.is_counted
             else "its end, the rest is being read"
         )
-        self.set_title(f"{name} · {size}")
+        self.set_title(f"{name} · {size}{_silence(tail, now_s)}")
         index = marked - tail.first_line if marked is not None and tail.is_counted else None
         self.set_lines([_line(text, at == index) for at, text in enumerate(tail.lines)])
         is_new, self._marked = marked != self._marked, marked
@@ -49,6 +56,12 @@ class LogView(LinesView):
         """Bring a line into sight, with as many of those below it as there is room for."""
         first = min(index, max(0, len(self.lines) - self.room.height))
         self.scroll_to(y=first, animate=False, immediate=True)
+
+
+def _silence(tail: LogTail, now_s: float | None) -> str:
+    if now_s is None or tail.written_s is None or now_s - tail.written_s < SILENT_S:
+        return ""
+    return f" · silent for {age(now_s - tail.written_s)}"
 
 
 def _line(text: str, is_marked: bool) -> Line:

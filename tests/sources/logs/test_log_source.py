@@ -196,3 +196,16 @@ def test_the_first_look_at_a_log_that_has_ended_has_all_of_its_last_words(tmp_pa
         if all(reading.is_caught_up for reading in readings):
             break
     assert seen == ["X"]
+
+
+def test_it_is_known_when_a_log_was_last_written_to() -> None:
+    io = FakeIo()
+    io.write(str(PATH), b"step 1\n")
+    io.modified[str(PATH)] = io.now_s - 300.0
+    source = source_of(io)
+    assert chunk_of(source.poll()).tail.written_s == io.now_s - 300.0
+    io.now_s += 10.0
+    assert chunk_of(source.poll()).tail.written_s == io.now_s - 310.0
+    io.append(str(PATH), b"step 2\n")
+    io.now_s += 5.0
+    assert chunk_of(source.poll()).tail.written_s == io.now_s
