@@ -31,6 +31,8 @@ from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, termina
 from coach.tui.follow_list import FollowList
 from coach.tui.mode import Mode
 from coach.tui.palette import Commands, GoTo, commands_of, places_of, rule_places
+from coach.tui.processor_limit import Left, ProcessorLimit, soft_limit_s
+from coach.tui.render.text import age
 from coach.tui.screen_specs import HOME, Follows, ScreenSpec
 from coach.tui.stage import Stage
 from coach.tui.terminal_input import PatientDriver
@@ -59,6 +61,10 @@ def open_screens(
     app.run()
     if app.crash is not None:
         raise UserError(*_keep_crash(app.crash, settings.cache_dir), exit_status=1)
+    if app.leaves_in_words is not None:
+        raise UserError(
+            app.leaves_in_words, "start it again: jobs and runs go on by themselves", exit_status=1
+        )
     return app.return_code or 0
 
 
@@ -107,6 +113,9 @@ class CoachApp(App[None]):
         """What was on top last."""
         self._follow_list = FollowList(self.context)
         self._attention = UserAttention(opening.session, clock)
+        self.processor = ProcessorLimit(soft_limit_s())
+        self.leaves_in_words: str | None = None
+        """Why it ended by itself."""
         self._terminal_modes = terminal_modes()
         self._stage = Stage(self, self.context)
         controllers = Controllers(self._stage, opening)
@@ -193,6 +202,8 @@ class CoachApp(App[None]):
         self._attention.follow(bool(named))
         follows = top.spec.follows if top is not None else Follows.BEFORE
         targets = self._follow_list.targets(follows, named, before)
+        if self.context.processor_limit_s is not None:
+            targets = ()
         watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)
         if watch != self._watch:
             self._watch = watch
@@ -202,9 +213,23 @@ class CoachApp(App[None]):
 
     def _tick(self) -> None:
         self._attention.tick()
+        self._heed_processor_limit()
         self._note_sleep()
         if self.top is not None and self.context.clock() - self.context.snapshot_time_s >= AGES_S:
             self.top.tick()
+
+    def _heed_processor_limit(self) -> None:
+        left, context = self.processor.left(), self.context
+        if left is Left.NONE:
+            self.leaves_in_words = (
+                f"this machine ends programs after {age(self.processor.limit_s)} of processor time, and coach has"
+                " used nearly all of it"
+            )
+            self.exit()
+        elif left is Left.LITTLE and context.processor_limit_s is None:
+            context.processor_limit_s = self.processor.limit_s
+            self._follow()
+            self._stage.redraw()
 
     def _note_sleep(self) -> None:
         context, was_awake = self.context, self.context.asleep_s is None

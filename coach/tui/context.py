@@ -60,6 +60,9 @@ class Context:
     marked: list[str] = field(default_factory=list)
     are_all_shown: bool = False
     """Whether the queue is everybody's: only then is it asked for."""
+    processor_limit_s: float | None = None
+    """The machine's limit of processor time, when so much of it is used up that jobs are not judged any
+    more."""
     asleep_s: float | None = None
     """How long no key was pressed, once nothing is asked any more because of that."""
     _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))

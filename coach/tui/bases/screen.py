@@ -27,6 +27,7 @@ from coach.tui.render.header import (
     asleep_line,
     banner_lines,
     fitting_hints,
+    processor_line,
     spending_line,
     top_line,
 )
@@ -105,7 +106,9 @@ class CoachScreen(Screen[None]):
         top = top_line(self._trail(), context.place, context.mode.value, ages, width)
         self.query_one(TopBar).set_lines([top])
         asleep = [asleep_line(context.asleep_s, width)] if context.asleep_s is not None else []
-        self.query_one(Banner).set_lines([*asleep, *banner_lines(self._concerning(), now_s, width)])
+        limit_s = context.processor_limit_s
+        spent = [processor_line(limit_s, width)] if limit_s is not None else []
+        self.query_one(Banner).set_lines([*spent, *asleep, *banner_lines(self._concerning(), now_s, width)])
         self.query_one(KeyBar).set_spending(spending_line(context.snapshot))
 
     def _trail(self) -> tuple[str, ...]:

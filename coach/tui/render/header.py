@@ -142,6 +142,12 @@ def spending_line(snapshot: Snapshot) -> Line:
     return (Span(words, "warning"), muted(" · "), counter)
 
 
+def processor_line(limit_s: float, width: int) -> Line:
+    """The machine's limit of processor time is near: what coach leaves out, and what to do."""
+    text = f" ▲ processor limit of {age(limit_s)} nearly reached: no job is judged · start coach again"
+    return clip(line(Span(text, "warning")), width)
+
+
 def asleep_line(asleep_s: float, width: int) -> Line:
     """Nobody has looked for long: why nothing moves, and what to do."""
     text = f" ● no key for {age(asleep_s)}: nothing is asked any more · any key goes on"
