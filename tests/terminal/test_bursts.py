@@ -87,7 +87,12 @@ class Typed:
 @pytest.fixture
 def form(open_terminal: OpenTerminal, tmp_path: Path) -> Terminal:
     """The parameters of the first recipe; the cursor is in the first field."""
-    terminal = open_terminal([sys.executable, "-m", "coach", "--demo"], env={"COACH_HOME": str(tmp_path)})
+    terminal = open_terminal(
+        [sys.executable, "-m", "coach", "--demo"],
+        columns=200,
+        rows=60,  # all fields are in sight
+        env={"COACH_HOME": str(tmp_path)},
+    )
     terminal.wait_for("1-5 launch", timeout_s=30)
     terminal.send_packet("R")
     terminal.wait_for(re.compile(r"lr +0\.01 .*\n.*batch_size +64 "), timeout_s=30)
@@ -102,7 +107,8 @@ def values(screen: str) -> list[str]:
     first, left = next(
         (index, at) for index, row in enumerate(rows) if (at := row.find("─ parameters ─")) >= 0
     )
-    return [row[left:].split()[1] for row in rows[first + 1 : first + 1 + NUM_FIELDS]]
+    fields = [row[left:].split() for row in rows[first + 1 :] if row[left : left + 3].strip()]
+    return [words[1] for words in fields[:NUM_FIELDS]]
 
 
 def test_fifty_bursts_of_keys_and_pastes_leave_the_values_that_were_typed(form: Terminal) -> None:

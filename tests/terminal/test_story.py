@@ -51,7 +51,6 @@ def edit_plan(terminal: Terminal, recipe: str, is_slurm: bool, values: dict[str,
     fields = [name for name in RESOURCES if is_slurm or name != "partition"]
     fields += get_recipe(recipe).parameters
     terminal.wait_for(re.compile(r"nodes +1"))
-    terminal.send("Tab")
     at = 0
     for name, value in values.items():
         for _ in range(fields.index(name) - at):
