@@ -26,13 +26,11 @@ from coach.tui.attention import UserAttention
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.controllers.all import Controllers
-from coach.tui.controllers.handlers import Handlers
 from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.follow_list import FollowList
 from coach.tui.mode import Mode
 from coach.tui.palette import Commands, GoTo, commands_of, places_of, rule_places
 from coach.tui.processor_limit import Left, ProcessorLimit, soft_limit_s
-from coach.tui.render.text import age
 from coach.tui.screen_specs import HOME, Follows, ScreenSpec
 from coach.tui.stage import Stage
 from coach.tui.terminal_input import PatientDriver
@@ -118,13 +116,13 @@ class CoachApp(App[None]):
         """Why it ended by itself."""
         self._terminal_modes = terminal_modes()
         self._stage = Stage(self, self.context)
-        controllers = Controllers(self._stage, opening)
+        controllers = Controllers(
+            self._stage,
+            opening,
+            {messages.ScreenShown: self._follow_top, messages.ScreenOpened: self._open},
+        )
         self._launches, self._questions = controllers.launches, controllers.questions
-        self.handlers: Handlers = {
-            messages.ScreenShown: self._follow_top,
-            messages.ScreenOpened: self._open,
-            **controllers.handlers,
-        }
+        self.handlers = controllers.handlers
         """Who answers which request of a screen."""
         self._note_standing()
 
@@ -221,10 +219,7 @@ class CoachApp(App[None]):
     def _heed_processor_limit(self) -> None:
         left, context = self.processor.left(), self.context
         if left is Left.NONE:
-            self.leaves_in_words = (
-                f"this machine ends programs after {age(self.processor.limit_s)} of processor time, and coach has"
-                " used nearly all of it"
-            )
+            self.leaves_in_words = self.processor.words
             self.exit()
         elif left is Left.LITTLE and context.processor_limit_s is None:
             context.processor_limit_s = self.processor.limit_s

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from enum import IntEnum
 
+from coach.tui.render.text import age
+
 _LITTLE_SHARE, _NONE_SHARE = 0.8, 0.95
 
 
@@ -36,6 +38,13 @@ class ProcessorLimit:
     def __init__(self, limit_s: float | None, used_s: Callable[[], float] = time.process_time) -> None:
         self.limit_s = limit_s
         self._used_s = used_s
+
+    @property
+    def words(self) -> str:
+        """Why coach ends."""
+        return (
+            f"this machine ends programs after {age(self.limit_s)} of processor time: nearly all is used up"
+        )
 
     def left(self) -> Left:
         """Asked once a second: it costs one system call."""

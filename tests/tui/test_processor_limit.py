@@ -19,7 +19,7 @@ class Used:
 
 @pytest.mark.parametrize(
     ("used_s", "left"),
-    [(0.0, Left.ENOUGH), (479.0, Left.ENOUGH), (480.0, Left.LITTLE), (569.0, Left.LITTLE), (570.0, Left.NONE)],
+    [(479.0, Left.ENOUGH), (480.0, Left.LITTLE), (569.0, Left.LITTLE), (570.0, Left.NONE)],
 )
 def test_what_is_left_of_ten_minutes(used_s: float, left: Left) -> None:
     assert ProcessorLimit(600.0, lambda: used_s).left() is left

@@ -91,7 +91,7 @@ def went_wrong(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> li
 def by_cause(wrong: Iterable[RankedFinding]) -> list[tuple[RankedFinding, ...]]:
     """Findings of one cause together, the newest job first; the groups in the order of their first ones.
 
-    A rule for whatever error there is has many causes: there its words tell them apart, without their numbers.
+    A rule for any error has many causes: its words tell them apart, without their numbers.
     """
     groups: dict[tuple[str, str], list[RankedFinding]] = {}
     for each in wrong:

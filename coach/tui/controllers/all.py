@@ -18,7 +18,8 @@ from coach.tui.wiring import Opening
 class Controllers:
     """All of them; those that the app calls by name are public."""
 
-    def __init__(self, stage: Stage, opening: Opening) -> None:
+    def __init__(self, stage: Stage, opening: Opening, own: Handlers) -> None:
+        """`own`: what the app answers itself."""
         ports = opening.ports
         self.launches = Launches(stage, ports.recipes, ports.launches, opening.backend)
         self.questions = Questions(stage, ports.questions, opening.backend)
@@ -32,6 +33,5 @@ class Controllers:
             Drills(stage, ports.drills),
             Views(stage, opening.views),
         )
-        self.handlers: Handlers = {
-            kind: call for controller in each for kind, call in controller.handlers.items()
-        }
+        tables = (own, *(controller.handlers for controller in each))
+        self.handlers: Handlers = {kind: call for table in tables for kind, call in table.items()}

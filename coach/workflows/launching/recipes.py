@@ -206,11 +206,6 @@ def recipe_keys(settings: Settings) -> tuple[tuple[str | None, str, str], ...]:
     A recipe that the config names and that is not there keeps its key: pressed, it says what is wrong.
     """
     recipes, _ = known_recipes(settings)
-    own = {
-        recipe.key: (launch_name_of(recipe), f"{recipe.title} (yours)")
-        for recipe in recipes
-        if recipe.own is not None and recipe.key
-    }
     keys = {
         recipe.key: (recipe.name, recipe.title)
         for recipe in recipes
@@ -223,11 +218,20 @@ def recipe_keys(settings: Settings) -> tuple[tuple[str | None, str, str], ...]:
             keys[key] = (name, problem.message)
         else:
             keys[key] = (launch_name_of(recipe), recipe.title)
-    keys |= own
+    keys |= _own_keys(recipes)
     names = {name for name, _ in keys.values()}
     launches = ((launch_name_of(recipe), recipe.title) for recipe in recipes)
     rest = ((None, name, title) for name, title in launches if name not in names)
     return (*((key, *keys[key]) for key in sorted(keys)), *rest)
+
+
+def _own_keys(recipes: Iterable[Recipe]) -> dict[str, tuple[str, str]]:
+    """Key → name and title of each training of the project that has one."""
+    return {
+        recipe.key: (launch_name_of(recipe), f"{recipe.title} (yours)")
+        for recipe in recipes
+        if recipe.own is not None and recipe.key
+    }
 
 
 def previous_step(recipe: Recipe, recipes: Sequence[Recipe]) -> Recipe | None:
