@@ -274,7 +274,7 @@ def both_by_time(one: LogWindow, other: LogWindow) -> LogWindow:
 
 
 def _timed(window: LogWindow) -> list[float]:
-    """Of each line its time, or that of the line above; 0 above the first."""
+    """The time of each line; a line without one takes the time of the line above, 0 where there is none."""
     times: list[float] = []
     for text in window.lines:
         times.append(parse_time_s(text) or (times[-1] if times else 0.0))

@@ -20,8 +20,8 @@ from coach.sources.metrics.run_metrics import MetricsSource
 
 INTERVAL_S = 2.0
 _MAX_LINES = 1024
-"""Of so many lines of one bite evenly chosen ones are read: a curve needs no more, and a bar is drawn ten
-times a second."""
+"""The most lines that are read of one bite, evenly chosen: a curve needs no more, and a progress bar prints
+ten a second."""
 _MAX_LINE_BYTES = 1 << 16
 _ENDS = re.compile(rb"[\r\n]+")
 

@@ -21,7 +21,7 @@ _NUMBER = re.compile(
     r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
 )
 _NAME_CHARS = 120
-"""A number's name stands within so many characters before it."""
+"""The name of a number is looked for in this many characters before it."""
 _MAX_WORDS = 4
 _PARTS = re.compile(r"[|,;()\[\]{}]")
 """A name does not reach over one of these."""
