@@ -81,6 +81,7 @@ else:
 """
 
 INVOCATIONS: dict[str, list[list[str]]] = {
+    "init": [["--dry-run"]],
     "launch": [["OWN", "--backend", "local", "--dry-run"], ["OWN", "--dry-run", "--format", "json"], [FIRST]],
     "drill": [[], ["--format", "json"], [FIRST], [RUN, "--give-up"], ["typo", "--answer", FIRST]],
     "fix": [
@@ -237,7 +238,7 @@ def test_no_command_prints_what_a_terminal_would_obey(
         if "json" in arguments and out:
             assert out.isascii(), where
             assert isinstance(json.loads(out), dict), where
-    is_refused = command in ("fix", "release", "resubmit", "record", "attach")
+    is_refused = command in ("init", "fix", "release", "resubmit", "record", "attach")
     assert is_refused or statuses[0] in (0, 1), "refused at once, there was nothing to see"
 
 

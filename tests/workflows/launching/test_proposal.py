@@ -67,3 +67,12 @@ def test_names_that_are_strange_or_taken_stay_valid(tmp_path: Path) -> None:
 def test_a_directory_with_nothing_to_launch_proposes_nothing(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import torch\ndef (:\n")
     assert propose(tmp_path).text == ""
+
+
+def test_a_hostile_file_name_gets_into_no_file(tmp_path: Path) -> None:
+    (tmp_path / "a\x1b[2J.py").write_text(SCRIPT)
+    (tmp_path / "b.py").write_text(SCRIPT)
+    proposal = propose(tmp_path)
+    assert "\x1b" not in proposal.text
+    assert [line.partition(":")[0] for line in proposal.understood] == ["b.py"]
+    assert len(proposal.left_out) == 1
