@@ -32,7 +32,6 @@ _FRAMEWORKS = frozenset(
     )
 )
 _CONFIGS = (".yaml", ".yml", ".json")
-_SCRIPT_WORD = re.compile(r"[\w./-]+\.py\b")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 _HEAD = """\
 # Trainings of this project, proposed by `coach init`: read them, and change what is wrong.
@@ -72,7 +71,7 @@ def propose(directory: Path) -> Proposal:
             left_out.append(f"{path.name}: a batch file starts it")
             continue
         if kind is OwnKind.BATCH:
-            started |= {Path(word).name for word in _SCRIPT_WORD.findall(read(path))}
+            started |= _scripts_in(read(path))
         name = _name(path, tables)
         tables[name] = _table(name, path, kind, recipe, key=len(tables) + 1)
         understood.append(f"{path.name}: [training.{name}], {_parameters_text(recipe)}")
@@ -107,6 +106,12 @@ def _candidates(paths: Iterable[Path]) -> Iterator[tuple[Path, OwnKind]]:
             yield path, OwnKind.BATCH
         elif path.suffix == ".py" and _is_training(path):
             yield path, OwnKind.SCRIPT
+
+
+def _scripts_in(text: str) -> set[str]:
+    """Names of the Python files among the words of a batch file."""
+    words = (word.strip("\"'();&|") for word in text.split())
+    return {Path(word).name for word in words if word.endswith(".py")}
 
 
 def _begins_with_options(path: Path) -> bool:
