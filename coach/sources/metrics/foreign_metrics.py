@@ -186,6 +186,11 @@ class ForeignMetricsSource:
         self._chosen: tuple[Path, _Reader] | None = None
         self._news_s = self._io.now()
 
+    @property
+    def has_loss(self) -> bool:
+        """True once the file that is followed has told a training loss."""
+        return self._chosen is not None and self._chosen[1].course.has_loss
+
     def poll(self) -> Iterable[Reading]:
         start_s = self._io.now()
         steps: list[Step] = []

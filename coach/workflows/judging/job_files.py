@@ -60,6 +60,10 @@ class Kind(Enum):
 
 _RANK_LOG = re.compile(r"(?:^|/)attempt_\d+/\d+/(?:stdout|stderr)\.log$")
 _METRICS = re.compile(r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+)$")
+_PROGRAM_METRICS = re.compile(
+    r"(?:^|/)(?:(?:train(?:ing)?[_-])?(?:log|logs|history|progress|results)|train(?:ing)?)\.(?:csv|tsv|jsonl)$"
+)
+"""More names, of Keras' CSVLogger and its like: told to be metrics only beside a known program."""
 _DUMP = re.compile(r"(?:^|/)\w*trace_rank_?\d+$")
 _LOG = re.compile(r"\.(?:out|err|log|txt)$")
 _OTHER_NUMBER = re.compile(
@@ -207,6 +211,11 @@ def kind_in_folder(pattern: str) -> Callable[[str], Kind | None]:
     return lambda path: Kind.STEP_LOG if re.fullmatch(pattern, path) else None
 
 
+def kind_of_program(path: str) -> Kind | None:
+    """The metrics of a program that is known to train, by more names than others' have."""
+    return Kind.METRICS if _METRICS.search(path) or _PROGRAM_METRICS.search(path) else None
+
+
 def is_metrics(path: Path) -> bool:
     """Whether a file that a person names is one of metrics, and not a log."""
     return _METRICS.search(str(path)) is not None
@@ -321,8 +330,13 @@ class JobFiles(ForeignFiles):
         job = self._output_paths.row(self._job_id) if "[" not in self._job_id else None
         if job is None or job.work_dir is None or job.state == "PENDING":
             return None
-        window = _Window(job)
-        rivals = [other.job_id for other in self._output_paths.beside(job) if window.is_shared_with(other)]
+        started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
+        window = Window(math.inf if started_s is None else started_s, _end_s(job))
+        rivals = [
+            other.job_id
+            for other in self._output_paths.beside(job)
+            if other.state != "PENDING" and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
+        ]
         named = self._named_by_script(job)
         inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
         within = [pattern.removeprefix(inside) for pattern in named]
@@ -343,7 +357,7 @@ class JobFiles(ForeignFiles):
             return ()
         return named_outputs(script.decode("utf-8", "replace"), names)
 
-    def _with_those_elsewhere(self, found: Found, patterns: Sequence[str], window: _Window) -> Found:
+    def _with_those_elsewhere(self, found: Found, patterns: Sequence[str], window: Window) -> Found:
         """Logs that the script writes outside of its directory: only where it names their folder itself,
         which alone is looked at."""
         logs = list(found.of(Kind.STEP_LOG))
@@ -360,14 +374,13 @@ class JobFiles(ForeignFiles):
         return replace(found, files={**found.files, Kind.STEP_LOG: tuple(logs)}) if logs else found
 
 
-class _Window:
+class Window:
     """When a job wrote. For what does not carry its number, it ends where another job of the same directory
-    begins."""
+    begins. Epoch seconds."""
 
-    def __init__(self, job: Job) -> None:
-        started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
-        self._start_s = math.inf if started_s is None else started_s
-        self._end_s = _end_s(job)
+    def __init__(self, start_s: float, end_s: float) -> None:
+        self._start_s = start_s
+        self._end_s = end_s
         self._named = self._start_s - _BEFORE_S, self._end_s + _AFTER_S
         self._from_s, self._to_s = self._named
 
@@ -376,11 +389,8 @@ class _Window:
         epoch."""
         return self._named if kind is Kind.LOG else (self._from_s, self._to_s)
 
-    def is_shared_with(self, other: Job) -> bool:
-        """Whether it ran at the same time; one before or after it narrows the window."""
-        if other.state == "PENDING":
-            return False
-        start_s, end_s = other.start_time_s or 0.0, _end_s(other)
+    def is_shared_with(self, start_s: float, end_s: float) -> bool:
+        """True for another that ran at the same time; one before or after it narrows the window."""
         if start_s >= self._end_s:
             self._to_s = min(self._to_s, start_s)
         elif end_s <= self._start_s:

@@ -23,6 +23,7 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.scanner import LogScanner
+from coach.sources.runs.run_index import RunIndex
 from coach.workflows.judging.job_files import ForeignFiles
 from coach.workflows.judging.targets import (
     Target,
@@ -60,6 +61,7 @@ def read_once(
     monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
     paths = output_paths or output_paths_of(io, settings)
+    index = RunIndex(settings.cache_dir, settings.runs_root)
     if target.kind is TargetKind.STDIN:
         monitor.apply(_read_stdin(target, io, signatures, stdin or sys.stdin.buffer))
     elif queue is not None:
@@ -67,7 +69,9 @@ def read_once(
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
         for reading in jobs_source(io, backend, settings, user).poll():
             monitor.apply(_with_target(reading, target, paths, user) if backend == "slurm" else reading)
-    for key, factory in target_sources(target, io, lambda: signatures, paths, files=files).items():
+    for key, factory in target_sources(
+        target, io, lambda: signatures, paths, files=files, index=index
+    ).items():
         error = _read_all(factory(), monitor)
         is_essential = key.startswith("run:") or target.kind is TargetKind.LOG
         if error is not None and is_essential:

@@ -26,11 +26,12 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.log_source import LogSource
-from coach.sources.logs.printed_metrics import RunMetricsSource
+from coach.sources.logs.printed_metrics import PrintedMetrics
 from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
+from coach.sources.metrics.own_metrics import RunMetricsSource
 from coach.sources.metrics.telemetry_files import TelemetrySource
 from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_files import RunFilesSource
@@ -39,6 +40,7 @@ from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.slurm.client import JobsSource
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
+from coach.workflows.judging.program_files import ProgramFiles
 
 STDIN = "-"
 
@@ -200,9 +202,10 @@ def target_sources(
     output_paths: OutputPaths,
     look: Look = look,
     files: ForeignFiles | None = None,
+    index: RunIndex | None = None,
 ) -> Mapping[str, SourceFactory]:
     """The sources that follow a target, by `source:target`. `files` are those of a foreign one, where the
-    caller wants to tell them."""
+    caller wants to tell them; `index` knows ended runs without a look at their files."""
     name, path = target.name, target.path
     if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
         found = files or foreign_files(target, io, output_paths)
@@ -222,7 +225,14 @@ def target_sources(
         f"metrics:{name}": lambda: (
             ForeignMetricsSource(io, name, lambda: target.metrics)
             if target.metrics
-            else RunMetricsSource(io, name, path, own.is_own_program, own.paths, own.start_of)
+            else RunMetricsSource(
+                io,
+                name,
+                path,
+                own.is_own_program,
+                PrintedMetrics(io, own.paths, own.start_of),
+                ProgramFiles(io, path, lambda: list_runs(io, path.parent, index)).metrics,
+            )
         ),
         f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
         f"log:{name}": lambda: LogSource(

@@ -306,22 +306,28 @@ class WatchSession:
         return sources
 
     def _make_run_list(self) -> RunListSource:
-        settings, is_live = self._settings, self._manners is not None
-        # A recording must hold everything that it shows, so only a live session uses the index that other
-        # sessions wrote.
-        index = RunIndex(settings.cache_dir, settings.runs_root) if is_live else None
-        bite = BITE_RUNS if is_live else None
+        bite = BITE_RUNS if self._manners is not None else None
         return RunListSource(
-            self._world.io, settings.runs_root, look=self._world.look, index=index, bite_runs=bite
+            self._world.io,
+            self._settings.runs_root,
+            look=self._world.look,
+            index=self._run_index(),
+            bite_runs=bite,
         )
+
+    def _run_index(self) -> RunIndex | None:
+        """A recording must hold everything that it shows, so only a live session uses the index that other
+        sessions wrote."""
+        if self._manners is None:
+            return None
+        return RunIndex(self._settings.cache_dir, self._settings.runs_root)
 
     def _sources_of(self, target: Target) -> Mapping[str, SourceFactory]:
         return target_sources(
-            *(
-                target,
-                self._world.io,
-                self._engine.signatures,
-                self._queue_facts.output_paths,
-                self._world.look,
-            )
+            target,
+            self._world.io,
+            self._engine.signatures,
+            self._queue_facts.output_paths,
+            self._world.look,
+            index=self._run_index(),
         )

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 
-from coach.model.reading import MetricsChunk
-from coach.sources.logs.printed_metrics import RunMetricsSource
 from coach.sources.logs.printed_numbers import LineNumbers, record_of_line
-from coach.sources.logs.run_outputs import RunLogs
-from tests.sources.fake_io import FakeIo
 
 LINES = {
     "epoch 0 step 10 loss 0.5": {"epoch": 0, "step": 10, "loss": 0.5},
@@ -72,36 +66,3 @@ def test_steps_that_are_counted_anew_in_each_epoch_go_on() -> None:
 def test_lines_without_a_step_are_numbered() -> None:
     records = LineNumbers().records(["Loss: 2.0", "saved", "Loss: 1.0"])
     assert [record["step"] for record in records] == [0, 1]
-
-
-def _source(io: FakeIo, run_json: dict[str, object]) -> RunMetricsSource:
-    run_dir = Path("/runs/x")
-    io.write(str(run_dir / "run.json"), json.dumps(run_json).encode())
-    logs = RunLogs(io, run_dir)
-    return RunMetricsSource(io, "x", run_dir, logs.is_own_program, logs.paths, logs.start_of)
-
-
-def _losses(payload: object) -> list[tuple[int, float | None]]:
-    assert isinstance(payload, MetricsChunk)
-    return [(step.step, step.loss) for step in payload.steps]
-
-
-def test_of_two_streams_with_a_loss_the_first_is_followed_as_it_grows() -> None:
-    io = FakeIo()
-    source = _source(io, {"launch": {"own": {"kind": "script"}}})
-    io.write("/runs/x/stdout.log", b"step 1 loss 1.0\nstep 2 lo")
-    io.write("/runs/x/stderr.log", b"\r 1/9 loss=1.0\r 2/9 loss=0.9\r")
-    first = next(iter(source.poll())).payload
-    io.append("/runs/x/stdout.log", b"ss 0.5\n")
-    io.append("/runs/x/stderr.log", b" 3/9 loss=0.8\r")
-    second = next(iter(source.poll())).payload
-    assert (_losses(first), _losses(second)) == ([(1, 1.0)], [(2, 0.5)])
-
-
-def test_what_coach_s_own_trainer_prints_is_not_read_beside_what_it_writes() -> None:
-    io = FakeIo()
-    source = _source(io, {"launch": {"recipe": "ddp"}})
-    io.write("/runs/x/stdout.log", b"step 1 loss 1.0\n")
-    io.write("/runs/x/metrics/rank-0.jsonl", b'{"step": 7, "loss": 0.5, "time_s": 1.0}\n')
-    chunk = next(iter(source.poll())).payload
-    assert _losses(chunk) == [(7, 0.5)]

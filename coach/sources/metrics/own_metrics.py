@@ -1,0 +1,108 @@
+"""The metrics of a run, wherever its program writes them.
+
+run.json says if a person's own program trains. A trainer of coach's writes `metrics/rank-*.jsonl`, and so does
+an own program that calls `coach_report`. Any other own program is measured by the numbers that it prints;
+where it prints no loss, by the files that its framework writes. One of the three is followed for good: two of
+them would make a curve that nobody trained.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from coach import runs
+from coach.model.reading import MetricsChunk, Reading
+from coach.sources.follow import describe
+from coach.sources.io import Io
+from coach.sources.logs.printed_metrics import PrintedMetrics
+from coach.sources.metrics import foreign_metrics
+from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
+from coach.sources.metrics.run_metrics import MetricsSource
+
+INTERVAL_S = 2.0
+
+
+class RunMetricsSource:
+    """Follows the metrics of one run, whoever wrote its program."""
+
+    name = "metrics"
+    interval_s = INTERVAL_S
+
+    def __init__(
+        self,
+        io: Io,
+        target: str,
+        run_dir: Path,
+        is_own: Callable[[], bool | None],
+        printed: PrintedMetrics,
+        files: Callable[[], Sequence[Path]],
+    ) -> None:
+        """`is_own`: True for an own program; None: not known yet. `files`: those that an own program's
+        framework writes."""
+        self._io = io
+        self._target = target
+        self._look = is_own
+        self._written = MetricsSource(io, target, run_dir)
+        self._first_file = runs.RunPaths(run_dir).metrics_dir / "rank-0.jsonl"
+        self._printed = printed
+        self._files = ForeignMetricsSource(io, target, files)
+        self._next_files_s = -math.inf
+        self._is_own: bool | None = None
+
+    def poll(self) -> Iterable[Reading]:
+        if self._is_own is None:
+            self._is_own = self._look()
+        if not self._is_own or self._is_reported():
+            return self._written.poll()
+        return self._read()
+
+    def _is_reported(self) -> bool:
+        """True if the own program calls `coach_report`. Its numbers are exact, so they go first, and only
+        another's that came earlier stay."""
+        if self._printed.has_loss or self._files.has_loss:
+            return False
+        try:
+            return self._io.size(self._first_file) > 0
+        except OSError:
+            return False
+
+    def _read(self) -> Iterable[Reading]:
+        now_s = self._io.now()
+        is_due = not now_s < self._next_files_s <= now_s + foreign_metrics.INTERVAL_S
+        reading = None if self._files.has_loss else self._read_printed(now_s)
+        if reading is not None and (self._printed.has_loss or not reading.is_caught_up or not is_due):
+            yield reading
+        elif is_due:
+            readings = list(self._files.poll())
+            is_caught_up = all(each.is_caught_up for each in readings)
+            if is_caught_up:
+                self._next_files_s = now_s + foreign_metrics.INTERVAL_S
+            if self._files.has_loss:
+                yield from readings
+            elif reading is not None:
+                yield replace(reading, is_caught_up=is_caught_up)
+
+    def _read_printed(self, start_s: float) -> Reading:
+        error, payload, is_caught_up = None, None, True
+        try:
+            steps, events = self._printed.read()
+            payload, is_caught_up = (
+                MetricsChunk(self._target, tuple(steps), tuple(events)),
+                self._printed.is_caught_up,
+            )
+        except OSError as problem:
+            error = describe(problem)
+        now_s = self._io.now()
+        return Reading(
+            self.name,
+            now_s,
+            now_s - start_s,
+            payload,
+            error,
+            self._target,
+            0,
+            is_caught_up or error is not None,
+        )

@@ -1,0 +1,109 @@
+"""The metric files of a person's own program that coach launched.
+
+The run directory is the run's alone: what lies there is taken. A program writes elsewhere more often: into the
+directory that its command line names, or below the one where it was started. There another run may write at
+the same time. Then nothing is taken, for a curve of two trainings is nobody's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from coach.model.errors import UserError
+from coach.model.training.run import Run
+from coach.sources.io import Io
+from coach.sources.runs.run_files import read_run
+from coach.workflows.judging.job_files import Kind, Window, find_files, kind_of_program
+
+_AGAIN_S = 120.0
+_OUTPUT_OPTION = re.compile(
+    r"(?:--?|\+{0,2}|(?<=\.))(?:(?:output|out|logging|log|save|work|run|results?|experiment|exp|tensorboard|tb)[_-]?"
+    r"(?:dir|path|folder)|default_root_dir|logdir|hydra\.run\.dir)(?:=(.+))?",
+    re.IGNORECASE,
+)
+"""What frameworks call the place of a run's results."""
+
+
+class ProgramFiles:
+    """Looked for again from time to time: they appear when the training has begun.
+
+    `runs` tells the other runs of the same user; it is asked only when the directory is not the run's alone.
+    """
+
+    def __init__(self, io: Io, run_dir: Path, runs: Callable[[], Sequence[Run]]) -> None:
+        self._io = io
+        self._run_dir = run_dir
+        self._runs = runs
+        self._looked_s = -math.inf
+        self._found: tuple[Path, ...] = ()
+
+    def metrics(self) -> tuple[Path, ...]:
+        """TensorBoard events, CSV, JSON lines and trainer_state.json that are this run's for certain."""
+        if not self._looked_s <= self._io.now() < self._looked_s + _AGAIN_S:
+            self._found, self._looked_s = self._look(), self._io.now()
+        return self._found
+
+    def _look(self) -> tuple[Path, ...]:
+        inside = find_files(self._io, self._run_dir, kind_of_program, stays_inside=True).of(Kind.METRICS)
+        if inside:
+            return inside
+        try:
+            run = read_run(self._io, self._run_dir)
+        except (OSError, UserError):
+            return ()
+        start_s = run.started_time_s or run.created_time_s
+        places = places_of(run)
+        if start_s is None or not places:
+            return ()
+        window = Window(start_s, run.ended_time_s or math.inf)
+        for other in self._runs():
+            if other.run_dir == run.run_dir or not _do_meet(places, places_of(other)):
+                continue
+            other_start_s = other.started_time_s or other.created_time_s
+            if other_start_s is not None and window.is_shared_with(
+                other_start_s, _end_of(other, other_start_s)
+            ):
+                return ()
+        return tuple(
+            path
+            for place in places
+            for path in find_files(self._io, place, kind_of_program, window.times_of).of(Kind.METRICS)
+        )
+
+
+def _end_of(run: Run, start_s: float) -> float:
+    """A run that has ended without a time is taken for over: its job left no word."""
+    is_over = run.state is not None and run.state not in ("PENDING", "RUNNING", "COMPLETING")
+    return run.ended_time_s or (start_s if is_over else math.inf)
+
+
+def places_of(run: Run) -> tuple[Path, ...]:
+    """The directories that the command line of an own program names for its results; else the one in which
+    it was started. Empty for a recipe's run."""
+    own = run.launch.get("own")
+    if not isinstance(own, dict):
+        return ()
+    directory, words = own.get("directory"), own.get("words")
+    if not isinstance(directory, str) or not isinstance(words, list):
+        return ()
+    named = tuple(Path(directory, word).absolute() for word in _named([str(word) for word in words]))
+    return named or (Path(directory),)
+
+
+def _named(words: Sequence[str]) -> Iterator[str]:
+    for index, word in enumerate(words):
+        found = _OUTPUT_OPTION.fullmatch(word)
+        if found is None:
+            continue
+        value = found[1] if found[1] is not None else next(iter(words[index + 1 : index + 2]), "")
+        if value and value[0] not in "-$~":
+            yield value
+
+
+def _do_meet(places: Sequence[Path], others: Sequence[Path]) -> bool:
+    return any(
+        place.is_relative_to(other) or other.is_relative_to(place) for place in places for other in others
+    )

@@ -1,0 +1,152 @@
+"""Where the numbers of a run come from: written by coach's trainers, reported, printed, or in the files of a
+framework; one of them, and never another run's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from coach.model.reading import MetricsChunk
+from coach.model.training.run import Run
+from coach.sources.logs.printed_metrics import PrintedMetrics
+from coach.sources.logs.run_outputs import RunLogs
+from coach.sources.metrics.own_metrics import RunMetricsSource
+from coach.sources.runs.run_files import parse_run
+from coach.workflows.judging.program_files import ProgramFiles
+from tests.sources.fake_io import FakeIo
+
+START_S = 1_800_000_000.0
+CSV = b"step,loss\n1,2.0\n2,1.0\n"
+
+
+def own_run(name: str = "x", words: Sequence[str] = ("train.py",), **more: object) -> dict[str, object]:
+    own = {"kind": "script", "words": list(words), "directory": "/work"}
+    return {"run_id": name, "launch": {"own": own}, "started_time_s": START_S, "state": "RUNNING", **more}
+
+
+def source_of(io: FakeIo, run_json: dict[str, object], *others: dict[str, object]) -> RunMetricsSource:
+    run_dir = Path("/runs/x")
+    io.write(str(run_dir / "run.json"), json.dumps(run_json).encode())
+    logs = RunLogs(io, run_dir)
+
+    def runs() -> list[Run]:
+        return [parse_run(each, f"/runs/{each['run_id']}") for each in (run_json, *others)]
+
+    printed = PrintedMetrics(io, logs.paths, logs.start_of)
+    return RunMetricsSource(
+        *(io, "x", run_dir, logs.is_own_program, printed, ProgramFiles(io, run_dir, runs).metrics)
+    )
+
+
+def losses(source: RunMetricsSource) -> list[tuple[int, float | None]]:
+    """Of one look, all pieces of it."""
+    found: list[tuple[int, float | None]] = []
+    for reading in source.poll():
+        assert isinstance(reading.payload, MetricsChunk), reading.error
+        found += [(step.step, step.loss) for step in reading.payload.steps]
+    return found
+
+
+def io_at(now_s: float = START_S + 60) -> FakeIo:
+    return FakeIo(now_s)
+
+
+def test_of_two_streams_with_a_loss_the_first_is_followed_as_it_grows() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    io.write("/runs/x/stdout.log", b"step 1 loss 1.0\nstep 2 lo")
+    io.write("/runs/x/stderr.log", b"\r 1/9 loss=1.0\r 2/9 loss=0.9\r")
+    first = losses(source)
+    io.append("/runs/x/stdout.log", b"ss 0.5\n")
+    io.append("/runs/x/stderr.log", b" 3/9 loss=0.8\r")
+    assert (first, losses(source)) == ([(1, 1.0)], [(2, 0.5)])
+
+
+def test_what_coach_s_own_trainer_prints_is_not_read_beside_what_it_writes() -> None:
+    io = io_at()
+    source = source_of(io, {"run_id": "x", "launch": {"recipe": "ddp"}})
+    io.write("/runs/x/stdout.log", b"step 1 loss 1.0\n")
+    io.write("/runs/x/metrics/rank-0.jsonl", b'{"step": 7, "loss": 0.5, "time_s": 1.0}\n')
+    assert losses(source) == [(7, 0.5)]
+
+
+def test_what_an_own_program_reports_is_followed_and_not_what_it_prints() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    io.write("/runs/x/stdout.log", b"step 1 loss 1.0\n")
+    io.write("/runs/x/metrics/rank-0.jsonl", b'{"step": 7, "loss": 0.5, "time_s": 1.0}\n')
+    assert losses(source) == [(7, 0.5)]
+
+
+def test_a_program_that_prints_no_loss_is_measured_by_the_file_of_its_framework() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    io.write("/runs/x/stdout.log", b"training\n")
+    io.write("/work/lightning_logs/version_0/metrics.csv", CSV)
+    first = losses(source)
+    io.now_s += 11
+    io.append("/work/lightning_logs/version_0/metrics.csv", b"3,0.5\n")
+    io.append("/runs/x/stdout.log", b"test loss 9.0, loss 8.0\n")
+    assert (first, losses(source)) == ([(1, 2.0), (2, 1.0)], [(3, 0.5)])
+
+
+def test_the_file_of_a_framework_is_asked_less_often_than_a_log() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    io.write("/work/metrics.csv", CSV)
+    losses(source)
+    num_reads = len(io.reads)
+    io.now_s += 2
+    assert losses(source) == []
+    assert len(io.reads) == num_reads
+
+
+def test_a_program_that_prints_its_loss_is_measured_by_that_and_its_directory_is_not_walked() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    io.write("/runs/x/stdout.log", b"step 1 loss 1.5\n")
+    io.write("/work/metrics.csv", CSV)
+    assert losses(source) == [(1, 1.5)]
+    assert not [path for path, _, _ in io.reads if path.startswith("/work")]
+
+
+def test_a_file_from_before_the_run_is_an_earlier_training_s() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    io.write("/work/metrics.csv", CSV)
+    io.modified["/work/metrics.csv"] = START_S - 3600
+    assert losses(source) == []
+
+
+def test_beside_another_run_of_the_same_directory_no_file_is_taken() -> None:
+    io = io_at()
+    source = source_of(io, own_run(), own_run("y"))
+    io.write("/work/metrics.csv", CSV)
+    assert losses(source) == []
+
+
+def test_two_runs_with_directories_of_their_own_are_told_apart() -> None:
+    io = io_at()
+    mine, other = (("train.py", "--output_dir", f"out/{name}") for name in "xy")
+    source = source_of(io, own_run(words=mine), own_run("y", other))
+    io.write("/work/out/x/metrics.csv", CSV)
+    io.write("/work/out/y/metrics.csv", b"step,loss\n5,9.0\n")
+    assert losses(source) == [(1, 2.0), (2, 1.0)]
+
+
+def test_a_run_that_ended_before_is_no_rival_but_its_files_are_its_own() -> None:
+    io = io_at()
+    before = own_run("y", started_time_s=START_S - 500, ended_time_s=START_S - 100, state="COMPLETED")
+    source = source_of(io, own_run(), before)
+    io.write("/work/old/metrics.csv", b"step,loss\n5,9.0\n")
+    io.modified["/work/old/metrics.csv"] = START_S - 110
+    io.write("/work/metrics.csv", CSV)
+    assert losses(source) == [(1, 2.0), (2, 1.0)]
+
+
+def test_what_lies_in_the_run_directory_is_the_run_s_whoever_trains_beside_it() -> None:
+    io = io_at()
+    source = source_of(io, own_run(), own_run("y"))
+    io.write("/runs/x/out/trainer_state.json", b'{"log_history": [{"step": 4, "loss": 3.0}]}')
+    assert losses(source) == [(4, 3.0)]
