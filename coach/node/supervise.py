@@ -238,12 +238,15 @@ class _Attempt:
         """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the
         run directory.
 
-        Python finds `startup/sitecustomize.py`: its processes can be asked for their stacks. By the run's
-        name every process that the command starts is known to be of this run.
+        Python finds `startup/sitecustomize.py`, by which its processes can be asked for their stacks, and
+        `reporting/coach_report.py`. By the run's name every process that the command starts is known to be of
+        this run.
         """
-        places = [str(Path(__file__).resolve().parent / "startup"), os.environ.get("PYTHONPATH", "")]
+        here = Path(__file__).resolve().parent
+        places = [str(here / "startup"), str(here / "reporting"), os.environ.get("PYTHONPATH", "")]
         added = {"PYTHONPATH": os.pathsep.join(place for place in places if place)}
         added[runs.RUN_VARIABLE] = self.paths.run_dir.name
+        added["COACH_RUN_DIR"] = str(self.paths.run_dir)
         return added if "PET_LOG_DIR" in os.environ else {**added, "PET_LOG_DIR": str(self.error_dir)}
 
     def add_gap(self, because: str) -> None:
