@@ -6,11 +6,11 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from coach.analysis.comparing.fix_chain import Link
 from coach.analysis.comparing.steady_state import Estimate
-from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group
+from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, best_first
 from coach.analysis.comparing.two_runs import Comparison, Row, compare
 from coach.cli.cluster import add_options
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
@@ -24,6 +24,9 @@ from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import resolve_target
 from coach.workflows.launching.sweep import NoGroup, read_group
 
+_RESULTS = ("eval_accuracy", "eval_loss", "loss")
+"""What the table tells of a training's result: the first that a run has."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -35,6 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument("after", metavar="RUN", nargs="?", help="the run that was changed")
+    parser.add_argument(
+        "--best",
+        metavar="METRIC",
+        help="rank the runs of a group by it: loss, eval_accuracy, samples_per_s … (less is better for losses, "
+        "times and memory)",
+    )
     add_options(parser)
 
 
@@ -42,7 +51,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     if args.after is None:
-        return _show_group(args.before, settings, io, backend, user, args.format)
+        return _show_group(args, settings, io, backend, user)
+    if args.best is not None:
+        raise UserError(
+            "--best ranks the runs of a group: two runs were named", "`coach compare GROUP --best METRIC`"
+        )
     sides = []
     for text in (args.before, args.after):
         target = resolve_target(text, settings, io, backend, user)
@@ -62,10 +75,15 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _show_group(text: str, settings: Settings, io: Io, backend: str, user: str, format_: str) -> int:
+def _show_group(args: argparse.Namespace, settings: Settings, io: Io, backend: str, user: str) -> int:
+    text, format_ = args.before, args.format
     try:
         group = read_group(text, settings, io, backend, user)
+        if args.best is not None:
+            group = replace(group, points=best_first(group.points, args.best))
     except NoGroup:
+        if args.best is not None:
+            raise
         chain = read_chain(text, settings, io, backend, user)
         if format_ == "json":
             print(json.dumps({"schema": 1, "chain": [asdict(link) for link in chain]}, indent=2))
@@ -75,7 +93,7 @@ def _show_group(text: str, settings: Settings, io: Io, backend: str, user: str, 
     if format_ == "json":
         print(json.dumps(group_object(group), indent=2))
     else:
-        print_group(group)
+        print_group(group, args.best)
     return 0
 
 
@@ -107,8 +125,11 @@ def group_object(group: Group) -> dict[str, object]:
     return {"schema": 1, **asdict(group)}
 
 
-def print_group(group: Group) -> None:
-    """A group as one table, a line for each value."""
+def print_group(group: Group, best: str | None = None) -> None:
+    """A group as one table, a line for each value; `best` is the metric by which its points are sorted."""
+    metric = best or next(
+        (name for name in _RESULTS if any(name in each.metrics for each in group.points)), "loss"
+    )
     print_line(
         f"{printable(group.group_id)}: {printable(group.recipe)}, a run for each {printable(group.parameter)}"
     )
@@ -116,6 +137,7 @@ def print_group(group: Group) -> None:
     print_table(
         (
             group.parameter.upper(),
+            printable(metric).upper(),
             "SAMPLES/S",
             "RATIO",
             efficiency,
@@ -127,7 +149,8 @@ def print_group(group: Group) -> None:
         ),
         [
             (
-                str(point.value),
+                printable(str(point.value)),
+                _number(point.metrics.get(metric), None),
                 _estimate(point.throughput),
                 UNKNOWN if point.ratio is None else f"{point.ratio:.2f}",
                 UNKNOWN if point.efficiency is None else f"{point.efficiency:.0%}",
@@ -139,8 +162,11 @@ def print_group(group: Group) -> None:
             )
             for point in group.points
         ],
-        "rrrrrrrll",
+        "rrrrrrrrll",
     )
+    if best is not None:
+        first = group.points[0]
+        print_line(f"best {printable(metric)}: {printable(str(first.value))} ({printable(first.run_id)})")
 
 
 def _estimate(value: Estimate | None) -> str:

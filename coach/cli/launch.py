@@ -46,7 +46,16 @@ else:
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
 
 HAS_WORDS_BEHIND = True
-_COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "max_restarts")
+_COUNTS = (
+    "nodes",
+    "gpus",
+    "nproc_per_node",
+    "cpus_per_task",
+    "cpus_per_gpu",
+    "max_restarts",
+    "random",
+    "at_once",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -90,6 +99,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_share(parser)
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the recipe"
+    )
+    parser.add_argument(
+        "--sweep",
+        metavar="KEY=VALUES",
+        action="append",
+        default=[],
+        help="a run for each value: lr=1e-4,1e-3, batch_size=16..128*2; of several, for each combination",
+    )
+    parser.add_argument("--random", metavar="N", help="N runs of a sweep, drawn at random")
+    parser.add_argument(
+        "--at-once", metavar="N", help="runs of a sweep that are alive at the same time (default: 4)"
     )
     parser.add_argument(
         "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"
@@ -263,6 +283,9 @@ def _request(args: argparse.Namespace) -> LaunchRequest:
         has_gpm=args.gpm,
         python=args.python,
         set=pairs(args.set, "--set"),
+        sweep=pairs(args.sweep, "--sweep"),
+        num_random=counts["random"],
+        at_once=counts["at_once"],
         sbatch=pairs(args.sbatch, "--sbatch"),
         share=shared_place(args.share),
     )

@@ -15,6 +15,7 @@ from shlex import quote
 from typing import Any
 
 from coach.analysis.jobs.batch_script import change_script, read_script
+from coach.analysis.queueing.arrays import TaskIds, parse_task_ids
 from coach.launch.script import Paths, measuring_lines, own_variable_lines, record_lines
 from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
@@ -103,11 +104,19 @@ def check(path: Path) -> None:
             f"{path}: a heterogeneous job is several jobs, and coach keeps one run of one job",
             "--as-is submits it; coach shows and judges it",
         )
-    if "array" in asked(text):
-        raise UserError(
-            f"{path}: an array is many jobs, and coach keeps one run of one job",
-            "--as-is submits it; coach shows and judges its tasks",
-        )
+    array_of(text)
+
+
+def array_of(text: str) -> TaskIds | None:
+    """The tasks of the array that the file asks for; None where it asks for none. Raises UserError for one
+    that cannot be read."""
+    said = asked(text).get("array")
+    if said is None:
+        return None
+    tasks = parse_task_ids(f"0_[{said}]")
+    if tasks is None or not tasks.tasks:
+        raise UserError(f"#SBATCH --array={said}: not a list of tasks", "for example 0-7, or 0-7%2")
+    return tasks
 
 
 def asked(text: str) -> dict[str, str]:
@@ -175,6 +184,7 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
     text = _changed(read(path), own, plan.parameters)
     more = said_options(plan.request)
     more |= {} if "job-name" in asked(text) else {"job-name": path.name}
+    more |= {} if own.array_task is None else {"array": str(own.array_task)}
     lines = [
         "#!/bin/bash",
         *(f"#SBATCH{each}" for each in _OPTION.findall(_header(text))),

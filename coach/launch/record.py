@@ -16,7 +16,7 @@ from coach.model.launching.environment import Environment
 from coach.model.launching.launch import AppliedFix, LaunchRequest, OwnKind, OwnProgram, Plan, Resources
 from coach.node.secret_words import mask_command
 
-_NOT_SAID = ("parent_run_id", "fix", "defaulted", "sweep_point")
+_NOT_SAID = ("parent_run_id", "fix", "defaulted", "sweep", "num_random", "at_once", "sweep_point")
 """Fields of a request that run.json keeps elsewhere, or that do not outlive the plan."""
 
 
@@ -114,6 +114,7 @@ def said(request: LaunchRequest) -> dict[str, Any]:
                 "offers": list(value.offers),
                 "name": value.name,
                 "parameters": dict(value.parameters),
+                **({"array_task": value.array_task} if value.array_task is not None else {}),
             }
         if value not in ({}, []):
             result[item.name] = value
@@ -162,7 +163,7 @@ def _own_program(value: Mapping[str, Any]) -> OwnProgram | None:
         return None
     if not isinstance(directory, str) or kind not in set(OwnKind):
         return None
-    name, named = value.get("name"), value.get("parameters")
+    name, named, task = value.get("name"), value.get("parameters"), value.get("array_task")
     return OwnProgram(
         OwnKind(kind),
         tuple(map(str, words)),
@@ -170,6 +171,7 @@ def _own_program(value: Mapping[str, Any]) -> OwnProgram | None:
         tuple(map(str, offers)),
         name if isinstance(name, str) else None,
         {str(key): str(option) for key, option in named.items()} if isinstance(named, dict) else {},
+        task if isinstance(task, int) else None,
     )
 
 

@@ -1,15 +1,23 @@
-"""What this node is called, and which part of the job runs on it."""
+"""What this node and this job are called, and which part of the job runs here."""
 
 from __future__ import annotations
 
 import os
-from typing import Mapping
+from typing import Mapping, Optional
 
 
 def node_name(env: Mapping[str, str]) -> str:
     """Slurm's name of the node, else the short host name. Always usable as a file name."""
     name = env.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
     return name.replace("/", "_").lstrip(".") or "localhost"
+
+
+def slurm_job_id(env: Mapping[str, str]) -> Optional[str]:
+    """The job as squeue calls it, of an array the task: `17`, `17_3`. None outside Slurm."""
+    task = env.get("SLURM_ARRAY_TASK_ID")
+    if task and env.get("SLURM_ARRAY_JOB_ID"):
+        return f"{env['SLURM_ARRAY_JOB_ID']}_{task}"
+    return env.get("SLURM_JOB_ID") or None
 
 
 def is_first_node(env: Mapping[str, str]) -> bool:

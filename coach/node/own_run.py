@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 from coach import __version__, runs
-from coach.node.node_name import is_first_node
+from coach.node.node_name import is_first_node, slurm_job_id
 from coach.node.output import Output
 from coach.node.processes import read_stat
 from coach.node.secret_words import mask_command
@@ -132,7 +132,7 @@ def _new_run(
     paths: runs.RunPaths, recipe: str, command: List[str], time_s: float, env: Mapping[str, str]
 ) -> Dict[str, Any]:
     run_id = paths.run_dir.name
-    is_in_slurm = bool(env.get("SLURM_JOB_ID"))
+    job_id = slurm_job_id(env)
     user = None
     with contextlib.suppress(Exception):
         user = getpass.getuser()
@@ -144,10 +144,10 @@ def _new_run(
         _BY_COMMAND: mask_command(command),
         "parameters": {},
         "resources": {},
-        "backend": "slurm" if is_in_slurm else "local",
+        "backend": "local" if job_id is None else "slurm",
         "cluster": env.get("SLURM_CLUSTER_NAME"),
-        "job_id": env["SLURM_JOB_ID"] if is_in_slurm else run_id,
-        **({} if is_in_slurm else {"supervisor": _supervisor(os.getpid())}),
+        "job_id": job_id or run_id,
+        **({"supervisor": _supervisor(os.getpid())} if job_id is None else {}),
         "user": user,
         "created_time_s": time_s,
         "started_time_s": time_s,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from coach import runs
+from coach.node.node_name import slurm_job_id
 
 _EDGE_BYTES = 64 * 1024
 
@@ -17,8 +18,9 @@ def fold_start(paths: runs.RunPaths, started_time_s: float) -> None:
     """Record the start of this attempt. Raises OSError or RunFileError when run.json cannot be written."""
     # A requeued run has the end of an earlier attempt.
     changes: Dict[str, Any] = {"started_time_s": started_time_s, "state": "RUNNING", "ended_time_s": None}
-    if os.environ.get("SLURM_JOB_ID"):
-        changes["job_id"] = os.environ["SLURM_JOB_ID"]
+    job_id = slurm_job_id(os.environ)
+    if job_id is not None:
+        changes["job_id"] = job_id
     with contextlib.suppress(FileNotFoundError):
         if paths.exit_json.stat().st_mtime < started_time_s - 1:
             paths.exit_json.unlink()

@@ -84,11 +84,58 @@ def test_a_command_runs_on_every_node_as_it_stands(slurm: SlurmCluster, user_coa
     assert {line.split(" ", 2)[2] for line in said} == {"a b"}
 
 
+def test_each_task_of_an_array_is_a_run_of_one_job(slurm: SlurmCluster, user_coach: InstalledCoach) -> None:
+    home = user_coach.user.home
+    lines = ("#!/bin/bash", "#SBATCH --array=1-3%2", "#SBATCH --output=out-%a", 'echo "task $0"')
+    _write(home / "tasks.sh", "\n".join((*lines, "[ $SLURM_ARRAY_TASK_ID != 2 ]", "")))
+    waited = user_coach("launch", "tasks.sh", "--wait", "--format", "json", timeout_s=120)
+    runs = json.loads(waited.stdout)["runs"]
+    array_id = runs[0]["job_id"].partition("_")[0]
+    assert [run["job_id"] for run in runs] == [f"{array_id}_{task}" for task in (1, 2, 3)]
+    assert [run["state"] for run in runs] == ["COMPLETED", "FAILED", "COMPLETED"]
+    for task, run in enumerate(runs, start=1):
+        record = json.loads((Path(run["run_dir"]) / "run.json").read_text())
+        assert record["job_id"] == run["job_id"]
+        assert record["output"]["stdout"] == str(home / f"out-{task}")
+        assert (home / f"out-{task}").read_text() == f"task {run['run_dir']}/script\n"
+
+
+def test_a_sweep_of_two_parameters_is_one_array_and_one_table(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    home = user_coach.user.home
+    _write(
+        home / "tune.py",
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--lr', type=float, default=0.1)\n"
+        "parser.add_argument('--batch_size', type=int, default=8)\nasked = parser.parse_args()\n"
+        "for step in range(5):\n    print(f'step {step} loss {1 / asked.lr + asked.batch_size / 100}')\n",
+    )
+    words = (
+        "--sweep",
+        "lr=0.1,0.2",
+        "--sweep",
+        "batch_size=8..16*2",
+        "--at-once",
+        "2",
+        "--python",
+        "python3",
+    )
+    waited = user_coach("launch", "tune.py", *words, "--wait", "--format", "json", timeout_s=180)
+    group = json.loads(waited.stdout)
+    array_ids = {run["job_id"].partition("_")[0] for run in group["runs"]}
+    assert ([run["state"] for run in group["runs"]], len(array_ids)) == (["COMPLETED"] * 4, 1)
+    script = (Path(group["runs"][0]["run_dir"]) / "array.sh").read_text()
+    assert "#SBATCH --array=0-3%2" in script.splitlines()
+    ranked = user_coach("compare", group["group_id"], "--best", "loss", "--format", "json")
+    points = json.loads(ranked.stdout)["points"]
+    assert [point["value"] for point in points] == ["0.2, 8", "0.2, 16", "0.1, 8", "0.1, 16"]
+    assert points[0]["metrics"]["loss"] == 5.08
+
+
 def test_an_array_goes_to_sbatch_as_it_is(slurm: SlurmCluster, user_coach: InstalledCoach) -> None:
     home = user_coach.user.home
     _write(home / "many.sh", "#!/bin/sh\n#SBATCH --array=1-2\ntrue\n")
-    refused = user_coach("launch", "many.sh")
-    assert (refused.returncode, "--as-is" in refused.stderr) == (2, True)
     answer = json.loads(user_coach("launch", "many.sh", "--as-is", "--format", "json").stdout)
     assert answer["run_id"] is None
     slurm.wait_state(f"{answer['job_id']}_2", "COMPLETED")

@@ -68,7 +68,7 @@ def test_each_kind_is_told_by_its_file(home: Path) -> None:
         ("echo no first line\n", "does not name an interpreter"),
         ("#!/bin/sh\r\n#SBATCH --time=1\r\n", "lines end as on DOS"),
         ("#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n", "heterogeneous"),
-        ("#!/bin/sh\n#SBATCH -a 1-3\n", "an array is many jobs"),
+        ("#!/bin/sh\n#SBATCH -a 1-x\n", "--array=1-x: not a list of tasks"),
         ("#!/bin/sh\n#SBATCH --time=1\nCOACH_BATCH_FILE\n", "COACH_BATCH_FILE"),
     ],
 )

@@ -6,12 +6,15 @@ run that ended for want of memory is a result like the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from coach.analysis.comparing.final_metrics import final_metrics, is_less_better
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.two_runs import Measured, measure
 from coach.lookback.history import History
+from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Severity
 from coach.model.launching.launch import Scalar
 from coach.model.snapshot import TargetSnapshot
@@ -32,6 +35,8 @@ class Member:
     measured: Measured
     finding: Finding | None
     """What ended it, or the loudest of what was found."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Where it arrived; see `final_metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Point:
     memory_mib: float | None
     result: str
     """`measured`, `out of memory`, or in which state it is without a measurement."""
+    metrics: Mapping[str, float]
+    """Where it arrived; see `final_metrics`."""
 
     @property
     def is_result(self) -> bool:
@@ -81,13 +88,27 @@ def member_of(run: Run, snapshot: TargetSnapshot, history: History, findings: Se
     """A run of the group as it was read, with what was found in it."""
     expected = [finding for finding in findings if finding.rule in run.expects]
     loud = [finding for finding in findings if finding.severity >= Severity.WARNING]
+    measured = measure(snapshot, history)
     return Member(
         run.run_id,
         run.sweep.value if run.sweep is not None else "",
         snapshot.state or run.state,
-        measure(snapshot, history),
+        measured,
         next(iter((*expected, *loud)), None),
+        final_metrics(snapshot, history, measured),
     )
+
+
+def best_first(points: Iterable[Point], metric: str) -> tuple[Point, ...]:
+    """The points by one metric, the best first; those without it last, in their order. Raises UserError where
+    no run has it."""
+    points = tuple(points)
+    if not any(metric in point.metrics for point in points):
+        known = sorted({name for point in points for name in point.metrics})
+        hint = f"they have: {', '.join(known)}" if known else "no run of the group has told a number yet"
+        raise UserError(f"--best {metric}: no run of the group has this metric", hint)
+    sign = 1 if is_less_better(metric) else -1
+    return tuple(sorted(points, key=lambda point: sign * point.metrics.get(metric, sign * math.inf)))
 
 
 def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:
@@ -130,6 +151,7 @@ def _point(member: Member, ratio: float | None, efficiency: float | None) -> Poi
         measured.data_time,
         measured.memory_peak.value if measured.memory_peak else None,
         _result(member),
+        dict(member.metrics),
     )
 
 

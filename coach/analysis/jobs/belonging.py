@@ -8,11 +8,12 @@ cancel, somebody's job of today.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from coach import runs
+from coach.analysis.queueing.arrays import parse_task_ids
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run, Submission
 
@@ -114,6 +115,12 @@ def with_job(run: Run, job_id: str | None, is_queue_known: bool) -> Run:
     return replace(run, state=None, submission=Submission.NOT_QUEUED) if is_queue_known else run
 
 
+def _tasks_of(row: Job) -> Iterator[Job]:
+    ids = parse_task_ids(row.job_id)
+    if ids is not None:
+        yield from (replace(row, job_id=f"{ids.array_id}_{task}") for task in ids.tasks)
+
+
 def _outputs(run: Run) -> tuple[str, ...]:
     """The run's StdOut as Slurm may tell it: some versions leave a doubled %."""
     run_dir = Path(run.run_dir)
@@ -146,8 +153,9 @@ class RunJobs:
         self._newest_of_job = {run.job_id: run for run in reversed(runs) if run.job_id}
 
     def see_rows(self, rows: Mapping[str, Job]) -> None:
-        """The whole queue by job id."""
-        self._rows = rows
+        """The whole queue by job id. Tasks that wait stand in one row: here each has its own."""
+        waiting = {job.job_id: job for row in rows.values() if "[" in row.job_id for job in _tasks_of(row)}
+        self._rows = {**waiting, **rows} if waiting else rows
 
     def see_outputs(self, jobs: Iterable[Job]) -> None:
         """Own jobs with the files that they write to."""

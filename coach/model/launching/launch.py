@@ -53,11 +53,15 @@ class SweepPoint:
 
     group_id: str
     parameter: str
-    """A parameter of the recipe, or `world_size`."""
+    """A parameter of the recipe, or `world_size`; of several, their names with commas."""
     value: Scalar
     index: int
     size: int
     """How many runs the group has."""
+
+
+ARRAY_TASK = "array task"
+"""The parameter of a group that is a batch file's own job array."""
 
 
 class OwnKind(StrEnum):
@@ -86,6 +90,8 @@ class OwnProgram:
     """What its runs are called; None: by its file."""
     parameters: Mapping[str, str] = field(default_factory=_empty)
     """What rules and fixes call a parameter → the program's own option for it, where a person said so."""
+    array_task: int | None = None
+    """Which task of its batch file's job array the run is; None: the file asks for no array, or for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,13 @@ class LaunchRequest:
     """A checkpoint file of another run to start from."""
     has_local_nodes: bool | None = None
     """Whether the local backend may play several nodes, each an agent on this machine; None: no."""
+    sweep: Mapping[str, str] = field(default_factory=_empty)
+    """Parameter → the values that a group of runs goes over, as they were typed (see
+    coach.launch.sweep_values)."""
+    num_random: int | None = None
+    """How many runs the sweep draws at random; None: it makes a run for each combination."""
+    at_once: int | None = None
+    """How many runs of a group may be alive at the same time; None: see coach.workflows.launching.sweep."""
     sweep_point: SweepPoint | None = None
     """Which run of a group it is."""
     max_restarts: int | None = None

@@ -10,15 +10,15 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from coach import runs
+from coach import __version__, runs
 from coach.config import DEFAULT_CLUSTER, Settings
-from coach.launch import local
+from coach.launch import array_script, local
 from coach.launch import submit as slurm
 from coach.launch.refusal import Refused
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
@@ -40,6 +40,9 @@ _FORGOTTEN_WAIT_S = 30.0
 """How long an exit.json may take to appear on a shared file system after Slurm has forgotten the job."""
 
 
+ARRAY_SCRIPT = "array.sh"
+"""In the first run of a group that was submitted as one job array."""
+_TAKEN = {"launcher": None, "found_by": None}
 _OTHER_ROOT = "set runs_root in config.toml to a directory of yours"
 
 
@@ -147,21 +150,47 @@ def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | N
     if plan.backend == "local":
         local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
         return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
+    accepted = _accepted(plan, paths.job_script, settings, env, after.job_id if after else None)
+    own = plan.request.own
+    is_task = own is not None and own.array_task is not None
+    job_id = f"{accepted.job_id}_{own.array_task}" if own is not None and is_task else accepted.job_id
+    runs.update_json(paths.run_json, {"job_id": job_id, **_TAKEN})
+    notes = tuple(f"sbatch: {line}" for line in accepted.lines)
+    return Submitted(plan.run_id, plan.run_dir, job_id, "PENDING", notes)
+
+
+def submit_array(
+    plans: Sequence[Plan], at_once: int | None, settings: Settings, env: Mapping[str, str], io: Io
+) -> tuple[Submitted, ...]:
+    """Launch a group as one job array: all of its runs, or none. Raises UserError when it is refused."""
+    first = plans[0]
+    with contextlib.ExitStack() as written:
+        for plan in plans:
+            written.enter_context(written_run(plan, settings, io))
+        script = Path(first.run_dir) / ARRAY_SCRIPT
+        runs.write_atomic(script, array_script.render(plans, at_once, __version__))
+        accepted = _accepted(first, script, settings, env, None)
+    tasks = array_script.tasks_of(plans)
+    ids = [f"{accepted.job_id}_{task}" for task in tasks]
+    for plan, job_id in zip(plans, ids, strict=True):
+        runs.update_json(runs.RunPaths(plan.run_dir).run_json, {"job_id": job_id, **_TAKEN})
+    notes = tuple(f"sbatch: {line}" for line in accepted.lines)
+    return tuple(
+        Submitted(plan.run_id, plan.run_dir, job_id, "PENDING", () if index else notes)
+        for index, (plan, job_id) in enumerate(zip(plans, ids, strict=True))
+    )
+
+
+def _accepted(
+    plan: Plan, script: Path, settings: Settings, env: Mapping[str, str], after_job: str | None
+) -> slurm.Accepted:
+    directory = plan.request.own.directory if plan.request.own is not None else None
     try:
-        accepted = slurm.submit(
-            paths.job_script,
-            env,
-            settings.sbatch_timeout_s,
-            after.job_id if after else None,
-            plan.request.own.directory if plan.request.own is not None else None,
-        )
+        return slurm.submit(script, env, settings.sbatch_timeout_s, after_job, directory)
     except Refused as refused:
         raise explained(
             refused, plan, SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
         ) from None
-    runs.update_json(paths.run_json, {"job_id": accepted.job_id, "launcher": None, "found_by": None})
-    notes = tuple(f"sbatch: {line}" for line in accepted.lines)
-    return Submitted(plan.run_id, plan.run_dir, accepted.job_id, "PENDING", notes)
 
 
 def submit_as_is(own: OwnProgram, settings: Settings, env: Mapping[str, str]) -> slurm.Accepted:

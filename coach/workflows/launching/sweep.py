@@ -1,7 +1,9 @@
-"""One launch, or a group of them: a recipe with a sweep becomes a run for each value, submitted whole, one
-after the other.
+"""One launch, or a group of them: a sweep becomes a run for each combination of values, a batch file's array a
+run for each task, submitted whole.
 
-One after the other, because runs that share a machine would measure each other. Front ends plan and submit
+On Slurm a group is one job array, of which `at_once` says how many runs are alive at the same time. A recipe's
+own sweep measures speed: its runs follow each other, for runs that share a machine would measure each other.
+So do those that do not ask Slurm for the same, and all runs of the local backend. Front ends plan and submit
 here, so that a group is launched by the same keys and commands as a single run; everything about one run
 stays where it is.
 """
@@ -9,19 +11,30 @@ stays where it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coach import runs
 from coach.analysis.comparing.sweep_table import Group, Member, group_of, member_of, table
 from coach.config import Settings
 from coach.launch import parameters
+from coach.launch.array_script import can_be_array
+from coach.launch.batch_file import array_of, read
 from coach.launch.recipe import Recipe, Sweep, recipe_of, resolve_parameters
 from coach.launch.recipe_file import RANKS, WORLD_SIZE
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.submit import NoAnswer
+from coach.launch.sweep_values import MAX_RUNS, combinations, words_of
 from coach.model.errors import UserError
-from coach.model.launching.launch import LaunchRequest, Plan, Scalar, Submitted, SweepPoint
+from coach.model.launching.launch import (
+    ARRAY_TASK,
+    LaunchRequest,
+    OwnKind,
+    Plan,
+    Scalar,
+    Submitted,
+    SweepPoint,
+)
 from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
 from coach.rules.engine import Engine
@@ -43,8 +56,10 @@ from coach.workflows.launching.prepare import (
     with_defaults,
 )
 
-MAX_RUNS = 32
-"""More in one group is a slip of the keyboard, or a matter for a job array."""
+AT_ONCE = 4
+"""Runs of a sweep that are alive at the same time, unless the launch says how many."""
+MAX_TASKS = 64
+"""Each task of a batch file's array gets a run directory; more are for plain sbatch."""
 
 
 def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], io: Io, now_s: float) -> Plan:
@@ -68,22 +83,24 @@ def plan_all(
 ) -> Plan:
     """The plan of a launch; of a sweep the plan of its first run, with those of the others."""
     recipe = recipe_of(request)
-    if recipe.sweep is None or request.parent_run_id is not None:  # a fix mends one run of a group
+    members = [] if request.parent_run_id is not None else _members(request, recipe, site, settings)
+    if not members:  # a fix mends one run of a group
         return plan_for(request, settings, env, io, site, now_s, run_id)
-    values, rest = _values(recipe, recipe.sweep, request.set)
-    group_id = runs.new_run_id(recipe.name, now_s)
-    ids = [run_id or group_id]
-    while len(ids) < len(values):
+    ids = [run_id or runs.new_run_id(recipe.name, now_s)]
+    while len(ids) < len(members):
         ids = list(dict.fromkeys((*ids, runs.new_run_id(recipe.name, now_s))))
     plans = []
-    for index, (value, name) in enumerate(zip(values, ids, strict=True)):
-        point = SweepPoint(ids[0], recipe.sweep.parameter, value, index, len(values))
-        asked = replace(_at(request, recipe, rest, value, site, settings), sweep_point=point)
+    for index, (member, name) in enumerate(zip(members, ids, strict=True)):
+        point = SweepPoint(ids[0], member.parameter, member.value, index, len(members))
+        asked = replace(member.request, sweep_point=point)
         plans.append(plan_for(asked, settings, env, io, site, now_s, name))
+    at_once = _at_once(request, recipe, plans)
     _check_room(len(plans), settings, io, now_s)
     first, *others = plans
-    said = ", ".join(parameters.show(value) for value in values)
-    note = f"{len(plans)} runs, one after the other: {recipe.sweep.parameter} = {said}; this is the first"
+    said = "; ".join(parameters.show(member.value) for member in members)
+    together = "one after the other" if at_once == 1 else _together(at_once)
+    note = f"{len(plans)} runs, {together}: {members[0].parameter} = {said}; this is the first"
+    request = replace(request, at_once=at_once)
     return replace(
         first,
         request=replace(request, sweep_point=first.request.sweep_point),
@@ -99,6 +116,8 @@ class NoGroup(UserError):
 
 def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tuple[Submitted, ...]:
     """Launch all runs of a plan, or none. Raises UserError when one of them is refused."""
+    if plan.backend == "slurm" and can_be_array((plan, *plan.others)):
+        return one.submit_array((plan, *plan.others), plan.request.at_once, settings, env, io)
     done: list[Submitted] = []
     before: Run | None = None
     for each in (plan, *plan.others):
@@ -144,6 +163,93 @@ def _read(run: Run, settings: Settings, io: Io, backend: str, user: str, engine:
     return member_of(run, snapshot, history, engine.diagnose(snapshot, history).findings)
 
 
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One run of a group to be: what differs, and the whole request."""
+
+    parameter: str
+    value: Scalar
+    request: LaunchRequest
+
+
+def _members(request: LaunchRequest, recipe: Recipe, site: Site, settings: Settings) -> list[_Member]:
+    """The runs of a group; none where the request is for one run."""
+    if request.own is not None and request.own.kind is OwnKind.BATCH and request.own.array_task is None:
+        tasks = _array_tasks(request, recipe)
+        if tasks:
+            return tasks
+    if request.sweep:
+        return _of_sweep(request, recipe, site, settings)
+    for name, said in (("--random", request.num_random), ("--at-once", request.at_once)):
+        if said is not None and (recipe.sweep is None or name == "--random"):
+            raise UserError(f"{name} {said}: there is no sweep", "--sweep lr=1e-4,1e-3 makes one")
+    if recipe.sweep is None:
+        return []
+    values, rest = _values(recipe, recipe.sweep, request.set)
+    name = recipe.sweep.parameter
+    return [
+        _Member(name, value, _at(request, recipe, {**rest, name: value}, site, settings)) for value in values
+    ]
+
+
+def _array_tasks(request: LaunchRequest, recipe: Recipe) -> list[_Member]:
+    ids = array_of(read(recipe.path))
+    if ids is None:
+        return []
+    if request.sweep:
+        raise UserError(
+            f"{recipe.trainer}: it has an array of its own, which --sweep would need", "leave one out"
+        )
+    if len(ids.tasks) > MAX_TASKS or ids.is_cut:
+        raise UserError(
+            f"{recipe.trainer}: an array of {len(ids.tasks)} tasks: coach keeps a run of each, at most {MAX_TASKS}",
+            "--as-is submits it; coach shows and judges its tasks",
+        )
+    return [
+        _Member(ARRAY_TASK, task, replace(request, own=replace(request.own, array_task=task)))
+        for task in ids.tasks
+        if request.own is not None
+    ]
+
+
+def _of_sweep(request: LaunchRequest, recipe: Recipe, site: Site, settings: Settings) -> list[_Member]:
+    twice = next((name for name in request.sweep if name in request.set), None)
+    if twice is not None:
+        raise UserError(f"--set {twice} and --sweep {twice}: both say its value", "say one")
+    known = {**recipe.parameters, **({WORLD_SIZE: RANKS} if recipe.devices == "multiple" else {})}
+    return [
+        _Member(
+            ", ".join(values),
+            next(iter(values.values())) if len(values) == 1 else words_of(values),
+            _at(request, recipe, {**request.set, **values}, site, settings),
+        )
+        for values in combinations(known, request.sweep, request.num_random)
+    ]
+
+
+def _at_once(request: LaunchRequest, recipe: Recipe, plans: Sequence[Plan]) -> int | None:
+    """How many runs of a group are alive at the same time; None: as its batch file says."""
+    said = request.at_once
+    if said is not None and not 1 <= said <= MAX_TASKS:
+        raise UserError(f"--at-once {said}: must be 1 to {MAX_TASKS}")
+    if plans[0].backend == "slurm" and can_be_array(plans):
+        own = request.own
+        if own is not None and own.kind is OwnKind.BATCH and not request.sweep:
+            ids = array_of(read(recipe.path))
+            return said or (ids.limit if ids is not None else None)
+        return said or (AT_ONCE if request.sweep else 1)
+    if said is not None and said > 1:
+        because = (
+            "this machine" if plans[0].backend == "local" else "runs that ask Slurm for different things"
+        )
+        raise UserError(f"--at-once {said}: {because} train one after the other", "leave it out")
+    return 1
+
+
+def _together(at_once: int | None) -> str:
+    return "as many at once as Slurm starts" if at_once is None else f"at most {at_once} at once"
+
+
 def _values(
     recipe: Recipe, sweep: Sweep, said: Mapping[str, Any]
 ) -> tuple[tuple[Scalar, ...], Mapping[str, Any]]:
@@ -169,23 +275,19 @@ def _values(
 
 
 def _at(
-    request: LaunchRequest,
-    recipe: Recipe,
-    rest: Mapping[str, Any],
-    value: Scalar,
-    site: Site,
-    settings: Settings,
+    request: LaunchRequest, recipe: Recipe, said: Mapping[str, Any], site: Site, settings: Settings
 ) -> LaunchRequest:
-    """The request of one value."""
-    if recipe.sweep is not None and recipe.sweep.parameter != WORLD_SIZE:
-        return replace(request, set={**rest, recipe.sweep.parameter: value})
+    """The request of one run of a group. A number of ranks becomes nodes and ranks on each."""
+    rest = {name: value for name, value in said.items() if name != WORLD_SIZE}
+    if WORLD_SIZE not in said:
+        return replace(request, set=rest)
     locked = locked_fields(settings)
     fixed = {
-        name: said
+        name: value
         for name in ("num_nodes", "nproc_per_node")
-        if (said := getattr(request, name)) is not None and (name in locked or name not in request.defaulted)
+        if (value := getattr(request, name)) is not None and (name in locked or name not in request.defaulted)
     }
-    return _with_ranks(replace(request, set=rest), recipe, int(value), site, fixed)
+    return _with_ranks(replace(request, set=rest), recipe, int(said[WORLD_SIZE]), site, fixed)
 
 
 def _with_ranks(

@@ -28,7 +28,7 @@ def test_batch_files_and_scripts_become_trainings_that_can_be_launched(tmp_path:
     (tmp_path / "small.py").write_text(SCRIPT)
     (tmp_path / "helper.py").write_text("import torch\n\ndef f():\n    pass\n")
     (tmp_path / "plot.py").write_text("import csv\nprint(1)\n")
-    (tmp_path / "many.sh").write_text("#!/bin/sh\n#SBATCH --array=1-9\n")
+    (tmp_path / "many.sh").write_text("#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n")
     (tmp_path / "setup.sh").write_text("echo no job\n")
     (tmp_path / "config.yaml").write_text("lr: 1\n")
     proposal = propose(tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coach.analysis.comparing.steady_state import Estimate
-from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, Member, table
+from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, Member, best_first, table
 from coach.analysis.comparing.two_runs import Measured
 from coach.config import Limits
 from coach.launch.resources import Site
@@ -54,7 +54,7 @@ def test_a_sweep_is_one_plan_with_a_run_for_each_value(world: World) -> None:
     planned = plan(world, "sweep_workers", site=MACHINE)
     assert [each.parameters["num_workers"] for each in (planned, *planned.others)] == [0, 1, 2, 4]
     assert len({each.run_id for each in (planned, *planned.others)}) == 4
-    assert "4 runs, one after the other: num_workers = 0, 1, 2, 4" in planned.notes[0]
+    assert "4 runs, one after the other: num_workers = 0; 1; 2; 4" in planned.notes[0]
     assert planned.run_json["sweep"] == {
         "group_id": planned.run_id,
         "parameter": "num_workers",
@@ -116,6 +116,64 @@ def test_a_group_is_submitted_whole_each_run_waiting_for_the_one_before(world: W
     run = read_run(world.io, Path(done[2].run_dir))
     assert run.sweep is not None
     assert (run.sweep.group_id, run.sweep.value, run.sweep.size) == (done[0].run_id, 4, 3)
+
+
+def test_runs_that_ask_slurm_for_the_same_are_one_array(world: World) -> None:
+    planned = plan(world, sweep={"lr": "0.1,0.2", "seed": "1,2"}, at_once=3, recipe="baseline")
+    done = submit(planned, world.settings, world.env, world.io)
+    assert [each.job_id for each in done] == ["17_0", "17_1", "17_2", "17_3"]
+    (called,) = (world.root / "sbatch.all").read_text().splitlines()
+    script = Path(called.split()[-1])
+    assert script == Path(done[0].run_dir) / "array.sh"
+    lines = script.read_text().splitlines()
+    assert "#SBATCH --array=0-3%3" in lines
+    assert [line for line in lines if "--output" in line] == ["#SBATCH --output=/dev/null"]
+    assert f"  3) RUN={done[3].run_id} ;;" in lines
+    runs = [read_run(world.io, Path(each.run_dir)) for each in done]
+    assert [(run.job_id, run.parameters["lr"], run.parameters["seed"]) for run in runs] == [
+        *(("17_0", 0.1, 1), ("17_1", 0.1, 2), ("17_2", 0.2, 1), ("17_3", 0.2, 2))
+    ]
+    assert {run.sweep.parameter for run in runs if run.sweep} == {"lr, seed"}
+    assert all("sweep" not in run.launch for run in runs)  # a relaunch is of one run
+
+
+def test_an_array_that_is_refused_leaves_no_run(world: World) -> None:
+    world.env["LAST_JOB"] = "16"
+    with pytest.raises(UserError, match="Invalid qos"):
+        submit(plan(world, recipe="baseline", sweep={"lr": "0.1,0.2"}), world.settings, world.env, world.io)
+    assert [path for path in world.settings.runs_root.iterdir() if path.name[0] != "."] == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "site", "words"),
+    [
+        ({"at_once": 2}, CLUSTER, "--at-once 2: there is no sweep"),
+        ({"num_random": 2}, CLUSTER, "--random 2: there is no sweep"),
+        ({"sweep": {"lr": "1,2"}, "set": {"lr": "1"}}, CLUSTER, "both say its value"),
+        ({"sweep": {"lr": "1,2"}, "at_once": 0}, CLUSTER, "must be 1 to 64"),
+        ({"sweep": {"lr": "1,2"}, "at_once": 2}, MACHINE, "this machine train one after the other"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_told(
+    world: World, request_: dict[str, object], site: Site, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        plan(world, "baseline", site, **request_)
+
+
+def test_runs_are_ranked_by_any_metric_and_those_without_it_come_last() -> None:
+    points = table(
+        "lr",
+        [
+            replace(member(1, None), metrics={"loss": 0.5, "eval_accuracy": 0.7}),
+            replace(member(2, None), metrics={}),
+            replace(member(3, None), metrics={"loss": 0.2, "eval_accuracy": 0.6}),
+        ],
+    )
+    assert [point.value for point in best_first(points, "loss")] == [3, 1, 2]
+    assert [point.value for point in best_first(points, "eval_accuracy")] == [1, 3, 2]
+    with pytest.raises(UserError, match="--best lr: no run of the group has this metric"):
+        best_first(points, "lr")
 
 
 def test_a_group_of_which_one_run_is_refused_is_taken_back(world: World) -> None:

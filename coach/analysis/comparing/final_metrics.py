@@ -1,0 +1,50 @@
+"""Where a run arrived: the last value of each metric, by which runs of a group can be ranked. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from statistics import fmean
+
+from coach.analysis.comparing.two_runs import Measured
+from coach.lookback.history import History
+from coach.model.snapshot import TargetSnapshot
+
+_LAST_STEPS = 10
+"""The loss of one step is that of one batch: the mean over so many is told."""
+_LESS_IS_BETTER = re.compile(r"loss|time|memory|norm|error|perplexity|wer|cer|mse|mae|rmse", re.IGNORECASE)
+_NO_METRICS = frozenset({"event", "time_s", "step", "epoch", "seconds"})
+
+
+def final_metrics(snapshot: TargetSnapshot, history: History, measured: Measured) -> Mapping[str, float]:
+    """Name → value: `loss` and `grad_norm` of the last steps, `eval_…` of the last evaluation that has it,
+    `samples_per_s`, `step_time_s`, `memory_mib`. What was not measured, or is not finite, is left out."""
+    found: dict[str, float | None] = {}
+    steps = list(history.steps(history.ranks[0])) if history.ranks else []
+    for name in ("loss", "grad_norm", "accuracy"):
+        values = [value for step in steps if (value := getattr(step, name)) is not None]
+        found[name] = fmean(values[-_LAST_STEPS:]) if values else None
+    for event in snapshot.events:
+        if event.event == "eval":
+            found |= {
+                f"eval_{name}": _number(value)
+                for name, value in event.fields.items()
+                if name not in _NO_METRICS
+            }
+    estimates = (
+        ("samples_per_s", measured.throughput),
+        ("step_time_s", measured.step_time),
+        ("memory_mib", measured.memory_peak),
+    )
+    found |= {name: estimate.value if estimate else None for name, estimate in estimates}
+    return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def is_less_better(metric: str) -> bool:
+    """True for losses, times, memory and errors; of anything else more is taken for better."""
+    return _LESS_IS_BETTER.search(metric) is not None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,79 @@
+"""The script of a group that Slurm gets as one job array: each task is a run, and starts that run's own script.
+
+Pure. One call of sbatch submits all runs or none, the array's limit says how many are alive at once, and squeue
+shows them as one row. It needs runs that ask Slurm for the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+
+from coach import runs
+from coach.analysis.queueing.arrays import format_tasks
+from coach.model.launching.launch import ARRAY_TASK, OwnKind, Plan
+
+_OPTION = re.compile(r"#SBATCH\b.*")
+_OF_ONE_RUN = re.compile(r"#SBATCH --(?:output|error|job-name|array)=")
+_LOGS = re.compile(r"#SBATCH --(?:output|error)=")
+_ARRAY = re.compile(r"#SBATCH[ \t]+(?:--array(?:=|[ \t])|-a)")
+
+
+def can_be_array(plans: Sequence[Plan]) -> bool:
+    """True for several runs that ask Slurm for the same."""
+    asked = {tuple(line for line in _options(plan) if not _OF_ONE_RUN.match(line)) for plan in plans}
+    return len(plans) > 1 and len(asked) == 1
+
+
+def tasks_of(plans: Sequence[Plan]) -> list[int]:
+    """The array task of each run: the one that the user's batch file has, else the run's place in the group."""
+    points = [plan.request.sweep_point for plan in plans]
+    return [
+        int(point.value) if point is not None and point.parameter == ARRAY_TASK else index
+        for index, point in enumerate(points)
+    ]
+
+
+def render(plans: Sequence[Plan], at_once: int | None, coach_version: str) -> str:
+    """The array's script. `at_once`: so many runs at most are alive at the same time; None: Slurm decides."""
+    first = plans[0]
+    is_batch = first.request.own is not None and first.request.own.kind is OwnKind.BATCH
+    tasks = tasks_of(plans)
+    limit = f"%{at_once}" if at_once is not None else ""
+    options = [line for line in _options(first) if not _ARRAY.match(line)]
+    if not is_batch:  # The logs of each run are its own, as if it were a job by itself.
+        options = [line for line in options if not _LOGS.match(line)]
+        options += ["#SBATCH --output=/dev/null", "#SBATCH --error=/dev/null"]
+    lines = [
+        "#!/bin/bash",
+        *options,
+        f"#SBATCH --array={format_tasks(tasks)}{limit}",
+        f"# {len(plans)} runs of {first.recipe}, written by coach {coach_version}. Each task is a run: the script in its",
+        "# directory says all that it does.",
+        f"RUNS={quote(str(Path(first.run_dir).parent))}",
+        'case "$SLURM_ARRAY_TASK_ID" in',
+        *(f"  {task}) RUN={quote(plan.run_id)} ;;" for task, plan in zip(tasks, plans, strict=True)),
+        "esac",
+        "# A node may see a new directory late: looking into its parent makes it ask the file server.",
+        "for _ in 1 2 3 4 5 6 7 8 9 10; do",
+        '  [ -r "$RUNS/$RUN/job.sh" ] && break',
+        '  ls -- "$RUNS" > /dev/null',
+        "  sleep 1",
+        "done",
+    ]
+    if not is_batch:
+        logs = f'"$RUNS/{runs.LOGS_FOLDER}/$RUN'
+        lines += [f'exec >> {logs}.out" 2>> {logs}.err"']
+    return "\n".join([*lines, 'exec bash "$RUNS/$RUN/job.sh"']) + "\n"
+
+
+def _options(plan: Plan) -> list[str]:
+    """The leading #SBATCH lines of a run's script."""
+    found = []
+    for line in plan.script.split("\n")[1:]:
+        if not _OPTION.match(line):
+            break
+        found.append(line)
+    return found
