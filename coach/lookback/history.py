@@ -79,7 +79,7 @@ class Curve:
         return other
 
     def add(self, step: Step) -> None:
-        rate = None
+        rate = step.samples_per_s
         if step.num_samples_global is not None and step.step_time_s:
             rate = step.num_samples_global / step.step_time_s
         point = CurvePoint(step.step, 1, step.time_s, step.loss, rate, step.data_time_s, step.step_time_s)

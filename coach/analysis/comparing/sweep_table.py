@@ -6,7 +6,6 @@ run that ended for want of memory is a result like the others.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Severity
 from coach.model.launching.launch import Scalar
+from coach.model.slurm.cluster import has_failed
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 
@@ -100,15 +100,20 @@ def member_of(run: Run, snapshot: TargetSnapshot, history: History, findings: Se
 
 
 def best_first(points: Iterable[Point], metric: str) -> tuple[Point, ...]:
-    """The points by one metric, the best first; those without it last, in their order. Raises UserError where
-    no run has it."""
+    """The points by one metric, the best first; then runs that failed, and last those without it. Raises
+    UserError where no run has it."""
     points = tuple(points)
     if not any(metric in point.metrics for point in points):
         known = sorted({name for point in points for name in point.metrics})
         hint = f"they have: {', '.join(known)}" if known else "no run of the group has told a number yet"
         raise UserError(f"--best {metric}: no run of the group has this metric", hint)
     sign = 1 if is_less_better(metric) else -1
-    return tuple(sorted(points, key=lambda point: sign * point.metrics.get(metric, sign * math.inf)))
+
+    def place(point: Point) -> tuple[bool, bool, float]:
+        value = point.metrics.get(metric)
+        return value is None, has_failed(point.state), sign * value if value is not None else 0.0
+
+    return tuple(sorted(points, key=place))
 
 
 def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:

@@ -229,6 +229,8 @@ def _verdict(
 
 def _throughput(side: _Side) -> Estimate | None:
     steps = [step for step in side.steady if step.num_samples_global is not None]
+    if not steps:
+        return estimate([rate for step in steady(side.lead) if (rate := step.samples_per_s) is not None])
     return estimate_rate(
         [float(s.num_samples_global or 0) for s in steps], [s.step_time_s or 0.0 for s in steps]
     )

@@ -38,6 +38,8 @@ class Step:
     comm_time_s: float | None = None
     """Time the step waited for the exchange of gradients, after its own backward pass; measured in some steps
     only."""
+    samples_per_s: float | None = None
+    """Samples per second of all ranks, where the program itself tells it and not the samples of a step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ _STEPS = (
     "train_global_step",
     "_step",
 )
+_RATES = ("samples_per_s", "samples_per_sec", "samples_per_second", "samples/s", "images_per_s", "throughput")
 _TIMES = ("time_s", "wall_time", "timestamp", "_timestamp", "time")
 _EARLIEST_S = 1e9
 """Less is a duration, or the time since the start."""
@@ -112,6 +113,7 @@ class Course:
                     accuracy=get("accuracy"),
                     step_time_s=finite(record.get("step_time_s")),
                     num_samples_global=_samples_of(record),
+                    samples_per_s=_rate_of(record),
                 )
             )
         if evaluated:
@@ -146,9 +148,13 @@ class Course:
         return epoch if epoch is not None and epoch >= 0 else self._num_records
 
 
+def _rate_of(record: Mapping[str, Any]) -> float | None:
+    return next((rate for name in _RATES if (rate := finite(record.get(name))) is not None), None)
+
+
 def _samples_of(record: Mapping[str, Any]) -> int | None:
     """Samples of the step on all ranks, of a record that says how many are trained in a second."""
-    rate, time_s = finite(record.get("samples_per_s")), finite(record.get("step_time_s"))
+    rate, time_s = _rate_of(record), finite(record.get("step_time_s"))
     return round(rate * time_s) or None if rate is not None and time_s is not None else None
 
 

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from coach.sources.logs.printed_numbers import LineNumbers, record_of_line
+from coach.sources.metrics.quantities import Course
 
 LINES = {
     "epoch 0 step 10 loss 0.5": {"epoch": 0, "step": 10, "loss": 0.5},
@@ -56,6 +57,13 @@ def test_a_loss_that_is_no_number_is_kept_as_what_it_is() -> None:
     record = record_of_line("step 4 loss nan")
     assert record is not None
     assert math.isnan(record["loss"])
+
+
+def test_a_rate_that_is_told_without_the_time_of_a_step_is_the_throughput() -> None:
+    record = record_of_line("step 4 loss 0.5 812.5 samples/s")
+    assert record is not None
+    ((step,), _) = Course().take(record)
+    assert (step.samples_per_s, step.num_samples_global, step.step_time_s) == (812.5, None, None)
 
 
 def test_steps_that_are_counted_anew_in_each_epoch_go_on() -> None:

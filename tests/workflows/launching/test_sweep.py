@@ -167,11 +167,12 @@ def test_runs_are_ranked_by_any_metric_and_those_without_it_come_last() -> None:
         [
             replace(member(1, None), metrics={"loss": 0.5, "eval_accuracy": 0.7}),
             replace(member(2, None), metrics={}),
+            replace(member(4, None, state="FAILED"), metrics={"loss": 0.1}),
             replace(member(3, None), metrics={"loss": 0.2, "eval_accuracy": 0.6}),
         ],
     )
-    assert [point.value for point in best_first(points, "loss")] == [3, 1, 2]
-    assert [point.value for point in best_first(points, "eval_accuracy")] == [1, 3, 2]
+    assert [point.value for point in best_first(points, "loss")] == [3, 1, 4, 2]
+    assert [point.value for point in best_first(points, "eval_accuracy")] == [1, 3, 2, 4]
     with pytest.raises(UserError, match="--best lr: no run of the group has this metric"):
         best_first(points, "lr")
 
