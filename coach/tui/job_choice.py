@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coach.analysis.jobs.eligible_jobs import why_not
-from coach.model.slurm.cluster import Job
+from coach.analysis.judging.no_finding import why_no_fix
+from coach.model.slurm.cluster import Job, is_final
 from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.messages import ActionRequested, ScreenOpened
+from coach.tui.messages import ActionRequested, FixRequested, ScreenOpened
 from coach.tui.render.finding import cause_place
 from coach.tui.render.queue import is_own
 
@@ -32,6 +33,8 @@ class Chosen:
     is_array: bool = False
     """True if it stands for many tasks; each has its own state."""
     why_not_mine: str | None = None
+    job: Job | None = None
+    """Its row, of the queue or of accounting, where the screen knows it."""
 
 
 class JobChoice:
@@ -94,6 +97,35 @@ class JobChoice:
         else:
             screen.note("no parent or child to compare with; m on the Runs screen marks two runs")
 
+    def fix(self) -> None:
+        """What a fix would change in the chosen job's launch; the form that submits another job again."""
+        if self._screen.is_off("fix"):
+            return
+        chosen = self._chosen()
+        if len(chosen) != 1:
+            self._screen.note("F fixes one job: the cursor names it")
+        elif chosen[0].job is not None and chosen[0].why_not_mine is not None:
+            self._screen.note(chosen[0].why_not_mine)
+        else:
+            self._fix(chosen[0])
+
+    def _fix(self, chosen: Chosen) -> None:
+        screen, context = self._screen, self._screen.context
+        run = context.run(chosen.target) or context.run_of_job(chosen.target)
+        target = run.run_id if run is not None else chosen.target
+        diagnosis = context.diagnoses.get(target)
+        fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
+        if run is None or any(fix.changes for fix in fixes):
+            screen.post_message(FixRequested(target, job=chosen.job if run is None else None))
+        elif fixes:
+            screen.post_message(ScreenOpened("finding", target))
+        elif diagnosis is None and target in screen.targets:
+            screen.note("not looked at yet: its files are being read")
+        elif diagnosis is None:
+            screen.note("not looked at yet: Enter opens it, and its files are read")
+        else:
+            screen.note(why_no_fix(diagnosis))
+
     def _show_part(self, part: str, of_one: str, of_tasks: str) -> None:
         """A screen about one job. `of_one` and `of_tasks` say why there is none for several."""
         chosen = self._chosen()
@@ -106,9 +138,16 @@ class JobChoice:
         else:
             context, target = self._screen.context, chosen[0].target
             run = context.run(target) or context.run_of_job(target)
+            if part == "gpus" and run is None and self._has_ended_unmeasured(chosen[0]):
+                self._screen.note(f"job {target} has ended, and no GPU of it was measured")
+                return
             target = run.run_id if run is not None else target
             place = cause_place(context.diagnoses.get(target)) if part == "log" else None
             self._screen.post_message(ScreenOpened(part, target, *([place] if place else [])))
+
+    def _has_ended_unmeasured(self, chosen: Chosen) -> bool:
+        history = self._screen.context.session.history(chosen.target)
+        return is_final(chosen.state or "") and not history.gpus and not history.nodes
 
     def _why_not(self, verb: Verb, chosen: Chosen) -> str | None:
         if chosen.why_not_mine is not None:
@@ -146,6 +185,9 @@ class JobKeys:
     def action_compare(self) -> None:
         self.job_choice.compare()
 
+    def action_fix(self) -> None:
+        self.job_choice.fix()
+
     def action_open_log(self) -> None:
         self.job_choice.show_log()
 
@@ -169,6 +211,7 @@ def choose_job(context: Context, job: Job, target: str, *, is_array: bool = Fals
         job.reason,
         is_array,
         None if is_own(job, user) else f"job {job.job_id} is {job.user}'s, not yours",
+        job,
     )
 
 
@@ -185,3 +228,15 @@ def choose_run(context: Context, run: Run) -> Chosen:
         job.reason if job else None,
         why_not_mine=why,
     )
+
+
+def choose_target(context: Context, target: str, past: Job | None = None) -> Chosen | None:
+    """The run or the job that coach follows by this name; None where neither is known. `past` is its row in
+    accounting, once the queue has forgotten it."""
+    run = context.run(target)
+    if run is not None:
+        return choose_run(context, run)
+    followed = context.snapshot.targets.get(target)
+    job = past or context.job(target) or (followed.job if followed is not None else None)
+    job = job or context.ended_jobs.get(target)
+    return choose_job(context, job, target) if job is not None else None

@@ -155,7 +155,7 @@ async def test_f_on_a_job_of_somebody_else_says_that_only_own_jobs_are_submitted
         driver.app.screen.post_message(ScreenOpened("job", "99"))
         await driver.reaches("job")
         await driver.press("F")
-        await driver.sees("only your own jobs can be submitted again")
+        await driver.sees("job 99 is bob's, not yours")
         assert driver.place == "job"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coach.tui.keys.key import Key
+from coach.tui.screen_specs import Kind
 
 RUN_KEYS: tuple[Key, ...] = (
     Key(
@@ -15,8 +16,8 @@ RUN_KEYS: tuple[Key, ...] = (
             "The changed launch as a diff, nothing happens before y; of another job of yours, a form that "
             "submits its script again; advice where no change mends it"
         ),
-        places=frozenset({"finding", "job"}),
-        elsewhere="shows a fix, or submits a job again: open a job of yours first",
+        places=frozenset({Kind.JOBS, "finding", "history", "runs"}),
+        elsewhere="shows a fix, or submits a job again: choose one in the queue",
         action="fix",
         is_change=True,
     ),
@@ -48,7 +49,7 @@ RUN_KEYS: tuple[Key, ...] = (
         word="compare",
         description="Compare two runs",
         tooltip="The two that are marked, a run with its parent or child, or all runs of a sweep",
-        places=frozenset({"cluster", "job", "runs"}),
+        places=frozenset({"cluster", "history", "job", "runs"}),
         elsewhere="compares two runs: open one with {runs}",
         action="compare",
         opens="compare",

@@ -19,7 +19,7 @@ from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.arrangement import Arranged
 from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
-from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job
+from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_target
 from coach.tui.messages import Done, ScreenOpened, ScreenShown
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
@@ -63,7 +63,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     """Home. On top stands what `coach check` says of one's own jobs, as soon as anything is wrong: it takes
     its room from the nodes, and neither focus nor cursor from anybody."""
 
-    not_in_footer = frozenset({"compare"})
+    not_in_footer = frozenset({"compare", "fix"})
 
     def __init__(self, context: Context) -> None:
         self._queue_view: TableView[Job] = TableView(
@@ -77,6 +77,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         )
         super().__init__(context, ("cluster",), {"queue": self._queue_view, "nodes": self._node_view})
         self.job_choice = JobChoice(self, self._chosen)
+        self._of_verdict = JobChoice(self, self._chosen_verdict)
         self._unfolded: set[str] = set()
         self._wrong: dict[str, str] = {}
         """The targets of the jobs that went wrong, by the keys of their rows."""
@@ -251,6 +252,15 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         marked, queue = self.queue.marked_keys, self._shown_queue()
         rows = [queue.row(key) for key in marked] if marked else [self._row()]
         return [self._choose(row) for row in rows if row is not None]
+
+    def _chosen_verdict(self) -> list[Chosen]:
+        """The newest job of the cause under the cursor, as Enter opens it."""
+        target = self._wrong.get(self.verdicts.cursor_key or "")
+        chosen = choose_target(self.context, target) if target is not None else None
+        return [chosen] if chosen is not None else []
+
+    def action_fix(self) -> None:
+        (self._of_verdict if self.focused is self.verdicts else self.job_choice).fix()
 
     def _choose(self, row: QueueRow) -> Chosen:
         """What the row shows, and no task that a filter hides."""

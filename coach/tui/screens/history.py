@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from textual.widget import Widget
 
@@ -12,6 +13,7 @@ from coach.model.slurm.accounting import PastJob
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
+from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_target
 from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
@@ -24,7 +26,7 @@ from coach.tui.widgets.lines import LinesView
 from coach.workflows.jobs.ended_jobs import PastJobs
 
 
-class HistoryScreen(TableViewScreen, screen="history"):
+class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
     """Asked once when it opens: accounting where it answers, else the run directories and what was seen in
     the queue."""
 
@@ -35,6 +37,7 @@ class HistoryScreen(TableViewScreen, screen="history"):
             lambda: past_job_vocabulary(context.user, expand_nodes), HISTORY_COLUMNS
         )
         super().__init__(context, ("cluster", "history"), {"past": self._view})
+        self.job_choice = JobChoice(self, self._chosen)
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="told", can_focus=False)
@@ -90,13 +93,24 @@ class HistoryScreen(TableViewScreen, screen="history"):
             for index, part in enumerate(wrap(printable(note), width - 4))
         ]
 
+    def _run_id(self, past: PastJob) -> str | None:
+        """The run of a job, where its directory is still there."""
+        return past.run_id if past.run_id is not None and self.context.run(past.run_id) is not None else None
+
+    def _chosen(self) -> list[Chosen]:
+        past = self._past()
+        if past is None:
+            return []
+        chosen = choose_target(self.context, self._run_id(past) or past.job.job_id, past.job)
+        # Every row is one's own; a run directory may not tell whose it is.
+        return [replace(chosen, why_not_mine=None)] if chosen is not None else []
+
     def action_open(self) -> None:
         past = self._past()
         if past is None:
             self.note_no_row()
-            return
-        if past.run_id is not None and self.context.run(past.run_id) is not None:
-            self.post_message(ScreenOpened("job", past.run_id))
+        elif (run_id := self._run_id(past)) is not None:
+            self.post_message(ScreenOpened("job", run_id))
         else:
             self.post_message(ScreenOpened("job", past.job.job_id, past))
 

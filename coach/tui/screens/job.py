@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
-from coach.analysis.judging.no_finding import why_no_fix
 from coach.analysis.queueing.arrays import FoldedJob
 from coach.analysis.queueing.free_gpus import GpuSlot, allocation_map
 from coach.model.slurm.accounting import PastJob
@@ -22,7 +21,7 @@ from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_run
 from coach.tui.job_subject import JobSubject, job_subject, rows_named, run_named
 from coach.tui.keys.key import Key
-from coach.tui.messages import FixRequested, PagerRequested, ScreenOpened, ScreenShown, Wanted
+from coach.tui.messages import PagerRequested, ScreenOpened, ScreenShown, Wanted
 from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
@@ -206,31 +205,6 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             self.note("this is a recording: the file is not here")
         else:
             self.post_message(PagerRequested(file))
-
-    def action_fix(self) -> None:
-        if self.is_off("fix"):
-            return
-        diagnosis = self.context.diagnoses.get(self.target)
-        fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
-        if self._run is None:
-            self._submit_again()
-        elif any(fix.changes for fix in fixes):
-            self.post_message(FixRequested(self.target))
-        elif fixes:
-            self.post_message(ScreenOpened("finding", self.target))
-        elif diagnosis is None and self.targets:
-            self.note("not looked at yet: its files are being read")
-        else:
-            self.note(why_no_fix(diagnosis))
-
-    def _submit_again(self) -> None:
-        """A job that coach did not launch, if it is one's own."""
-        folded, past = self._folded(), self._past
-        job = folded.job if folded is not None else past.job if past is not None else None
-        if job is not None and not is_own(job, self.context.user):
-            self.note("only your own jobs can be submitted again")
-        else:
-            self.post_message(FixRequested(self.target, job=job))
 
     def action_answer(self) -> None:
         run = self._run
