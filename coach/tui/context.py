@@ -68,6 +68,11 @@ class Context:
     _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
     """The queue, and its jobs by their ids."""
 
+    def label(self, key_id: str) -> str:
+        """The key with this id, as it is shown: the one that was chosen in the config, else the shipped
+        one. Every hint on a screen names its key by it."""
+        return self.key_table[key_id].label
+
     @property
     def now_s(self) -> float:
         """The present in the data's time: what ages are counted from. It goes on between two snapshots."""

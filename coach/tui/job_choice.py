@@ -45,6 +45,9 @@ class JobChoice:
         self._screen = screen
         self._chosen = chosen
 
+    def _label(self, key_id: str) -> str:
+        return self._screen.context.label(key_id)
+
     def act(self, verb: Verb) -> None:
         if self._screen.is_off(verb.value):
             return
@@ -65,7 +68,7 @@ class JobChoice:
             return
         chosen = self._chosen()
         if len(chosen) != 1:
-            self._screen.note("S shows where the ranks of one job stand")
+            self._screen.note(f"{self._label('stacks')} shows where the ranks of one job stand")
         elif chosen[0].why_not_mine is not None:
             self._screen.note(chosen[0].why_not_mine)
         elif chosen[0].state != "RUNNING":
@@ -75,11 +78,11 @@ class JobChoice:
 
     def show_gpus(self) -> None:
         """The GPUs of the chosen job."""
-        self._show_part("gpus", "D shows the GPUs of one job", "each task of an array has GPUs of its own")
+        self._show_part("gpus", "shows the GPUs of one job", "each task of an array has GPUs of its own")
 
     def show_log(self) -> None:
         """The log of the chosen job, at the line of the cause where one is known."""
-        self._show_part("log", "l shows the log of one job", "each task of an array has a log of its own")
+        self._show_part("log", "shows the log of one job", "each task of an array has a log of its own")
 
     def compare(self) -> None:
         """The two chosen runs; one chosen run with its parent, its newest child, or the runs of its sweep."""
@@ -89,13 +92,15 @@ class JobChoice:
         if len(runs) == len(found) == 2:
             screen.post_message(ScreenOpened("compare", *sorted(run.run_id for run in runs)))
         elif len(found) != 1:
-            screen.note("c compares the run of one job, or those of two")
+            screen.note(f"{self._label('compare')} compares the run of one job, or those of two")
         elif not runs:
             screen.note("only what coach launched can be compared")
         elif (way := _comparison_of(runs[0], context)) is not None:
             screen.post_message(way)
         else:
-            screen.note("no parent or child to compare with; m on the Runs screen marks two runs")
+            screen.note(
+                f"no parent or child to compare with; {self._label('mark')} on the Runs screen marks two runs"
+            )
 
     def fix(self) -> None:
         """What a fix would change in the chosen job's launch; the form that submits another job again."""
@@ -103,7 +108,7 @@ class JobChoice:
             return
         chosen = self._chosen()
         if len(chosen) != 1:
-            self._screen.note("F fixes one job: the cursor names it")
+            self._screen.note(f"{self._label('fix')} fixes one job: the cursor names it")
         elif chosen[0].job is not None and chosen[0].why_not_mine is not None:
             self._screen.note(chosen[0].why_not_mine)
         else:
@@ -122,19 +127,20 @@ class JobChoice:
         elif diagnosis is None and target in screen.targets:
             screen.note("not looked at yet: its files are being read")
         elif diagnosis is None:
-            screen.note("not looked at yet: Enter opens it, and its files are read")
+            screen.note(f"not looked at yet: {self._label('open')} opens it, and its files are read")
         else:
             screen.note(why_no_fix(diagnosis))
 
     def _show_part(self, part: str, of_one: str, of_tasks: str) -> None:
-        """A screen about one job. `of_one` and `of_tasks` say why there is none for several."""
+        """A screen about one job, by the key of its name. `of_one` and `of_tasks` say why there is none for
+        several."""
         chosen = self._chosen()
         if len(chosen) != 1:
-            self._screen.note(of_one)
+            self._screen.note(f"{self._label(part)} {of_one}")
         elif chosen[0].why_not_mine is not None:
             self._screen.note(chosen[0].why_not_mine)
         elif chosen[0].is_array:
-            self._screen.note(f"{of_tasks}: u in the queue shows the tasks")
+            self._screen.note(f"{of_tasks}: {self._label('unfold')} in the queue shows the tasks")
         else:
             context, target = self._screen.context, chosen[0].target
             run = context.run(target) or context.run_of_job(target)

@@ -16,6 +16,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.tui.context import Context
 from coach.tui.question import Answers, Question
+from coach.tui.render.text import KeyLabel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class JobSubject:
     stream_error: str | None
     """Why the stream from inside of the job has ended."""
     answers: Answers
+    label: KeyLabel
     is_read: bool = False
     """True if its files are read: it gets a verdict."""
     can_fix: bool = False
@@ -122,6 +124,7 @@ def job_subject(context: Context, name: str, folded: FoldedJob | None, past: Pas
         history=context.session.history(target),
         stream_error=stream.error if stream is not None else None,
         answers=context.answers,
+        label=context.label,
         task_rules=_task_rules(context, folded),
     )
 

@@ -22,6 +22,7 @@ from tests.tui.fake_session import (
     make_target,
     nan_diagnosis,
 )
+from tests.tui.labels import shipped
 
 
 def a_drill_that_went_wrong() -> FakeSession:
@@ -58,7 +59,7 @@ async def test_a_drill_is_launched_like_any_recipe_its_plan_first() -> None:
 
 def test_a_drill_whose_run_waits_for_its_answer_names_the_key_that_identifies_its_cause() -> None:
     entry = replace(make_drills()[0], run=make_run(drill="idle_hands"), lesson="", skipped=None)
-    words = [plain(row) for row in drill_lines(entry, 80)]
+    words = [plain(row) for row in drill_lines(entry, 80, shipped)]
     (said,) = [row for row in words if "names its cause" in row]
     assert said.startswith(f" {SHIPPED['answer'].label} names its cause")
 

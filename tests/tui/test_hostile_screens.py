@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import pkgutil
-from importlib import import_module
 from typing import Any
 
 import pytest
 from textual.command import CommandList
 
-from coach.model.launching.launch import LaunchRequest
-from coach.model.slurm.accounting import PastJob
-from coach.model.slurm.job_action import Verb
-from coach.tui import screens
-from coach.tui.bases.screen import CoachScreen
-from coach.tui.screen_specs import HOME
 from coach.tui.screens.job import JobScreen
 from tests.hostile import HOSTILE, LONG, assert_fills, assert_harmless, poisoned
 from tests.tui.driving import Driver, opened
+from tests.tui.every_screen import arguments, screen_classes
 from tests.tui.fake_ports import FakePorts
 from tests.tui.fake_session import (
-    CHILD_ID,
     RUN_ID,
     FakeSession,
     make_history,
-    make_job,
-    make_plan,
     make_snapshot,
     nan_diagnosis,
 )
@@ -54,44 +43,6 @@ def poisoned_ports(text: str, *, is_filled: bool = False) -> FakePorts:
         name: _Poisoning(port, text, is_filled=is_filled) for name, port in vars(FakePorts()).items()
     }
     return FakePorts(**made)
-
-
-def screen_classes() -> list[type[CoachScreen]]:
-    found = []
-    for module in pkgutil.iter_modules(screens.__path__, f"{screens.__name__}."):
-        for _, cls in inspect.getmembers(import_module(module.name), inspect.isclass):
-            if issubclass(cls, CoachScreen) and cls.__module__ == module.name:
-                found.append(cls)
-    return found
-
-
-def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
-    """What each screen is opened with, by the names of its parameters; a new name has to be added here."""
-    values: dict[str, Any] = {
-        "run_id": RUN_ID,
-        "before": RUN_ID,
-        "after": CHILD_ID,
-        "job_id": "13",
-        "past": poisoned(PastJob(make_job("13")), text),
-        "group_id": "g",
-        "code": f"{text}NUM001",
-        "name": f"{text}node1",
-        "target": RUN_ID,
-        "targets": ("13",),
-        "label": f"{text}vasp",
-        "verb": Verb.CANCEL,
-        "index": 0,
-        "of": HOME,
-        "crumbs": ("cluster", text),
-        "first": (("recipes", "1-2", text, True), ("open", text, text, False)),
-        "place": (f"/logs/{text}", 1),
-        "plan": poisoned(make_plan(LaunchRequest("ddp")), text),
-        "request": poisoned(LaunchRequest("ddp"), text),
-        "title": text,
-        "draft": poisoned(LaunchRequest("ddp"), text),
-    }
-    names = [name for name in inspect.signature(cls.__init__).parameters if name not in ("self", "context")]
-    return {name: values[name] for name in names}
 
 
 def check(driver: Driver, where: str) -> None:

@@ -251,20 +251,20 @@ class CoachScreen(Screen[None]):
         elif self.focused is not None:
             self.maximize(self.focused)
         else:
-            self.note("no pane has the focus: Tab gives it")
+            self.note(f"no pane has the focus: {self.context.label('pane')} gives it")
 
     def explain(self, target: str | None, rule: str | None = None) -> None:
         """Open the page of a rule; without one, of the primary finding of a target."""
         rule = rule or primary_rule(self.context.diagnoses.get(target or ""))
         if rule is None:
-            self.note("E explains a finding: there is none here")
+            self.note(f"{self.context.label('explain')} explains a finding: there is none here")
         else:
             self.post_message(ScreenOpened("rule", rule))
 
     def copy(self, name: str | None, target: str | None = None) -> None:
         """Copy the findings of a target as Markdown, under this name; without a verdict the name itself."""
         if name is None:
-            self.note("Y copies the row under the cursor: there is none")
+            self.note(f"{self.context.label('copy')} copies the row under the cursor: there is none")
         else:
             self.post_message(CopyRequested(name, self.context.diagnoses.get(target or "")))
 

@@ -67,7 +67,7 @@ class TableViewScreen(CoachScreen):
     def action_reverse(self) -> None:
         _, view = self._at_hand()
         if not view.view.sort:
-            self.note("nothing to reverse: s sorts by a column")
+            self.note(f"nothing to reverse: {self.context.label('sort')} sorts by a column")
             return
         view.reverse()
         self._changed()

@@ -6,14 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 from coach.tui.question import Asked
-from coach.tui.render.text import Line, Span, age, line, printable, strong
+from coach.tui.render.text import KeyLabel, Line, Span, age, line, printable, strong
 
 
-def asked_line(title: str, asked: Asked[Any], now_s: float) -> Line:
+def asked_line(title: str, asked: Asked[Any], now_s: float, label: KeyLabel) -> Line:
     """For example ` place in the queue   asked 12 s ago, ^r asks again`."""
     parts = [strong(f" {title}")]
     if asked.value is not None and asked.time_s is not None:
-        parts.append(Span(f"   asked {age(now_s - asked.time_s)} ago, ^r asks again", "muted"))
+        parts.append(
+            Span(f"   asked {age(now_s - asked.time_s)} ago, {label('refresh')} asks again", "muted")
+        )
     if asked.is_under_way:
         parts.append(Span("   asking…", "accent"))
     if asked.error is not None:

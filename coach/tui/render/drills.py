@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from coach.tui.render.finding import whole_lines
 from coach.tui.render.recipes import markdown_lines
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, strong, wrap
+from coach.tui.render.text import BLANK, KeyLabel, Line, Span, Tone, line, muted, printable, strong, wrap
 from coach.workflows.teaching.drill_answer import Judgement
 from coach.workflows.teaching.drills import DrillEntry
 
@@ -38,7 +38,7 @@ def _tone(entry: DrillEntry) -> Tone:
     return "muted" if entry.run is None or (entry.answer and entry.answer.is_settled) else "accent"
 
 
-def drill_lines(entry: DrillEntry, width: int) -> list[Line]:
+def drill_lines(entry: DrillEntry, width: int, label: KeyLabel) -> list[Line]:
     """The complaint of one drill, what to do, and the lesson of one that is settled."""
     rows: list[Line] = [line(strong(f" {printable(entry.recipe.title)}"))]
     rows += [line(f" {text}") for text in wrap(printable(entry.recipe.summary), width - 2)]
@@ -46,10 +46,15 @@ def drill_lines(entry: DrillEntry, width: int) -> list[Line]:
     if entry.skipped is not None:
         rows.append(line(Span(f" {printable(entry.skipped)}", "warning")))
     elif entry.run is None or entry.lesson:
-        rows.append(line(Span(" Enter", "key"), " launches it"))
+        rows.append(line(Span(f" {label('open')}", "key"), " launches it"))
     else:
         rows.append(
-            line(Span(" i", "key"), " names its cause · ", Span("Enter", "key"), " launches it again")
+            line(
+                Span(f" {label('answer')}", "key"),
+                " names its cause · ",
+                Span(label("open"), "key"),
+                " launches it again",
+            )
         )
     return [*rows, BLANK, *markdown_lines(entry.lesson, width)] if entry.lesson else rows
 

@@ -14,6 +14,7 @@ from coach.tui.render.severity import severity_sign, severity_span, severity_ton
 from coach.tui.render.text import (
     BLANK,
     UNKNOWN,
+    KeyLabel,
     Line,
     Span,
     Tone,
@@ -39,20 +40,20 @@ def fix_word(findings: Iterable[Finding]) -> str | None:
     return None if not fixes else "fix" if any(fix.changes for fix in fixes) else "advice"
 
 
-def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> list[Line]:
+def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool, label: KeyLabel) -> list[Line]:
     """The top of a job's screen: the primary finding with its proof and its fix, the others in a line each,
     or that there is none."""
     if diagnosis is None:
         return [look_line(None)]
     if withheld := why_withheld(diagnosis):
-        names = (Span("   i", "key"), Span(" names the cause")) if can_fix else ()
+        names = (Span(f"   {label('answer')}", "key"), Span(" names the cause")) if can_fix else ()
         return [(Span(f" {withheld.because}", "accent"), *names)]
     if not diagnosis.findings:
         blind = len(diagnosis.not_measured)
-        note = f" · {plural(blind, 'thing')} not measured (Enter lists)" if blind else ""
+        note = f" · {plural(blind, 'thing')} not measured ({label('findings')} lists)" if blind else ""
         return [(*look_line(diagnosis, is_short=bool(note)), muted(note))]
     primary = diagnosis.findings[0]
-    rows = _primary(primary, width, fix_word(diagnosis.findings), can_fix)
+    rows = _primary(primary, width, fix_word(diagnosis.findings), label("fix") if can_fix else None)
     rows.extend(clip(_other(finding, diagnosis.findings), width) for finding in diagnosis.findings[1:])
     return rows
 
@@ -92,7 +93,7 @@ def look_line(diagnosis: Diagnosis | None, *, is_short: bool = False) -> Line:
     return line(Span(f" {sign_of(look)} {said}", tone))
 
 
-def _primary(finding: Finding, width: int, word: str | None, can_fix: bool) -> list[Line]:
+def _primary(finding: Finding, width: int, word: str | None, fix_key: str | None) -> list[Line]:
     tone = severity_tone(finding.severity)
     head = [Span(" "), severity_span(finding.severity), Span(f"  {finding.rule} ", "strong")]
     where = subject_text(finding)
@@ -101,7 +102,9 @@ def _primary(finding: Finding, width: int, word: str | None, can_fix: bool) -> l
         head.append(muted(f"  {where}"))
     if finding.fixes:
         has = "advice" if word == "advice" else "a fix"
-        head.extend((Span("   F", "key"), Span(f" {word}")) if can_fix else (muted(f"   has {has}"),))
+        head.extend(
+            (Span(f"   {fix_key}", "key"), Span(f" {word}")) if fix_key else (muted(f"   has {has}"),)
+        )
     rows: list[Line] = [tuple(head)]
     rows.extend(line("   ", Span(text, tone)) for text in wrap(printable(finding.summary), width - 4))
     for item in finding.evidence[:_MAX_EVIDENCE]:
@@ -168,11 +171,14 @@ def evidence_text(item: Evidence) -> str:
     return f"{text}: step {value}" if unit == "step" else f"{text}: {value} {unit}".rstrip()
 
 
-def finding_detail(diagnosis: Diagnosis, width: int, marked: int = 0) -> list[Line]:
+def finding_detail(diagnosis: Diagnosis, width: int, label: KeyLabel, marked: int = 0) -> list[Line]:
     """Every finding whole, then what could not be judged. A sign stands before one of several findings."""
     if withheld := why_withheld(diagnosis):
         return [
-            line(Span(f" {withheld.because}", "accent"), muted("   i on the run's screen names the cause"))
+            line(
+                Span(f" {withheld.because}", "accent"),
+                muted(f"   {label('answer')} on the run's screen names the cause"),
+            )
         ]
     rows: list[Line] = []
     for index, finding in enumerate(diagnosis.findings):

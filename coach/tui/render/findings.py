@@ -10,7 +10,7 @@ from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import Diagnosis
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import UNKNOWN, Line, Span, age, muted, number, printable, short_id
+from coach.tui.render.text import UNKNOWN, KeyLabel, Line, Span, age, muted, number, printable, short_id
 
 VERDICT_COLUMNS = ("severity", "rule", "job", "summary", "lost")
 """Of a job's worst finding, where the screen is about something else."""
@@ -72,10 +72,11 @@ def _row(ranked: RankedFinding, now_s: float, alike: Sequence[RankedFinding] = (
     )
 
 
-def verdict_title(num_wrong: int, num_judged: int, num_unread: int) -> str:
+def verdict_title(num_wrong: int, num_judged: int, num_unread: int, label: KeyLabel) -> str:
     """Over the jobs that went wrong."""
     unread = f" · {num_unread} {Look.NOT_LOOKED_AT.value}" if num_unread else ""
-    return f"{num_wrong} of {num_judged} checked jobs went wrong · Enter opens, f lists all{unread}"
+    ways = f"{label('open')} opens, {label('all_findings')} lists all"
+    return f"{num_wrong} of {num_judged} checked jobs went wrong · {ways}{unread}"
 
 
 def worst_line(worst: RankedFinding | None, *, is_elsewhere: bool = False) -> Line:

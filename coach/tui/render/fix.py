@@ -8,7 +8,20 @@ from coach.model.judging.finding import Finding
 from coach.tui.ports import PARENT_CHOICES, RelaunchOffer
 from coach.tui.render.finding import evidence_text, subject_text
 from coach.tui.render.severity import severity_span, severity_tone
-from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, plural, printable, strong, wrap
+from coach.tui.render.text import (
+    BLANK,
+    KeyLabel,
+    Line,
+    Span,
+    Tone,
+    clip,
+    line,
+    muted,
+    plural,
+    printable,
+    strong,
+    wrap,
+)
 
 _MAX_LOST = 3
 """The checkpoint that counts, and the newest that do not."""
@@ -57,7 +70,7 @@ def change_lines(offer: RelaunchOffer, width: int) -> list[Line]:
     return rows
 
 
-def parent_lines(offer: RelaunchOffer, choice: str, width: int) -> list[Line]:
+def parent_lines(offer: RelaunchOffer, choice: str, width: int, label: KeyLabel) -> list[Line]:
     """What becomes of the parent, with what would be lost."""
     if not offer.is_parent_active:
         return [
@@ -71,7 +84,7 @@ def parent_lines(offer: RelaunchOffer, choice: str, width: int) -> list[Line]:
             printable(offer.parent.run_id),
             Span("  is still running", "strong"),
             muted(" · "),
-            Span("p", "key"),
+            Span(label("parent"), "key"),
             " chooses",
         )
     ]

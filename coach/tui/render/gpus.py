@@ -22,6 +22,7 @@ from coach.tui.render.heat import HeatRow
 from coach.tui.render.table import Cell, Column, Row, fit_columns, header_line, row_line
 from coach.tui.render.text import (
     UNKNOWN,
+    KeyLabel,
     Line,
     Span,
     Tone,
@@ -80,6 +81,7 @@ def heading_line(
     view: int,
     ended_s: float | None,
     width: int,
+    label: KeyLabel,
 ) -> Line:
     """How many, the views with the one that is shown, and what they are. `ended_s`: how long ago the job told
     its last."""
@@ -88,7 +90,7 @@ def heading_line(
     parts = [strong(f" {plural(len(gpus), 'GPU')}"), Span(f" on {plural(num_nodes, 'node')}" if gpus else "")]
     if ended_s is not None:
         parts.append(muted(f" as it ended {age(ended_s)} ago"))
-    parts.append(Span("  v", "key"))
+    parts.append(Span(f"  {label('view')}", "key"))
     for index, name in enumerate(views):
         parts.append(strong(f" [{name}]") if index == view else muted(f"  {name} "))
     if names:

@@ -9,7 +9,19 @@ from coach.analysis.queueing.free_gpus import GpuSlot
 from coach.model.slurm.cluster import Job, is_final
 from coach.tui.render.queue import is_own, state_words
 from coach.tui.render.severity import state_span
-from coach.tui.render.text import UNKNOWN, Line, Span, clip, clock, line, muted, printable, strong, whole
+from coach.tui.render.text import (
+    UNKNOWN,
+    KeyLabel,
+    Line,
+    Span,
+    clip,
+    clock,
+    line,
+    muted,
+    printable,
+    strong,
+    whole,
+)
 
 
 def job_head(job: Job, user: str | None) -> Line:
@@ -35,7 +47,7 @@ def held_gpu_lines(slots: Sequence[GpuSlot], width: int) -> list[Line]:
     return rows or [line(muted("   not told for this job, or its nodes do not say the same"))]
 
 
-def facts_line(job: Job, now_s: float, width: int) -> Line:
+def facts_line(job: Job, now_s: float, width: int, label: KeyLabel) -> Line:
     """The facts that are wanted most, in a line."""
     facts = {
         "nodes": printable(job.nodes or ""),
@@ -45,7 +57,7 @@ def facts_line(job: Job, now_s: float, width: int) -> Line:
         "used": f"{clock(job.time_used_s)} of {clock(job.time_limit_s)}",
     }
     told = " · ".join(f"{name} {text}" for name, text in facts.items() if text)
-    return clip(line(Span(" v", "key"), muted(f" all facts   {told}")), width)
+    return clip(line(Span(f" {label('view')}", "key"), muted(f" all facts   {told}")), width)
 
 
 def job_lines(job: Job, now_s: float) -> list[Line]:

@@ -50,7 +50,7 @@ def device_lines(page: JobSubject, width: int) -> list[Line]:
     if job is not None and job.state == "RUNNING" and job.raw_job_id and is_own(job, page.user):
         rows += _step_use(page, job.raw_job_id, width)
         if run is None:
-            rows += telemetry_lines(history, gaps, page.stream_error, page.now_s, width)
+            rows += telemetry_lines(history, gaps, page.stream_error, page.now_s, width, page.label)
     return [*rows, BLANK] if rows else []
 
 
@@ -59,11 +59,11 @@ def _held_gpus(page: JobSubject, width: int) -> list[Line]:
         return []
     told = page.answers[Question.ALLOCATIONS]
     held = held_gpu_lines(page.slots, width) if told.value is not None else []
-    return [asked_line("gpus", told, page.now_s), *held]
+    return [asked_line("gpus", told, page.now_s, page.label), *held]
 
 
 def _step_use(page: JobSubject, raw_job_id: str, width: int) -> list[Line]:
     if Question.STEP_USE not in page.questions:
         return []
     told = page.answers[Question.STEP_USE]
-    return step_use_lines(told, (told.value or {}).get(raw_job_id, ()), page.now_s, width)
+    return step_use_lines(told, (told.value or {}).get(raw_job_id, ()), page.now_s, width, page.label)

@@ -24,12 +24,12 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     job = page.job
     rows = [_head(page, width), *_progress(page, width), *_verdict(page, width)]
     if page.run is not None:
-        rows += runs.parent_lines(page.run, width)
+        rows += runs.parent_lines(page.run, width, page.label)
     if page.past is not None:
         rows += [*efficiency_lines(page.past, page.now_s, width), BLANK]
     rows += _waiting(page, width)
     if page.folded is not None and page.folded.num_tasks > 1:
-        rows += [*failed_alike_lines(page.folded, page.task_rules, width)]
+        rows += [*failed_alike_lines(page.folded, page.task_rules, width, page.label)]
         rows += task_lines(page.folded, unfold(page.folded), page.now_s, width)
     rows += curve_rows(page, width, height)
     rows += device_lines(page, width)
@@ -38,7 +38,7 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     if job is None:
         return rows
     if page.is_read:
-        return [*rows, facts.facts_line(job, page.now_s, width)]
+        return [*rows, facts.facts_line(job, page.now_s, width, page.label)]
     return [*rows, *facts.job_lines(job, page.now_s)]
 
 
@@ -46,7 +46,11 @@ def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     """All that the queue knows about it."""
     rows = [_head(page, width), BLANK]
     if page.run is not None:
-        rows += [*runs.parent_lines(page.run, width), runs.parameters_line(page.run, width), BLANK]
+        rows += [
+            *runs.parent_lines(page.run, width, page.label),
+            runs.parameters_line(page.run, width),
+            BLANK,
+        ]
     if page.job is None:
         return [*rows, line(muted(" it has no job in the queue"))]
     return [*rows, *facts.job_lines(page.job, page.now_s)]
@@ -76,7 +80,7 @@ def _progress(page: JobSubject, width: int) -> list[Line]:
 def _verdict(page: JobSubject, width: int) -> list[Line]:
     """The cause, or the word for no finding."""
     if page.diagnosis is not None:
-        found = findings.findings_lines(page.diagnosis, width, page.can_fix)
+        found = findings.findings_lines(page.diagnosis, width, page.can_fix, page.label)
         return [*findings.outcome_lines(page.diagnosis, width), *found, BLANK]
     if not page.is_read:
         return []
@@ -103,7 +107,7 @@ def _waiting(page: JobSubject, width: int) -> list[Line]:
     rows = [*why_lines(waiting, page.now_s, width), BLANK] if waiting is not None else []
     if Question.PLACE_IN_QUEUE in page.questions:
         told = page.answers[Question.PLACE_IN_QUEUE]
-        rows.append(asked_line("place in the queue", told, page.now_s))
+        rows.append(asked_line("place in the queue", told, page.now_s, page.label))
         if told.value is not None:
             rows += place_lines(told.value, folded.job, page.now_s, width)
         rows.append(BLANK)

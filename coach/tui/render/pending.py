@@ -14,6 +14,7 @@ from coach.model.training.other_machine import rough_age
 from coach.tui.render.text import (
     BLANK,
     UNKNOWN,
+    KeyLabel,
     Line,
     Span,
     Tone,
@@ -230,7 +231,9 @@ def _reservation(reservation: Reservation, now_s: float) -> str:
     return f"{reservation.name}{kind}: {when}; nodes {reservation.nodes or UNKNOWN}"
 
 
-def failed_alike_lines(folded: FoldedJob, rules: Mapping[str, str], width: int) -> list[Line]:
+def failed_alike_lines(
+    folded: FoldedJob, rules: Mapping[str, str], width: int, label: KeyLabel
+) -> list[Line]:
     """That the first tasks of an array failed alike, and how to cancel the rest.
 
     Nothing where one has completed, where none is left, or where causes differ. `rules` are the causes by
@@ -243,7 +246,10 @@ def failed_alike_lines(folded: FoldedJob, rules: Mapping[str, str], width: int) 
         return []
     text = f" ✖ all {folded.num_failed} tasks that ended failed alike ({min(causes)}): "
     left = f"the {num_left} that are left" if num_left > 1 else "the one that is left"
-    return [clip(line(Span(text, "critical"), Span("x", "key"), f" cancels {left}"), width), BLANK]
+    return [
+        clip(line(Span(text, "critical"), Span(label("cancel"), "key"), f" cancels {left}"), width),
+        BLANK,
+    ]
 
 
 def task_lines(

@@ -13,7 +13,7 @@ from coach.model.training.other_machine import last_word, place
 from coach.tui.render.pending import short_reason, start_words
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
-from coach.tui.render.text import UNKNOWN, Tone, age, clock, printable, short_id, whole
+from coach.tui.render.text import UNKNOWN, KeyLabel, Tone, age, clock, printable, short_id, whole
 
 _MORE_COLUMNS = (
     Column("account", "ACCOUNT", 10, grow=1, is_extra=True),
@@ -235,7 +235,7 @@ def state_words(job: Job, now_s: float | None) -> tuple[str, str, Tone]:
     return printable(place(job.host)), printable(last_word(job.state, since)), "muted"
 
 
-def queue_title(queue: Queue, num_jobs: int | None, are_all_shown: bool, query: str) -> str:
+def queue_title(queue: Queue, num_jobs: int | None, are_all_shown: bool, query: str, label: KeyLabel) -> str:
     """For example `queue · 19 jobs, 3 yours · filter "ddp": 2 of 19`. `num_jobs` is None as long as only the
     own ones are known."""
     if are_all_shown and num_jobs is None:
@@ -243,22 +243,24 @@ def queue_title(queue: Queue, num_jobs: int | None, are_all_shown: bool, query: 
     elif are_all_shown:
         title = f"queue · {num_jobs:,} {'job' if num_jobs == 1 else 'jobs'}, {queue.num_own:,} yours"
     else:
-        title = f"queue · {queue.num_own:,} yours (a shows everybody's)"
+        title = f"queue · {queue.num_own:,} yours ({label('all')} shows everybody's)"
     if not query:
         return title
     num_asked = num_jobs if are_all_shown and num_jobs is not None else queue.num_own
     return f'{title} · filter "{printable(query)}": {queue.num_found:,} of {num_asked:,}'
 
 
-def empty_queue_note(has_answer: bool, are_all_shown: bool, query: str) -> str:
+def empty_queue_note(has_answer: bool, are_all_shown: bool, query: str, label: KeyLabel) -> str:
     """What an empty table says: nothing read is not the same as nothing there."""
     if not has_answer:
         return "waiting for the first answer…"
     if query and not are_all_shown:
-        return "no job of yours matches the filter; Esc clears it, a shows everybody's"
+        return f"no job of yours matches the filter; Esc clears it, {label('all')} shows everybody's"
     if query:
         return "no job matches the filter; Esc clears it"
-    return "the queue is empty" if are_all_shown else "no job of yours; a shows everybody's, 1 and 2 launch"
+    if are_all_shown:
+        return "the queue is empty"
+    return f"no job of yours; {label('all')} shows everybody's, {label('new_launch')} launches one"
 
 
 def _more_cells(job: Job, now_s: float | None) -> tuple[Cell, ...]:

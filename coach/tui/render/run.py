@@ -17,6 +17,7 @@ from coach.tui.render.runs import is_elsewhere
 from coach.tui.render.severity import state_span
 from coach.tui.render.text import (
     UNKNOWN,
+    KeyLabel,
     Line,
     Span,
     Tone,
@@ -46,13 +47,17 @@ def head_line(
     )
 
 
-def parent_lines(run: Run, width: int) -> list[Line]:
+def parent_lines(run: Run, width: int, label: KeyLabel) -> list[Line]:
     """The run that it was made of, and the fix; none for a run of its own."""
     if not run.parent_run_id:
         return []
     fix = f": {printable(run.fix.title)} ({run.fix.rule})" if run.fix else ""
     parent = Span(printable(run.parent_run_id), "accent")
-    return [clip(line(muted(" child of "), parent, fix, Span("   c", "key"), " compares"), width)]
+    return [
+        clip(
+            line(muted(" child of "), parent, fix, Span(f"   {label('compare')}", "key"), " compares"), width
+        )
+    ]
 
 
 def parameters_line(run: Run, width: int) -> Line:

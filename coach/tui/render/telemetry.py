@@ -11,13 +11,18 @@ from coach.lookback.history import History
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap, StepUse
 from coach.tui.question import Asked
 from coach.tui.render.asked import asked_line
-from coach.tui.render.text import UNKNOWN, Line, Span, clip, line, muted, plural, printable, strong
+from coach.tui.render.text import UNKNOWN, KeyLabel, Line, Span, clip, line, muted, plural, printable, strong
 
 _MAX_NODES = 8
 
 
 def telemetry_lines(
-    history: History, gaps: Iterable[SensorGap], error: str | None, now_s: float, width: int
+    history: History,
+    gaps: Iterable[SensorGap],
+    error: str | None,
+    now_s: float,
+    width: int,
+    label: KeyLabel,
 ) -> list[Line]:
     """`error` is why the stream from inside of the job has ended; None when it goes on, or there was none."""
     rows = [line(strong(" telemetry"))]
@@ -33,12 +38,16 @@ def telemetry_lines(
         told = f"   {printable(what)} not measured: {printable(because)}"
         rows.append(line(Span(told, "warning"), muted(f"  {printable(how)}")))
     if error is not None:
-        rows += [line(Span(f"   {printable(error)}", "warning")), line(muted("   t begins it again"))]
+        rows += [
+            line(Span(f"   {printable(error)}", "warning")),
+            line(muted(f"   {label('attach')} begins it again")),
+        ]
     elif not history.nodes:
         rows.append(
             line(
                 muted(
-                    "   not measured: no sampler in this job has been read · t measures inside of it, "
+                    "   not measured: no sampler in this job has been read · "
+                    f"{label('attach')} measures inside of it, "
                     "after asking"
                 )
             )
@@ -46,9 +55,11 @@ def telemetry_lines(
     return [clip(row, width) for row in rows]
 
 
-def step_use_lines(asked: Asked[Any], steps: Iterable[StepUse], now_s: float, width: int) -> list[Line]:
+def step_use_lines(
+    asked: Asked[Any], steps: Iterable[StepUse], now_s: float, width: int, label: KeyLabel
+) -> list[Line]:
     """What sstat tells: peaks, so that no present value is made of them."""
-    rows = [asked_line("sstat", asked, now_s)]
+    rows = [asked_line("sstat", asked, now_s, label)]
     for step in steps:
         text = f"step {step.step_id.partition('.')[2]}, {plural(step.num_tasks, 'task')}: "
         text += f"a task had at most {_number(step.max_rss_mib)} MiB"

@@ -6,6 +6,7 @@ no name can become a style, an action or a terminal control. Widgets turn tones 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +43,8 @@ class Span:
 
 
 Line = tuple[Span, ...]
+KeyLabel = Callable[[str], str]
+"""The key with an id, as it is shown: a person may have chosen another one than the shipped one."""
 BLANK: Line = ()
 
 

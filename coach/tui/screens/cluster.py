@@ -135,8 +135,10 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         query = self._queue_view.view.filter
         self.queue.lay_out(self._queue_view.columns, self._queue_view.sorted_column)
         rows = job_rows(queue, context.user, context.now_s)
-        self.queue.set_rows(rows, empty_queue_note(has_answer, context.are_all_shown, query))
-        title = queue_title(queue, len(snapshot.jobs) if is_told else None, context.are_all_shown, query)
+        self.queue.set_rows(rows, empty_queue_note(has_answer, context.are_all_shown, query, context.label))
+        title = queue_title(
+            queue, len(snapshot.jobs) if is_told else None, context.are_all_shown, query, context.label
+        )
         num_marked = len(self.queue.marked_keys)
         self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)
 
@@ -150,7 +152,9 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._wrong = {finding_key(group[0]): group[0].target for group in causes}
         table.lay_out(VERDICT_COLUMNS, None)
         table.set_rows(cause_rows(causes, self.context.now_s))
-        table.set_title(verdict_title(len(wrong), len(self.context.found), len(self.context.unread)))
+        table.set_title(
+            verdict_title(len(wrong), len(self.context.found), len(self.context.unread), self.context.label)
+        )
         num_lines = 2 + min(len(causes), most)
         table.styles.height = num_lines
         return num_lines if wrong else 0
@@ -192,7 +196,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         """A row for each task of the array under the cursor, or one for all of them again."""
         row = self._row()
         if row is None or not is_part(job_of(row).job_id):
-            self.note("u unfolds an array: the cursor is on none")
+            self.note(f"{self.context.label('unfold')} unfolds an array: the cursor is on none")
             return
         self._unfolded ^= {group_id(job_of(row).job_id)}
         self.refresh_all()
@@ -237,7 +241,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             return
         row = self._row()
         if row is None:
-            self.note("the queue has no row to open; Tab goes to the nodes")
+            self.note(f"the queue has no row to open; {self.context.label('pane')} goes to the nodes")
             return
         job, key = job_of(row), row_key(row)
         run = self.context.run_of_job(job.job_id)
@@ -276,7 +280,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         """Select the job under the cursor, or no longer, and go on to the next."""
         row = self._row()
         if row is None or self.focused is not self.queue:
-            self.note("Space selects jobs of the queue")
+            self.note(f"{self.context.label('select')} selects jobs of the queue")
             return
         if (why := self._choose(row).why_not_mine) is not None:
             self.note(why)

@@ -54,7 +54,7 @@ class CohortScreen(ListScreen, screen="cohort"):
     def show(self) -> None:
         now_s, told, width = self.context.now_s, self._told, self.app.size.width
         cohort = told.value
-        heading = [asked_line("the cohort", told, now_s)]
+        heading = [asked_line("the cohort", told, now_s, self.context.label)]
         heading += verdict_lines(cohort, now_s, width) if cohort is not None else []
         self.pane("#told").styles.height = len(heading)
         self.pane("#told").set_lines(heading)

@@ -65,7 +65,7 @@ class DrillsScreen(ListScreen, screen="drills"):
         entry, page = self.entry, self.pane("#page")
         if entry is not None:
             page.set_title(printable(entry.recipe.name))
-            page.set_lines(drill_lines(entry, max(30, page.room.width or 60)))
+            page.set_lines(drill_lines(entry, max(30, page.room.width or 60), self.context.label))
 
     def action_open(self) -> None:
         entry = self.entry
@@ -80,7 +80,7 @@ class DrillsScreen(ListScreen, screen="drills"):
     def action_answer(self) -> None:
         entry = self.entry
         if entry is None or entry.run is None:
-            self.note("not launched yet: Enter launches it")
+            self.note(f"not launched yet: {self.context.label('open')} launches it")
         else:
             self.post_message(ScreenOpened("answer", entry.run.run_id))
 

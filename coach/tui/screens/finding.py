@@ -34,7 +34,11 @@ class FindingScreen(CoachScreen, screen="finding"):
 
     def show(self) -> None:
         diagnosis = self.context.diagnoses.get(self.run_id)
-        rows = finding_detail(diagnosis, self._width, self._index) if diagnosis else [look_line(None)]
+        rows = (
+            finding_detail(diagnosis, self._width, self.context.label, self._index)
+            if diagnosis
+            else [look_line(None)]
+        )
         self.pane("#body").set_lines(rows)
 
     @property

@@ -55,7 +55,7 @@ class FixScreen(DecisionScreen, screen="fix"):
         if offer is not None:
             self._draw("#why", why_lines(offer.finding, width))
             self._draw("#changes", change_lines(offer, width), 1)
-            self._draw("#parent", parent_lines(offer, self._choice, width))
+            self._draw("#parent", parent_lines(offer, self._choice, width, self.context.label))
             self.pane("#diff").set_lines(diff_lines(offer.diff))
         self._draw(
             "#answer",

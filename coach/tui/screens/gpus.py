@@ -102,7 +102,7 @@ class GpusScreen(CoachScreen, screen="gpus"):
         num_nodes = run.resources.get("num_nodes") if run is not None else None
         told = source_lines(history, nodes, num_nodes if isinstance(num_nodes, int) else None, now_s)
         heading = [
-            heading_line(history, gpus, VIEWS, self._view, ended_s, width),
+            heading_line(history, gpus, VIEWS, self._view, ended_s, width, self.context.label),
             *(clip(row, width) for row in told),
         ]
         self.pane("#heading").styles.height = len(heading)
@@ -139,7 +139,7 @@ class GpusScreen(CoachScreen, screen="gpus"):
         if not gpus:
             why = " no GPU matches the filter" if self._words else " no GPU was measured"
             if self.context.run(self._target) is None:
-                why += "; t on the job measures inside of it"
+                why += f"; {self.context.label('attach')} on the job measures inside of it"
             return [line(muted(" no GPU was asked for" if has_gpus is False else why))]
         fresh = newest_samples(history, gpus, now_s)
         samples = list(fresh.values())
@@ -173,7 +173,8 @@ class GpusScreen(CoachScreen, screen="gpus"):
             self._quantity += 1
             self.refresh_all()
         else:
-            self.note("all that is measured is shown already: M changes what a heat map shows")
+            key = self.context.label("quantity")
+            self.note(f"all that is measured is shown already: {key} changes what a heat map shows")
 
     def action_filter(self) -> None:
         self.query_one(FilterLine).ask(self.body, " ".join(self._words), self._filter, WORDS)

@@ -63,7 +63,7 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
 
     def show(self) -> None:
         now_s, told, width = self.context.now_s, self._told, self.app.size.width
-        heading = [asked_line("the last seven days", told, now_s), *self._notes(width)]
+        heading = [asked_line("the last seven days", told, now_s, self.context.label), *self._notes(width)]
         self.pane("#told").styles.height = len(heading)
         self.pane("#told").set_lines(heading)
         jobs = told.value.jobs if told.value is not None else ()

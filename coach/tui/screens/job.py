@@ -88,7 +88,9 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         subject = job_subject(context, self._asked_for, folded, self._past)
         self._follow(subject)
         if not subject.is_known:
-            self.pane("#body").set_lines([line(muted(" this job is no longer in the queue; H finds it"))])
+            self.pane("#body").set_lines(
+                [line(muted(f" this job is no longer in the queue; {context.label('history')} finds it"))]
+            )
             return
         if folded is not None and self._past is None and self._is_forgotten(folded):
             self.note("no longer in the queue: this is the last that was seen")
@@ -209,6 +211,6 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
     def action_answer(self) -> None:
         run = self._run
         if run is None or run.drill is None:
-            self.note("this is no drill: P lists them")
+            self.note(f"this is no drill: {self.context.label('drills')} lists them")
         else:
             self.post_message(ScreenOpened("answer", run.run_id))

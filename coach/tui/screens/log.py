@@ -13,7 +13,7 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import LogWanted, PagerRequested
 from coach.tui.mode import Mode
-from coach.tui.render.text import clip, crumb, line, muted, printable
+from coach.tui.render.text import KeyLabel, clip, crumb, line, muted, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_pager import LogPager
@@ -142,7 +142,7 @@ class LogScreen(CoachScreen, screen="log"):
         self._look, self._shown = None, look.files
         is_focused = look.is_search or look.line is not None
         if look.is_search and window.focus is None:
-            self.note(_not_found(look))
+            self.note(_not_found(look, self.context.label))
         else:
             self._pager.set_window(window, top=None if is_focused else look.offset, is_focused=is_focused)
         self._show_title()
@@ -164,7 +164,7 @@ class LogScreen(CoachScreen, screen="log"):
         if file is not None and (file.problem is not None or not file.is_found):
             name += f" · {printable(file.path)}: {printable(file.problem or 'no such file, or not yet')}"
         if self._are_both_shown:
-            name = "stdout and stderr by time (o, e)"
+            name = "stdout (o) and stderr (e) by time"
         if window is None or not self._shown:
             self._pager.set_title(f"{name} · {self._progress or 'no line yet'}")
         elif window.is_binary:
@@ -219,7 +219,8 @@ class LogScreen(CoachScreen, screen="log"):
 
     def _find_again(self, *, is_backwards: bool) -> None:
         if self._words is None:
-            self.note("/ asks for the words to find; ] and [ go from error to error")
+            find, after, before = map(self.context.label, ("find", "next_error", "previous_error"))
+            self.note(f"{find} asks for the words to find; {after} and {before} go from error to error")
         else:
             self._find(self._words, is_backwards=is_backwards)
 
@@ -242,7 +243,10 @@ class LogScreen(CoachScreen, screen="log"):
             self._pager.show_line(index)
         elif has_all or self._is_recorded or window.streams:
             self.note(
-                _not_found(LogLook((), words=words, is_for_error=words is None, is_backwards=is_backwards))
+                _not_found(
+                    LogLook((), words=words, is_for_error=words is None, is_backwards=is_backwards),
+                    self.context.label,
+                )
             )
         else:
             offset = window.start if is_backwards else window.end
@@ -324,11 +328,11 @@ class LogScreen(CoachScreen, screen="log"):
         return True
 
 
-def _not_found(look: LogLook) -> str:
+def _not_found(look: LogLook, label: KeyLabel) -> str:
     what = "no error" if look.words is None else "not found"
-    other = ("]" if look.is_backwards else "[") if look.words is None else ("n" if look.is_backwards else "N")
+    ways = ("previous_error", "next_error") if look.words is None else ("previous", "next")
     where, way = ("above", "downwards") if look.is_backwards else ("below", "upwards")
-    return f"{what} {where} here; {other} looks {way}"
+    return f"{what} {where} here; {label(ways[look.is_backwards])} looks {way}"
 
 
 def window_of(tail: LogTail) -> LogWindow:

@@ -60,7 +60,9 @@ class NodeScreen(CoachScreen, screen="node"):
             by_id = {job.job_id: job for job in self._jobs()}
             rows += [
                 BLANK,
-                asked_line("gpus by index", told, now_s) if self.questions else line(muted(" gpus by index")),
+                asked_line("gpus by index", told, now_s, self.context.label)
+                if self.questions
+                else line(muted(" gpus by index")),
             ]
             rows += slot_lines(slots, by_id, told.value is not None, width)
         return [*rows, BLANK, line(muted(" jobs here")), *node_job_lines(self._jobs(), width)]

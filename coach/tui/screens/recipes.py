@@ -114,7 +114,11 @@ class RecipesScreen(ListScreen, screen="recipes"):
         self.table.set_rows(
             recipe_rows(pages or ()), "reading the recipes…" if pages is None else "no recipe"
         )
-        self.table.set_title(f"{plural(len(pages), 'recipe')} · P drills" if pages is not None else "recipes")
+        self.table.set_title(
+            f"{plural(len(pages), 'recipe')} · {self.context.label('drills')} drills"
+            if pages is not None
+            else "recipes"
+        )
         self.query_one("#ladder").styles.width = 28 if self.app.size.width < 110 else 36
         page = self.page
         if page is None:
@@ -170,7 +174,9 @@ class RecipesScreen(ListScreen, screen="recipes"):
         if isinstance(field, ParameterField):
             rows = meaning_lines(field.parameter, self._wrong(field), max(30, width))
         else:
-            rows = [line(muted(" Tab goes into the form: unit, limits and default"))]
+            rows = [
+                line(muted(f" {self.context.label('pane')} goes into the form: unit, limits and default"))
+            ]
         meaning.styles.height = len(rows)
         meaning.set_lines(rows)
 

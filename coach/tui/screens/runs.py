@@ -41,13 +41,13 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
             context.marked,
             context.now_s,
         )
-        self.table.set_rows(rows, "no run yet; 1 and 2 launch one")
+        self.table.set_rows(rows, f"no run yet; {context.label('new_launch')} launches one")
         query = self.table.query_text
         title = plural(len(snapshot.runs), "run")
         if query:
             title += f' · filter "{printable(query)}": {self.table.num_rows}'
         if context.marked:
-            title += f" · {len(context.marked)} marked of 2, c compares"
+            title += f" · {len(context.marked)} marked of 2, {context.label('compare')} compares"
         self.table.set_title(title)
 
     def action_open(self) -> None:

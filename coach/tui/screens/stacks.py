@@ -65,7 +65,7 @@ class StacksScreen(DecisionScreen, screen="stacks"):
             rows = question_lines(self._plan, width)
         self.pane("#body").set_lines(rows)
         if self._stacks is not None and not self.is_busy and self._error is None:
-            answer = [line(muted(" S takes them again · Esc goes back"))]
+            answer = [line(muted(f" {self.context.label('stacks')} takes them again · Esc goes back"))]
         else:
             answer = self.answer_lines("y", "runs exactly this", width)
         self.pane("#answer").styles.height = len(answer)

@@ -47,5 +47,5 @@ class WhereScreen(CoachScreen, screen="where"):
         count = partial(free_by_partition, nodes, partitions)
         free = self._free.of(nodes, len(nodes), partitions, count, self.refresh_all)
         rows = where_lines(partitions, free, associations, self.app.size.width - 2)
-        heading = [asked_line("your accounts", told, now_s)] if self.questions else []
+        heading = [asked_line("your accounts", told, now_s, self.context.label)] if self.questions else []
         self.pane("#body").set_lines([*heading, *rows])

@@ -19,6 +19,7 @@ from coach.tui.render.queue import JOB_COLUMNS, Queue, QueueRow, arranged, job_r
 from coach.tui.render.table import Row, Rows
 from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S, make_job, make_place
+from tests.tui.labels import shipped
 
 WAITING = {"state": "PENDING", "nodes": None, "start_time_s": None}
 
@@ -133,7 +134,7 @@ ALIKE = {"17_0": "COD001", "17_1": "COD001"}
 
 
 def test_first_tasks_that_failed_alike_offer_to_cancel_the_rest() -> None:
-    shown = text(failed_alike_lines(array_of("FAILED", "FAILED", "RUNNING", "PENDING"), ALIKE, 80))
+    shown = text(failed_alike_lines(array_of("FAILED", "FAILED", "RUNNING", "PENDING"), ALIKE, 80, shipped))
     assert "✖ all 2 tasks that ended failed alike (COD001): x cancels the 2 that are left" in shown
 
 
@@ -151,7 +152,7 @@ def test_first_tasks_that_failed_alike_offer_to_cancel_the_rest() -> None:
 def test_one_failure_none_left_a_success_other_causes_or_a_cancel_offer_nothing(
     states: tuple[str, ...], rules: dict[str, str]
 ) -> None:
-    assert failed_alike_lines(array_of(*states), rules, 80) == []
+    assert failed_alike_lines(array_of(*states), rules, 80, shipped) == []
 
 
 def test_a_failed_task_shows_in_the_row_of_its_array() -> None:

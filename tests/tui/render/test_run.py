@@ -23,6 +23,7 @@ from tests.tui.fake_session import (
     make_target,
     nan_diagnosis,
 )
+from tests.tui.labels import shipped
 
 GAP = SensorGap("node1", "gpu.utilization", "no NVIDIA driver", "run on a node with GPUs")
 WIDTHS = [59, 79, 119]
@@ -74,31 +75,31 @@ def test_nothing_is_wider_than_its_pane(width: int) -> None:
         *node_lines(history, [GAP], True, NOW_S, width),
         *rank_lines(history, width),
         *step_time_lines(history.curve, width),
-        *findings_lines(nan_diagnosis(), width, True),
+        *findings_lines(nan_diagnosis(), width, True, shipped),
         head_line(run, make_target(run), "RUNNING", NOW_S, width),
-        *parent_lines(run, width),
+        *parent_lines(run, width, shipped),
         parameters_line(run, width),
     ]
     assert [plain(row) for row in rows if line_width(row) > width] == []
 
 
 def test_the_primary_finding_stands_first_with_word_and_sign_and_its_consequence_below() -> None:
-    rows = text(findings_lines(nan_diagnosis(), 119, True)).splitlines()
+    rows = text(findings_lines(nan_diagnosis(), 119, True, shipped)).splitlines()
     assert rows[0].startswith(" ✖ CRITICAL  NUM001 loss not finite")
     assert rows[0].endswith("F fix")
-    assert "rank-0.jsonl:3" in text(findings_lines(nan_diagnosis(), 119, True))
+    assert "rank-0.jsonl:3" in text(findings_lines(nan_diagnosis(), 119, True, shipped))
     assert rows[-1].startswith("  └ follows from NUM001: ▲ warning GPU001")
 
 
 def test_not_judged_is_not_healthy() -> None:
-    assert text(findings_lines(None, 80, True)) == " – not looked at yet"
+    assert text(findings_lines(None, 80, True, shipped)) == " – not looked at yet"
     known = Diagnosis("x", "RUNNING", (), ())
-    assert "? nothing known" in text(findings_lines(known, 80, True))
-    assert "✓ healthy" in text(findings_lines(replace(known, has_gone_well=True), 80, True))
+    assert "? nothing known" in text(findings_lines(known, 80, True, shipped))
+    assert "✓ healthy" in text(findings_lines(replace(known, has_gone_well=True), 80, True, shipped))
 
 
 def test_the_detail_lists_what_was_not_measured_and_how_to_get_it() -> None:
-    shown = text(finding_detail(nan_diagnosis(), 100))
+    shown = text(finding_detail(nan_diagnosis(), 100, shipped))
     assert "gpu.utilization: no NVIDIA driver" in shown
     assert "run on a node with GPUs" in shown
     assert "changes what is learned" in shown

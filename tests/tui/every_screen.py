@@ -1,0 +1,55 @@
+"""The class of every screen, and values to open it with."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from importlib import import_module
+from typing import Any
+
+from coach.model.launching.launch import LaunchRequest
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.job_action import Verb
+from coach.tui import screens
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.screen_specs import HOME
+from tests.hostile import poisoned
+from tests.tui.fake_session import CHILD_ID, RUN_ID, make_job, make_plan
+
+
+def screen_classes() -> list[type[CoachScreen]]:
+    found = []
+    for module in pkgutil.iter_modules(screens.__path__, f"{screens.__name__}."):
+        for _, cls in inspect.getmembers(import_module(module.name), inspect.isclass):
+            if issubclass(cls, CoachScreen) and cls.__module__ == module.name:
+                found.append(cls)
+    return found
+
+
+def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
+    """What each screen is opened with, by the names of its parameters; a new name has to be added here."""
+    values: dict[str, Any] = {
+        "run_id": RUN_ID,
+        "before": RUN_ID,
+        "after": CHILD_ID,
+        "job_id": "13",
+        "past": poisoned(PastJob(make_job("13")), text),
+        "group_id": "g",
+        "code": f"{text}NUM001",
+        "name": f"{text}node1",
+        "target": RUN_ID,
+        "targets": ("13",),
+        "label": f"{text}vasp",
+        "verb": Verb.CANCEL,
+        "index": 0,
+        "of": HOME,
+        "crumbs": ("cluster", text),
+        "first": (("recipes", "1-2", text, True), ("open", text, text, False)),
+        "place": (f"/logs/{text}", 1),
+        "plan": poisoned(make_plan(LaunchRequest("ddp")), text),
+        "request": poisoned(LaunchRequest("ddp"), text),
+        "title": text,
+        "draft": poisoned(LaunchRequest("ddp"), text),
+    }
+    names = [name for name in inspect.signature(cls.__init__).parameters if name not in ("self", "context")]
+    return {name: values[name] for name in names}

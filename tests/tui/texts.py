@@ -1,0 +1,99 @@
+"""Every text of the screens, to be read for its English: `python -m tests.tui.texts` walks all screens at
+80 columns and 24 lines, and prints each distinct line under the first screen that shows it.
+
+The walk is of the scripted session, once with jobs and once without any. On each screen it goes through all
+pages, then does what each key of it does and keeps what is said beside the keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from types import MappingProxyType
+
+from coach.config import Settings
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.mode import Mode
+from coach.tui.screens.job import JobScreen
+from tests.tui.driving import Driver, opened
+from tests.tui.every_screen import arguments, screen_classes
+from tests.tui.fake_session import RUN_ID, FakeSession, make_history, make_snapshot
+
+MAX_PAGES = 12
+
+
+def sessions() -> Iterator[FakeSession]:
+    """With jobs and runs, and with none."""
+    yield FakeSession(make_snapshot(), {RUN_ID: make_history(lost_at=150)})
+    nothing = MappingProxyType[str, object]({})
+    yield FakeSession(make_snapshot(runs=(), jobs=(), diagnoses=nothing, targets=nothing))
+
+
+async def walk(settings: Settings | None = None, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Driver]:
+    """The driver, each time that the screen shows something else. The screen is `driver.app.top`."""
+    kinds = [(cls, arguments(cls, "")) for cls in screen_classes()]
+    kinds += [(JobScreen, {"name": "12"}), (JobScreen, {"name": RUN_ID}), (JobScreen, {"name": "gone"})]
+    for session in sessions():
+        async with opened(session, mode=Mode.LIVE, size=size, settings=settings) as driver:
+            yield driver
+            for cls, values in kinds:
+                async for _ in _pages(driver, cls(driver.app.context, **values)):
+                    yield driver
+                async for _ in _notes(driver, cls(driver.app.context, **values)):
+                    yield driver
+
+
+async def _pages(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
+    driver.app.push_screen(screen)
+    await driver.settle()
+    shown = ""
+    for _ in range(MAX_PAGES):
+        if shown == driver.text() or driver.app.screen is not screen:
+            break
+        shown = driver.text()
+        yield
+        await driver.press("pagedown")
+    await _leave(driver, screen)
+
+
+async def _notes(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
+    """What the keys of a screen say without leaving it."""
+    driver.app.push_screen(screen)
+    await driver.settle()
+    keys = screen.keys()
+    for key in keys:
+        if key.action.startswith("app.") or key.is_answer or driver.app.screen is not screen:
+            continue
+        await driver.app.run_action(key.action, default_namespace=screen)
+        await driver.settle()
+        if driver.app.screen is screen:
+            yield
+        while driver.app.screen is not screen and screen in driver.app.screen_stack:
+            driver.app.pop_screen()
+    await _leave(driver, screen)
+
+
+async def _leave(driver: Driver, screen: CoachScreen) -> None:
+    while screen in driver.app.screen_stack:
+        driver.app.pop_screen()
+    await driver.settle()
+
+
+async def _print_all() -> None:
+    seen: set[str] = set()
+    place = ""
+    async for driver in walk():
+        for row in driver.text().splitlines():
+            text = " ".join(row.split())
+            if text in seen or not any(letter.isalpha() for letter in text):
+                continue
+            seen.add(text)
+            if driver.place != place:
+                place = driver.place
+                sys.stdout.write(f"\n== {place}\n")
+            sys.stdout.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(_print_all())
