@@ -72,7 +72,7 @@ class JobChoice:
         elif chosen[0].why_not_mine is not None:
             self._screen.note(chosen[0].why_not_mine)
         elif chosen[0].state != "RUNNING":
-            self._screen.note(f"{chosen[0].label}: only what is running has stacks")
+            self._screen.note(f"{chosen[0].label}: only a running job has stacks")
         else:
             self._screen.post_message(ScreenOpened("stacks", chosen[0].target, chosen[0].label))
 
@@ -94,7 +94,7 @@ class JobChoice:
         elif len(found) != 1:
             screen.note(f"{self._label('compare')} compares the run of one job, or those of two")
         elif not runs:
-            screen.note("only what coach launched can be compared")
+            screen.note("only runs that coach launched can be compared")
         elif (way := _comparison_of(runs[0], context)) is not None:
             screen.post_message(way)
         else:

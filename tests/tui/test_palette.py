@@ -54,7 +54,7 @@ async def test_the_palette_lists_the_keys_of_the_screen_below_it_and_a_launch_fo
         assert any(text.startswith("Filter") for text in listed), listed
         assert "launch baseline\n1  One device" in listed
         assert "launch my-ddp\nMy own" in listed
-        assert "Open what the cursor is on" in driver.text()
+        assert "Open the row under the cursor" in driver.text()
 
 
 async def test_every_screen_offers_its_own_keys_and_the_launches() -> None:

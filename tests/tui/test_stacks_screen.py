@@ -99,4 +99,4 @@ async def test_nothing_is_entered_where_nothing_may_be_changed_or_nothing_runs()
     async with opened(ended) as driver:
         await on_the_run(driver)
         await driver.press("S")
-        await driver.sees("only what is running has stacks")
+        await driver.sees("only a running job has stacks")

@@ -318,5 +318,5 @@ async def test_c_on_a_row_of_the_queue_compares_its_run_with_the_child() -> None
 async def test_c_on_a_job_that_coach_did_not_launch_says_why_not() -> None:
     async with opened() as driver:
         await driver.press("end", "c")
-        await driver.sees("only what coach launched can be compared")
+        await driver.sees("only runs that coach launched can be compared")
         assert driver.place == "cluster"

@@ -11,10 +11,10 @@ RUN_KEYS: tuple[Key, ...] = (
         key="F",
         label="F",
         word="fix",
-        description="Show what a fix would change",
+        description="Show the change that a fix makes",
         tooltip=(
-            "The changed launch as a diff, nothing happens before y; of another job of yours, a form that "
-            "submits its script again; advice where no change mends it"
+            "The changed launch as a diff: y relaunches. For a job that coach did not launch a form that "
+            "submits its script again; advice where no change of the launch mends it"
         ),
         places=frozenset({Kind.JOBS, "finding", "history", "runs"}),
         elsewhere="shows a fix, or submits a job again: choose one in the queue",
@@ -48,7 +48,7 @@ RUN_KEYS: tuple[Key, ...] = (
         label="c",
         word="compare",
         description="Compare two runs",
-        tooltip="The two that are marked, a run with its parent or child, or all runs of a sweep",
+        tooltip="The two marked runs, a run with its parent or child, or all runs of a sweep",
         places=frozenset({"cluster", "history", "job", "runs"}),
         elsewhere="compares two runs: open one with {runs}",
         action="compare",

@@ -12,7 +12,7 @@ SCREEN_KEYS: tuple[Key, ...] = (
         label="W",
         word="where",
         description="Where a job could start now",
-        tooltip="Free GPUs of each partition by type, the most on one node, time limits, and who may use it",
+        tooltip="Free GPUs of each partition by type, the most on one node, time limits, and if you may use it",
         places=frozenset({Kind.SHOW}),
         elsewhere="shows where a job could start: leave this with {back} first",
         action="app.open_screen('where')",
@@ -24,7 +24,7 @@ SCREEN_KEYS: tuple[Key, ...] = (
         label="H",
         word="history",
         description="Your jobs that have ended",
-        tooltip="With how well they used what they had",
+        tooltip="Each with its use of time, CPU, memory and GPU",
         places=frozenset({Kind.SHOW}),
         elsewhere="lists the jobs that have ended: leave this with {back} first",
         action="app.open_screen('history')",
@@ -48,7 +48,7 @@ SCREEN_KEYS: tuple[Key, ...] = (
         label="f",
         word="findings",
         description="The findings of all your jobs",
-        tooltip="What costs most GPU-hours first; jobs that run, and those that ended within a day",
+        tooltip="The most GPU-hours lost first; of running jobs, and of jobs that ended within a day",
         places=frozenset({Kind.SHOW, "doctor", "help"}),
         elsewhere="lists the findings: leave this with {back} first",
         action="app.open_screen('findings')",
@@ -91,10 +91,10 @@ SCREEN_KEYS: tuple[Key, ...] = (
         id="cohort",
         key="L",
         label="L",
-        description="How everybody of the course stands",
+        description="The state of everybody in the course",
         tooltip=(
-            "What their runs share: state, samples/s, finding, drills solved; who waits too long, who has "
-            "nothing"
+            "State, samples/s, finding and solved drills of each person, as their runs share them; marks "
+            "a long wait and a missing run"
         ),
         places=frozenset({Kind.LIST}),
         elsewhere="shows how a course stands: press it in the queue",

@@ -105,4 +105,4 @@ def node_job_lines(jobs: Sequence[Job], width: int) -> list[Line]:
                 width,
             )
         )
-    return rows if jobs else [line(muted("   no job of the queue that is shown here"))]
+    return rows if jobs else [line(muted("   no job of the shown queue runs here"))]

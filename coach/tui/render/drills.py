@@ -16,7 +16,7 @@ DRILL_COLUMNS = (
     Column("title", "THE COMPLAINT", 24, grow=3),
     Column("standing", "STATE", 12, grow=1),
 )
-CHOICE_COLUMNS = (Column("cause", "CAUSE", 24), Column("meaning", "WHAT IT IS", 24, grow=1))
+CHOICE_COLUMNS = (Column("cause", "CAUSE", 24), Column("meaning", "MEANING", 24, grow=1))
 GIVE_UP = "give up"
 
 
@@ -67,14 +67,14 @@ def choice_rows(judgement: Judgement) -> list[Row]:
         tone: Tone = "muted" if choice.cause == tried else ""
         cells = (Cell(printable(choice.cause), tone), Cell(printable(choice.meaning), "muted"))
         rows.append(Row(choice.cause, cells, choice.cause))
-    return [*rows, Row(GIVE_UP, (Cell(GIVE_UP, "muted"), Cell("be told the cause", "muted")), GIVE_UP)]
+    return [*rows, Row(GIVE_UP, (Cell(GIVE_UP, "muted"), Cell("coach shows the cause", "muted")), GIVE_UP)]
 
 
 def judgement_lines(judgement: Judgement, width: int) -> list[Line]:
     """What speaks against a wrong answer; of a settled drill its proof and its lesson."""
     answer = judgement.answer
     if answer is None:
-        return [line(muted(" what is wrong with this run? ↑ ↓ Enter"))]
+        return [line(muted(" choose the cause: ↑ ↓ move, Enter names it"))]
     said = printable(answer.answer or "")
     if judgement.planted is None:
         rows: list[Line] = [line(Span(f" ✖ not {said}", "critical"))]

@@ -174,7 +174,7 @@ class GpusScreen(CoachScreen, screen="gpus"):
             self.refresh_all()
         else:
             key = self.context.label("quantity")
-            self.note(f"all that is measured is shown already: {key} changes what a heat map shows")
+            self.note(f"{key} changes the quantity of a heat map: there is no heat map here")
 
     def action_filter(self) -> None:
         self.query_one(FilterLine).ask(self.body, " ".join(self._words), self._filter, WORDS)

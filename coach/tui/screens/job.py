@@ -180,7 +180,9 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         if self.target in self.context.diagnoses:
             self.post_message(ScreenOpened("finding", self.target))
         else:
-            self.note("nothing is found yet" if self.targets else "this job is not read: nothing is found")
+            self.note(
+                "nothing is found yet" if self.targets else "coach does not read this job: it has no finding"
+            )
 
     def action_copy(self) -> None:
         self.copy(self.crumbs[-1], self.target)

@@ -94,7 +94,7 @@ def _plan_job(named: Named, settings: Settings, io: Io, python: str | None) -> S
     running = [row for row in rows if row.state == "RUNNING"]
     if len(running) != 1:
         states = ", ".join(sorted({row.state for row in rows}))
-        hint = "name one of its tasks, for example 17_3" if running else "only what is running has stacks"
+        hint = "name one of its tasks, for example 17_3" if running else "only a running job has stacks"
         raise UserError(f"{named.subject}: stacks are taken of one running job; it is {states}", hint)
     row = running[0]
     if row.num_nodes is None:
