@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from coach.workflows.jobs.ended_jobs import PastJobs
     from coach.workflows.jobs.place_in_queue import PlaceInQueue
     from coach.workflows.launching.foreign_fix import ForeignFixes
+    from coach.workflows.launching.launchables import Launchable, Launchables
     from coach.workflows.launching.recipes import Page
     from coach.workflows.teaching.drill_answer import Judgement
     from coach.workflows.teaching.drills import DrillEntry
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         find_again,
         fix_offer,
         foreign_fix,
+        launchables,
         prepare,
         recipes,
         refusals,
@@ -80,7 +82,8 @@ else:
     find_again, fix_offer, foreign_fix = late(
         "coach.workflows.launching", "find_again", "fix_offer", "foreign_fix"
     )
-    prepare, recipes, refusals = late("coach.workflows.launching", "prepare", "recipes", "refusals")
+    launchables, prepare = late("coach.workflows.launching", "launchables", "prepare")
+    recipes, refusals = late("coach.workflows.launching", "recipes", "refusals")
     relaunch, resubmit, sweep = late("coach.workflows.launching", "relaunch", "resubmit", "sweep")
     cohort, drill_answer, drills = late("coach.workflows.teaching", "cohort", "drill_answer", "drills")
     step_use = late("coach.workflows.watching", "step_use")
@@ -144,6 +147,7 @@ def live_ports(reach: Reach, backend: str, place: str) -> Ports:
         LiveLogs(reach),
         LiveDrills(reach, backend),
         LiveQuestions(reach, backend, place),
+        LiveLaunchables(reach),
     )
 
 
@@ -160,6 +164,19 @@ class LiveRecipes:
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
         return recipes.pages(self._reach.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLaunchables:
+    """Those of the working directory."""
+
+    _reach: Reach
+
+    def launchables(self) -> Launchables:
+        return launchables.find_launchables(self._reach.settings, self._reach.io)
+
+    def request_of(self, row: Launchable) -> LaunchRequest:
+        return launchables.request_of(row, Path.cwd())
 
 
 class LiveLaunches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
@@ -15,6 +16,9 @@ from coach.model.training.log_window import LogLook
 from coach.model.training.stacks import StacksPlan
 from coach.tui.ports import RelaunchOffer
 from coach.tui.question import Question
+
+if TYPE_CHECKING:
+    from coach.workflows.launching.launchables import Launchable
 
 
 class Updated(Message):
@@ -60,6 +64,18 @@ class PlanOpened(Request):
         super().__init__()
         self.request = request
         self.title = title
+
+
+class LaunchablesWanted(Request):
+    """Look for what can be launched from the working directory."""
+
+
+class LaunchableOpened(Request):
+    """Show the plan of what a row of a new launch names."""
+
+    def __init__(self, row: Launchable) -> None:
+        super().__init__()
+        self.row = row
 
 
 class RecipesWanted(Request):

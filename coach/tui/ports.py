@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from coach.sources.slurm.overlap_step import StreamSource
     from coach.tui.question import Question
     from coach.workflows.launching.foreign_fix import ForeignFixes
+    from coach.workflows.launching.launchables import Launchable, Launchables
     from coach.workflows.launching.recipes import Page
     from coach.workflows.teaching.drill_answer import Judgement
     from coach.workflows.teaching.drills import DrillEntry
@@ -98,6 +99,18 @@ class RecipePort(Protocol):
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
         """All recipes in the order of the ladder, and what is wrong with those that cannot be read."""
+        ...
+
+
+class LaunchablePort(Protocol):
+    """What can be launched from the working directory. It changes nothing."""
+
+    def launchables(self) -> Launchables:
+        """The project's trainings, earlier commands, files and recipes."""
+        ...
+
+    def request_of(self, row: Launchable) -> LaunchRequest:
+        """Raises UserError for a file that cannot be launched."""
         ...
 
 
@@ -254,3 +267,4 @@ class Ports:
     logs: LogPort
     drills: DrillPort
     questions: QuestionPort
+    launchables: LaunchablePort

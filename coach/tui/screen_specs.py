@@ -107,6 +107,7 @@ SCREENS: tuple[ScreenSpec, ...] = (
     _spec("rule", "rule:RuleScreen", SHOWS, Follows.BEFORE),
     _spec("compare", "compare:CompareScreen", SHOWS),
     _spec("group", "group:GroupScreen", SHOWS, title="compare"),
+    _spec("new_launch", "new_launch:NewLaunchScreen", LISTS, Follows.BEFORE, title="new launch"),
     _spec("recipes", "recipes:RecipesScreen", LISTS, Follows.BEFORE),
     _spec("drills", "drills:DrillsScreen", LISTS, Follows.BEFORE),
     _spec("cohort", "cohort:CohortScreen", LISTS, Follows.BEFORE),

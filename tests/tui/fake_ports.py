@@ -15,7 +15,7 @@ from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Report
 from coach.model.judging.finding import Diagnosis, Finding, Fix
-from coach.model.launching.launch import LaunchRequest, Plan, Submitted
+from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan, Submitted
 from coach.model.slurm.cluster import GpuAllocation, Job
 from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Verb
 from coach.model.slurm.job_action import Step as Command
@@ -34,6 +34,7 @@ from coach.tui.question import Question
 from coach.workflows.jobs.ended_jobs import PastJobs
 from coach.workflows.jobs.place_in_queue import PlaceInQueue
 from coach.workflows.launching.foreign_fix import ForeignFixes, FoundScript, foreign_fixes
+from coach.workflows.launching.launchables import Launchable, Launchables, Origin
 from coach.workflows.launching.recipes import Page
 from coach.workflows.teaching.drill_answer import Judgement
 from coach.workflows.teaching.drills import DrillEntry
@@ -65,6 +66,31 @@ class FakeRecipes:
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
         return make_pages(), ()
+
+
+@dataclass
+class FakeLaunchables:
+    """A row of each kind."""
+
+    directory: Path = Path("/home/ada/project")
+    opened: list[Launchable] = field(default_factory=list)
+    refusal: UserError | None = None
+
+    def launchables(self) -> Launchables:
+        again = LaunchRequest("train", own=OwnProgram(OwnKind.COMMAND, ("./train.sh", "1"), "/home/ada"))
+        rows = (
+            Launchable(Origin.YOURS, "pretrain", "The whole corpus", LaunchRequest("coach.toml:pretrain")),
+            Launchable(Origin.RECENT, "./train.sh 1", "", again, NOW_S - 7200),
+            Launchable(Origin.FILE, "tools/finetune.py", "", LaunchRequest("tools/finetune.py")),
+            Launchable(Origin.RECIPE, "ddp", "DDP: one process per device", LaunchRequest("ddp")),
+        )
+        return Launchables(str(self.directory), rows, ("2 more files are not shown",))
+
+    def request_of(self, row: Launchable) -> LaunchRequest:
+        self.opened.append(row)
+        if self.refusal is not None:
+            raise self.refusal
+        return row.request
 
 
 @dataclass
@@ -315,6 +341,7 @@ class FakePorts:
     logs: FakeLogs = field(default_factory=FakeLogs)
     drills: FakeDrills = field(default_factory=FakeDrills)
     questions: FakeQuestions = field(default_factory=FakeQuestions)
+    launchables: FakeLaunchables = field(default_factory=FakeLaunchables)
 
     def ports(self) -> Ports:
         return Ports(
@@ -326,4 +353,5 @@ class FakePorts:
             self.logs,
             self.drills,
             self.questions,
+            self.launchables,
         )

@@ -360,6 +360,7 @@ async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None
         "job": ["enter"],
         "doctor": ["d"],
         "recipes": ["R"],
+        "new_launch": ["plus"],
         "drills": ["P"],
         "history": ["H"],
         "log": ["l"],

@@ -258,7 +258,7 @@ async def test_outside_of_tmux_the_terminal_is_asked() -> None:
 async def test_plus_opens_what_can_be_launched() -> None:
     async with opened() as driver:
         await driver.press("plus")
-        await driver.reaches("recipes")
+        await driver.reaches("new_launch")
 
 
 def several_findings(count: int) -> Diagnosis:

@@ -8,6 +8,7 @@ from coach.tui.controllers.handlers import Controller, Handlers
 from coach.tui.controllers.job_actions import JobActions
 from coach.tui.controllers.launches import Launches
 from coach.tui.controllers.logs import Logs
+from coach.tui.controllers.new_launches import NewLaunches
 from coach.tui.controllers.questions import Questions
 from coach.tui.controllers.stacks import RankStacks
 from coach.tui.controllers.views import Views
@@ -32,6 +33,7 @@ class Controllers:
             Logs(stage, ports.logs),
             Drills(stage, ports.drills),
             Views(stage, opening.views),
+            NewLaunches(stage, ports.launchables, self.launches.open_plan, opening.backend),
         )
         tables = (own, *(controller.handlers for controller in each))
         self.handlers: Handlers = {kind: call for table in tables for kind, call in table.items()}

@@ -1,0 +1,41 @@
+"""The rows of a new launch: what can be launched from here, by where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coach.tui.render.table import Cell, Column, Row, searchable
+from coach.tui.render.text import Line, Span, age, clip, line, muted, printable
+from coach.workflows.launching.launchables import Launchable, Launchables
+
+LAUNCH_COLUMNS = (
+    Column("origin", "FROM", 6),
+    Column("name", "PROGRAM", 30, grow=3),
+    Column("about", "ABOUT", 20, grow=2, priority=2),
+    Column("launched", "LAUNCHED", 10, align="right", priority=1),
+)
+
+
+def launch_key(row: Launchable) -> str:
+    """What the cursor holds on to."""
+    return f"{row.origin.value} {row.request.recipe} {row.name} {row.about}"
+
+
+def launch_rows(rows: Sequence[Launchable], now_s: float) -> list[Row]:
+    return [_row(each, now_s) for each in rows]
+
+
+def _row(each: Launchable, now_s: float) -> Row:
+    name, about = printable(each.name), printable(each.about)
+    ago = "" if each.launched_time_s is None else f"{age(now_s - each.launched_time_s)} ago"
+    cells = (Cell(each.origin.value, "muted"), Cell(name), Cell(about, "muted"), Cell(ago, "muted"))
+    return Row(launch_key(each), cells, searchable(each.origin.value, name, about))
+
+
+def place_lines(found: Launchables | None, width: int) -> list[Line]:
+    """The directory that files and commands are of, and what was left out."""
+    if found is None:
+        return [line(muted(" looking for scripts and earlier commands…"))]
+    rows = [line(muted(" from  "), printable(found.directory))]
+    rows += [line(Span(f" ▲ {printable(note)}", "warning")) for note in found.notes]
+    return [clip(row, width) for row in rows]
