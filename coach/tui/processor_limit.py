@@ -13,7 +13,10 @@ from enum import IntEnum
 
 from coach.tui.render.text import age
 
-_LITTLE_SHARE, _NONE_SHARE = 0.8, 0.95
+_LITTLE_SHARE, _NONE_SHARE = 0.2, 0.05
+_LITTLE_S, _NONE_S = 6.0, 3.0
+"""Of a small limit more than the share is kept: in the second between two looks, threads on several cores use
+more than a second, and leaving takes one itself."""
 
 
 class Left(IntEnum):
@@ -50,5 +53,6 @@ class ProcessorLimit:
         """Asked once a second: it costs one system call."""
         if self.limit_s is None:
             return Left.ENOUGH
-        share = self._used_s() / max(1.0, self.limit_s)
-        return Left((share >= _LITTLE_SHARE) + (share >= _NONE_SHARE))
+        left_s = self.limit_s - self._used_s()
+        is_little = left_s <= max(_LITTLE_S, _LITTLE_SHARE * self.limit_s)
+        return Left(is_little + (left_s <= max(_NONE_S, _NONE_SHARE * self.limit_s)))

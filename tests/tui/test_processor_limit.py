@@ -25,6 +25,13 @@ def test_what_is_left_of_ten_minutes(used_s: float, left: Left) -> None:
     assert ProcessorLimit(600.0, lambda: used_s).left() is left
 
 
+@pytest.mark.parametrize(
+    ("used_s", "left"), [(13.0, Left.ENOUGH), (14.0, Left.LITTLE), (16.0, Left.LITTLE), (17.0, Left.NONE)]
+)
+def test_of_a_small_limit_enough_is_kept_to_leave_in_words(used_s: float, left: Left) -> None:
+    assert ProcessorLimit(20.0, lambda: used_s).left() is left
+
+
 def test_without_a_limit_there_is_always_enough() -> None:
     assert ProcessorLimit(None, lambda: 1e9).left() is Left.ENOUGH
 
