@@ -19,7 +19,8 @@ from coach.workflows.launching.launchables import Launchables
 
 
 class NewLaunchScreen(ListScreen, screen="new_launch"):
-    """What can be launched is looked for once when it opens, and by `^r` again."""
+    """What can be launched is looked for each time that the screen comes to the top: a launch from here makes
+    an earlier command."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "new launch"))
@@ -32,6 +33,9 @@ class NewLaunchScreen(ListScreen, screen="new_launch"):
 
     def on_mount(self) -> None:
         self.table.focus()
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
         self.post_message(LaunchablesWanted())
 
     def set_found(self, found: Launchables) -> None:
