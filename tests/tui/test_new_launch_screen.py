@@ -66,13 +66,18 @@ async def test_enter_plans_and_only_the_plan_submits() -> None:
         await driver.until(lambda: driver.ports.launches.submitted, "submitted")
 
 
-async def test_a_file_that_is_no_program_is_refused_beside_the_keys() -> None:
-    ports = FakePorts(launchables=FakeLaunchables(refusal=UserError("tools/finetune.py: no such file")))
+async def test_why_a_file_cannot_be_launched_is_shown_whole_and_can_be_left() -> None:
+    why = "tools/plain.sh: its first line does not name an interpreter, so Slurm would refuse it: " + "x" * 60
+    ports = FakePorts(launchables=FakeLaunchables(refusal=UserError(why, "write #!/bin/bash there")))
     async with opened(ports=ports) as driver:
         await list_all(driver)
         await driver.press("enter")
-        await driver.sees("tools/finetune.py: no such file")
-        assert driver.place == "new_launch"
+        await driver.reaches("plan")
+        await driver.sees("x" * 60)
+        await driver.sees("write #!/bin/bash there")
+        assert driver.ports.launches.requests == []
+        await driver.press("escape")
+        await driver.reaches("new_launch")
 
 
 async def test_several_enters_open_one_plan() -> None:

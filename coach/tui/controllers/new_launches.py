@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
@@ -55,4 +56,13 @@ class NewLaunches:
                 asked = replace(request, backend=self._backend)
                 self._open_plan(asked.recipe.rpartition("/")[2].rpartition(":")[2], lambda: asked, asked)
 
-        self._stage.do(lambda: self._port.request_of(message.row), show, self._stage.note)
+        def refuse(error: UserError) -> None:
+            """On the screen of the plan, which has room for all of it."""
+
+            def no_request() -> LaunchRequest:
+                raise error
+
+            if not self._stage.is_overtaken(message):
+                self._open_plan(message.row.name, no_request, None)
+
+        self._stage.do(lambda: self._port.request_of(message.row), show, refuse)

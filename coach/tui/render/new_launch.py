@@ -10,8 +10,8 @@ from coach.workflows.launching.launchables import Launchable, Launchables
 
 LAUNCH_COLUMNS = (
     Column("origin", "FROM", 6),
-    Column("name", "PROGRAM", 30, grow=3),
-    Column("about", "ABOUT", 20, grow=2, priority=2),
+    Column("name", "PROGRAM", 24, grow=2),
+    Column("about", "ABOUT", 24, grow=3, priority=2),
     Column("launched", "LAUNCHED", 10, align="right", priority=1),
 )
 
