@@ -130,7 +130,7 @@ _CODES = _codes(
     "DST002 DST006 DST010 DST021 DST022 DST023 DST024 ENV002 ENV003 ENV004 ENV006 ENV007 ENV008 "
     "ENV010 ENV011 ENV012 ENV016 ENV017 ENV018 ENV021 ENV022 ENV023 JOB011 MEM001 MEM011 TOR001 "
     "TOR002 TOR003 TOR004",
-    course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 GPU003 GPU005 GPU006 GPU011 GPU013 "
+    course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 DST026 GPU003 GPU005 GPU006 GPU011 GPU013 "
     "GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 HIS005 JOB006 JOB009 MEM004 MEM005 "
     "MEM009 NUM001 NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013",
 )
@@ -151,7 +151,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "cublas_cudnn_error": "One of CUDA's libraries refused a call.",
         "cuda_launch_fork": "A process forked after CUDA had started: CUDA does not survive a fork.",
         "cuda_oom": "The GPU's memory is too small for a step.",
-        "cuda_unavailable": "The program wants a GPU, and torch can use none.",
+        "cuda_unavailable": "The program wants a GPU, and its framework can use none.",
         "cuda_version_mismatch": "The CUDA compiler is of another version than torch's CUDA.",
         "data_parallel": "One process serves several GPUs, which wait for it.",
         "dataloader_pickle": "An object cannot be sent to a worker process.",
@@ -196,6 +196,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "nan_loss": "The loss is no number any more, and all weights trained with it are lost.",
         "nccl_error": "NCCL could not carry out a call.",
         "nccl_network": "The network between the nodes failed.",
+        "nccl_over_sockets": "NCCL takes TCP between the nodes and leaves a faster network unused.",
         "nccl_timeout": "Some rank did not take part in a collective operation.",
         "no_checkpoint": "The run will meet its time limit with nothing saved.",
         "no_kernel_image": "A library was not built for this model of GPU.",

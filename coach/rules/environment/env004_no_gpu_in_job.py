@@ -1,7 +1,8 @@
-"""ENV004: torch could use a GPU, but the job has none that it may use."""
+"""ENV004: the framework could use a GPU, but the job has none that it may use."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from coach.lookback.history import History
@@ -12,6 +13,13 @@ from coach.model.training.run import Refusal
 from coach.rules.advice.placement import num_gpus_asked, without_node
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
+
+_USES_CUDA = re.compile(
+    r"\bcuda:\d|\bNCCL (?:INFO|version)|\bdevice\b.{0,12}\bcuda\b|GPU:\d+ with \d+ MB memory"
+)
+"""Another framework of the same program, or another process of the job, has a GPU."""
+_FELL_BACK = "fell_back"
 
 
 class NoGpuInJob(EndingRule):
@@ -24,20 +32,26 @@ class NoGpuInJob(EndingRule):
         TensorFlow, Triton, vLLM, sglang, Kaldi and others; as a cause of its own, "invalid device ordinal": a
         rank asked for a GPU beyond those of the job. Or what the job's own first look found: no device, no
         driver, all of them hidden. Or a trainer that says it trains on the CPU in a job that asked for GPUs.
+        Or the start of TensorFlow or JAX that finds no CUDA and takes the CPU ("Cannot dlopen some GPU
+        libraries", "failed call to cuInit", "Could not find cuda drivers on your machine", "CUDA backend
+        failed to initialize", "Falling back to cpu").
     Why it matters
         Without an error the same job would train on the CPU, hundreds of times slower, while it holds its
         GPUs.
     When it stays silent
-        Where a logger gives the words as a warning. It is info when the program
-        went on and nothing says that GPUs were asked for.
+        Where a logger gives the words as a warning. It is info when the program went on and nothing says that
+        GPUs were asked for. A start on the CPU is a warning only where GPUs were allocated, info where nobody
+        knows, and silent in a job without GPUs, where a GPU was busy, or where the log or the trainer names a
+        CUDA device in use: a torch training may import TensorFlow.
     What to do
         Ask for GPUs (`--gpus N`; `--gres=gpu:N` or `--gpus-per-node=N` of sbatch), in the partition that has
         them. In a container pass the driver in (`apptainer exec --nv`). Do not set CUDA_VISIBLE_DEVICES by
         hand: Slurm sets it. With more ranks than GPUs on a node, start as many ranks as GPUs. Where GPUs were
-        allotted and the node has none, leave the node out and tell the site.
+        allotted and the node has none, leave the node out and tell the site. TensorFlow and JAX bring CUDA
+        with `pip install "tensorflow[and-cuda]"` and `pip install "jax[cuda12]"`, or take that of a module.
     Sources
         c10/cuda/CUDAFunctions.cpp; torch/cuda/__init__.py; torch/serialization.py; Slurm's generic resources
-        (gres) guide.
+        (gres) guide; TensorFlow's gpu_device.cc, cuda_platform.cc and cudart_stub.cc; jax/_src/xla_bridge.py.
     """
 
     code = "ENV004"
@@ -52,8 +66,10 @@ class NoGpuInJob(EndingRule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         hits = list(super().check(snapshot, history))
         yield from hits
+        if hits:
+            return
         run = snapshot.run
-        if not hits and run is not None and run.num_gpus and run.device.get("type") == "cpu":
+        if run is not None and run.num_gpus and run.device.get("type") == "cpu":
             yield Hit(
                 summary=f"{run.num_gpus} GPUs are held, and the training runs on the CPU",
                 evidence=(
@@ -64,6 +80,35 @@ class NoGpuInJob(EndingRule):
                 fixes=tuple(self.fixes(None, snapshot)),
                 severity=Severity.WARNING,
             )
+        elif said := hits_of(snapshot, self.code, _FELL_BACK):
+            yield from self._fell_back(said, snapshot, history)
+
+    def _fell_back(self, said: Sequence[LogHit], snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """TensorFlow or JAX took the CPU: no error, and in a job without GPUs no news."""
+        asked = num_gpus_asked(snapshot)
+        if asked == 0 or _uses_a_gpu(snapshot, history):
+            return
+        first = earliest(said)
+        library = "JAX" if "backend failed" in first.text or "alling back to" in first.text else "TensorFlow"
+        proof = (Evidence("GPUs asked for", value=float(asked)),) if asked else ()
+        yield Hit(
+            summary=f"{library} found no CUDA that works, and took the CPU"
+            + (f", while the job holds {asked} GPU{'s' if asked > 1 else ''}" if asked else ""),
+            evidence=(quote(first), *proof),
+            confidence=0.8 if asked else 0.5,
+            fixes=(
+                *self.fixes(None, snapshot),
+                Fix(
+                    'Take an environment that brings CUDA (pip install "tensorflow[and-cuda]" or '
+                    '"jax[cuda12]"), or load the modules of CUDA and cuDNN in the job'
+                ),
+            ),
+            severity=Severity.WARNING if asked else Severity.INFO,
+            since_s=first.time_s,
+        )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return hit.signature != _FELL_BACK
 
     def is_mine(self, refusal: Refusal) -> bool:
         return refusal.cause == self.cause and WITHOUT_CUDA not in refusal.text
@@ -97,3 +142,12 @@ class NoGpuInJob(EndingRule):
                 "See what the job sees on the node: srun --pty nvidia-smi; in a container, pass the "
                 "driver in (--nv)"
             )
+
+
+def _uses_a_gpu(snapshot: TargetSnapshot, history: History) -> bool:
+    """True if a GPU of the job was busy, or the trainer or the log names a CUDA device in use."""
+    if snapshot.run is not None and snapshot.run.device.get("type") == "cuda":
+        return True
+    if any(sample.utilization_pct for key in history.gpus for sample in history.gpu(*key)):
+        return True
+    return any(_USES_CUDA.search(line) for tail in snapshot.log_tails for line in tail.plain)
