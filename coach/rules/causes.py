@@ -132,7 +132,7 @@ _CODES = _codes(
     "TOR002 TOR003 TOR004",
     course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 DST026 GPU003 GPU005 GPU006 GPU011 GPU013 "
     "GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 HIS005 JOB006 JOB009 MEM004 MEM005 "
-    "MEM009 NUM001 NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013",
+    "MEM009 NUM001 NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013 TOR005",
 )
 
 _CAUSES: Mapping[str, str] = MappingProxyType(
@@ -212,6 +212,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "pg_not_initialized": "A distributed call came before the process group existed.",
         "port_in_use": "Another program has the port on which the ranks meet.",
         "rank_mismatch_collective": "The ranks do not call the same collective operations.",
+        "recompile_limit": "The compiler gave a function up: it would have to compile it again and again.",
         "rendezvous_timeout": "The ranks did not find each other in time.",
         "same_failure_again": "The same work fails of the same cause each time.",
         "same_order": "Each epoch has the samples in the same order.",
