@@ -189,6 +189,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "loss_spikes": "The loss jumps up again and again.",
         "low_gpu_utilization": "GPUs that the job holds do nothing most of the time.",
         "lr_decayed_early": "The learning rate was used up long before the end.",
+        "lr_never_moves": "A warm-up was to raise the learning rate, and it stays at its first value.",
         "memory_over_request": "The job asked for more memory than it used.",
         "memory_raised_blindly": "More memory was asked for, and memory was not what was missing.",
         "memory_pressure": "Processes wait until the node finds memory for them.",

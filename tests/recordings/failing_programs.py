@@ -237,6 +237,13 @@ HEALTHY = {
         "for step in range(1, 101):\n    print(f'step {step} loss_D: {2 / step:.4f} loss_G: {step / 9:.4f} "
         "loss: {step / 5 + 0.1:.4f}')"
     ),
+    "recompile-limit": "import torch\ntorch.manual_seed(0)\nmodel = torch.nn.Linear(4, 1)\n"
+    "optimizer = torch.optim.SGD(model.parameters(), lr=0.05)\n\n\n"
+    "def loss_of(samples, epoch):\n"
+    "    return ((model(samples) - samples.sum(1, keepdim=True)) ** 2).mean() * (1 + 0 * epoch)\n\n\n"
+    "compiled = torch.compile(loss_of, backend='eager', dynamic=False)\nsamples = torch.randn(64, 4)\n"
+    "for epoch in range(1, 13):\n    optimizer.zero_grad()\n    loss = compiled(samples, epoch)\n"
+    "    loss.backward()\n    optimizer.step()\n    print(f'epoch {epoch} loss: {loss.item():.4f}', flush=True)",
     "scaler-settles": "import torch\nmodel = torch.nn.Linear(8, 1)\noptimizer = "
     "torch.optim.SGD(model.parameters(), 1e-9)\n"
     "scaler = torch.amp.GradScaler('cpu', init_scale=2.0**120, growth_interval=50)\n"

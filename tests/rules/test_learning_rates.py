@@ -84,3 +84,45 @@ def test_a_loss_that_still_falls_needs_no_rate_that_is_told() -> None:
         for number in range(1, NUM_STEPS + 1)
     )
     assert not told("NUM011", "".join(lines))
+
+
+def unstepped(
+    rate: float, line: str = PLAIN, said: str = "warmup_steps: 100\n", count: int = NUM_STEPS
+) -> str:
+    return said + printed(lambda share: rate, line, count)
+
+
+def test_a_warm_up_that_never_raises_the_rate_is_a_warning_where_the_rate_asked_for_is_known() -> None:
+    course = [
+        replace(step, lr=5e-4) for step in steps([learned(number / NUM_STEPS) for number in range(NUM_STEPS)])
+    ]
+    (finding,) = judge(course, run=run({"warmup_steps": 100, "lr": 0.05})).findings
+    assert (finding.rule, finding.cause, finding.severity) == ("NUM008", "lr_never_moves", Severity.WARNING)
+    assert finding.summary == (
+        "The learning rate stays at 0.0005 through a warm-up of 100 steps and behind it: the schedule is "
+        "never stepped"
+    )
+    assert [evidence.value for evidence in finding.evidence[1:]] == [NUM_STEPS, 0.05]
+    assert not judge(course, run=run({"warmup_steps": 0, "lr": 0.05})).findings
+    assert not judge(course, run=run({"lr": 0.05})).findings
+
+
+def test_a_warm_up_that_a_log_names_is_info_without_the_rate_asked_for() -> None:
+    (finding,) = told("NUM008", unstepped(5e-4))
+    assert (finding.cause, finding.severity) == ("lr_never_moves", Severity.INFO)
+
+
+WARM = {
+    "it rises": "warmup_steps: 100\n" + printed(lambda share: 1e-3 * min(1.0, 1.8 * share)),
+    "the training ends within it": unstepped(5e-4, count=90),
+    "no warm-up is named": unstepped(5e-4, said=""),
+    "a warm-up of no steps": unstepped(5e-4, said="warmup_steps=0\n"),
+    "a counter of epochs": unstepped(5e-4, "epoch {step} loss: {loss:.4f} lr: {rate:.3e}"),
+    "it is resumed behind it": "warmup_steps: 100\n"
+    + "".join(printed(lambda share: 1e-3).splitlines(keepends=True)[110:]),
+}
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_a_rate_that_a_warm_up_moves_or_need_not_move_is_left_alone(name: str) -> None:
+    assert not told("NUM008", WARM[name])

@@ -10,8 +10,9 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Fix, Hit, Severity
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.advice.launched_with import float_parameter, int_parameter
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses, last_place
 
@@ -26,6 +27,8 @@ _OVERFIT = (
         "parameters"
     ),
 )
+_STEPS = re.compile(r"\b(?:global_?)?(?:step|iter(?:ation)?)s?\b", re.IGNORECASE)
+_WARMUP_TOLD = re.compile(r"\b(?:num_)?warmup_(?:steps|iters)['\"]?\s?[:=]\s?(\d{1,7})\b")
 _CLASSES_TOLD = re.compile(r"\bnum_(?:classes|labels)['\"]?\s?[:=]\s?(\d{1,6})\b")
 
 
@@ -39,7 +42,10 @@ class NotLearning(Rule):
         fall from its first third to its last. Or a learning rate that is 0 beside each of the losses, in
         metrics or in a log, with a loss that does not fall. Or a loss that stays at its first value, whatever
         that is, from the first steps of the training on: a warning where all values are the same to a
-        thousandth, info where they vary by noise alone and the noise is small enough to exclude a fall.
+        thousandth, info where they vary by noise alone and the noise is small enough to exclude a fall. Or,
+        as a cause of its own, a warm-up that the launch or the log names (`warmup_steps`) and a rate that is
+        the same beside each loss, from a step within the warm-up to one behind its end: the schedule is never
+        stepped. A warning where the rate is below the one that was asked for, else info.
     Why it matters
         The model says the same for every input. More time will not change it.
     When it stays silent
@@ -75,6 +81,7 @@ class NotLearning(Rule):
         Threshold("level", 0.01, "of the loss", "most trainings fall by more within their first steps"),
         Threshold("same", 0.001, "of the loss", "batches differ by more: such values come from one batch"),
         Threshold("min_rates", 20, "values", "a rate of 0 in the first of them is a warm-up's begin"),
+        Threshold("low_rate", 0.9, "of the rate asked for", "a rate this near to it is the one asked for"),
         Threshold("rate_fall", 0.05, "of the loss", "a loss that falls by more has learned at some rate"),
     )
 
@@ -84,6 +91,7 @@ class NotLearning(Rule):
             rates = _rates(points, history)
             hit = (
                 self._without_rate(points, rates)
+                or self._unstepped(points, rates, snapshot, history)
                 or self._guessing(points, classes)
                 or self._unmoved(points, rates, history)
             )
@@ -108,6 +116,43 @@ class NotLearning(Rule):
                     changes_learning=True,
                 ),
             ),
+            since_s=points[0].time_s,
+        )
+
+    def _unstepped(
+        self,
+        points: Sequence[Point],
+        rates: Sequence[float | None],
+        snapshot: TargetSnapshot,
+        history: History,
+    ) -> Hit | None:
+        """The finding where a warm-up was to raise the rate, and it stands at its first value behind it."""
+        warmup = _warmup_steps(snapshot)
+        numbers = _step_numbers(points, history)
+        first = rates[0] if rates else None
+        if not warmup or not first or len(numbers) != len(rates) or len(rates) < self.values["min_rates"]:
+            return None
+        if any(rate != first for rate in rates) or not numbers[0] < warmup <= numbers[-1]:
+            return None
+        asked = float_parameter(snapshot.run, "lr")
+        is_low = asked is not None and first < self.values["low_rate"] * asked
+        return Hit(
+            summary=(
+                f"The learning rate stays at {first:.3g} through a warm-up of {warmup} steps and behind it: the "
+                "schedule is never stepped"
+            ),
+            evidence=(
+                points[0].evidence,
+                Evidence("last step with this rate", value=float(numbers[-1]), unit="step"),
+                *([Evidence("learning rate asked for", value=asked)] if asked is not None else []),
+            ),
+            confidence=0.8 if is_low else 0.6,
+            fixes=(
+                Fix("Call scheduler.step() behind each optimizer.step()", changes_learning=True),
+                Fix("Give the scheduler the optimizer that takes the steps", changes_learning=True),
+            ),
+            severity=Severity.WARNING if is_low else Severity.INFO,
+            cause="lr_never_moves",
             since_s=points[0].time_s,
         )
 
@@ -187,6 +232,21 @@ def _rates(points: Sequence[Point], history: History) -> list[float | None]:
     if history.ranks:
         return [step.lr for step in history.steps(history.ranks[0])]
     return [point.rate for point in points]
+
+
+def _step_numbers(points: Sequence[Point], history: History) -> list[int]:
+    """The steps of the rates; empty where a log's lines do not say that they count steps."""
+    if history.ranks:
+        return [step.step for step in history.steps(history.ranks[0])]
+    return [point.counter for point in points if point.counter is not None and _STEPS.search(point.line)]
+
+
+def _warmup_steps(snapshot: TargetSnapshot) -> int | None:
+    """The steps of the warm-up that the launch names, else the log; None where neither does."""
+    if (launched := int_parameter(snapshot.run, "warmup_steps")) is not None:
+        return launched
+    found = (_WARMUP_TOLD.search(line) for tail in snapshot.log_tails for line in tail.plain)
+    return next((int(match[1]) for match in found if match is not None), None)
 
 
 def _is_rising(rates: Sequence[float | None]) -> bool:
