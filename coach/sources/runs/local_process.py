@@ -14,12 +14,16 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import psutil
+from typing import TYPE_CHECKING, Any
 
 from coach import runs
+from coach.late import LateModule
 from coach.model.slurm.cluster import MACHINE_RESTARTED, SUPERVISOR_DIED, is_final
+
+if TYPE_CHECKING:
+    import psutil
+else:
+    psutil = LateModule("psutil")
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK_SLACK_S = 2.0
