@@ -26,12 +26,12 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.log_source import LogSource
+from coach.sources.logs.own_metrics import RunMetricsSource
 from coach.sources.logs.printed_metrics import PrintedMetrics
 from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
-from coach.sources.metrics.own_metrics import RunMetricsSource
 from coach.sources.metrics.telemetry_files import TelemetrySource
 from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_files import RunFilesSource

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from coach.model.reading import MetricsChunk
 from coach.model.training.run import Run
+from coach.sources.logs.own_metrics import RunMetricsSource
 from coach.sources.logs.printed_metrics import PrintedMetrics
 from coach.sources.logs.run_outputs import RunLogs
-from coach.sources.metrics.own_metrics import RunMetricsSource
 from coach.sources.runs.run_files import parse_run
 from coach.workflows.judging.program_files import ProgramFiles
 from tests.sources.fake_io import FakeIo
