@@ -31,6 +31,10 @@ it opens the logs."""
 CODE_FOLDER = ".code"
 """In the runs root: trainers and node code as they were at a launch."""
 
+PACKED_RECORDS = "packed.jsonl"
+"""In the metrics, the telemetry or its rotated parts: the records of several files, put into one when there
+were too many. Records of metrics name their rank there."""
+
 RUN_VARIABLE = "COACH_RUN_ID"
 """In the environment of every process that a run starts on the machine of its `coach run` or supervisor: the
 run's name."""

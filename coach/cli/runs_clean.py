@@ -9,6 +9,7 @@ import re
 import sys
 
 from coach.analysis.spelling.sizes import format_bytes
+from coach.cli import runs_records
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -35,6 +36,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", type=_count, default=0, metavar="N", help="keep the N newest runs")
     parser.add_argument("--checkpoints-only", action="store_true", help="remove checkpoints, keep the rest")
+    parser.add_argument(
+        "--records",
+        action="store_true",
+        help="thin the records of ended runs, oldest first, until they fit records.max_size and "
+        "records.max_files; removes no run, log or checkpoint",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --records: only say what would be thinned"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     # Both may stand before the action's name as well: then what is not said here must not undo it.
     said = argparse.SUPPRESS
@@ -45,6 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 removed or nothing to remove, 1 not confirmed, or a run that was named stays, 2
     refused."""
+    if args.records or args.dry_run:
+        return runs_records.run(args, settings)
     selection = _selection(args)
     io, user = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
     plan = plan_clean(selection, settings, io, user)

@@ -26,6 +26,10 @@ MIN_NODES_INTERVAL_S = 5.0
 MIN_SLURM_TIMEOUT_S = 1.0
 MAX_SLURM_TIMEOUT_S = 600.0
 
+MIN_RECORDS_BYTES = 100 * 2**20
+MIN_RECORDS_FILES = 200
+"""A smaller limit would thin the records of a run that ended a moment ago."""
+
 MAX_IDLE_MINUTES = 7 * 24 * 60.0
 
 
@@ -199,6 +203,14 @@ def _mem(value: Any) -> str:
     return str(value)
 
 
+def _size(value: Any) -> int:
+    """Bytes; "2G" is 2 GiB, as Slurm spells memory."""
+    size_bytes = parse_mem_mib(text(value), "") * 2**20
+    if size_bytes < MIN_RECORDS_BYTES:
+        raise WrongValueError("expected at least 100M")
+    return size_bytes
+
+
 def _environment(value: Any) -> str:
     spelt_environment(text(value))
     return str(value)
@@ -299,6 +311,8 @@ KEYS: Mapping[str, Key] = {
         Key("poll.min_nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), is_site_only=True),
         Key("slurm.timeout_s", patience, from_text=_from_number),
         Key("slurm.sbatch_timeout_s", patience, from_text=_from_number),
+        Key("records.max_size", _size, from_text=str),
+        Key("records.max_files", whole(MIN_RECORDS_FILES), from_text=_from_number),
         Key("telemetry.ssh", flag, from_text=_from_flag),
         Key("cohort.roster", path, is_path=True, from_text=str),
         Key("cohort.group", text, from_text=str),

@@ -24,6 +24,10 @@ MESSAGE_SLACK_S = 2.0
 """Slurm's clients say why they failed when MessageTimeout is over; they are given this much more to say
 it."""
 DEFAULT_SBATCH_TIMEOUT_S = 60.0
+DEFAULT_RECORDS_BYTES = 2 * 2**30
+DEFAULT_RECORDS_FILES = 5000
+"""A home directory often has a quota of 10 to 50 GB and of some 100,000 files: coach takes a small part of
+it."""
 DEFAULT_CLUSTER = "default"
 """What a cluster is called that does not say its name."""
 
@@ -120,6 +124,11 @@ class Settings:
 
     Key `slurm.sbatch_timeout_s`.
     """
+    max_records_bytes: int = DEFAULT_RECORDS_BYTES
+    """Bytes that the records of all runs may hold; logs and checkpoints do not count. Key
+    `records.max_size`."""
+    max_records_files: int = DEFAULT_RECORDS_FILES
+    """Files that the records of all runs may be. Key `records.max_files`."""
     is_ssh_allowed: bool = False
     """True: where no step can run beside a job's own, `coach attach` may go to its nodes by ssh. Key
     `telemetry.ssh`."""

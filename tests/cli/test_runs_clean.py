@@ -114,6 +114,23 @@ def test_only_a_y_on_the_terminal_removes(shell: Shell, answer: bytes, status: i
     assert "1 run, 1.3" in done.stderr
 
 
+def test_records_are_thinned_on_request_and_a_dry_run_only_says_what_would_be(shell: Shell) -> None:
+    folder = shell.world.make(OLD) / "metrics"
+    folder.mkdir()
+    for rank in range(300):
+        (folder / f"rank-{rank}.jsonl").write_text('{"step":0,"loss":1.0}\n')
+        os.utime(folder / f"rank-{rank}.jsonl", (1.7e9, 1.7e9))
+    shell.env["COACH_RECORDS_MAX_FILES"] = "200"
+    dry = shell.coach("clean", "--records", "--dry-run")
+    assert (dry.returncode, "302 of 200 files" in dry.stdout) == (0, True), dry.stderr
+    assert len(list(folder.iterdir())) == 300
+    done = json.loads(shell.coach("--format", "json", "clean", "--records").stdout)
+    assert (done["is_thinned"], done["freed_files"], done["problems"]) == (True, 299, [])
+    assert [path.name for path in folder.iterdir()] == ["packed.jsonl"]
+    refused = shell.coach("clean", "--records", "--older-than", "1d")
+    assert (refused.returncode, "about all runs" in refused.stderr) == (2, True)
+
+
 def test_yes_removes_what_was_chosen(shell: Shell) -> None:
     gone, stays = shell.world.make(OLD), shell.world.make(NEW)
     done = shell.coach("clean", "--keep", "1", "--yes")

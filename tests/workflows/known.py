@@ -33,7 +33,7 @@ class World(SystemIo):
     def now(self) -> float:
         return NOW_S
 
-    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+    def run(self, query: Query, timeout_s: float | None = COMMAND_TIMEOUT_S) -> CommandResult:
         if query.kind == "submit-lines" and self.accounting is not None:
             lines = [query.separator.join((*row, "\n")) for row in self.accounting]
             return CommandResult(query, 0, "".join(lines).encode(), "", NOW_S, 0.1)

@@ -8,6 +8,7 @@ them would make a curve that nobody trained.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -46,7 +47,8 @@ class RunMetricsSource:
         self._target = target
         self._look = is_own
         self._written = MetricsSource(io, target, run_dir)
-        self._first_file = runs.RunPaths(run_dir).metrics_dir / "rank-0.jsonl"
+        paths = runs.RunPaths(run_dir)
+        self._first_files = (paths.metrics_of(0), paths.metrics_dir / runs.PACKED_RECORDS)
         self._printed = printed
         self._files = ForeignMetricsSource(io, target, files)
         self._next_files_s = -math.inf
@@ -64,10 +66,11 @@ class RunMetricsSource:
         another's that came earlier stay."""
         if self._printed.has_loss or self._files.has_loss:
             return False
-        try:
-            return self._io.size(self._first_file) > 0
-        except OSError:
-            return False
+        for file in self._first_files:
+            with contextlib.suppress(OSError):
+                if self._io.size(file) > 0:
+                    return True
+        return False
 
     def _read(self) -> Iterable[Reading]:
         now_s = self._io.now()

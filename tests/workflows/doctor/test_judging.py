@@ -12,6 +12,7 @@ from coach.launch.environment_check import EnvironmentCheck
 from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.model.launching.environment import Environment, EnvironmentKind
 from coach.model.slurm.cluster import GpuCount, Partition
+from coach.model.training.records import RecordLimits, Volume
 from coach.sources.machine.disk import Space
 from coach.sources.machine.file_clock import Skew, read_skew
 from coach.sources.machine.quota import Quota
@@ -241,3 +242,12 @@ def test_a_site_without_training_on_the_login_node_says_so(tmp_path: Path) -> No
     settings = Settings(runs_root=tmp_path, cache_dir=tmp_path, config_dir=tmp_path)
     check = here.judge_permission(settings, "switched off by the site (site.toml:2)")
     assert (check.state, check.because) == (WRONG, "switched off by the site (site.toml:2)")
+
+
+def test_records_over_the_limit_name_the_command_that_thins_them() -> None:
+    limits = RecordLimits(2 * 2**30, 5000)
+    fine = places.judge_records(Volume(12, 4_000_000), limits)
+    assert (fine.state, fine.value) == (CheckState.OK, "4 MB of 2.15 GB, 12 of 5000 files")
+    full = places.judge_records(Volume(5200, 4_000_000), limits)
+    assert (full.state, "coach runs clean --records" in (full.todo or "")) == (CheckState.WARNING, True)
+    assert places.judge_records(None, limits).state is CheckState.UNKNOWN

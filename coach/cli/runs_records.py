@@ -1,0 +1,123 @@
+"""`coach runs clean --records`: how much the records hold, what is thinned to fit the limits, and the deed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from coach.analysis.jobs.thinning import ThinPlan
+from coach.analysis.spelling.sizes import format_bytes
+from coach.cli.text import print_line, print_table, printable
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.training.records import RunRecords, Volume
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
+from coach.sources.runs.record_sizes import RecordSizes
+from coach.workflows.jobs.thin_records import RecordsPlan, perform, plan_records
+from coach.workflows.readonly import refuse_if_readonly
+
+_ALL = 2**31
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status: 0 the records fit the limits, or would; 1 thinning is not enough, or a part could not be
+    thinned."""
+    if not args.records:
+        raise UserError(
+            "--dry-run goes with --records", "without it `coach runs clean` lists first, and asks"
+        )
+    if args.runs or args.older_than or args.state or args.keep or args.checkpoints_only:
+        raise UserError("--records is about all runs", "leave the other choices out")
+    if not args.dry_run:
+        refuse_if_readonly(settings, "thins no records")
+    io, user = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
+    found = plan_records(_look(settings), settings, io, user)
+    is_json = args.format == "json"
+    if not is_json:
+        _print_plan(found)
+    problems: list[str] = []
+    freed, after = Volume(), found.plan.now
+    if not args.dry_run and found.plan.steps:
+        for volume in perform(found.plan.steps, settings, problems.append):
+            freed = freed + volume
+        after = found.plan.now - freed
+    if is_json:
+        print(json.dumps(_fields(found, args.dry_run, freed, problems), indent=2))
+    elif freed.size_bytes or freed.num_files:
+        print(f"coach: freed {format_bytes(freed.size_bytes)}, {freed.num_files} files", file=sys.stderr)
+    for problem in problems:
+        print(f"coach: not thinned: {printable(problem)}", file=sys.stderr)
+    is_enough = found.plan.is_enough if args.dry_run else found.plan.limits.is_met_by(after)
+    if not is_enough:
+        print(
+            "coach: still over the limit: `coach runs clean --older-than 30d` removes whole runs",
+            file=sys.stderr,
+        )
+    return 0 if is_enough and not problems else 1
+
+
+def _look(settings: Settings) -> tuple[RunRecords, ...]:
+    sizes = RecordSizes(settings.runs_root, settings.cache_dir)
+    try:
+        records = sizes.look(_ALL) or ()
+    except OSError as error:
+        raise UserError(f"{settings.runs_root}: {error.strerror or error}") from None
+    sizes.save()
+    return records
+
+
+def _print_plan(found: RecordsPlan) -> None:
+    plan = found.plan
+    if plan.steps:
+        rows = [
+            (
+                step.run_id,
+                step.part.value,
+                f"{format_bytes(step.before.size_bytes)}, {_files(step.before)}",
+                f"about {format_bytes(step.after.size_bytes)}, {_files(step.after)}",
+            )
+            for step in plan.steps
+        ]
+        print_table(("RUN", "RECORDS", "NOW", "THINNED"), rows, "llll")
+    print_line(f"records: {_summary(plan)}")
+    if plan.is_over:
+        for run_id, because in found.kept.items():
+            print(f"coach: kept: {printable(run_id)}: {printable(because)}", file=sys.stderr)
+
+
+def _summary(plan: ThinPlan) -> str:
+    limits = plan.limits
+    held = f"{format_bytes(plan.now.size_bytes)} of {format_bytes(limits.max_bytes)}"
+    return f"{held}, {plan.now.num_files} of {limits.max_files} files"
+
+
+def _files(volume: Volume) -> str:
+    return f"{volume.num_files} file{'' if volume.num_files == 1 else 's'}"
+
+
+def _fields(found: RecordsPlan, is_dry: bool, freed: Volume, problems: list[str]) -> dict[str, object]:
+    plan = found.plan
+    return {
+        "schema": 1,
+        "is_thinned": not is_dry and bool(plan.steps),
+        "size_bytes": plan.now.size_bytes,
+        "num_files": plan.now.num_files,
+        "max_size_bytes": plan.limits.max_bytes,
+        "max_files": plan.limits.max_files,
+        "freed_bytes": freed.size_bytes,
+        "freed_files": freed.num_files,
+        "parts": [
+            {
+                "run_id": step.run_id,
+                "part": step.part.value,
+                "size_bytes": step.before.size_bytes,
+                "num_files": step.before.num_files,
+            }
+            for step in plan.steps
+        ],
+        "kept": [{"run_id": run_id, "because": because} for run_id, because in found.kept.items()],
+        "problems": problems,
+    }

@@ -1,0 +1,138 @@
+"""How much the records of each run hold: looked at little by little, and kept for runs that do not change.
+
+Logs, checkpoints and profiles do not count. A look at all runs may be thousands of questions to a file server
+that serves everybody, so each call may ask only a given number; the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from coach import runs
+from coach.model.training.records import RunRecords, Volume
+from coach.sources.values import table, whole
+
+FILE_NAME = "record-sizes.json"
+_NOT_RECORDS = frozenset({"stdout.log", "stderr.log"})
+_PARTS = ("old", "telemetry", "metrics", "other")
+
+
+class RecordSizes:
+    """Sizes of the records of all runs in a root. `look` goes on, `save` keeps the answers."""
+
+    def __init__(self, runs_root: Path, cache_dir: Path) -> None:
+        self._root = runs_root
+        self._file = cache_dir / FILE_NAME
+        self._waiting: list[str] | None = None
+        self._found: dict[str, RunRecords] = {}
+        self._num_operations = 0
+        try:
+            self._kept = dict(table(runs.read_json(self._file).get("records")))
+        except runs.RunFileError:
+            self._kept = {}
+
+    def look(self, max_operations: int) -> tuple[RunRecords, ...] | None:
+        """Look at runs until all are known, or about `max_operations` questions were asked. Returns the
+        records of all runs, None while some are still to be looked at. Raises OSError when the root cannot
+        be read.
+
+        After an answer the next call begins anew.
+        """
+        self._num_operations = 0
+        if self._waiting is None:
+            self._waiting = self._run_ids()
+            self._found = {}
+        while self._waiting:
+            if self._num_operations >= max_operations:
+                return None
+            run_id = self._waiting.pop()
+            records = self._records_of(run_id)
+            if records is not None:
+                self._found[run_id] = records
+        self._waiting = None
+        return tuple(self._found[run_id] for run_id in sorted(self._found))
+
+    def save(self) -> None:
+        """Keep what was learned. Where nothing can be kept, the next look asks again."""
+        kept = {run_id: entry for run_id, entry in self._kept.items() if run_id in self._found}
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            runs.write_json(self._file, {"schema": runs.SCHEMA, "records": kept})
+
+    def _run_ids(self) -> list[str]:
+        """Own run directories of the root, links left out. Newest first, for the last is looked at first."""
+        self._num_operations += 1
+        try:
+            with os.scandir(self._root) as entries:
+                names = [
+                    entry.name
+                    for entry in entries
+                    if runs.RUN_ID.match(entry.name) and entry.is_dir(follow_symlinks=False)
+                ]
+        except FileNotFoundError:
+            return []
+        return sorted(names, reverse=True)
+
+    def _records_of(self, run_id: str) -> RunRecords | None:
+        run_dir = self._root / run_id
+        age = self._age(run_dir)
+        if age is None:
+            return None
+        entry = self._kept.get(run_id)
+        if isinstance(entry, list) and entry[: len(age)] == age:
+            numbers = [whole(value) or 0 for value in entry[len(age) :]]
+            if len(numbers) == 2 * len(_PARTS):
+                volumes = [Volume(*numbers[index : index + 2]) for index in range(0, len(numbers), 2)]
+                return RunRecords(run_id, *volumes)
+        paths = runs.RunPaths(run_dir)
+        other = self._count(run_dir) + self._count(paths.stacks_dir)
+        found = RunRecords(
+            run_id,
+            old=self._count(paths.telemetry_dir / "old"),
+            telemetry=self._count(paths.telemetry_dir),
+            metrics=self._count(paths.metrics_dir),
+            other=other,
+        )
+        if (
+            paths.exit_json.exists()
+        ):  # while a run writes, its files grow and its directories stay as they are
+            volumes = [found.old, found.telemetry, found.metrics, found.other]
+            counts = [number for volume in volumes for number in (volume.num_files, volume.size_bytes)]
+            self._kept[run_id] = [*age, *counts]
+        return found
+
+    def _age(self, run_dir: Path) -> list[int] | None:
+        """What changes when files come, go or are replaced. None for a directory of another user."""
+        paths = runs.RunPaths(run_dir)
+        ages = []
+        for folder in (run_dir, paths.telemetry_dir, paths.telemetry_dir / "old", paths.metrics_dir):
+            self._num_operations += 1
+            try:
+                found = folder.lstat()
+            except OSError:
+                ages.append(0)
+                continue
+            if folder == run_dir and found.st_uid != os.geteuid():
+                return None
+            ages.append(found.st_mtime_ns)
+        return ages
+
+    def _count(self, folder: Path) -> Volume:
+        """Files of a directory, without those of its folders; a link to a directory is not followed."""
+        num_files = size_bytes = 0
+        self._num_operations += 1
+        if folder.is_symlink():
+            return Volume()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    self._num_operations += 1
+                    if entry.name in _NOT_RECORDS or not entry.is_file(follow_symlinks=False):
+                        continue
+                    num_files += 1
+                    size_bytes += entry.stat(follow_symlinks=False).st_size
+        except OSError:
+            return Volume()
+        return Volume(num_files, size_bytes)

@@ -1,0 +1,293 @@
+"""Keep the records of runs small: thin and pack those of ended runs, oldest first, until they fit the limits.
+
+A part of a run is replaced as a whole: its new directory is written beside it and takes its place by rename.
+A process that is killed in between leaves the old part or the new one, and the next one tidies up; no record
+is ever there twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coach import runs
+from coach.analysis.jobs.thinning import LOOSE_BYTES, PACKED_BYTES, ThinPlan, ThinStep, plan_thinning
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.training.records import Part, RecordLimits, RunRecords, Volume
+from coach.model.training.run import Run
+from coach.node.telemetry_file import thinned
+from coach.sources.io import Io
+from coach.workflows.jobs.known_runs import KnownRun, read_known_runs
+from coach.workflows.readonly import refuse_if_readonly
+
+LOCK_FILE = "records.lock"
+_NEW, _GONE = ".coach-new", ".coach-gone"
+"""Ends of the names of a part's new directory before it takes its place, and of its old one after that."""
+_TELEMETRY_NAME = re.compile(r"(?P<node>.+?)(?:-(?P<number>\d+))?\.jsonl")
+_RANK_NAME = re.compile(r"rank-(?P<rank>\d{1,6})\.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsPlan:
+    """What would be thinned, and the runs that stay as they are."""
+
+    plan: ThinPlan
+    kept: Mapping[str, str]
+    """Run id → why its records are not touched."""
+
+
+def limits_of(settings: Settings) -> RecordLimits:
+    """The limits in force."""
+    return RecordLimits(settings.max_records_bytes, settings.max_records_files)
+
+
+def plan_records(records: Iterable[RunRecords], settings: Settings, io: Io, user: str) -> RecordsPlan:
+    """What is to be thinned now. The queue is asked once, and only when the limits are exceeded. Raises
+    UserError when the runs cannot be read."""
+    listed = tuple(records)
+    limits = limits_of(settings)
+    if not plan_thinning(listed, (), limits).is_over:
+        return RecordsPlan(plan_thinning(listed, (), limits), {})
+    known = {one.run.run_id: one for one in read_known_runs(settings, io, user, _is_slurm).runs}
+    kept = {
+        one.run_id: because
+        for one in listed
+        if (because := _why_kept(known.get(one.run_id), settings.runs_root / one.run_id)) is not None
+    }
+    return RecordsPlan(plan_thinning(listed, kept, limits), kept)
+
+
+def _is_slurm(run: Run) -> bool:
+    return run.backend == "slurm"
+
+
+def _why_kept(known: KnownRun | None, run_dir: Path) -> str | None:
+    """Why the records of a run stay as they are; None when they may be thinned."""
+    if known is None:
+        return "it cannot be read"
+    if known.alive_because is not None:
+        return known.alive_because
+    if known.run.is_open_drill:
+        return "its drill has no answer yet"
+    if _owner(run_dir) != os.geteuid():
+        return "it is not a directory of yours"
+    return None
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return None if path.is_symlink() else path.lstat().st_uid
+    except OSError:
+        return None
+
+
+def perform(
+    steps: Iterable[ThinStep], settings: Settings, on_problem: Callable[[str], None]
+) -> Iterator[Volume]:
+    """Do the steps one by one: each item is the volume that a step has freed. Raises UserError where coach
+    may not change anything."""
+    refuse_if_readonly(settings, "thins no records")
+    with _alone(settings.cache_dir):
+        for step in steps:
+            try:
+                yield thin_part(settings.runs_root / step.run_id, step.part)
+            except OSError as error:
+                on_problem(f"{step.run_id}: {step.part}: {error.strerror or error}")
+                yield Volume()
+
+
+@contextlib.contextmanager
+def _alone(cache_dir: Path) -> Iterator[None]:
+    """Hold the lock of all that thin. The kernel frees it when its process ends, however that happens. Raises
+    UserError while another process holds it."""
+    path = cache_dir / LOCK_FILE
+    try:
+        runs.make_private(cache_dir)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError("another coach thins records now", "try again when it is done") from None
+    finally:
+        os.close(descriptor)
+
+
+def thin_part(run_dir: Path, part: Part) -> Volume:
+    """Replace one part of a run's records by one coarser file. Returns the volume that this has freed.
+    Raises OSError, and then the part is as it was; a part with a file of another kind raises it as well.
+    """
+    folder = run_dir / part.value
+    recover(folder)
+    if not folder.is_dir():
+        return Volume()
+    if folder.is_symlink() or _owner(folder) != os.geteuid():
+        raise PermissionError(1, "not a directory of yours")
+    files = _files_of(folder, part)
+    sizes = [path.stat() for path in files]
+    before = Volume(len(files), sum(found.st_size for found in sizes))
+    if not files:
+        return Volume()
+    every = _every(before.size_bytes)
+    new = folder.with_name(f".{folder.name}{_NEW}")
+    new.mkdir(mode=0o700)
+    target = new / (files[0].name if len(files) == 1 else runs.PACKED_RECORDS)
+    lines = _metrics_lines if part is Part.METRICS else _telemetry_lines
+    try:
+        with target.open("wb") as file:
+            file.writelines(lines(files, every))
+            file.flush()
+            os.fsync(file.fileno())
+        if target.stat().st_size > LOOSE_BYTES:
+            _drop_evenly(target)
+        newest_s = max(found.st_mtime for found in sizes)
+        os.utime(target, (newest_s, newest_s))  # a run that wrote a moment ago counts as alive
+        after = Volume(1, target.stat().st_size)
+        _swap(folder, new)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    return before - after
+
+
+def recover(folder: Path) -> None:
+    """Tidy up after a process that was killed while it thinned a part. Raises OSError."""
+    new, gone = folder.with_name(f".{folder.name}{_NEW}"), folder.with_name(f".{folder.name}{_GONE}")
+    if gone.is_dir() and not folder.exists():
+        gone.rename(folder)
+    for rest in (new, gone):
+        is_needed = rest == gone and not folder.exists()
+        if rest.is_dir() and not rest.is_symlink() and not is_needed:
+            shutil.rmtree(rest)
+
+
+def _swap(folder: Path, new: Path) -> None:
+    gone = folder.with_name(f".{folder.name}{_GONE}")
+    found = folder.stat()
+    folder.rename(gone)
+    try:
+        new.rename(folder)
+    except OSError:
+        gone.rename(folder)
+        raise
+    os.utime(folder, (found.st_atime, found.st_mtime))
+    shutil.rmtree(gone)
+
+
+def _files_of(folder: Path, part: Part) -> list[Path]:
+    """The files of a part, rotated ones of a node before its live one. Raises OSError for a file that coach
+    did not write: a part that holds one stays as it is."""
+    pattern = _RANK_NAME if part is Part.METRICS else _TELEMETRY_NAME
+    places = [folder, folder / "old"] if part is Part.TELEMETRY else [folder]
+    found: list[Path] = []
+    for place in places:
+        for path in sorted(place.iterdir()) if place.is_dir() and not place.is_symlink() else ():
+            if path.name == "old" and part is Part.TELEMETRY:
+                continue
+            if path.name.startswith(".") and path.is_file():
+                continue  # the lock of a sampler, or a part that it had not merged
+            is_known = path.name == runs.PACKED_RECORDS or pattern.fullmatch(path.name)
+            if path.is_symlink() or not path.is_file() or not is_known:
+                raise FileExistsError(17, f"{path.name} is no file of coach's")
+            found.append(path)
+    return sorted(found, key=_place_in_time)
+
+
+def _place_in_time(path: Path) -> tuple[str, bool, int]:
+    match = _TELEMETRY_NAME.fullmatch(path.name)
+    if path.parent.name != "old" or match is None:
+        return path.stem, True, 0
+    return match["node"], path.name == runs.PACKED_RECORDS, int(match["number"] or 0)
+
+
+def _every(size_bytes: int) -> int:
+    """Which share of the records stays: a power of two, so that a file thinned twice stays even."""
+    every = 1
+    while size_bytes / every > PACKED_BYTES:
+        every *= 2
+    return every
+
+
+def _telemetry_lines(files: Sequence[Path], every: int) -> Iterator[bytes]:
+    """Thinned telemetry, and for each node the gap that says so."""
+    for path in files:
+        with path.open("rb") as lines:
+            first = True
+            for line in thinned(_whole_lines(lines), every):
+                if first and every > 1:
+                    yield _note(line, every)
+                first = False
+                if b'"what":"records"' not in line:
+                    yield line
+
+
+def _note(line: bytes, every: int) -> bytes:
+    """The gap that a chart shows of thinned telemetry."""
+    record = json.loads(line)
+    return runs.encode_record(
+        {
+            "kind": "gap",
+            "time_s": record.get("time_s"),
+            "node": record.get("node"),
+            "what": "records",
+            "because": f"thinned to fit the limit of records: one sample of {every} is left",
+            "how": "set records.max_size in config.toml to a larger size before the next run",
+        }
+    )
+
+
+def _metrics_lines(files: Sequence[Path], every: int) -> Iterator[bytes]:
+    """Every nth step of each rank, the last one, and all events. Records of several ranks name theirs."""
+    for path in files:
+        match = _RANK_NAME.fullmatch(path.name)
+        num_steps, last = 0, b""
+        with path.open("rb") as lines:
+            for line in _whole_lines(lines):
+                named = line if match is None or len(files) == 1 else _with_rank(line, int(match["rank"]))
+                if named is None:
+                    continue
+                if b'"event":' in named:
+                    yield named
+                    continue
+                if num_steps % every == 0:
+                    yield named
+                    last = b""
+                else:
+                    last = named
+                num_steps += 1
+        if last:
+            yield last
+
+
+def _with_rank(line: bytes, rank: int) -> bytes | None:
+    """A record with its rank; None for a torn line."""
+    if not line.startswith(b"{") or not line.endswith(b"}\n"):
+        return None
+    return b'{"rank":%d,%s' % (rank, line[1:])
+
+
+def _whole_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Without the torn line at the end of a file whose writer was killed."""
+    return (line for line in lines if line.endswith(b"\n"))
+
+
+def _drop_evenly(path: Path) -> None:
+    """Halve a file of events until it is small enough."""
+    size_bytes = path.stat().st_size
+    every = _every(size_bytes)
+    rest = path.with_name(f".{path.name}")
+    with path.open("rb") as lines, rest.open("wb") as file:
+        file.writelines(line for number, line in enumerate(lines) if number % every == 0)
+        file.flush()
+        os.fsync(file.fileno())
+    rest.replace(path)
