@@ -101,7 +101,7 @@ def _look_at_records(settings: Settings) -> Check:
 def judge_records(held: Volume | None, limits: RecordLimits) -> Check:
     """How much the records of all runs hold, by the user's limits. None: too many runs to look at in time."""
     if held is None:
-        because = "there are too many runs to look at them all in the time of this report"
+        because = "there are too many files to look at them all in the time of this report"
         todo = "`coach runs clean --records --dry-run` looks at all"
         return Check(AREA, "records", CheckState.UNKNOWN, None, because, todo, False)
     size = f"{format_bytes(held.size_bytes)} of {format_bytes(limits.max_bytes)}"
