@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ from coach.cli.launch_own import add_own, launch_as_is, with_program
 from coach.cli.text import printable
 from coach.config import BACKENDS, Settings
 from coach.late import late
+from coach.launch.long_job import DEFAULT_SEGMENTS
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import (
@@ -83,6 +85,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-restarts",
         metavar="N",
         help="start all ranks anew, from the newest checkpoint, up to N times after one has failed",
+    )
+    parser.add_argument(
+        "--until-done",
+        nargs="?",
+        type=_segments,
+        const=DEFAULT_SEGMENTS,
+        metavar="N",
+        help="when the time limit is near, go on from the newest checkpoint in a further segment; N segments "
+        f"at most (default {DEFAULT_SEGMENTS})",
+    )
+    parser.add_argument(
+        "--resume-with",
+        metavar="OPTION",
+        help='with --until-done: how your program is told its checkpoint: "--resume {path}"; none: it finds it '
+        "by itself",
     )
     parser.add_argument("--gpu-type", metavar="T", help="type of GPU to ask for, as the partition names it")
     parser.add_argument(
@@ -269,6 +286,8 @@ def _request(args: argparse.Namespace) -> LaunchRequest:
         cpus_per_task=counts["cpus_per_task"],
         cpus_per_gpu=counts["cpus_per_gpu"],
         max_restarts=counts["max_restarts"],
+        until_done=args.until_done,
+        resume_with=args.resume_with,
         time_limit_s=parse_time(args.time, "--time") if args.time is not None else None,
         partition=args.partition,
         account=args.account,
@@ -349,3 +368,9 @@ def telling_of_wait(tell: Callable[[str], object], after_s: float = WAITING_AFTE
         yield
     finally:
         timer.cancel()
+
+
+def _segments(text: str) -> int:
+    if not re.fullmatch(r"\d{1,4}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of segments: put --until-done behind WHAT")
+    return int(text)

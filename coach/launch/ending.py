@@ -7,6 +7,7 @@ the training, and it is what Slurm and the local supervisor signal.
 from __future__ import annotations
 
 from coach.launch.activation import recording_lines, recording_words
+from coach.launch.long_job import next_segment_lines
 from coach.model.launching.launch import Plan
 
 _SECONDS_OF_GRACE = 30
@@ -34,9 +35,14 @@ def signal_lines(plan: Plan) -> list[str]:
     """Before the training: what the shell does when it is signalled, so that the training gets to write a
     checkpoint."""
     is_slurm, has_signal = plan.backend == "slurm", plan.resources.signal is not None
-    usr1 = 'scancel --signal=USR1 "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING" || true'
+    own, is_long = plan.request.own, plan.request.until_done is not None
+    # A program that was not said to know USR1 would die of it without a word: TERM is the usual order to end.
+    word = "TERM" if is_long and own is not None and "signal" not in own.offers else "USR1"
+    usr1 = (
+        f'scancel --signal={word} "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING" || true'
+    )
     term = "" if is_slurm else '; kill -TERM "$TRAINING" || true'
-    lines = _NEWEST_CHECKPOINT if is_slurm and has_signal else ()
+    lines = _NEWEST_CHECKPOINT if is_slurm and has_signal and not is_long else ()
     return [
         *lines,
         (
@@ -56,6 +62,8 @@ def ending_lines(plan: Plan) -> list[str]:
     lines = recording_lines(plan.environment)
     if plan.backend != "slurm":
         return lines + _local_ending(plan)
+    if plan.request.until_done is not None:
+        return [*next_segment_lines(plan), *lines, *_ending(plan)]
     return [*(_requeue() if plan.resources.signal is not None else []), *lines, *_ending(plan)]
 
 
@@ -80,6 +88,8 @@ def _ending(plan: Plan) -> list[str]:
         ]
     else:
         lines += ["if ((TERMINATED)); then STATE=CANCELLED; fi"]
+    if plan.request.until_done is not None:
+        lines += ["if ((SIGNALLED && STATUS)); then STATE=TIMEOUT; fi"]
     return [*lines, _ended(plan), 'exit "$STATUS"']
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from coach.launch.batch_file import read, resources_of
 from coach.launch.batch_file import render as render_batch
+from coach.launch.long_job import check_long
 from coach.launch.meanings import parameter_meanings, resource_meanings
 from coach.launch.own_program import own_command
 from coach.launch.recipe import Recipe, resolve_parameters
@@ -86,12 +87,24 @@ class Facts:
     """Field of the request → the site's reason why nobody else may set it."""
 
 
+def _text_of(recipe: Recipe) -> str | None:
+    """The text of an own Python program."""
+    if recipe.own is None or recipe.path.suffix != ".py":
+        return None
+    try:
+        return recipe.path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"{recipe.path}: {error.strerror}") from None
+
+
 def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, run_id: str) -> Plan:
     """Check everything and render the script. Raises UserError for the first thing that cannot be."""
     if request.max_restarts is None:
         request = replace(request, max_restarts=recipe.max_restarts)
     _check_texts(request, site.backend)
     _check_environment(facts.environment)
+    source = _text_of(recipe) if request.until_done is not None else None
+    request = replace(request, resume_with=check_long(request, recipe.own, site.backend, source))
     check_run_dir(facts.paths.run_dir)
     parameters, unusual = resolve_parameters(recipe, request.set)
     is_batch = recipe.own is not None and recipe.own.kind is OwnKind.BATCH

@@ -136,6 +136,7 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
         "cpus_per_task": int,
         "cpus_per_gpu": int,
         "max_restarts": int,
+        "until_done": int,
         "has_gpm": bool,
         "has_local_nodes": bool,
         "is_mended": bool,

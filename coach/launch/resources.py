@@ -418,11 +418,13 @@ def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: 
 
 
 def _signal(request: LaunchRequest, own: OwnProgram | None, time_limit_s: int | None) -> str | None:
-    if own is not None and "signal" not in own.offers:
+    is_long = request.until_done is not None
+    if own is not None and "signal" not in own.offers and not is_long:
         return None  # a program that does not know the signal dies of it
     if time_limit_s is None:
-        if own is not None:
-            raise UserError("--with signal: without a time limit nothing is near", "say one with --time")
+        if own is not None or is_long:
+            said = "--until-done" if is_long else "--with signal"
+            raise UserError(f"{said}: without a time limit nothing is near", "say one with --time")
         return None
     if request.signal is not None:
         lead = parse_signal_lead(request.signal, "signal")
@@ -432,7 +434,7 @@ def _signal(request: LaunchRequest, own: OwnProgram | None, time_limit_s: int | 
                 "use a longer --time",
             )
         return f"USR1@{lead}"
-    if time_limit_s < MIN_TIME_FOR_SIGNAL_S:
+    if time_limit_s < MIN_TIME_FOR_SIGNAL_S and not is_long:
         return None
     return f"USR1@{min(MAX_SIGNAL_LEAD_S, time_limit_s // 4)}"
 

@@ -22,6 +22,7 @@ from coach.launch.activation import (
     step_words,
 )
 from coach.launch.ending import ending_lines, signal_lines
+from coach.launch.long_job import resume_words, segment_lines
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
 from coach.model.launching.launch import NOWHERE, OFFERS, OwnKind, Plan, Resources
@@ -81,6 +82,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
         plan.resources.gpus_per_node > 0,
         variables,
     )
+    lines += segment_lines(plan)
     lines += signal_lines(plan)
     lines += _training(plan, trainer, paths, is_slurm)
     lines += ending_lines(plan)
@@ -443,7 +445,7 @@ def _own_program(plan: Plan) -> list[str]:
     own = plan.request.own
     is_script = own is not None and own.kind is OwnKind.SCRIPT
     python = ['"$PYTHON"'] if is_script and not is_torchrun(plan) else []
-    return [" ".join([*python, *map(quote, plan.command)])]
+    return [" ".join([*python, *map(quote, plan.command), *resume_words(plan)])]
 
 
 def _mounts(plan: Plan, paths: Paths) -> list[str]:

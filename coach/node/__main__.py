@@ -21,6 +21,7 @@ COMMANDS = {
     "run": ("coach.node.supervise", "run a command beside the sampler, in a run directory"),
     "sample": ("coach.node.sample", "sample GPUs and processes of this node"),
     "stacks": ("coach.node.stacks", "write down where every rank on this node stands"),
+    "segment": ("coach.node.segment", "note a segment of a long training, and find its checkpoint"),
     "ended": ("coach.node.ended", "record in a run directory how the run ended"),
 }
 

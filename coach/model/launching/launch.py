@@ -149,6 +149,10 @@ class LaunchRequest:
     """How many runs of a group may be alive at the same time; None: see coach.workflows.launching.sweep."""
     sweep_point: SweepPoint | None = None
     """Which run of a group it is."""
+    until_done: int | None = None
+    """The training goes on in so many segments at most when its time limit is near; None: it ends there."""
+    resume_with: str | None = None
+    """How an own program is told the checkpoint to go on from: `--resume {path}`, or `none`."""
     max_restarts: int | None = None
     """How often torchrun starts all ranks anew after one has failed; they go on from the run's newest
     checkpoint."""

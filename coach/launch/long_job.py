@@ -1,0 +1,156 @@
+"""`--until-done`: the lines of a script that let a training go on in further segments, and what it needs.
+
+A program has to be told its checkpoint, and each framework has its own option for that: the one that the
+program's command line or text names is taken, or the one that the person says.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shlex import quote
+
+from coach.launch.activation import recording_lines, recording_words
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan
+
+DEFAULT_SEGMENTS = 3
+MAX_SEGMENTS = 100
+BY_ITSELF = "none"
+"""Said instead of an option: the program finds its checkpoint by itself."""
+
+_OPTIONS = ("resume_from_checkpoint", "ckpt_path", "resume_from", "resume_path", "load_checkpoint", "resume")
+_FRAMEWORKS = {"TrainingArguments": "--resume_from_checkpoint {path}", "LightningCLI": "--ckpt_path {path}"}
+"""What a program's text names → the option that its framework then has."""
+_PLACE = re.compile(
+    r"--?(?:[\w.-]*\.)?(?:(?:output|out|save|checkpoint|ckpt|work|run|results?)[_-]?(?:dir|path|folder)"
+    r"|default_root_dir|logdir|save)(?:=(.+))?",
+    re.IGNORECASE,
+)
+"""Options that name the directory to which checkpoints are written."""
+
+
+def check_long(
+    request: LaunchRequest, own: OwnProgram | None, backend: str, source: str | None
+) -> str | None:
+    """How an own program is told its checkpoint: `--resume {path}`, or `none`; None for a recipe.
+
+    `source` is the text of its Python file, where it has one. Raises UserError where segments cannot be.
+    """
+    if request.until_done is None:
+        if request.resume_with is not None:
+            raise UserError("--resume-with goes with --until-done", "say both, or leave it out")
+        return None
+    if not 1 <= request.until_done <= MAX_SEGMENTS:
+        raise UserError(f"--until-done {request.until_done}: expected 1 to {MAX_SEGMENTS} segments")
+    if backend != "slurm":
+        raise UserError("--until-done: a run on this machine ends at no limit", "launch it on Slurm")
+    if own is None:
+        return None  # the recipes' trainers look into their run directory
+    if own.kind is OwnKind.BATCH:
+        raise UserError(
+            "--until-done: a batch file's own lines stay as they are",
+            "launch the script or the command itself: coach launch train.py --until-done -- …",
+        )
+    if request.resume_with == BY_ITSELF:
+        return BY_ITSELF
+    if request.resume_with is not None:
+        return _checked(request.resume_with)
+    found = _known_option(own.words, source or "")
+    if found is None and "COACH_RESUME_FROM" in (source or ""):
+        return BY_ITSELF
+    if found is None:
+        raise UserError(
+            f"--until-done: how is {own.words[0]} told the checkpoint to go on from?",
+            f'say it: --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it by itself, '
+            "for example by $COACH_RESUME_FROM",
+        )
+    return found
+
+
+def _checked(template: str) -> str:
+    try:
+        words = shlex.split(template)
+    except ValueError as error:
+        raise UserError(f"--resume-with {template!r}: {error}", 'expected "--resume {path}"') from None
+    if not words or not template.isprintable():
+        raise UserError(f"--resume-with {template!r}: expected an option", 'for example "--resume {path}"')
+    return template
+
+
+def _known_option(words: Sequence[str], source: str) -> str | None:
+    for option in _OPTIONS:
+        spelt = f"--(?P<name>{option.replace('_', '[_-]')})"
+        for word in words:
+            if match := re.fullmatch(f"{spelt}(?:=.*)?", word):
+                return f"--{match['name']} {{path}}"
+        if match := re.search(rf"add_argument\(\s*[\"']{spelt}[\"'](?P<rest>[^)]*)", source):
+            is_flag = "store_true" in match["rest"]
+            return f"--{match['name']}" if is_flag else f"--{match['name']} {{path}}"
+    return next((template for name, template in _FRAMEWORKS.items() if name in source), None)
+
+
+def places_of(own: OwnProgram) -> Iterator[str]:
+    """Directories to which the program writes checkpoints, by its command line; else where it starts."""
+    found = False
+    for index, word in enumerate(own.words):
+        match = _PLACE.fullmatch(word)
+        if match is None:
+            continue
+        value = match[1] if match[1] is not None else next(iter(own.words[index + 1 : index + 2]), "")
+        if value and value[0] not in "-$~":
+            found = True
+            yield str(Path(own.directory, value))
+    if not found:
+        yield own.directory
+
+
+def segment_lines(plan: Plan) -> list[str]:
+    """Before the training: note the segment, and how the program is told its checkpoint."""
+    if plan.request.until_done is None:
+        return []
+    told = plan.request.resume_with
+    words = shlex.split(told) if told not in (None, BY_ITSELF) else []
+    resume = " ".join(_with_path(word) for word in words)
+    return [
+        f"# One training in at most {plan.request.until_done} segments: from the second on, it goes on from",
+        "# the checkpoint that the one before has left.",
+        *recording_lines(plan.environment),
+        f'RESUME_FROM=$({_node_words(plan)} --nodes "$SLURM_JOB_NODELIST") || RESUME_FROM=""',
+        'export COACH_RESUME_FROM="$RESUME_FROM"',
+        "RESUME=()",
+        *([f"if [[ -n $RESUME_FROM ]]; then RESUME=({resume}); fi"] if resume else []),
+        "",
+    ]
+
+
+def resume_words(plan: Plan) -> list[str]:
+    """Behind the words of an own program."""
+    return ['${RESUME[@]+"${RESUME[@]}"}'] if plan.request.until_done is not None else []
+
+
+def next_segment_lines(plan: Plan) -> list[str]:
+    """After the training: back into the queue, if this segment has left a checkpoint."""
+    own = plan.request.own
+    places = " ".join(quote(place) for place in places_of(own)) if own is not None else ""
+    return [
+        "# Signalled before the limit: go on from the checkpoint of this segment, if it wrote one.",
+        "if ((SIGNALLED && STATUS)); then",
+        f"  if CHECKPOINT=$({_node_words(plan)} --end -- {places}); then".replace(" -- )", ")"),
+        '    echo "coach: the time limit is near; requeued to go on from $CHECKPOINT"',
+        '    if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
+        "  fi",
+        "fi",
+        "",
+    ]
+
+
+def _node_words(plan: Plan) -> str:
+    python = recording_words(plan.environment)
+    return f'{python} "$CODE/coach/node" segment --run-dir "$RUN_DIR" --max {plan.request.until_done}'
+
+
+def _with_path(word: str) -> str:
+    return '"$RESUME_FROM"'.join(quote(part) if part else "" for part in word.split("{path}"))

@@ -1,0 +1,188 @@
+"""A training longer than its time limit, told as one: its segments, and the checkpoint between two of them.
+
+Run by the batch script, at the beginning of a segment and when the limit is near. A checkpoint is known by the
+name and the form that its framework gives it; nothing is unpickled, because a checkpoint may run code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from coach import runs
+
+MAX_DEPTH = 5
+"""Lightning writes to lightning_logs/version_0/checkpoints/ below its root directory."""
+MAX_ENTRIES = 20_000
+
+_FOLDER = re.compile(r"(?:checkpoint|global_step|step|epoch|iter)[-_=]?(\d+)", re.IGNORECASE)
+_FILE = re.compile(
+    r"(?:.*\.ckpt|(?:.*[^a-z])?(?:step|epoch|iter(?:ation)?|checkpoint|ckpt|last|latest)[-_=]?\d*(?:[^a-z].*)?\.(?:pt|pth))",
+    re.IGNORECASE,
+)
+_WEIGHTS = re.compile(r"(?:pytorch_model|model|adapter_model)[\w-]*\.(?:bin|safetensors)")
+_DEEPSPEED = re.compile(r"global_step\d+")
+_ZIP_BEGINS, _ZIP_ENDS = b"PK\x03\x04", b"PK\x05\x06"
+_ZIP_TAIL_BYTES = 1024
+
+
+class Found(NamedTuple):
+    """A whole checkpoint. `path` is what a program is told to resume from."""
+
+    time_s: float
+    path: str
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `segment`."""
+    parser.add_argument("--run-dir", required=True, metavar="DIR", help="the run directory")
+    parser.add_argument("--max", required=True, type=int, metavar="N", help="segments at most")
+    parser.add_argument("--end", action="store_true", help="this segment ends (default: one begins)")
+    parser.add_argument("--nodes", default="", metavar="LIST", help="the nodes of this segment")
+    parser.add_argument("places", nargs="*", metavar="DIR", help="where checkpoints are looked for")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the checkpoint to go on from. At the end of a segment exit status 1, and the reason in one line,
+    when there shall be no further one."""
+    paths = runs.RunPaths(Path(args.run_dir))
+    try:
+        if args.end:
+            return _end(paths, args.max, [str(paths.checkpoints_dir), *args.places])
+        checkpoint = begin(paths, args.max, args.nodes, time.time())
+    except (OSError, runs.RunFileError) as error:
+        print(f"coach segment: {error}", file=sys.stderr)
+        return 1
+    if checkpoint is not None:
+        print(checkpoint)
+    return 0
+
+
+def begin(paths: runs.RunPaths, most: int, nodes: str, now_s: float) -> Optional[str]:
+    """Note a new segment in run.json. Returns the checkpoint that the last one left; None: there is none."""
+    segments = read_segments(paths)
+    checkpoint = segments[-1].get("checkpoint") if segments else None
+    segments.append({"start_time_s": now_s, "end_time_s": None, "nodes": nodes, "resumed_from": checkpoint})
+    runs.update_json(paths.run_json, {"segments": segments})
+    words = f", goes on from {checkpoint}" if checkpoint else ""
+    print(f"coach: segment {len(segments)} of at most {most}{words}", file=sys.stderr)
+    return checkpoint if isinstance(checkpoint, str) else None
+
+
+def _end(paths: runs.RunPaths, most: int, places: List[str]) -> int:
+    checkpoint, refusal = end(paths, most, places, time.time())
+    segments = read_segments(paths)
+    if refusal is not None:
+        print(f"coach: no further segment: {refusal}", file=sys.stderr)
+        return 1
+    lost_s = segments[-1].get("lost_s") or 0.0
+    print(
+        f"coach: segment {len(segments)} ended; {lost_s:.0f} s after its checkpoint are lost", file=sys.stderr
+    )
+    print(checkpoint)
+    return 0
+
+
+def end(
+    paths: runs.RunPaths, most: int, places: List[str], now_s: float
+) -> Tuple[Optional[str], Optional[str]]:
+    """Note the end of the newest segment. Returns its checkpoint, and why there shall be no further segment;
+    None: there shall be one."""
+    segments = read_segments(paths)
+    if not segments:
+        return None, "run.json tells of none"
+    last = segments[-1]
+    started_s = last.get("start_time_s")
+    found = newest_checkpoint(places, started_s if isinstance(started_s, (int, float)) else now_s)
+    refusal = None
+    if found is None:
+        refusal = f"this one wrote no newer checkpoint in {', '.join(places)}"
+    elif len(segments) >= most:
+        refusal = f"{most} were asked for at most; the newest checkpoint is {found.path}"
+    last["end_time_s"] = now_s
+    last["checkpoint"] = found.path if found is not None else None
+    last["lost_s"] = max(0.0, now_s - found.time_s) if found is not None else None
+    last["why"] = refusal or "the time limit was near"
+    runs.update_json(paths.run_json, {"segments": segments})
+    return last["checkpoint"], refusal
+
+
+def read_segments(paths: runs.RunPaths) -> List[Dict[str, Any]]:
+    """The segments that run.json tells of, oldest first. Raises RunFileError."""
+    told = runs.read_json(paths.run_json).get("segments")
+    return [dict(each) for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+
+
+def newest_checkpoint(places: List[str], since_s: float) -> Optional[Found]:
+    """The newest whole checkpoint that was written since, in any of the places; None: there is none."""
+    found = [
+        one
+        for place in dict.fromkeys(os.path.abspath(place) for place in places)  # noqa: PTH100 (a text)
+        for one in _checkpoints(place)
+        # File servers may keep whole seconds.
+        if one.time_s >= int(since_s)
+    ]
+    return max(found, default=None)
+
+
+def _checkpoints(place: str) -> Iterator[Found]:
+    """All whole checkpoints below a directory. What lies in a checkpoint is a part of it."""
+    waiting, num_entries = [(place, 0)], 0
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            with os.scandir(folder) as listed:
+                entries = list(listed)
+        except OSError:
+            continue
+        num_entries += len(entries)
+        if num_entries > MAX_ENTRIES:
+            return
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    if _FOLDER.fullmatch(entry.name):
+                        yield from _of_folder(entry.path, entries)
+                    elif depth < MAX_DEPTH and not entry.name.startswith("."):
+                        waiting.append((entry.path, depth + 1))
+                elif _FILE.fullmatch(entry.name) and entry.is_file() and _is_whole(entry.path):
+                    yield Found(entry.stat().st_mtime, entry.path)
+            except OSError:
+                continue
+
+
+def _of_folder(path: str, siblings: "List[os.DirEntry[str]]") -> Iterator[Found]:
+    """A directory that is one checkpoint, if it is whole."""
+    names, times = set(), []
+    for folder, _, files in os.walk(path):
+        for name in files:
+            names.add(name)
+            times.append(os.stat(os.path.join(folder, name)).st_mtime)  # noqa: PTH116, PTH118 (many files)
+    if not times:
+        return
+    name = os.path.basename(path)  # noqa: PTH119 (a text)
+    if _DEEPSPEED.fullmatch(name):
+        # `latest` is written last, and names the step that DeepSpeed loads from the directory above.
+        latest = next((entry.path for entry in siblings if entry.name == "latest"), None)
+        if latest is not None and Path(latest).read_text(errors="replace").strip() == name:
+            yield Found(max(times), os.path.dirname(path))  # noqa: PTH120 (a text)
+        return
+    is_hugging_face = any(_WEIGHTS.fullmatch(each) for each in names)
+    if not is_hugging_face or "trainer_state.json" in names:  # written after the weights
+        yield Found(max(times), path)
+
+
+def _is_whole(path: str) -> bool:
+    """False for an empty file, and for one of torch's whose end is missing."""
+    with open(path, "rb") as file:
+        head = file.read(len(_ZIP_BEGINS))
+        if head != _ZIP_BEGINS:
+            return bool(head)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _ZIP_TAIL_BYTES))
+        return _ZIP_ENDS in file.read()

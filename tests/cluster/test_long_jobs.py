@@ -1,0 +1,94 @@
+"""A training that nears its limit goes on in a further segment, from its own checkpoint, on the real Slurm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.slurm import SlurmCluster
+from tests.installed import InstalledCoach
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+TRAINING = """
+import argparse, pathlib, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--output_dir")
+parser.add_argument("--resume_from_checkpoint")
+parser.add_argument("--save", type=int, default=1)
+args = parser.parse_args()
+resumed = args.resume_from_checkpoint
+start = int(resumed.rpartition("-")[2]) if resumed else 0
+print("starts at", start, flush=True)
+for step in range(start, 40):
+    time.sleep(0.2)
+    print("step", step, flush=True)
+    if args.save and step % 5 == 4:
+        place = pathlib.Path(args.output_dir, f"checkpoint-{step + 1}")
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "state.txt").write_text(str(step))
+print("done", flush=True)
+"""
+
+
+def _launched(coach: InstalledCoach, *arguments: str) -> tuple[Path, str]:
+    (coach.user.home / "train.py").write_text(TRAINING)
+    done = coach(
+        *("launch", "train.py", "--gpus", "0", "--time", "5:00", "--until-done", "2", "--format", "json"),
+        *("--", "--output_dir", "out", *arguments),
+        timeout_s=120,
+    )
+    assert done.returncode == 0, done.stderr
+    answer, _ = json.JSONDecoder().raw_decode(done.stdout)
+    return Path(answer["run_dir"]), answer["job_id"]
+
+
+def _signal(slurm: SlurmCluster, job_id: str) -> None:
+    """What Slurm does by itself before the time limit."""
+    slurm.run(["scancel", "--batch", "--signal=USR1", job_id])
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _run_json(run_dir: Path) -> dict[str, Any]:
+    return dict(json.loads((run_dir / "run.json").read_text()))
+
+
+def test_a_training_goes_on_from_its_checkpoint_and_is_told_in_segments(
+    user_coach: InstalledCoach, slurm: SlurmCluster
+) -> None:
+    run_dir, job_id = _launched(user_coach)
+    out = user_coach.user.home / "out"
+    wait_until((out / "checkpoint-10" / "state.txt").exists, 60, "a checkpoint is written")
+    _signal(slurm, job_id)
+    wait_until(lambda: "requeued to go on from" in _text(run_dir / "stdout.log"), 60, "it is requeued")
+    wait_until(lambda: _run_json(run_dir)["state"] == "COMPLETED", 120, "it is complete", every_s=0.3)
+    first, second = _run_json(run_dir)["segments"]
+    assert first["checkpoint"] == second["resumed_from"]
+    assert first["why"] == "the time limit was near"
+    assert 0 <= first["lost_s"] < 10
+    start = int(first["checkpoint"].rpartition("-")[2])
+    assert start >= 10
+    log = _text(run_dir / "stdout.log")
+    assert f"starts at {start}" in log
+    assert log.count("step 39") == 1
+    assert "segment 2 of at most 2" in _text(run_dir / "stderr.log")
+
+
+def test_a_training_that_saves_nothing_gets_no_further_segment(
+    user_coach: InstalledCoach, slurm: SlurmCluster
+) -> None:
+    run_dir, job_id = _launched(user_coach, "--save", "0")
+    wait_until(lambda: "step 3" in _text(run_dir / "stdout.log"), 60, "it trains")
+    _signal(slurm, job_id)
+    wait_until(lambda: _run_json(run_dir)["state"] == "TIMEOUT", 60, "it has ended", every_s=0.3)
+    told = [line for line in _text(run_dir / "stderr.log").splitlines() if "no further segment" in line]
+    assert len(told) == 1
+    assert "wrote no newer checkpoint" in told[0]
+    assert "Restarts=0" in slurm.run(["scontrol", "show", "job", "-o", job_id]).stdout

@@ -1,0 +1,72 @@
+"""How a program of each framework is told its checkpoint, where it writes them, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.launch.long_job import BY_ITSELF, check_long, places_of
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram
+
+ASKED = LaunchRequest("train", until_done=3)
+
+
+def own(*words: str, kind: OwnKind = OwnKind.SCRIPT) -> OwnProgram:
+    return OwnProgram(kind, words, "/home/ada/gpt")
+
+
+def told(source: str, *words: str, said: str | None = None) -> str | None:
+    request = LaunchRequest("train", until_done=3, resume_with=said)
+    return check_long(request, own("train.py", *words), "slurm", source)
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "expected"),
+    [
+        ('p.add_argument("--resume_from_checkpoint")', (), "--resume_from_checkpoint {path}"),
+        ('p.add_argument("--resume", type=str)', (), "--resume {path}"),
+        ('p.add_argument("--resume", action="store_true")', (), "--resume"),
+        ("", ("--ckpt_path=last.ckpt",), "--ckpt_path {path}"),
+        ("", ("--resume-from", "x"), "--resume-from {path}"),
+        ("args = TrainingArguments()", (), "--resume_from_checkpoint {path}"),
+        ("cli = LightningCLI(Model)", (), "--ckpt_path {path}"),
+        ('start = os.environ.get("COACH_RESUME_FROM")', (), BY_ITSELF),
+    ],
+)
+def test_a_program_is_told_its_checkpoint_by_its_own_option(
+    source: str, words: tuple[str, ...], expected: str
+) -> None:
+    assert told(source, *words) == expected
+
+
+def test_what_a_person_says_goes_first() -> None:
+    assert told('p.add_argument("--resume")', said="--load {path}") == "--load {path}"
+    assert told("", said="none") == BY_ITSELF
+
+
+@pytest.mark.parametrize(
+    ("program", "backend", "words"),
+    [
+        (own("train.py"), "slurm", "how is train.py told"),
+        (own("job.sbatch", kind=OwnKind.BATCH), "slurm", "a batch file's own lines"),
+        (own("train.py"), "local", "ends at no limit"),
+    ],
+)
+def test_what_cannot_go_on_is_refused(program: OwnProgram, backend: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        check_long(ASKED, program, backend, "")
+
+
+def test_an_option_without_segments_or_a_broken_one_is_refused() -> None:
+    with pytest.raises(UserError, match="goes with --until-done"):
+        check_long(LaunchRequest("train", resume_with="--resume {path}"), own("train.py"), "slurm", "")
+    with pytest.raises(UserError, match="No closing quotation"):
+        told("", said='--resume "{path}')
+    with pytest.raises(UserError, match="expected 1 to 100"):
+        check_long(LaunchRequest("train", until_done=0), own("train.py"), "slurm", "")
+
+
+def test_places_are_those_that_the_command_line_names_else_the_start() -> None:
+    words = ("train.py", "--output_dir", "out", "--trainer.default_root_dir=/scratch/l", "--lr", "1")
+    assert list(places_of(own(*words))) == ["/home/ada/gpt/out", "/scratch/l"]
+    assert list(places_of(own("train.py", "--lr", "1"))) == ["/home/ada/gpt"]
