@@ -111,6 +111,9 @@ def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str
 def checked_object(checked: Checked) -> dict[str, Any]:
     """The public JSON of what was named. All of an array has its tasks as well, as `jobs`."""
     found = diagnosis_object(checked.diagnosis, checked.files)
+    run = checked.snapshot.run
+    if run is not None and run.segments:
+        found["segments"] = [asdict(segment) for segment in run.segments]
     if checked.parts:
         found["jobs"] = [diagnosis_object(part.diagnosis) for part in checked.parts]
     return found

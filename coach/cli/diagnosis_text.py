@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from coach.analysis.jobs.segments import segment_words
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of
 from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text
 from coach.analysis.judging.several_jobs import Judged
@@ -23,6 +24,8 @@ _WENT_WRONG = "went wrong"
 def checked_lines(checked: Checked, muted: Iterable[str] = ()) -> Iterable[str]:
     """All that was found of what was named."""
     yield from diagnosis_lines(checked.diagnosis, checked.files, muted)
+    run = checked.snapshot.run
+    yield from (f"  {printable(words)}" for words in segment_words(run.segments if run is not None else ()))
     if checked.parts:
         yield from _part_lines(checked.parts)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from coach import runs
-from coach.node import rank_ends, share
+from coach.node import rank_ends, segment, share
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +47,7 @@ def record_state(paths: runs.RunPaths, exit_code: int, state: Optional[str] = No
         {"schema": runs.SCHEMA, "state": word, "exit_code": exit_code, "ended_time_s": ended_time_s},
     )
     runs.update_json(paths.run_json, {"state": word, "ended_time_s": ended_time_s})
+    segment.close(paths, word, ended_time_s)
     problem = share.share_in_time(paths)
     if problem:
         print(f"coach: shares nothing: {problem}", file=sys.stderr)

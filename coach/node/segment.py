@@ -112,6 +112,15 @@ def end(
     return last["checkpoint"], refusal
 
 
+def close(paths: runs.RunPaths, state: str, now_s: float) -> None:
+    """Note that the newest segment ended by itself, where there is one that goes on. Raises OSError or
+    RunFileError."""
+    segments = read_segments(paths)
+    if segments and segments[-1].get("end_time_s") is None:
+        segments[-1].update(end_time_s=now_s, why=state)
+        runs.update_json(paths.run_json, {"segments": segments})
+
+
 def read_segments(paths: runs.RunPaths) -> List[Dict[str, Any]]:
     """The segments that run.json tells of, oldest first. Raises RunFileError."""
     told = runs.read_json(paths.run_json).get("segments")
@@ -125,7 +134,7 @@ def newest_checkpoint(places: List[str], since_s: float) -> Optional[Found]:
         for place in dict.fromkeys(os.path.abspath(place) for place in places)  # noqa: PTH100 (a text)
         for one in _checkpoints(place)
         # File servers may keep whole seconds.
-        if one.time_s >= int(since_s)
+        if one.time_s >= int(since_s) and one.path.isprintable()
     ]
     return max(found, default=None)
 

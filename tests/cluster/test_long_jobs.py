@@ -72,9 +72,13 @@ def test_a_training_goes_on_from_its_checkpoint_and_is_told_in_segments(
     first, second = _run_json(run_dir)["segments"]
     assert first["checkpoint"] == second["resumed_from"]
     assert first["why"] == "the time limit was near"
+    assert second["why"] == "COMPLETED"
     assert 0 <= first["lost_s"] < 10
     start = int(first["checkpoint"].rpartition("-")[2])
     assert start >= 10
+    told = user_coach("check", run_dir.name).stdout
+    assert "one training in 2 segments" in told
+    assert "segment 2" in told
     log = _text(run_dir / "stdout.log")
     assert f"starts at {start}" in log
     assert log.count("step 39") == 1

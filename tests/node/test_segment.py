@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coach import runs
-from coach.node import segment
+from coach.node import ended, segment
 
 START_S = 1_795_280_000.0
 
@@ -88,6 +88,22 @@ def test_a_second_segment_goes_on_from_what_the_first_has_left(
     assert (told[0]["lost_s"], told[0]["why"], told[0]["nodes"]) == (60.0, "the time limit was near", "node1")
     assert (told[1]["resumed_from"], told[1]["end_time_s"]) == (str(saved), None)
     assert f"segment 2 of at most 3, goes on from {saved}" in capsys.readouterr().err
+
+
+def test_the_last_segment_ends_with_the_run(tmp_path: Path) -> None:
+    paths = runs.create_run_dir(tmp_path / "runs", "20261121-142233-own-4f2a")
+    runs.write_json(paths.run_json, {"schema": 1})
+    ended.record_state(paths, 0)
+    assert "segments" not in json.loads(paths.run_json.read_text())
+    segment.begin(paths, 2, "node1", START_S)
+    ended.record_state(paths, 0)
+    (only,) = json.loads(paths.run_json.read_text())["segments"]
+    assert (only["why"], only["end_time_s"] > 0) == ("COMPLETED", True)
+
+
+def test_a_path_with_control_characters_is_no_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path / "a\x1b[2J\n" / "step-3.pt")
+    assert newest(tmp_path) is None
 
 
 def test_without_a_newer_checkpoint_or_after_the_last_segment_there_is_no_further_one(tmp_path: Path) -> None:

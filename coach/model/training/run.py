@@ -30,6 +30,24 @@ class Submission(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of a training that is longer than its time limit. What is not known is None."""
+
+    start_time_s: float | None
+    end_time_s: float | None
+    """When its end was noted; None: it goes on, or it ended by itself."""
+    nodes: str | None
+    resumed_from: str | None
+    """The checkpoint that it went on from."""
+    checkpoint: str | None
+    """The newest checkpoint that it left."""
+    lost_s: float | None
+    """Seconds between that checkpoint and its end: their work is done again."""
+    why: str | None
+    """Why it ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """run.json, read tolerantly: what is missing is None or empty. Times are epoch seconds."""
 
@@ -81,6 +99,8 @@ class Run:
     drill: str | None = None
     """The drill that it is of; None: no fault was planted in it."""
     drill_answer: Answer | None = None
+    segments: tuple[Segment, ...] = ()
+    """Of a training that goes on when its time limit is near: oldest first; empty for any other."""
     is_launching: bool = False
     """True while a coach submits it, as far as can be seen from here."""
     found_by: str | None = None

@@ -21,7 +21,7 @@ from coach.model.launching.launch import AppliedFix, Scalar, SweepPoint
 from coach.model.reading import Reading, RunFacts
 from coach.model.slurm.cluster import is_final
 from coach.model.teaching.drill import Answer
-from coach.model.training.run import Checkpoint, RankExit, Refusal, Run, RunExit, Submission
+from coach.model.training.run import Checkpoint, RankExit, Refusal, Run, RunExit, Segment, Submission
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io
 from coach.sources.runs.local_process import Look, Sighting, look, may_be_launching
@@ -35,6 +35,9 @@ _CHECKPOINT = re.compile(r"^step-(\d{1,18})(?:\.pt)?$")
 """A file, or a directory where every rank wrote its share."""
 _MAX_BELOW = 8
 """Levels: torchrun's folders of a rank are the deepest of a run."""
+
+MAX_SEGMENTS = 100
+"""As many as a launch may ask for."""
 
 
 def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
@@ -71,11 +74,29 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         is_uneven_by_design=_parse_flag(value.get("uneven_by_design")),
         remedies=_parse_remedies(table(value.get("remedies"))),
         sweep=_parse_sweep(table(value.get("sweep"))),
+        segments=_parse_segments(value.get("segments")),
         drill=text(value.get("drill")),
         found_by=text(value.get("found_by")),
         submission=Submission.NEVER
         if job_id is None and value.get("submission") == Submission.NEVER
         else None,
+    )
+
+
+def _parse_segments(value: Any) -> tuple[Segment, ...]:
+    listed = value[-MAX_SEGMENTS:] if isinstance(value, list) else []
+    return tuple(
+        Segment(
+            start_time_s=finite(each.get("start_time_s")),
+            end_time_s=finite(each.get("end_time_s")),
+            nodes=text(each.get("nodes")),
+            resumed_from=text(each.get("resumed_from")),
+            checkpoint=text(each.get("checkpoint")),
+            lost_s=finite(each.get("lost_s")),
+            why=text(each.get("why")),
+        )
+        for each in listed
+        if isinstance(each, dict)
     )
 
 

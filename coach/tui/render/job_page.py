@@ -24,7 +24,7 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     job = page.job
     rows = [_head(page, width), *_progress(page, width), *_verdict(page, width)]
     if page.run is not None:
-        rows += runs.parent_lines(page.run, width, page.label)
+        rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
     if page.past is not None:
         rows += [*efficiency_lines(page.past, page.now_s, width), BLANK]
     rows += _waiting(page, width)
@@ -46,11 +46,8 @@ def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     """All that the queue knows about it."""
     rows = [_head(page, width), BLANK]
     if page.run is not None:
-        rows += [
-            *runs.parent_lines(page.run, width, page.label),
-            runs.parameters_line(page.run, width),
-            BLANK,
-        ]
+        rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
+        rows += [runs.parameters_line(page.run, width), BLANK]
     if page.job is None:
         return [*rows, line(muted(" it has no job in the queue"))]
     return [*rows, *facts.job_lines(page.job, page.now_s)]

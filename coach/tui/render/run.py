@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from coach.analysis.jobs.segments import segment_words
 from coach.lookback.history import CurvePoint
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
@@ -58,6 +59,11 @@ def parent_lines(run: Run, width: int, label: KeyLabel) -> list[Line]:
             line(muted(" child of "), parent, fix, Span(f"   {label('compare')}", "key"), " compares"), width
         )
     ]
+
+
+def segment_lines(run: Run, width: int) -> list[Line]:
+    """The segments of a long training; none for any other."""
+    return [clip(line(muted(f" {printable(words)}")), width) for words in segment_words(run.segments)]
 
 
 def parameters_line(run: Run, width: int) -> Line:

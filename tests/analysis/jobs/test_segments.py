@@ -1,0 +1,26 @@
+"""Segments in words: how many, what each left, and what was lost in all."""
+
+from __future__ import annotations
+
+from coach.analysis.jobs.segments import segment_words
+from coach.model.training.run import Segment
+
+
+def test_segments_are_told_as_one_training_with_what_was_lost() -> None:
+    first = Segment(0.0, 3600.0, "node1", None, "out/checkpoint-9", 61.0, "the time limit was near")
+    second = Segment(3700.0, None, "node2", "out/checkpoint-9", None, None, None)
+    assert segment_words((first, second)) == (
+        "one training in 2 segments; 00:01:01 were lost after checkpoints",
+        "segment 1, 01:00:00, on node1, ended: the time limit was near, left out/checkpoint-9, "
+        "61 s before its end",
+        "segment 2, on node2, from out/checkpoint-9",
+    )
+
+
+def test_any_other_training_tells_of_no_segments() -> None:
+    assert segment_words(()) == ()
+
+
+def test_an_end_that_nobody_explained_says_so() -> None:
+    only = Segment(None, 10.0, None, None, None, None, None)
+    assert segment_words((only,)) == ("one training in 1 segment", "segment 1, ended: not known why")
