@@ -1,0 +1,130 @@
+"""The script of a long training under bash, with small stand-ins for srun, scancel and scontrol."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coach.launch.own_program import own_request, read_own_program
+from coach.launch.plan import Facts, make_plan
+from coach.launch.recipe import recipe_of
+from coach.model.launching.launch import LaunchRequest
+from tests.launch.examples import CLUSTER, PATHS, RUN_ID
+from tests.waiting import wait_until
+
+TRAINING = """
+import argparse, pathlib, signal, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("--save_dir")
+parser.add_argument("--saves", type=int)
+parser.add_argument("--resume")
+args = parser.parse_args()
+if args.resume:
+    print("goes on from", args.resume)
+    sys.exit(0)
+if args.saves:
+    place = pathlib.Path(args.save_dir, "checkpoint-5")
+    place.mkdir(parents=True)
+    (place / "state.txt").write_text("5")
+pathlib.Path("ready").touch()
+signal.pause()
+"""
+STEP = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+echo $$ > "$STUBS/pid"
+exec "$@"
+"""
+CANCEL = """#!/bin/bash
+kill -s "${1#--signal=}" "$(cat "$STUBS/pid")"
+"""
+
+
+@dataclass
+class Job:
+    home: Path
+    script: Path
+    run_dir: Path
+
+    def start(self, restarts: int = 0) -> subprocess.Popen[str]:
+        (self.home / "ready").unlink(missing_ok=True)
+        env = {
+            "PATH": f"{self.home}/bin:{os.environ['PATH']}",
+            "STUBS": str(self.home),
+            "HOME": str(self.home),
+        }
+        env |= {"SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "node1", "SLURM_RESTART_COUNT": str(restarts)}
+        return subprocess.Popen(
+            ["bash", str(self.script)],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def near_its_limit(self) -> tuple[int, str, str]:
+        """Status, output and errors of a segment that is signalled once it trains."""
+        job = self.start()
+        wait_until((self.home / "ready").exists, 30, "it trains")
+        job.send_signal(signal.SIGUSR1)
+        output, errors = job.communicate(timeout=40)
+        return job.returncode, output, errors
+
+
+def make_job(home: Path, saves: int) -> Job:
+    (home / "train.py").write_text(TRAINING)
+    (home / "bin").mkdir()
+    stubs = {"srun": STEP, "scancel": CANCEL, "scontrol": '#!/bin/bash\necho "$@" >> "$STUBS/asked"\n'}
+    for name, text in stubs.items():
+        (home / "bin" / name).write_text(text)
+        (home / "bin" / name).chmod(0o755)
+    words = ("--save_dir", "my out", "--saves", str(saves))
+    program = read_own_program(str(home / "train.py"), words, home)
+    asked = LaunchRequest("", gpus_per_node=0, time_limit_s=600, until_done=2, python=sys.executable)
+    run_dir = home / "runs" / RUN_ID
+    paths = replace(
+        PATHS,
+        run_dir=str(run_dir),
+        code_dir=str(Path.cwd()),
+        python=sys.executable,
+        own_python=sys.executable,
+        cache_dir=str(home / "cache"),
+        scratch_cache_dir=None,
+    )
+    request = own_request(program, asked)
+    facts = Facts(paths, "anna", 1795271000.0, "0.1.0", None)
+    script = home / "job.sh"
+    script.write_text(make_plan(request, recipe_of(request), CLUSTER, facts, RUN_ID).script)
+    return Job(home, script, run_dir)
+
+
+def test_near_its_limit_the_job_is_requeued_and_the_program_told_its_checkpoint(tmp_path: Path) -> None:
+    job = make_job(tmp_path, saves=1)
+    status, output, errors = job.near_its_limit()
+    checkpoint = tmp_path / "my out" / "checkpoint-5"
+    assert (tmp_path / "asked").read_text() == "requeue 17\n", errors
+    assert status != 0
+    assert f"requeued to go on from {checkpoint}" in output
+    assert "state" not in json.loads((job.run_dir / "exit.json").read_text())
+    second = job.start(restarts=1)
+    output, errors = second.communicate(timeout=40)
+    assert second.returncode == 0, errors
+    assert f"goes on from {checkpoint}" in output
+    segments = json.loads((job.run_dir / "run.json").read_text())["segments"]
+    assert [each["why"] for each in segments] == ["the time limit was near", "COMPLETED"]
+    assert json.loads((job.run_dir / "exit.json").read_text())["state"] == "COMPLETED"
+
+
+def test_a_program_that_saves_nothing_ends_at_its_limit_with_one_clear_line(tmp_path: Path) -> None:
+    job = make_job(tmp_path, saves=0)
+    _, _, errors = job.near_its_limit()
+    assert not (tmp_path / "asked").exists()
+    assert [line for line in errors.splitlines() if "no further segment" in line] == [
+        "coach: no further segment: this one wrote no newer checkpoint in "
+        f"{job.run_dir}/checkpoints, {tmp_path}/my out"
+    ]
+    assert json.loads((job.run_dir / "exit.json").read_text())["state"] == "TIMEOUT"
