@@ -170,6 +170,8 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: COMPLETED), 1 ended otherwise, 2 refused."""
+    if args.resume_with is not None and args.until_done is None:
+        raise UserError("--resume-with goes with --until-done", "say both, or leave it out")
     asked = with_program(_request(args), args, settings)
     return launch_as_is(asked, args, settings) if args.as_is else launch(asked, args, settings)
 

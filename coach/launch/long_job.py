@@ -40,9 +40,7 @@ def check_long(
     `source` is the text of its Python file, where it has one. Raises UserError where segments cannot be.
     """
     if request.until_done is None:
-        if request.resume_with is not None:
-            raise UserError("--resume-with goes with --until-done", "say both, or leave it out")
-        return None
+        return request.resume_with
     if not 1 <= request.until_done <= MAX_SEGMENTS:
         raise UserError(f"--until-done {request.until_done}: expected 1 to {MAX_SEGMENTS} segments")
     if backend != "slurm":

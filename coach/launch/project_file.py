@@ -35,6 +35,7 @@ _COUNTS = {
     "nproc_per_node": "nproc_per_node",
     "cpus_per_task": "cpus_per_task",
     "cpus_per_gpu": "cpus_per_gpu",
+    "until_done": "until_done",
 }
 _TEXTS = {
     name: name
@@ -42,7 +43,7 @@ _TEXTS = {
         *("mem", "partition", "account", "qos", "reservation", "constraint", "exclude", "gpu_type"),
         *("environment", "python", "signal"),
     )
-}
+} | {"resume": "resume_with"}
 _KEYS = (
     *("title", "key", *_PROGRAMS, "arguments", "with", "parameters", "watch", "env", "sbatch", "time"),
     *_COUNTS,

@@ -57,9 +57,7 @@ def test_what_cannot_go_on_is_refused(program: OwnProgram, backend: str, words: 
         check_long(ASKED, program, backend, "")
 
 
-def test_an_option_without_segments_or_a_broken_one_is_refused() -> None:
-    with pytest.raises(UserError, match="goes with --until-done"):
-        check_long(LaunchRequest("train", resume_with="--resume {path}"), own("train.py"), "slurm", "")
+def test_a_broken_option_or_number_is_refused() -> None:
     with pytest.raises(UserError, match="No closing quotation"):
         told("", said='--resume "{path}')
     with pytest.raises(UserError, match="expected 1 to 100"):

@@ -138,3 +138,12 @@ def test_toml_that_cannot_be_read_is_said_of_coach_s_own_file_alone(project: Pat
     (project / "coach.toml").unlink()
     (project / "pyproject.toml").write_text("[tool.coach\n")
     assert find_project(project / "deep") in (None, project.parent / "coach.toml")
+
+
+def test_a_long_training_says_its_segments_and_its_option_for_resuming(project: Path) -> None:
+    path = project / "coach.toml"
+    path.write_text(
+        "[training.long]\nscript = 'train.py'\nuntil_done = 5\nresume = '--load {path}'\ntime = '1:00:00'\n"
+    )
+    (training,) = read_project(path)
+    assert (training.asked["until_done"], training.asked["resume_with"]) == (5, "--load {path}")
