@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from coach.launch.long_job import BY_ITSELF, check_long, places_of
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram
+from tests.launch.examples import plan
 
 ASKED = LaunchRequest("train", until_done=3)
 
@@ -68,3 +72,13 @@ def test_places_are_those_that_the_command_line_names_else_the_start() -> None:
     words = ("train.py", "--output_dir", "out", "--trainer.default_root_dir=/scratch/l", "--lr", "1")
     assert list(places_of(own(*words))) == ["/home/ada/gpt/out", "/scratch/l"]
     assert list(places_of(own("train.py", "--lr", "1"))) == ["/home/ada/gpt"]
+
+
+def test_a_recipe_goes_on_by_itself_and_is_signalled_by_usr1(tmp_path: Path) -> None:
+    script = plan(tmp_path, "ddp", until_done=4, time_limit_s=3600).script
+    assert 'segment --run-dir "$RUN_DIR" --max 4 --end); then' in script
+    assert "scancel --signal=USR1" in script
+    assert "newest_checkpoint" not in script
+    assert "RESUME=()" in script
+    checked = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
+    assert checked.returncode == 0, checked.stderr
