@@ -22,7 +22,8 @@ MAX_ENTRIES = 20_000
 
 _FOLDER = re.compile(r"(?:checkpoint|global_step|step|epoch|iter)[-_=]?(\d+)", re.IGNORECASE)
 _FILE = re.compile(
-    r"(?:.*\.ckpt|(?:.*[^a-z])?(?:step|epoch|iter(?:ation)?|checkpoint|ckpt|last|latest)[-_=]?\d*(?:[^a-z].*)?\.(?:pt|pth))",
+    r"(?:^|[^a-z])(?:step|epoch|iter(?:ation)?|checkpoint|ckpt|last|latest)[-_=]?\d{0,20}(?:[^a-z\d].{0,200})?"
+    r"\.(?:pt|pth)$|\.ckpt$",
     re.IGNORECASE,
 )
 _WEIGHTS = re.compile(r"(?:pytorch_model|model|adapter_model)[\w-]*\.(?:bin|safetensors)")
@@ -159,7 +160,7 @@ def _checkpoints(place: str) -> Iterator[Found]:
                         yield from _of_folder(entry.path, entries)
                     elif depth < MAX_DEPTH and not entry.name.startswith("."):
                         waiting.append((entry.path, depth + 1))
-                elif _FILE.fullmatch(entry.name) and entry.is_file() and _is_whole(entry.path):
+                elif _FILE.search(entry.name) and entry.is_file() and _is_whole(entry.path):
                     yield Found(entry.stat().st_mtime, entry.path)
             except OSError:
                 continue
