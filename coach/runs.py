@@ -113,6 +113,9 @@ class RunPaths:
     def telemetry_of(self, node: str) -> Path:
         return self.telemetry_dir / f"{node}.jsonl"
 
+    def stack_samples_of(self, node: str) -> Path:
+        return self.stacks_dir / f"samples-{node}.jsonl"
+
 
 def coach_home(env: Mapping[str, str]) -> Optional[Path]:
     """The one place for runs, cache and config, when the user set COACH_HOME."""

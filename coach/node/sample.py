@@ -24,6 +24,7 @@ from coach.node.gpm import GPM_HELP
 from coach.node.node_name import node_name
 from coach.node.processes import die_with_parent, read_stat
 from coach.node.sampler import Moment, Options, Sampler, now
+from coach.node.stack_samples import StackSampler
 from coach.node.telemetry_file import TelemetryFile
 
 _FIRST_LOOK_S = 0.3
@@ -96,7 +97,14 @@ def run(args: argparse.Namespace) -> int:
         if lock is not None:
             stack.callback(os.close, lock)
         writer = Writer(sampler, paths, node, args.started_time)
-        keep_pace(args.interval, goes_on, lambda: writer.tick(now()))
+        stacks = None if args.pid is None else StackSampler(paths, node, args.pid, now().monotonic_s)
+
+        def tick() -> None:
+            writer.tick(now())
+            if stacks is not None:
+                stacks.tick(now().monotonic_s)
+
+        keep_pace(args.interval, goes_on, tick)
     return 0
 
 

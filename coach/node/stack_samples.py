@@ -1,0 +1,193 @@
+"""Where each rank spends its time: 20 stacks of every rank after warm-up, and again when progress stalls.
+
+Beside the training, in a thread of the sampler. Only processes that registered faulthandler for coach's
+signal are asked (`ask_faulthandler` looks first), so a program that coach did not prepare gets no signal. A
+burst is reduced to counts here: the file holds one short record per rank and burst.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
+
+from coach import runs
+from coach.node.processes import read_stat
+from coach.node.stack_category import category_of, own_place
+from coach.node.stacks import Rank, Threads, ask_faulthandler, find_ranks
+from coach.node.telemetry_file import encode_short
+
+NUM_SAMPLES = 20
+"""A share of 50 % is then known to about ±11 points (one standard error)."""
+SAMPLE_INTERVAL_S = 0.5
+"""No multiple of a usual step, and ten seconds in all: an epoch's end does not fill a burst."""
+AFTER_METRICS_S = 10.0
+"""From the first metric record to the first burst: compiling and the first allocations are over."""
+WITHOUT_METRICS_S = 60.0
+"""From the sampler's start to the first burst of a program that writes no metrics."""
+STALL_S = 300.0
+"""Silence that is shorter than this is no stall: evaluations and checkpoints take minutes."""
+STALL_INTERVALS = 10
+"""Silence counts as a stall from so many times the usual interval between two signs of progress."""
+MAX_BURSTS = 50
+"""Of one run on one node: the file stays below 50 × 900 bytes per rank."""
+LOOK_INTERVAL_S = 5.0
+"""Between looks at the sizes of logs and metrics, which lie on a shared file system."""
+
+WARM_UP, STALLED = "warm_up", "stalled"
+
+
+class Due(NamedTuple):
+    """Why a burst is taken now, and how long the run had been silent (seconds)."""
+
+    why: str
+    silent_s: float
+
+
+class Schedule:
+    """Decides when a burst is due. Reads no clock and no file: both are passed in."""
+
+    def __init__(self, start_s: float) -> None:
+        self._start_s = start_s
+        self._metrics_s: Optional[float] = None
+        self._size: Optional[int] = None
+        self._moved_s: Optional[float] = None
+        self._intervals: Deque[float] = deque(maxlen=50)
+        self._has_warmed_up = False
+        self._wait_factor = 1
+        self._num_bursts = 0
+
+    def look(self, now_s: float, metrics_bytes: int, log_bytes: int) -> Optional[Due]:
+        """The burst that is due at `now_s` (monotonic seconds), given the sizes of metrics and logs.
+
+        Within one stall, bursts come after 1, 2, 4, … times its threshold, so that the last is never older
+        than the silence before it. A run that never wrote anything has no stall.
+        """
+        self._note(now_s, metrics_bytes, metrics_bytes + log_bytes)
+        if self._num_bursts >= MAX_BURSTS:
+            return None
+        if not self._has_warmed_up:
+            since_s = now_s - (self._start_s if self._metrics_s is None else self._metrics_s)
+            if since_s < (WITHOUT_METRICS_S if self._metrics_s is None else AFTER_METRICS_S):
+                return None
+            self._has_warmed_up = True
+            self._num_bursts += 1
+            return Due(WARM_UP, 0.0 if self._moved_s is None else now_s - self._moved_s)
+        if self._moved_s is None or now_s - self._moved_s < self._stall_s() * self._wait_factor:
+            return None
+        self._wait_factor *= 2
+        self._num_bursts += 1
+        return Due(STALLED, now_s - self._moved_s)
+
+    def _note(self, now_s: float, metrics_bytes: int, size: int) -> None:
+        if metrics_bytes and self._metrics_s is None:
+            self._metrics_s = now_s
+        if size == (self._size or 0):
+            return
+        if self._moved_s is not None:
+            self._intervals.append(now_s - self._moved_s)
+        self._size, self._moved_s, self._wait_factor = size, now_s, 1
+
+    def _stall_s(self) -> float:
+        usual_s = median(self._intervals) if self._intervals else 0.0
+        return max(STALL_S, STALL_INTERVALS * usual_s)
+
+
+def reduce_burst(dumps: List[Threads]) -> Dict[str, Any]:
+    """Counts by category of the main thread, and its three most frequent own lines."""
+    mains = [next((thread for thread in threads if thread["is_main"]), None) for threads in dumps]
+    stacks = [main["frames"] for main in mains if main and main["frames"]]
+    places = Counter(own_place(frames) for frames in stacks)
+    return {
+        "num_samples": len(stacks),
+        "categories": dict(Counter(category_of(frames) for frames in stacks).most_common()),
+        "places": [list(each) for each in places.most_common(3)],
+    }
+
+
+def take_burst(rank: Rank, pause: Callable[[float], None]) -> Optional[Dict[str, Any]]:
+    """One rank's record without its heading. None: the process offers no stacks, or gave not one."""
+    before_s, before = time.monotonic(), read_stat(rank.pid)
+    dumps: List[Threads] = []
+    for number in range(NUM_SAMPLES):
+        threads, _ = ask_faulthandler(rank.pid)
+        if threads is None:
+            break  # it ended, or its interpreter is held up: it is not asked again in this burst
+        dumps.append(threads)
+        pause(max(0.0, before_s + (number + 1) * SAMPLE_INTERVAL_S - time.monotonic()))
+    after = read_stat(rank.pid)
+    reduced = reduce_burst(dumps)
+    if not reduced["num_samples"]:
+        return None
+    if before and after and before.start_ticks == after.start_ticks:
+        passed_s = max(0.001, time.monotonic() - before_s)
+        reduced["cpu_pct"] = round(100 * (after.cpu_s - before.cpu_s) / passed_s, 1)
+    return {"pid": rank.pid, **({} if rank.rank is None else {"rank": rank.rank}), **reduced}
+
+
+class StackSampler:
+    """Takes bursts aside, so that samples of the node go on meanwhile. No call raises."""
+
+    def __init__(self, paths: runs.RunPaths, node: str, root_pid: int, start_s: float) -> None:
+        self._paths = paths
+        self._node = node
+        self._root_pid = root_pid
+        self._schedule = Schedule(start_s)
+        self._look_due_s = start_s
+        self._working: Optional[threading.Thread] = None
+
+    def tick(self, now_s: float) -> None:
+        """Look at the run's progress, at most every five seconds, and begin the burst that is due."""
+        if now_s < self._look_due_s or (self._working is not None and self._working.is_alive()):
+            return
+        self._look_due_s = now_s + LOOK_INTERVAL_S
+        self._working = threading.Thread(target=self._work, args=(now_s,), daemon=True)
+        self._working.start()
+
+    def _work(self, now_s: float) -> None:
+        metrics_bytes = sum(_size(path) for path in _metric_files(self._paths))
+        log_bytes = _size(self._paths.stdout_log) + _size(self._paths.stderr_log)
+        due = self._schedule.look(now_s, metrics_bytes, log_bytes)
+        if due is None:
+            return
+        try:
+            self.take(due)
+        except (OSError, RuntimeError):
+            return  # a full disk, or no thread is left: the training is not told
+
+    def take(self, due: Due) -> None:
+        """Take one burst of every rank on this node and append it. Raises OSError when it cannot be
+        written."""
+        ranks = find_ranks(self._root_pid, None, self._node)
+        with ThreadPoolExecutor(max(1, min(64, len(ranks)))) as pool:
+            found = list(pool.map(lambda rank: take_burst(rank, time.sleep), ranks))
+        heading = {"kind": "stack_samples", "time_s": round(time.time(), 3), "node": self._node}
+        why = {"why": due.why, "silent_s": round(due.silent_s, 1)}
+        lines = [encode_short({**heading, **why, **each}) for each in found if each is not None]
+        if not lines:
+            return
+        self._paths.stacks_dir.mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._paths.stack_samples_of(self._node), flags, 0o600)
+        try:
+            os.write(descriptor, b"".join(lines))
+        finally:
+            os.close(descriptor)
+
+
+def _metric_files(paths: runs.RunPaths) -> "List[os.PathLike[str]]":
+    try:
+        return list(paths.metrics_dir.glob("rank-*.jsonl"))
+    except OSError:
+        return []
+
+
+def _size(path: "os.PathLike[str]") -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 (either kind of path)
+    except OSError:
+        return 0
