@@ -42,10 +42,10 @@ WARM_UP, STALLED = "warm_up", "stalled"
 
 
 class Due(NamedTuple):
-    """Why a burst is taken now, and how long the run had been silent (seconds)."""
+    """Why a burst is taken now, and how long the run had been silent (seconds; None: it never wrote)."""
 
     why: str
-    silent_s: float
+    silent_s: Optional[float]
 
 
 class Schedule:
@@ -76,7 +76,7 @@ class Schedule:
                 return None
             self._has_warmed_up = True
             self._num_bursts += 1
-            return Due(WARM_UP, 0.0 if self._moved_s is None else now_s - self._moved_s)
+            return Due(WARM_UP, None if self._moved_s is None else now_s - self._moved_s)
         if self._moved_s is None or now_s - self._moved_s < self._stall_s() * self._wait_factor:
             return None
         self._wait_factor *= 2
@@ -166,7 +166,9 @@ class StackSampler:
         with ThreadPoolExecutor(max(1, min(64, len(ranks)))) as pool:
             found = list(pool.map(lambda rank: take_burst(rank, time.sleep), ranks))
         heading = {"kind": "stack_samples", "time_s": round(time.time(), 3), "node": self._node}
-        why = {"why": due.why, "silent_s": round(due.silent_s, 1)}
+        why: Dict[str, Any] = {"why": due.why}
+        if due.silent_s is not None:
+            why["silent_s"] = round(due.silent_s, 1)
         lines = [encode_short({**heading, **why, **each}) for each in found if each is not None]
         if not lines:
             return

@@ -34,7 +34,7 @@ def frames(*rows: tuple[str, str]) -> list[Mapping[str, object]]:
 def test_a_program_without_metrics_is_sampled_after_a_minute() -> None:
     schedule = Schedule(100.0)
     assert schedule.look(159.0, 0, 0) is None
-    assert schedule.look(160.0, 0, 0) == Due("warm_up", 0.0)
+    assert schedule.look(160.0, 0, 0) == Due("warm_up", None)
     assert schedule.look(5000.0, 0, 0) is None, "what never wrote has no stall"
 
 
