@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of, recent_rate
@@ -16,7 +16,6 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.tui.context import Context
 from coach.tui.question import Answers, Question
-from coach.tui.render.text import KeyLabel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,8 @@ class JobSubject:
     stream_error: str | None
     """Why the stream from inside of the job has ended."""
     answers: Answers
-    label: KeyLabel
+    label: Callable[[str], str]
+    """The key with an id, as it is shown."""
     is_read: bool = False
     """True if its files are read: it gets a verdict."""
     can_fix: bool = False

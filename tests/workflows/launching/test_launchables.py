@@ -50,7 +50,7 @@ def record(tmp_path: Path, name: str, request: LaunchRequest, created_s: float =
 
 def own(directory: Path, what: str, *behind: str, **changes: object) -> LaunchRequest:
     program = read_own_program(what, behind, directory)
-    return own_request(program, LaunchRequest("", **changes))  # type: ignore[arg-type]  # fields by their names
+    return own_request(program, LaunchRequest("", **changes))  # type: ignore[arg-type]  # by name
 
 
 def test_programs_are_found_three_folders_deep_the_nearest_first(tmp_path: Path) -> None:
