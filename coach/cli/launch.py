@@ -98,8 +98,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume-with",
         metavar="OPTION",
-        help='with --until-done: how your program is told its checkpoint: "--resume {path}"; none: it finds it '
-        "by itself",
+        help='with --until-done: how your program is told its checkpoint: "--resume {path}"; none: it finds '
+        "it by itself",
     )
     parser.add_argument("--gpu-type", metavar="T", help="type of GPU to ask for, as the partition names it")
     parser.add_argument(

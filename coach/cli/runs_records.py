@@ -1,4 +1,4 @@
-"""`coach runs clean --records`: how much the records hold, what is thinned to fit the limits, and the deed."""
+"""`coach runs clean --records`: what the records hold, what is thinned to fit the limits, and the deed."""
 
 from __future__ import annotations
 

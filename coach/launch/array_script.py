@@ -1,6 +1,6 @@
-"""The script of a group that Slurm gets as one job array: each task is a run, and starts that run's own script.
+"""The script of a group that is one job array: each task is a run, and starts that run's own script. Pure.
 
-Pure. One call of sbatch submits all runs or none, the array's limit says how many are alive at once, and squeue
+One call of sbatch submits all runs or none, the array's limit says how many are alive at once, and squeue
 shows them as one row. It needs runs that ask Slurm for the same.
 """
 
@@ -28,7 +28,7 @@ def can_be_array(plans: Sequence[Plan]) -> bool:
 
 
 def tasks_of(plans: Sequence[Plan]) -> list[int]:
-    """The array task of each run: the one that the user's batch file has, else the run's place in the group."""
+    """The array task of each run: the one of the user's batch file, else the run's place in the group."""
     points = [plan.request.sweep_point for plan in plans]
     return [
         int(point.value) if point is not None and point.parameter == ARRAY_TASK else index
@@ -50,8 +50,8 @@ def render(plans: Sequence[Plan], at_once: int | None, coach_version: str) -> st
         "#!/bin/bash",
         *options,
         f"#SBATCH --array={format_tasks(tasks)}{limit}",
-        f"# {len(plans)} runs of {first.recipe}, written by coach {coach_version}. Each task is a run: the script in its",
-        "# directory says all that it does.",
+        f"# {len(plans)} runs of {first.recipe}, written by coach {coach_version}. Each task is a run: the",
+        "# script in its directory says all that it does.",
         f"RUNS={quote(str(Path(first.run_dir).parent))}",
         'case "$SLURM_ARRAY_TASK_ID" in',
         *(f"  {task}) RUN={quote(plan.run_id)} ;;" for task, plan in zip(tasks, plans, strict=True)),

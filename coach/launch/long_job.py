@@ -62,7 +62,7 @@ def check_long(
     if found is None:
         raise UserError(
             f"--until-done: how is {own.words[0]} told the checkpoint to go on from?",
-            f'say it: --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it by itself, '
+            f'say it: --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it itself, '
             "for example by $COACH_RESUME_FROM",
         )
     return found

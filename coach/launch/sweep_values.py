@@ -1,4 +1,4 @@
-"""The values of a sweep: lists and ranges of several parameters, all their combinations or some at random. Pure.
+"""The values of a sweep: lists and ranges of several parameters, all combinations or some at random. Pure.
 
     lr=1e-4,3e-4,1e-3        these values
     batch_size=16..256*2     from 16 to 256, each twice the one before
@@ -88,7 +88,8 @@ def _grid(
     num_runs = math.prod(map(len, lists.values()))
     if num_runs > MAX_RUNS:
         raise UserError(
-            f"{' × '.join(str(len(each)) for each in lists.values())} values: at most {MAX_RUNS} runs in one group",
+            f"{' × '.join(str(len(each)) for each in lists.values())} values: at most {MAX_RUNS} runs in one"
+            " group",
             f"--random {MAX_RUNS} tries some of them",
         )
     return tuple(dict(zip(lists, each, strict=True)) for each in itertools.product(*lists.values()))

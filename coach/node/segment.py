@@ -1,6 +1,6 @@
 """A training longer than its time limit, told as one: its segments, and the checkpoint between two of them.
 
-Run by the batch script, at the beginning of a segment and when the limit is near. A checkpoint is known by the
+Run by the batch script, at the start of a segment and when the limit is near. A checkpoint is known by the
 name and the form that its framework gives it; nothing is unpickled, because a checkpoint may run code.
 """
 
@@ -22,7 +22,8 @@ MAX_ENTRIES = 20_000
 
 _FOLDER = re.compile(r"(?:checkpoint|global_step|step|epoch|iter)[-_=]?(\d+)", re.IGNORECASE)
 _FILE = re.compile(
-    r"(?:^|[^a-z])(?:step|epoch|iter(?:ation)?|checkpoint|ckpt|last|latest)[-_=]?\d{0,20}(?:[^a-z\d].{0,200})?"
+    r"(?:^|[^a-z])(?:step|epoch|iter(?:ation)?|checkpoint|ckpt|last|latest)[-_=]?\d{0,20}"
+    r"(?:[^a-z\d].{0,200})?"
     r"\.(?:pt|pth)$|\.ckpt$",
     re.IGNORECASE,
 )

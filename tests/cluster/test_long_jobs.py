@@ -1,4 +1,4 @@
-"""A training that nears its limit goes on in a further segment, from its own checkpoint, on the real Slurm."""
+"""A training that nears its limit goes on in a further segment, from its own checkpoint, on a real Slurm."""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ class NcclOverSockets(Rule):
         proof = _fabric(on_fabric, history)
         more = f" and {len(hosts) - _MAX_HOSTS_SHOWN} more" if len(hosts) > _MAX_HOSTS_SHOWN else ""
         yield Hit(
-            summary=f"NCCL takes TCP sockets between the nodes, on {', '.join(hosts[:_MAX_HOSTS_SHOWN])}{more}"
+            summary="NCCL takes TCP sockets between the nodes, on "
+            f"{', '.join(hosts[:_MAX_HOSTS_SHOWN])}{more}"
             + (": a fabric is there and is not used" if proof else ""),
             evidence=(quote(slow[0]), *proof),
             confidence=0.85 if proof else 0.5,

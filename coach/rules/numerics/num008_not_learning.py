@@ -138,8 +138,8 @@ class NotLearning(Rule):
         is_low = asked is not None and first < self.values["low_rate"] * asked
         return Hit(
             summary=(
-                f"The learning rate stays at {first:.3g} through a warm-up of {warmup} steps and behind it: the "
-                "schedule is never stepped"
+                f"The learning rate stays at {first:.3g} through a warm-up of {warmup} steps and behind it: "
+                "the schedule is never stepped"
             ),
             evidence=(
                 points[0].evidence,

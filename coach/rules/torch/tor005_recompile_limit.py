@@ -60,14 +60,15 @@ class RecompileLimit(Rule):
         because = f": {_words(reason)}" if reason is not None else ""
         yield Hit(
             summary=(
-                f"torch.compile reached {first.fields['limit']} ({first.fields['number']}){name}{more}, which "
-                f"runs eagerly from there on{because}"
+                f"torch.compile reached {first.fields['limit']} ({first.fields['number']}){name}{more}, "
+                f"which runs eagerly from there on{because}"
             ),
             evidence=tuple(_quotes(first, function, reason)),
             confidence=0.9,
             fixes=(
                 Fix(
-                    "Mark the dimension that changes (torch._dynamo.mark_dynamic), or compile with dynamic=True"
+                    "Mark the dimension that changes (torch._dynamo.mark_dynamic), or compile with "
+                    "dynamic=True"
                 ),
                 Fix("Print the reason of each compilation", {"env": {"TORCH_LOGS": "recompiles"}}),
             ),

@@ -61,7 +61,8 @@ class Kind(Enum):
 _RANK_LOG = re.compile(r"(?:^|/)attempt_\d+/\d+/(?:stdout|stderr)\.log$")
 _METRICS = re.compile(r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+)$")
 _PROGRAM_METRICS = re.compile(
-    r"(?:^|/)(?:(?:train(?:ing)?[_-])?(?:log|logs|history|progress|results)|train(?:ing)?)\.(?:csv|tsv|jsonl)$"
+    r"(?:^|/)(?:(?:train(?:ing)?[_-])?(?:log|logs|history|progress|results)|train(?:ing)?)"
+    r"\.(?:csv|tsv|jsonl)$"
 )
 """More names, of Keras' CSVLogger and its like: told to be metrics only beside a known program."""
 _DUMP = re.compile(r"(?:^|/)\w*trace_rank_?\d+$")

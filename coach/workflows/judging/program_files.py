@@ -1,7 +1,7 @@
 """The metric files of a person's own program that coach launched.
 
-The run directory is the run's alone: what lies there is taken. A program writes elsewhere more often: into the
-directory that its command line names, or below the one where it was started. There another run may write at
+The run directory is the run's alone: what lies there is taken. A program writes elsewhere more often: into
+the directory that its command line names, or below the one where it was started. There another run may write at
 the same time. Then nothing is taken, for a curve of two trainings is nobody's.
 """
 
@@ -20,7 +20,8 @@ from coach.workflows.judging.job_files import Kind, Window, find_files, kind_of_
 
 _AGAIN_S = 120.0
 _OUTPUT_OPTION = re.compile(
-    r"(?:--?|\+{0,2}|(?<=\.))(?:(?:output|out|logging|log|save|work|run|results?|experiment|exp|tensorboard|tb)[_-]?"
+    r"(?:--?|\+{0,2}|(?<=\.))"
+    r"(?:(?:output|out|logging|log|save|work|run|results?|experiment|exp|tensorboard|tb)[_-]?"
     r"(?:dir|path|folder)|default_root_dir|logdir|hydra\.run\.dir)(?:=(.+))?",
     re.IGNORECASE,
 )

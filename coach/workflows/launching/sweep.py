@@ -1,7 +1,7 @@
-"""One launch, or a group of them: a sweep becomes a run for each combination of values, a batch file's array a
-run for each task, submitted whole.
+"""One launch, or a group of them: a sweep becomes a run for each combination of values, the array of a batch
+file a run for each task, submitted whole.
 
-On Slurm a group is one job array, of which `at_once` says how many runs are alive at the same time. A recipe's
+On Slurm a group is one job array; `at_once` says how many of its runs are alive at the same time. A recipe's
 own sweep measures speed: its runs follow each other, for runs that share a machine would measure each other.
 So do those that do not ask Slurm for the same, and all runs of the local backend. Front ends plan and submit
 here, so that a group is launched by the same keys and commands as a single run; everything about one run
@@ -202,7 +202,8 @@ def _array_tasks(request: LaunchRequest, recipe: Recipe) -> list[_Member]:
         )
     if len(ids.tasks) > MAX_TASKS or ids.is_cut:
         raise UserError(
-            f"{recipe.trainer}: an array of {len(ids.tasks)} tasks: coach keeps a run of each, at most {MAX_TASKS}",
+            f"{recipe.trainer}: an array of {len(ids.tasks)} tasks: coach keeps a run of each, at most"
+            f" {MAX_TASKS}",
             "--as-is submits it; coach shows and judges its tasks",
         )
     return [
