@@ -7,30 +7,24 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from coach.cli.launch_own import add_own, launch_as_is, with_program
+from coach.cli.launch_own import launch_as_is, with_program
+from coach.cli.launch_request import configure as configure
+from coach.cli.launch_request import request_of
 from coach.cli.text import printable
-from coach.config import BACKENDS, Settings
+from coach.config import Settings
 from coach.late import late
-from coach.launch.long_job import DEFAULT_SEGMENTS
-from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import (
-    GPU_REQUESTS,
-    NOWHERE,
     LaunchRequest,
     Plan,
     Submitted,
 )
-from coach.node.gpm import GPM_HELP
-from coach.node.share import HELP
 from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.launching.refusals import remember_answers
@@ -48,131 +42,13 @@ else:
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
 
 HAS_WORDS_BEHIND = True
-_COUNTS = (
-    "nodes",
-    "gpus",
-    "nproc_per_node",
-    "cpus_per_task",
-    "cpus_per_gpu",
-    "max_restarts",
-    "random",
-    "at_once",
-)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options, which are the same as the keys of [launch] in config.toml."""
-    add_own(parser)
-    parser.add_argument("--backend", choices=BACKENDS, default="auto")
-    parser.add_argument("--nodes", metavar="N", help="nodes (default: 1)")
-    parser.add_argument("--gpus", metavar="N", help="GPUs per node; 0: train on CPUs")
-    parser.add_argument("--nproc-per-node", metavar="N", help="ranks per node (default: one per GPU)")
-    parser.add_argument("--time", metavar="T", help="time limit in Slurm's spelling, for example 30:00")
-    parser.add_argument("--partition", metavar="P")
-    parser.add_argument("--account", metavar="A")
-    parser.add_argument("--qos", metavar="Q")
-    parser.add_argument("--reservation", metavar="R")
-    parser.add_argument("--constraint", metavar="C")
-    parser.add_argument("--exclude", metavar="NODES", help="nodes not to use, for example node[3-5]")
-    parser.add_argument("--mem", metavar="M", help="memory per node, for example 16G")
-    parser.add_argument(
-        "--cpus-per-task", metavar="N", help="CPUs per node, for all its ranks and data workers"
-    )
-    parser.add_argument(
-        "--cpus-per-gpu", metavar="N", help="CPUs for each GPU, where the site wants them asked for so"
-    )
-    parser.add_argument(
-        "--max-restarts",
-        metavar="N",
-        help="start all ranks anew, from the newest checkpoint, up to N times after one has failed",
-    )
-    parser.add_argument(
-        "--until-done",
-        nargs="?",
-        type=_segments,
-        const=DEFAULT_SEGMENTS,
-        metavar="N",
-        help="when the time limit is near, go on from the newest checkpoint in a further segment; N segments "
-        f"at most (default {DEFAULT_SEGMENTS})",
-    )
-    parser.add_argument(
-        "--resume-with",
-        metavar="OPTION",
-        help='with --until-done: how your program is told its checkpoint: "--resume {path}"; none: it finds '
-        "it by itself",
-    )
-    parser.add_argument("--gpu-type", metavar="T", help="type of GPU to ask for, as the partition names it")
-    parser.add_argument(
-        "--gpu-request",
-        choices=GPU_REQUESTS,
-        help="which option of sbatch asks for GPUs (default: gpus-per-node)",
-    )
-    parser.add_argument(
-        "--gpm",
-        action=argparse.BooleanOptionalAction,
-        help=f"measure {GPM_HELP}",
-    )
-    add_environment(parser)
-    add_share(parser)
-    parser.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the recipe"
-    )
-    parser.add_argument(
-        "--sweep",
-        metavar="KEY=VALUES",
-        action="append",
-        default=[],
-        help="a run for each value: lr=1e-4,1e-3, batch_size=16..128*2; of several, for each combination",
-    )
-    parser.add_argument("--random", metavar="N", help="N runs of a sweep, drawn at random")
-    parser.add_argument(
-        "--at-once", metavar="N", help="runs of a sweep that are alive at the same time (default: 4)"
-    )
-    parser.add_argument(
-        "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"
-    )
-    add_ways(parser)
-
-
-def add_environment(parser: argparse.ArgumentParser) -> None:
-    """What the training runs in; `drill` has it as well."""
-    parser.add_argument(
-        "--env",
-        metavar="ENV",
-        help=(
-            "training environment: a name from the config, or for example venv=/path, conda=NAME, "
-            "modules=NAME/1.2"
-        ),
-    )
-    parser.add_argument("--python", metavar="PATH", help="interpreter of the training environment")
-
-
-def add_share(parser: argparse.ArgumentParser) -> None:
-    """Where its summary is put; `drill` has it as well."""
-    parser.add_argument("--share", metavar="DIR", help=f"{HELP}; {NOWHERE}: share nothing")
-
-
-def shared_place(text: str | None) -> str | None:
-    """As a job finds it, whose working directory is another one."""
-    return text if text is None or text == NOWHERE else str(Path(text).absolute())
-
-
-def add_ways(parser: argparse.ArgumentParser) -> None:
-    """How far a launch goes, and how it answers."""
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check everything and print the script, submit nothing"
-    )
-    parser.add_argument(
-        "--wait", action="store_true", help="wait for the end: exit status 0 when COMPLETED, else 1"
-    )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: COMPLETED), 1 ended otherwise, 2 refused."""
     if args.resume_with is not None and args.until_done is None:
         raise UserError("--resume-with goes with --until-done", "say both, or leave it out")
-    asked = with_program(_request(args), args, settings)
+    asked = with_program(request_of(args), args, settings)
     return launch_as_is(asked, args, settings) if args.as_is else launch(asked, args, settings)
 
 
@@ -277,59 +153,6 @@ def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | N
         _say(f"the whole group as a table: coach compare {group['group_id']}")
 
 
-def _request(args: argparse.Namespace) -> LaunchRequest:
-    counts = {name: _count(getattr(args, name), f"--{name.replace('_', '-')}") for name in _COUNTS}
-    return LaunchRequest(
-        recipe=args.what or "",
-        backend=args.backend,
-        num_nodes=counts["nodes"],
-        gpus_per_node=counts["gpus"],
-        nproc_per_node=counts["nproc_per_node"],
-        cpus_per_task=counts["cpus_per_task"],
-        cpus_per_gpu=counts["cpus_per_gpu"],
-        max_restarts=counts["max_restarts"],
-        until_done=args.until_done,
-        resume_with=args.resume_with,
-        time_limit_s=parse_time(args.time, "--time") if args.time is not None else None,
-        partition=args.partition,
-        account=args.account,
-        qos=args.qos,
-        reservation=args.reservation,
-        constraint=args.constraint,
-        exclude=args.exclude,
-        mem=args.mem,
-        gpu_type=args.gpu_type,
-        gpu_request=args.gpu_request,
-        environment=args.env,
-        has_gpm=args.gpm,
-        python=args.python,
-        set=pairs(args.set, "--set"),
-        sweep=pairs(args.sweep, "--sweep"),
-        num_random=counts["random"],
-        at_once=counts["at_once"],
-        sbatch=pairs(args.sbatch, "--sbatch"),
-        share=shared_place(args.share),
-    )
-
-
-def _count(text: str | None, option: str) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise UserError(f"{option} {text!r}: expected a whole number")
-    return int(text)
-
-
-def pairs(texts: Iterable[str], option: str) -> Mapping[str, str]:
-    pairs = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UserError(f"{option} {text!r}: expected KEY=VALUE")
-        pairs[key.strip()] = value
-    return pairs
-
-
 def _say(line: str) -> None:
     print(f"coach: {printable(line)}", file=sys.stderr)
 
@@ -370,9 +193,3 @@ def telling_of_wait(tell: Callable[[str], object], after_s: float = WAITING_AFTE
         yield
     finally:
         timer.cancel()
-
-
-def _segments(text: str) -> int:
-    if not re.fullmatch(r"\d{1,4}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of segments: put --until-done behind WHAT")
-    return int(text)

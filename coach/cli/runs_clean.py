@@ -55,8 +55,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 removed or nothing to remove, 1 not confirmed, or a run that was named stays, 2
     refused."""
-    if args.records or args.dry_run:
-        return runs_records.run(args, settings)
+    is_about_records = args.records or args.dry_run
+    return runs_records.run(args, settings) if is_about_records else _clean(args, settings)
+
+
+def _clean(args: argparse.Namespace, settings: Settings) -> int:
     selection = _selection(args)
     io, user = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
     plan = plan_clean(selection, settings, io, user)

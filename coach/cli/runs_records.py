@@ -25,14 +25,7 @@ _ALL = 2**31
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 the records fit the limits, or would; 1 thinning is not enough, or a part could not be
     thinned."""
-    if not args.records:
-        raise UserError(
-            "--dry-run goes with --records", "without it `coach runs clean` lists first, and asks"
-        )
-    if args.runs or args.older_than or args.state or args.keep or args.checkpoints_only:
-        raise UserError("--records is about all runs", "leave the other choices out")
-    if not args.dry_run:
-        refuse_if_readonly(settings, "thins no records")
+    _check_choices(args, settings)
     io, user = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
     found = plan_records(_look(settings), settings, io, user)
     is_json = args.format == "json"
@@ -46,17 +39,32 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         after = found.plan.now - freed
     if is_json:
         print(json.dumps(_fields(found, args.dry_run, freed, problems), indent=2))
-    elif freed.size_bytes or freed.num_files:
+    is_enough = found.plan.is_enough if args.dry_run else found.plan.limits.is_met_by(after)
+    _print_outcome(Volume() if is_json else freed, problems, is_enough)
+    return 0 if is_enough and not problems else 1
+
+
+def _check_choices(args: argparse.Namespace, settings: Settings) -> None:
+    if not args.records:
+        raise UserError(
+            "--dry-run goes with --records", "without it `coach runs clean` lists first, and asks"
+        )
+    if args.runs or args.older_than or args.state or args.keep or args.checkpoints_only:
+        raise UserError("--records is about all runs", "leave the other choices out")
+    if not args.dry_run:
+        refuse_if_readonly(settings, "thins no records")
+
+
+def _print_outcome(freed: Volume, problems: list[str], is_enough: bool) -> None:
+    if freed.size_bytes or freed.num_files:
         print(f"coach: freed {format_bytes(freed.size_bytes)}, {freed.num_files} files", file=sys.stderr)
     for problem in problems:
         print(f"coach: not thinned: {printable(problem)}", file=sys.stderr)
-    is_enough = found.plan.is_enough if args.dry_run else found.plan.limits.is_met_by(after)
     if not is_enough:
         print(
             "coach: still over the limit: `coach runs clean --older-than 30d` removes whole runs",
             file=sys.stderr,
         )
-    return 0 if is_enough and not problems else 1
 
 
 def _look(settings: Settings) -> tuple[RunRecords, ...]:

@@ -90,6 +90,14 @@ def run(args: argparse.Namespace) -> int:
         _print(sampler.gap_lines(now()))
         keep_pace(args.interval, goes_on, lambda: _print(sampler.sample(now())))
         return 0
+    _write_samples(args, sampler, node, goes_on)
+    return 0
+
+
+def _write_samples(
+    args: argparse.Namespace, sampler: Sampler, node: str, goes_on: Callable[[], bool]
+) -> None:
+    """Write telemetry, and where the ranks stand, to the run directory."""
     paths = runs.RunPaths(Path(args.run_dir))
     # Held until this process ends: of several supervisors on a node one at a time samples.
     lock = _take_turn(paths.telemetry_dir / f".{node}.lock", args.interval, goes_on)
@@ -105,7 +113,6 @@ def run(args: argparse.Namespace) -> int:
                 stacks.tick(now().monotonic_s)
 
         keep_pace(args.interval, goes_on, tick)
-    return 0
 
 
 def keep_pace(interval_s: float, goes_on: Callable[[], bool], tick: Callable[[], None]) -> None:

@@ -33,7 +33,9 @@ def values(name: str, text: str) -> list[object]:
         ("amp", "true,false,true", [True, False]),
     ],
 )
-def test_lists_and_ranges_are_read_as_the_values_of_their_type(name: str, text: str, expected: list[object]) -> None:
+def test_lists_and_ranges_are_read_as_the_values_of_their_type(
+    name: str, text: str, expected: list[object]
+) -> None:
     assert values(name, text) == expected
 
 

@@ -243,7 +243,8 @@ HEALTHY = {
     "    return ((model(samples) - samples.sum(1, keepdim=True)) ** 2).mean() * (1 + 0 * epoch)\n\n\n"
     "compiled = torch.compile(loss_of, backend='eager', dynamic=False)\nsamples = torch.randn(64, 4)\n"
     "for epoch in range(1, 13):\n    optimizer.zero_grad()\n    loss = compiled(samples, epoch)\n"
-    "    loss.backward()\n    optimizer.step()\n    print(f'epoch {epoch} loss: {loss.item():.4f}', flush=True)",
+    "    loss.backward()\n    optimizer.step()\n"
+    "    print(f'epoch {epoch} loss: {loss.item():.4f}', flush=True)",
     "scaler-settles": "import torch\nmodel = torch.nn.Linear(8, 1)\noptimizer = "
     "torch.optim.SGD(model.parameters(), 1e-9)\n"
     "scaler = torch.amp.GradScaler('cpu', init_scale=2.0**120, growth_interval=50)\n"

@@ -15,7 +15,9 @@ from tests.rules.recorded import RECORDINGS
 
 STARTS = {
     "cuInit": "E tensorflow/cuda_driver.cc:271] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no device",
-    "drivers": "I tsl/cuda/cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.",
+    "drivers": (
+        "I tsl/cuda/cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used."
+    ),
     "jaxlib": (
         "WARNING:jax._src.xla_bridge:An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib "
         "is not installed. Falling back to cpu."

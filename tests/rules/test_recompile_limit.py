@@ -10,7 +10,7 @@ from tests.rules.examples import diagnose_whole
 from tests.rules.recorded import RECORDINGS
 
 OLD = """\
-[2024-01-05 14:04:56,743] torch._dynamo.convert_frame: [WARNING] torch._dynamo hit config.cache_size_limit (64)
+[2024-01-05 14:04:56] torch._dynamo.convert_frame: [WARNING] torch._dynamo hit config.cache_size_limit (64)
 [2024-01-05 14:04:56,743] torch._dynamo.convert_frame: [WARNING]    function: 'forward' (/home/u/net.py:32)
    reasons:  ['x == 3']
 step 1 loss 0.3

@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 from coach.cli.diagnosis_text import finding_lines
-from coach.cli.launch import add_environment, add_share, add_ways, launch, pairs, shared_place
+from coach.cli.launch import launch
+from coach.cli.launch_request import add_environment, add_share, add_ways, pairs, shared_place
 from coach.cli.teaching import drill_all
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import BACKENDS, Settings

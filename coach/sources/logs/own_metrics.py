@@ -1,9 +1,9 @@
 """The metrics of a run, wherever its program writes them.
 
 run.json says if a person's own program trains. A trainer of coach's writes `metrics/rank-*.jsonl`, and so
-does an own program that calls `coach_report`. Any other own program is measured by the numbers that it prints;
-where it prints no loss, by the files that its framework writes. One of the three is followed for good: two of
-them would make a curve that nobody trained.
+does an own program that calls `coach_report`. Any other own program is measured by the numbers that it
+prints; where it prints no loss, by the files that its framework writes. One of the three is followed for
+good: two of them would make a curve that nobody trained.
 """
 
 from __future__ import annotations

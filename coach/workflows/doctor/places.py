@@ -9,26 +9,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coach.analysis.jobs.thinning import total_of
-from coach.analysis.spelling.sizes import format_bytes
 from coach.config import Settings
 from coach.launch.disk_space import Room, judge_rooms
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
-from coach.model.training.records import RecordLimits, Volume
 from coach.sources.io import Io
 from coach.sources.machine.disk import read_space, why_not_writable
 from coach.sources.machine.file_clock import read_skew
 from coach.sources.machine.quota import read_mount, read_quota
 from coach.sources.machine.user import user_name
-from coach.sources.runs.record_sizes import RecordSizes
 from coach.workflows.doctor.here import judge_skew
 from coach.workflows.doctor.probes import Probe
-from coach.workflows.jobs.thin_records import limits_of
+from coach.workflows.doctor.records import look_at_records
 
 AREA = "roots"
-MAX_RECORD_OPERATIONS = 4000
-"""Questions to the file server that a report may ask about the records: about 2 s on a slow one."""
 
 
 def place_probes(settings: Settings, io: Io) -> dict[tuple[str, str], Probe]:
@@ -45,7 +39,7 @@ def place_probes(settings: Settings, io: Io) -> dict[tuple[str, str], Probe]:
     if settings.data_dir is not None:
         data_dir = settings.data_dir
         probes[AREA, "data sets"] = lambda: [judge_data(data_dir, data_dir.is_dir())]
-    probes[AREA, "records"] = lambda: [_look_at_records(settings)]
+    probes[AREA, "records"] = lambda: [look_at_records(settings, AREA)]
     probes[AREA, "clock"] = lambda: _look_at_clock(settings.runs_root)
     return probes
 
@@ -87,30 +81,6 @@ def judge_data(path: Path, is_there: bool) -> Check:
     return Check(
         AREA, "data sets", CheckState.WARNING, str(path), because, "correct data_dir in config.toml", False
     )
-
-
-def _look_at_records(settings: Settings) -> Check:
-    sizes = RecordSizes(settings.runs_root, settings.cache_dir)
-    try:
-        records = sizes.look(MAX_RECORD_OPERATIONS)
-    except OSError as error:
-        return Check(AREA, "records", CheckState.UNKNOWN, None, error.strerror or str(error), is_needed=False)
-    return judge_records(None if records is None else total_of(records), limits_of(settings))
-
-
-def judge_records(held: Volume | None, limits: RecordLimits) -> Check:
-    """How much the records of all runs hold, by the user's limits. None: too many runs to look at in time."""
-    if held is None:
-        because = "there are too many files to look at them all in the time of this report"
-        todo = "`coach runs clean --records --dry-run` looks at all"
-        return Check(AREA, "records", CheckState.UNKNOWN, None, because, todo, False)
-    size = f"{format_bytes(held.size_bytes)} of {format_bytes(limits.max_bytes)}"
-    value = f"{size}, {held.num_files} of {limits.max_files} files"
-    if limits.is_met_by(held):
-        return Check(AREA, "records", CheckState.OK, value, is_needed=False)
-    because = "over the limit: records.max_size and records.max_files in config.toml"
-    todo = "`coach runs clean --records` thins those of ended runs, oldest first"
-    return Check(AREA, "records", CheckState.WARNING, value, because, todo, False)
 
 
 def _look_at_clock(directory: Path) -> list[Check]:

@@ -333,11 +333,7 @@ class JobFiles(ForeignFiles):
             return None
         started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
         window = Window(math.inf if started_s is None else started_s, _end_s(job))
-        rivals = [
-            other.job_id
-            for other in self._output_paths.beside(job)
-            if other.state != "PENDING" and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
-        ]
+        rivals = self._rivals(job, window)
         named = self._named_by_script(job)
         inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
         within = [pattern.removeprefix(inside) for pattern in named]
@@ -347,6 +343,15 @@ class JobFiles(ForeignFiles):
         if not rivals or not found.files.keys() - {Kind.LOG}:
             return found
         return replace(found, files={Kind.LOG: found.of(Kind.LOG)}, rivals=tuple(rivals))
+
+    def _rivals(self, job: Job, window: Window) -> list[str]:
+        """The jobs that ran in its directory at the same time. Those before and after it narrow the
+        window."""
+        return [
+            other.job_id
+            for other in self._output_paths.beside(job)
+            if other.state != "PENDING" and window.is_shared_with(other.start_time_s or 0.0, _end_s(other))
+        ]
 
     def _named_by_script(self, job: Job) -> tuple[str, ...]:
         names = names_of(job)

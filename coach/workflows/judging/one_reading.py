@@ -23,7 +23,6 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.scanner import LogScanner
-from coach.sources.runs.run_index import RunIndex
 from coach.workflows.judging.job_files import ForeignFiles
 from coach.workflows.judging.targets import (
     Target,
@@ -31,6 +30,7 @@ from coach.workflows.judging.targets import (
     jobs_source,
     known_cluster,
     output_paths_of,
+    run_index,
     target_sources,
 )
 
@@ -61,7 +61,6 @@ def read_once(
     monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
     paths = output_paths or output_paths_of(io, settings)
-    index = RunIndex(settings.cache_dir, settings.runs_root)
     if target.kind is TargetKind.STDIN:
         monitor.apply(_read_stdin(target, io, signatures, stdin or sys.stdin.buffer))
     elif queue is not None:
@@ -70,7 +69,7 @@ def read_once(
         for reading in jobs_source(io, backend, settings, user).poll():
             monitor.apply(_with_target(reading, target, paths, user) if backend == "slurm" else reading)
     for key, factory in target_sources(
-        target, io, lambda: signatures, paths, files=files, index=index
+        target, io, lambda: signatures, paths, files=files, index=run_index(settings)
     ).items():
         error = _read_all(factory(), monitor)
         is_essential = key.startswith("run:") or target.kind is TargetKind.LOG

@@ -1,8 +1,8 @@
 """The metric files of a person's own program that coach launched.
 
 The run directory is the run's alone: what lies there is taken. A program writes elsewhere more often: into
-the directory that its command line names, or below the one where it was started. There another run may write at
-the same time. Then nothing is taken, for a curve of two trainings is nobody's.
+the directory that its command line names, or below the one where it was started. There another run may write
+at the same time. Then nothing is taken, for a curve of two trainings is nobody's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from pathlib import Path
 from coach.model.errors import UserError
 from coach.model.training.run import Run
 from coach.sources.io import Io
+from coach.sources.logs.own_metrics import RunMetricsSource
+from coach.sources.logs.printed_metrics import PrintedMetrics
+from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.runs.run_files import read_run
 from coach.workflows.judging.job_files import Kind, Window, find_files, kind_of_program
 
@@ -73,6 +76,15 @@ class ProgramFiles:
             for place in places
             for path in find_files(self._io, place, kind_of_program, window.times_of).of(Kind.METRICS)
         )
+
+
+def run_metrics(
+    io: Io, target: str, run_dir: Path, logs: RunLogs, runs: Callable[[], Sequence[Run]]
+) -> RunMetricsSource:
+    """The source of a run's metrics, whoever wrote its program."""
+    printed = PrintedMetrics(io, logs.paths, logs.start_of)
+    files = ProgramFiles(io, run_dir, runs)
+    return RunMetricsSource(io, target, run_dir, logs.is_own_program, printed, files.metrics)
 
 
 def _end_of(run: Run, start_s: float) -> float:

@@ -26,8 +26,6 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.log_source import LogSource
-from coach.sources.logs.own_metrics import RunMetricsSource
-from coach.sources.logs.printed_metrics import PrintedMetrics
 from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
@@ -40,7 +38,7 @@ from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.slurm.client import JobsSource
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
-from coach.workflows.judging.program_files import ProgramFiles
+from coach.workflows.judging.program_files import run_metrics
 
 STDIN = "-"
 
@@ -89,7 +87,7 @@ def resolve_target(
     found = _at_path(io, text, path) if text else None
     if found is not None:
         return found
-    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    known = list_runs(io, settings.runs_root, run_index(settings))
     for run in known:
         if text == run.run_id:
             return Target(text, TargetKind.RUN, Path(run.run_dir))
@@ -195,6 +193,12 @@ def list_runs(io: Io, runs_root: Path, index: RunIndex | None = None) -> tuple[R
     return ()
 
 
+def run_index(settings: Settings, *, is_live: bool = True) -> RunIndex | None:
+    """What other sessions kept of the ended runs of the user's root; None unless `is_live`: a recording must
+    hold everything that it shows."""
+    return RunIndex(settings.cache_dir, settings.runs_root) if is_live else None
+
+
 def target_sources(
     target: Target,
     io: Io,
@@ -225,14 +229,7 @@ def target_sources(
         f"metrics:{name}": lambda: (
             ForeignMetricsSource(io, name, lambda: target.metrics)
             if target.metrics
-            else RunMetricsSource(
-                io,
-                name,
-                path,
-                own.is_own_program,
-                PrintedMetrics(io, own.paths, own.start_of),
-                ProgramFiles(io, path, lambda: list_runs(io, path.parent, index)).metrics,
-            )
+            else run_metrics(io, name, path, own, lambda: list_runs(io, path.parent, index))
         ),
         f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
         f"log:{name}": lambda: LogSource(

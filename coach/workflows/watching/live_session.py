@@ -25,11 +25,16 @@ from coach.sources.polite.patient_io import PatientIo
 from coach.sources.polite.polling import Pace
 from coach.sources.polite.shared_cache import SharedIo, shared_folder
 from coach.sources.rpc_budget import RpcBudget
-from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import BITE_RUNS, RunListSource
 from coach.sources.slurm.overlap_step import StreamSource
 from coach.workflows.judging.lazy_engine import LazyEngine
-from coach.workflows.judging.targets import Target, known_cluster, locate_target, target_sources
+from coach.workflows.judging.targets import (
+    Target,
+    known_cluster,
+    locate_target,
+    run_index,
+    target_sources,
+)
 from coach.workflows.readonly import held_back
 from coach.workflows.sharing import Sharer
 from coach.workflows.watching.attached_streams import AttachedStreams, Stream
@@ -315,16 +320,9 @@ class WatchSession:
             self._world.io,
             self._settings.runs_root,
             look=self._world.look,
-            index=self._run_index(),
+            index=run_index(self._settings, is_live=self._manners is not None),
             bite_runs=bite,
         )
-
-    def _run_index(self) -> RunIndex | None:
-        """A recording must hold everything that it shows, so only a live session uses the index that other
-        sessions wrote."""
-        if self._manners is None:
-            return None
-        return RunIndex(self._settings.cache_dir, self._settings.runs_root)
 
     def _sources_of(self, target: Target) -> Mapping[str, SourceFactory]:
         return target_sources(
@@ -333,5 +331,5 @@ class WatchSession:
             self._engine.signatures,
             self._queue_facts.output_paths,
             self._world.look,
-            index=self._run_index(),
+            index=run_index(self._settings, is_live=self._manners is not None),
         )

@@ -17,7 +17,7 @@ from coach.sources.machine.disk import Space
 from coach.sources.machine.file_clock import Skew, read_skew
 from coach.sources.machine.quota import Quota
 from coach.sources.machine.terminal import Terminal
-from coach.workflows.doctor import environments, here, places, slurm
+from coach.workflows.doctor import environments, here, places, records, slurm
 
 OK, WARNING, WRONG, UNKNOWN = CheckState.OK, CheckState.WARNING, CheckState.WRONG, CheckState.UNKNOWN
 
@@ -246,8 +246,8 @@ def test_a_site_without_training_on_the_login_node_says_so(tmp_path: Path) -> No
 
 def test_records_over_the_limit_name_the_command_that_thins_them() -> None:
     limits = RecordLimits(2 * 2**30, 5000)
-    fine = places.judge_records(Volume(12, 4_000_000), limits)
+    fine = records.judge_records("places", Volume(12, 4_000_000), limits)
     assert (fine.state, fine.value) == (CheckState.OK, "4 MB of 2.15 GB, 12 of 5000 files")
-    full = places.judge_records(Volume(5200, 4_000_000), limits)
+    full = records.judge_records("places", Volume(5200, 4_000_000), limits)
     assert (full.state, "coach runs clean --records" in (full.todo or "")) == (CheckState.WARNING, True)
-    assert places.judge_records(None, limits).state is CheckState.UNKNOWN
+    assert records.judge_records("places", None, limits).state is CheckState.UNKNOWN

@@ -58,7 +58,8 @@ def run_of(world: World, run_id: str, ended_s: float = NOW_S - 2 * DAY_S) -> Run
 def picture(world: World, **said: object) -> Snapshot:
     status = SourceStatus("jobs", NOW_S, None, None, 0, 0.1)
     runs = tuple(run_of(world, run_id) for run_id in IDS)
-    return replace(Snapshot(NOW_S, runs=runs, sources={"jobs": status}), **said)  # type: ignore[arg-type] # a test's keywords
+    empty = Snapshot(NOW_S, runs=runs, sources={"jobs": status})
+    return replace(empty, **said)  # type: ignore[arg-type] # a test's keywords
 
 
 def packed(world: World) -> list[str]:

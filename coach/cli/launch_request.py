@@ -1,0 +1,209 @@
+"""The options of `coach launch`, and the request that they make. `drill` shares some of them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from coach.cli.launch_own import add_own
+from coach.config import BACKENDS
+from coach.launch.long_job import DEFAULT_SEGMENTS
+from coach.launch.spelling import parse_time
+from coach.model.errors import UserError
+from coach.model.launching.launch import GPU_REQUESTS, NOWHERE, LaunchRequest
+from coach.node.gpm import GPM_HELP
+from coach.node.share import HELP
+
+_COUNTS = (
+    "nodes",
+    "gpus",
+    "nproc_per_node",
+    "cpus_per_task",
+    "cpus_per_gpu",
+    "max_restarts",
+    "random",
+    "at_once",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options, which are the same as the keys of [launch] in config.toml."""
+    add_own(parser)
+    parser.add_argument("--backend", choices=BACKENDS, default="auto")
+    _add_resources(parser)
+    _add_long(parser)
+    add_environment(parser)
+    add_share(parser)
+    _add_values(parser)
+    add_ways(parser)
+
+
+def _add_resources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", metavar="N", help="nodes (default: 1)")
+    parser.add_argument("--gpus", metavar="N", help="GPUs per node; 0: train on CPUs")
+    parser.add_argument("--nproc-per-node", metavar="N", help="ranks per node (default: one per GPU)")
+    parser.add_argument("--time", metavar="T", help="time limit in Slurm's spelling, for example 30:00")
+    parser.add_argument("--partition", metavar="P")
+    parser.add_argument("--account", metavar="A")
+    parser.add_argument("--qos", metavar="Q")
+    parser.add_argument("--reservation", metavar="R")
+    parser.add_argument("--constraint", metavar="C")
+    parser.add_argument("--exclude", metavar="NODES", help="nodes not to use, for example node[3-5]")
+    parser.add_argument("--mem", metavar="M", help="memory per node, for example 16G")
+    parser.add_argument(
+        "--cpus-per-task", metavar="N", help="CPUs per node, for all its ranks and data workers"
+    )
+    parser.add_argument(
+        "--cpus-per-gpu", metavar="N", help="CPUs for each GPU, where the site wants them asked for so"
+    )
+    parser.add_argument(
+        "--max-restarts",
+        metavar="N",
+        help="start all ranks anew, from the newest checkpoint, up to N times after one has failed",
+    )
+    parser.add_argument("--gpu-type", metavar="T", help="type of GPU to ask for, as the partition names it")
+    parser.add_argument(
+        "--gpu-request",
+        choices=GPU_REQUESTS,
+        help="which option of sbatch asks for GPUs (default: gpus-per-node)",
+    )
+    parser.add_argument(
+        "--gpm",
+        action=argparse.BooleanOptionalAction,
+        help=f"measure {GPM_HELP}",
+    )
+
+
+def _add_long(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--until-done",
+        nargs="?",
+        type=_segments,
+        const=DEFAULT_SEGMENTS,
+        metavar="N",
+        help="when the time limit is near, go on from the newest checkpoint in a further segment; N segments "
+        f"at most (default {DEFAULT_SEGMENTS})",
+    )
+    parser.add_argument(
+        "--resume-with",
+        metavar="OPTION",
+        help='with --until-done: how your program is told its checkpoint: "--resume {path}"; none: it finds '
+        "it by itself",
+    )
+
+
+def _add_values(parser: argparse.ArgumentParser) -> None:
+    """The recipe's or the program's own values."""
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the recipe"
+    )
+    parser.add_argument(
+        "--sweep",
+        metavar="KEY=VALUES",
+        action="append",
+        default=[],
+        help="a run for each value: lr=1e-4,1e-3, batch_size=16..128*2; of several, for each combination",
+    )
+    parser.add_argument("--random", metavar="N", help="N runs of a sweep, drawn at random")
+    parser.add_argument(
+        "--at-once", metavar="N", help="runs of a sweep that are alive at the same time (default: 4)"
+    )
+    parser.add_argument(
+        "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"
+    )
+
+
+def add_environment(parser: argparse.ArgumentParser) -> None:
+    """What the training runs in; `drill` has it as well."""
+    parser.add_argument(
+        "--env",
+        metavar="ENV",
+        help=(
+            "training environment: a name from the config, or for example venv=/path, conda=NAME, "
+            "modules=NAME/1.2"
+        ),
+    )
+    parser.add_argument("--python", metavar="PATH", help="interpreter of the training environment")
+
+
+def add_share(parser: argparse.ArgumentParser) -> None:
+    """Where its summary is put; `drill` has it as well."""
+    parser.add_argument("--share", metavar="DIR", help=f"{HELP}; {NOWHERE}: share nothing")
+
+
+def shared_place(text: str | None) -> str | None:
+    """As a job finds it, whose working directory is another one."""
+    return text if text is None or text == NOWHERE else str(Path(text).absolute())
+
+
+def add_ways(parser: argparse.ArgumentParser) -> None:
+    """How far a launch goes, and how it answers."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check everything and print the script, submit nothing"
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for the end: exit status 0 when COMPLETED, else 1"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def request_of(args: argparse.Namespace) -> LaunchRequest:
+    """Raises UserError for a count that is none."""
+    counts = {name: _count(getattr(args, name), f"--{name.replace('_', '-')}") for name in _COUNTS}
+    return LaunchRequest(
+        recipe=args.what or "",
+        backend=args.backend,
+        num_nodes=counts["nodes"],
+        gpus_per_node=counts["gpus"],
+        nproc_per_node=counts["nproc_per_node"],
+        cpus_per_task=counts["cpus_per_task"],
+        cpus_per_gpu=counts["cpus_per_gpu"],
+        max_restarts=counts["max_restarts"],
+        until_done=args.until_done,
+        resume_with=args.resume_with,
+        time_limit_s=parse_time(args.time, "--time") if args.time is not None else None,
+        partition=args.partition,
+        account=args.account,
+        qos=args.qos,
+        reservation=args.reservation,
+        constraint=args.constraint,
+        exclude=args.exclude,
+        mem=args.mem,
+        gpu_type=args.gpu_type,
+        gpu_request=args.gpu_request,
+        environment=args.env,
+        has_gpm=args.gpm,
+        python=args.python,
+        set=pairs(args.set, "--set"),
+        sweep=pairs(args.sweep, "--sweep"),
+        num_random=counts["random"],
+        at_once=counts["at_once"],
+        sbatch=pairs(args.sbatch, "--sbatch"),
+        share=shared_place(args.share),
+    )
+
+
+def _count(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise UserError(f"{option} {text!r}: expected a whole number")
+    return int(text)
+
+
+def pairs(texts: Iterable[str], option: str) -> Mapping[str, str]:
+    pairs = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UserError(f"{option} {text!r}: expected KEY=VALUE")
+        pairs[key.strip()] = value
+    return pairs
+
+
+def _segments(text: str) -> int:
+    if not re.fullmatch(r"\d{1,4}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of segments: put --until-done behind WHAT")
+    return int(text)
