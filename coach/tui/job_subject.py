@@ -9,7 +9,7 @@ from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of,
 from coach.analysis.queueing.arrays import FoldedJob, fold, group_id, is_part
 from coach.analysis.queueing.free_gpus import GpuSlot
 from coach.lookback.history import History
-from coach.model.judging.finding import Diagnosis
+from coach.model.judging.finding import Diagnosis, Finding
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
@@ -46,8 +46,8 @@ class JobSubject:
     can_fix: bool = False
     questions: Sequence[Question] = ()
     """What is asked of Slurm for it."""
-    task_rules: Mapping[str, str] = field(default_factory=dict)
-    """The rule of the cause of each task of an array that was judged, by the task's id."""
+    task_findings: Mapping[str, Finding] = field(default_factory=dict)
+    """The gravest finding of each task of an array that was judged, by the task's id."""
     slots: Sequence[GpuSlot] = ()
     """Its GPUs, as far as its nodes say the same."""
 
@@ -125,11 +125,11 @@ def job_subject(context: Context, name: str, folded: FoldedJob | None, past: Pas
         stream_error=stream.error if stream is not None else None,
         answers=context.answers,
         label=context.label,
-        task_rules=_task_rules(context, folded),
+        task_findings=_task_findings(context, folded),
     )
 
 
-def _task_rules(context: Context, folded: FoldedJob | None) -> dict[str, str]:
+def _task_findings(context: Context, folded: FoldedJob | None) -> dict[str, Finding]:
     parts = folded.parts if folded is not None and folded.is_folded else ()
     found = {part.job_id: context.found.get(part.job_id) for part in parts}
-    return {task: ranked[0].finding.rule for task, ranked in found.items() if ranked}
+    return {task: ranked[0].finding for task, ranked in found.items() if ranked}

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.terminal, pytest.mark.cluster]
 
 OpenTerminal = Callable[..., Terminal]
 WITHIN_S = 5.0
+INTERVAL_S = 15.0
+"""At which coach asks for its user's jobs."""
 
 TRACEBACK = "python3 -c 'def train(): raise ValueError(\"11 classes, 10 expected\")\ntrain()'"
 CUDA_OOM = (
@@ -37,10 +39,8 @@ def first_screen(
     open_terminal: OpenTerminal,
     columns: int = 80,
     rows: int = 24,
-    interval_s: str = "2",
 ) -> Terminal:
-    env = coach.env({"COACH_POLL_JOBS_INTERVAL_S": interval_s})
-    terminal = open_terminal(coach.argv(), columns=columns, rows=rows, env=env, as_user=coach.user)
+    terminal = open_terminal(coach.argv(), columns=columns, rows=rows, env=coach.env(), as_user=coach.user)
     terminal.wait_for("nodes ·", "queue ·", timeout_s=60)
     return terminal
 
@@ -63,13 +63,12 @@ def test_a_job_that_failed_is_named_with_its_cause_and_one_key_shows_the_proof(
     code: str,
     words: str,
 ) -> None:
-    terminal = first_screen(user_coach, open_terminal)
-    job_id = slurm.submit(f"sleep 1\n{script}", *options, "--job-name=broken")
+    job_id = slurm.submit(script, *options, "--job-name=broken")
     failed = f"{job_id}_2" if options else job_id
     slurm.wait_state(failed, "FAILED", "OUT_OF_MEMORY")
-    # Jobs of other tests are in the queue, too, and one of the same cause may be under the cursor; coach asks
-    # for its jobs every two seconds here.
-    terminal.wait_for(re.compile(rf"{code} .*\b{failed}\b"), timeout_s=2 + WITHIN_S)
+    terminal = first_screen(user_coach, open_terminal)
+    # Jobs of other tests are in the queue, too, and one of the same cause may be under the cursor.
+    terminal.wait_for(re.compile(rf"{code} .*\b{failed}\b"), timeout_s=WITHIN_S)
     terminal.send("Enter")
     screen = terminal.wait_for(code, re.compile(r"› job \d+"), timeout_s=WITHIN_S)
     assert words in " ".join(screen.split()), screen
@@ -82,7 +81,7 @@ def test_a_job_that_met_its_limit_is_named_so(
     terminal = first_screen(user_coach, open_terminal)
     job_id = slurm.submit("sleep 600", "--time=1", "--job-name=late")
     slurm.wait_state(job_id, "TIMEOUT", timeout_s=150)
-    terminal.wait_for(re.compile(rf"SLU001 .*\b{job_id}\b"), timeout_s=2 + WITHIN_S)
+    terminal.wait_for(re.compile(rf"JOB002 .*\b{job_id}\b"), timeout_s=INTERVAL_S + WITHIN_S)
     terminal.send("Enter")
     terminal.wait_for(re.compile(rf"job {job_id}\b"), "time limit", timeout_s=WITHIN_S)
 
@@ -94,9 +93,7 @@ def test_a_job_of_somebody_else_is_opened_on_its_cause(
     job_id = slurm.submit(TRACEBACK, "--job-name=of-root", f"--output={log}", as_root=True)
     slurm.wait_state(job_id, "FAILED")
     log.chmod(0o644)
-    terminal = first_screen(user_coach, open_terminal, interval_s="15")
-    terminal.send("a")
-    terminal.wait_for("of-root")
+    terminal = first_screen(user_coach, open_terminal)
     terminal.send(":")
     terminal.send_text(job_id)
     terminal.send("Enter")
@@ -129,6 +126,7 @@ def test_jobs_that_fail_together_are_all_judged_and_the_same_cause_is_one_line(
         slurm.wait_state(job_id, "FAILED", "OUT_OF_MEMORY")
     of_both = re.compile(rf"MEM001 ×[2-9].* (?:{jobs[1]}|{jobs[2]})\b")
     last = re.compile(rf"MEM007 .*\b{jobs[3]}\b")
-    terminal.wait_for(re.compile(rf"COD001 .*\b{jobs[0]}\b"), of_both, timeout_s=2 + WITHIN_S)
+    terminal.wait_for(re.compile(rf"▸ +{jobs[3]}\b.*FAILED"), timeout_s=INTERVAL_S + WITHIN_S)
+    terminal.wait_for(re.compile(rf"COD001 .*\b{jobs[0]}\b"), of_both, timeout_s=WITHIN_S)
     terminal.send("f")
     terminal.wait_for(last, timeout_s=WITHIN_S)

@@ -29,8 +29,8 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
         rows += [*efficiency_lines(page.past, page.now_s, width), BLANK]
     rows += _waiting(page, width)
     if page.folded is not None and page.folded.num_tasks > 1:
-        rows += [*failed_alike_lines(page.folded, page.task_rules, width, page.label)]
-        rows += task_lines(page.folded, unfold(page.folded), page.now_s, width)
+        rows += [*failed_alike_lines(page.folded, page.task_findings, width, page.label)]
+        rows += task_lines(page.folded, unfold(page.folded), page.now_s, width, page.task_findings)
     rows += curve_rows(page, width, height)
     rows += device_lines(page, width)
     if page.run is not None:

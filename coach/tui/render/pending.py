@@ -4,13 +4,16 @@ not by colour alone."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from coach.analysis.queueing.arrays import FoldedJob, group_id
 from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_job, parse_dependency
+from coach.model.judging.finding import Finding
 from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
 from coach.model.slurm.cluster import Job, Reservation, has_failed, is_final
 from coach.model.training.other_machine import rough_age
+from coach.tui.render.severity import severity_tone
 from coach.tui.render.text import (
     BLANK,
     UNKNOWN,
@@ -232,16 +235,17 @@ def _reservation(reservation: Reservation, now_s: float) -> str:
 
 
 def failed_alike_lines(
-    folded: FoldedJob, rules: Mapping[str, str], width: int, label: KeyLabel
+    folded: FoldedJob, found: Mapping[str, Finding], width: int, label: KeyLabel
 ) -> list[Line]:
     """That the first tasks of an array failed alike, and how to cancel the rest.
 
-    Nothing where one has completed, where none is left, or where causes differ. `rules` are the causes by
-    task.
+    Nothing where one has completed, where none is left, or where causes differ. `found` is the finding of
+    each task.
     """
     states = dict(folded.states)
     num_left = sum(count for state, count in folded.states if not is_final(state))
-    causes = {rules[part.job_id] for part in folded.parts if has_failed(part.state) and part.job_id in rules}
+    failed = [part.job_id for part in folded.parts if has_failed(part.state)]
+    causes = {found[task].rule for task in failed if task in found}
     if folded.num_failed < _MIN_ALIKE or not num_left or states.get("COMPLETED") or len(causes) != 1:
         return []
     text = f" ✖ all {folded.num_failed} tasks that ended failed alike ({min(causes)}): "
@@ -253,13 +257,19 @@ def failed_alike_lines(
 
 
 def task_lines(
-    folded: FoldedJob, rows: Sequence[Job], now_s: float, width: int, limit: int = 200
+    folded: FoldedJob,
+    rows: Sequence[Job],
+    now_s: float,
+    width: int,
+    found: Mapping[str, Finding] = MappingProxyType({}),
+    limit: int = 200,
 ) -> list[Line]:
-    """The tasks of an array, or the parts of a heterogeneous job, each in a line."""
+    """The tasks of an array, or the parts of a heterogeneous job, each in a line: those that failed first,
+    with their cause."""
     counts = ", ".join(f"{count} {printable(state)}" for state, count in folded.states)
     what = "part" if "+" in folded.job.job_id else "task"
     lines = [line(strong(f" {plural(folded.num_tasks, what)}"), f"  {counts}")]
-    for job in rows[:limit]:
+    for job in sorted(rows, key=lambda each: not has_failed(each.state))[:limit]:
         reason, tone = short_reason(job)
         spent = clock(job.time_used_s) if job.state != "PENDING" else start_words(job, now_s)
         lines.append(
@@ -270,6 +280,10 @@ def task_lines(
                 f" {spent}",
             )
         )
+        finding = found.get(job.job_id)
+        if finding is not None:
+            text = f"     {finding.rule} {printable(finding.summary)}"
+            lines.append(clip(line(Span(text, severity_tone(finding.severity))), width))
     if len(rows) > limit:
         lines.append(line(muted(f"   …and {len(rows) - limit} more")))
     return [*lines, BLANK]

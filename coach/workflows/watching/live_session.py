@@ -151,7 +151,10 @@ class WatchSession:
     def watch(self, watch: Watch) -> None:
         """Follow these from now on. Returns at once."""
         with self._lock:
+            is_more_asked = watch.all_jobs and not self._watch.all_jobs
             self._watch, self._is_watch_new = watch, True
+        if is_more_asked and self._manners is not None:
+            self._manners.hasten()
         self._poller.interrupt()
 
     def attach(self, target: str, streams: Sequence[Stream]) -> None:

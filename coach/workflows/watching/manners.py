@@ -38,6 +38,10 @@ class Manners:
             self.shared.refuse_older()
         if self.patient is not None:
             self.patient.forget_late()
+        self.hasten()
+
+    def hasten(self) -> None:
+        """Allow a few more RPCs: a person waits for an answer."""
         if self.budget is not None:
             self.budget.note_act()
 

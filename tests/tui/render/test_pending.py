@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coach.analysis.queueing.arrays import FoldedJob, fold
+from coach.model.judging.finding import Finding, Severity, Subject
 from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
 from coach.model.slurm.cluster import Reservation
 from coach.tui.render.pending import (
@@ -130,7 +131,19 @@ def array_of(*states: str) -> FoldedJob:
     return fold([make_job(f"17_{index}", state=state) for index, state in enumerate(states)])[0]
 
 
-ALIKE = {"17_0": "COD001", "17_1": "COD001"}
+def named(rule: str) -> Finding:
+    subject, words = Subject(), "ValueError: 11 classes"
+    return Finding(rule, "name", "cause", Severity.CRITICAL, 1.0, True, None, subject, words, (), (), None)
+
+
+ALIKE = {"17_0": named("COD001"), "17_1": named("COD001")}
+
+
+def test_tasks_that_failed_stand_first_with_their_cause() -> None:
+    folded = array_of("COMPLETED", "FAILED", "COMPLETED")
+    shown = text(task_lines(folded, folded.parts, NOW_S, 80, {"17_1": named("COD001")})).splitlines()
+    assert [row.split()[0] for row in shown[1:5]] == ["17_1", "COD001", "17_0", "17_2"]
+    assert "COD001 ValueError: 11 classes" in shown[2]
 
 
 def test_first_tasks_that_failed_alike_offer_to_cancel_the_rest() -> None:
@@ -144,13 +157,13 @@ def test_first_tasks_that_failed_alike_offer_to_cancel_the_rest() -> None:
         (("FAILED", "RUNNING"), ALIKE),
         (("FAILED", "FAILED"), ALIKE),
         (("FAILED", "FAILED", "COMPLETED", "RUNNING"), ALIKE),
-        (("FAILED", "FAILED", "RUNNING"), {"17_0": "COD001", "17_1": "MEM001"}),
+        (("FAILED", "FAILED", "RUNNING"), {"17_0": named("COD001"), "17_1": named("MEM001")}),
         (("FAILED", "FAILED", "RUNNING"), {}),
         (("CANCELLED", "CANCELLED", "RUNNING"), ALIKE),
     ],
 )
 def test_one_failure_none_left_a_success_other_causes_or_a_cancel_offer_nothing(
-    states: tuple[str, ...], rules: dict[str, str]
+    states: tuple[str, ...], rules: dict[str, Finding]
 ) -> None:
     assert failed_alike_lines(array_of(*states), rules, 80, shipped) == []
 
