@@ -306,7 +306,8 @@ class CoachApp(App[None]):
 
     def action_go_to(self) -> None:
         """Ask for a name, and open what has it."""
-        palette = GoTo(places_of(self.context, self._launches.recipes, self._go, self._launches.launch))
+        places = places_of(self.context, self._launches.recipes, self._go, self._launches.launch)
+        palette = GoTo(places, self._go)
         self.push_screen(palette)
         self._questions.name_rules(lambda titles: palette.add(rule_places(titles, self._go)))
 

@@ -8,6 +8,7 @@ recipes are named by other people. `:` searches what the screens know already: S
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,7 @@ from coach.tui.screen_specs import HOME, Kind, by_name
 _MAX_CHARACTERS = 200
 """A name may be as long as its author likes."""
 _MAX_HITS = 50
+_JOB_ID = re.compile(r"\d{1,18}(?:_\d{1,9})?", re.ASCII)
 _EQUAL, _BEGINS, _HOLDS, _HOLDS_WORDS = 1.0, 0.75, 0.5, 0.25
 
 
@@ -166,10 +168,9 @@ class Places(Provider):
             yield DiscoveryHit(_shown_place(place), place.go, place.name)
 
     async def search(self, query: str) -> Hits:
-        words = query.casefold().strip()
-        found = ((place.score(words), place) for place in self._places)
-        best = nlargest(_MAX_HITS, (each for each in found if each[0]), key=lambda each: each[0])
-        for score, place in best:
+        palette = self.app.screen
+        found = palette.best(query, _MAX_HITS) if isinstance(palette, GoTo) else []
+        for score, place in found:
             yield Hit(score, _shown_place(place), place.go, place.name)
 
 
@@ -185,9 +186,20 @@ def _shown_place(place: Place) -> Content:
 class GoTo(CommandPalette):
     """Asks for a name and goes there."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[Place], go: Callable[..., object]) -> None:
+        """`go` opens a screen by its name and arguments."""
         super().__init__(providers=[Places], placeholder="a job, node, user, run, recipe, rule or screen…")
         self.places = tuple(places)
+        self._go = go
+
+    def best(self, query: str, limit: int) -> list[tuple[float, Place]]:
+        """Score and place, the best first. A job's number leads to the job, also where no list has it."""
+        words = query.casefold().strip()
+        scored = ((place.score(words), place) for place in self.places)
+        found = nlargest(limit, (each for each in scored if each[0]), key=lambda each: each[0])
+        if _JOB_ID.fullmatch(words) and not any(place.name.split()[:1] == [words] for _, place in found):
+            found = [(_EQUAL, Place(words, "job", partial(self._go, "job", words))), *found]
+        return found
 
     def add(self, places: Sequence[Place]) -> None:
         """Offer these too, also for what has been typed already."""
@@ -198,8 +210,17 @@ class GoTo(CommandPalette):
                 line.post_message(Input.Changed(line, line.value))
 
     @on(Input.Submitted)
-    def _take_first(self) -> None:
-        """Enter takes the best match. Textual's own handler comes next, and takes what is highlighted."""
+    def _take_first(self, event: Input.Submitted) -> None:
+        """Enter takes the best match of what is typed: the list of a name that was typed fast is still of the
+        letters before. Who has moved the cursor takes what it is on, by Textual's own handler."""
         commands = self.query_one(CommandList)
-        if commands.highlighted is None and commands.option_count:
+        if commands.highlighted:
+            return
+        found = self.best(event.value, 1) if event.value.strip() else []
+        if found:
+            event.stop()
+            event.prevent_default()
+            self.dismiss()
+            self.app.call_later(found[0][1].go)
+        elif commands.option_count:
             commands.highlighted = 0

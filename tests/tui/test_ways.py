@@ -320,3 +320,13 @@ async def test_c_on_a_job_that_coach_did_not_launch_says_why_not() -> None:
         await driver.press("end", "c")
         await driver.sees("only runs that coach launched can be compared")
         assert driver.place == "cluster"
+
+
+async def test_a_job_number_leads_to_the_job_though_no_list_has_it() -> None:
+    async with opened(FakeSession(make_snapshot())) as driver:
+        await go_to(driver, "98765")
+        await driver.sees("job 98765")
+        await driver.press("escape")
+        await driver.reaches("cluster")
+        await driver.pilot.press("colon", *"98765_3", "enter")  # faster than the list is made
+        await driver.sees("job 98765_3")

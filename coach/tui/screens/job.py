@@ -89,7 +89,15 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         self._follow(subject)
         if not subject.is_known:
             self.pane("#body").set_lines(
-                [line(muted(f" this job is no longer in the queue; {context.label('history')} finds it"))]
+                [
+                    line(muted(" this job is not in the list of the first screen")),
+                    line(
+                        muted(
+                            f" {context.label('all')} there lists everybody's,"
+                            f" {context.label('history')} those that have ended"
+                        )
+                    ),
+                ]
             )
             return
         if folded is not None and self._past is None and self._is_forgotten(folded):
