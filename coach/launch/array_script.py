@@ -29,11 +29,16 @@ def can_be_array(plans: Sequence[Plan]) -> bool:
 
 def tasks_of(plans: Sequence[Plan]) -> list[int]:
     """The array task of each run: the one of the user's batch file, else the run's place in the group."""
-    points = [plan.request.sweep_point for plan in plans]
-    return [
-        int(point.value) if point is not None and point.parameter == ARRAY_TASK else index
-        for index, point in enumerate(points)
-    ]
+    said = [task_of(plan) for plan in plans]
+    return [index if task is None else task for index, task in enumerate(said)]
+
+
+def task_of(plan: Plan) -> int | None:
+    """The task of a batch file's array that the run is; None for any other run."""
+    point, own = plan.request.sweep_point, plan.request.own
+    if point is not None and point.parameter == ARRAY_TASK:
+        return int(point.value)
+    return own.array_task if own is not None else None
 
 
 def render(plans: Sequence[Plan], at_once: int | None, coach_version: str) -> str:

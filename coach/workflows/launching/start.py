@@ -151,9 +151,8 @@ def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | N
         local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
         return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
     accepted = _accepted(plan, paths.job_script, settings, env, after.job_id if after else None)
-    own = plan.request.own
-    is_task = own is not None and own.array_task is not None
-    job_id = f"{accepted.job_id}_{own.array_task}" if own is not None and is_task else accepted.job_id
+    task = array_script.task_of(plan)
+    job_id = accepted.job_id if task is None else f"{accepted.job_id}_{task}"
     runs.update_json(paths.run_json, {"job_id": job_id, **_TAKEN})
     notes = tuple(f"sbatch: {line}" for line in accepted.lines)
     return Submitted(plan.run_id, plan.run_dir, job_id, "PENDING", notes)
