@@ -136,9 +136,8 @@ def test_ddp_on_two_nodes_is_healthy_then_nan_is_found_fixed_and_compared(
     check = coach("check", healthy["run_id"], "--format", "json")
     assert (check.returncode, json.loads(check.stdout)["findings"]) == (0, []), check.stdout
 
-    submit_plan(
-        terminal, "2", is_slurm=True, nodes="2", lr="1e20", max_steps="3000", num_workers="0", width="8"
-    )
+    # A model so small that it waits for its data would rightly be called input-bound.
+    submit_plan(terminal, "2", is_slurm=True, nodes="2", lr="1e20", max_steps="1200", num_workers="0")
     terminal.wait_for("RUNNING", timeout_s=30)
     # The top line tells it first, of a job that was judged before its run was known: `elsewhere ✖ NUM001`.
     terminal.wait_for(OWN_NUM001, "NaN", "step 2", timeout_s=60)
