@@ -21,7 +21,7 @@ CSV = b"step,loss\n1,2.0\n2,1.0\n"
 
 
 def own_run(name: str = "x", words: Sequence[str] = ("train.py",), **more: object) -> dict[str, object]:
-    own = {"kind": "script", "words": list(words), "directory": "/work"}
+    own = {"kind": "script", "words": list(words), "directory": "/srv/code"}
     return {"run_id": name, "launch": {"own": own}, "started_time_s": START_S, "state": "RUNNING", **more}
 
 
@@ -83,10 +83,10 @@ def test_a_program_that_prints_no_loss_is_measured_by_the_file_of_its_framework(
     io = io_at()
     source = source_of(io, own_run())
     io.write("/runs/x/stdout.log", b"training\n")
-    io.write("/work/lightning_logs/version_0/metrics.csv", CSV)
+    io.write("/srv/code/lightning_logs/version_0/metrics.csv", CSV)
     first = losses(source)
     io.now_s += 11
-    io.append("/work/lightning_logs/version_0/metrics.csv", b"3,0.5\n")
+    io.append("/srv/code/lightning_logs/version_0/metrics.csv", b"3,0.5\n")
     io.append("/runs/x/stdout.log", b"test loss 9.0, loss 8.0\n")
     assert (first, losses(source)) == ([(1, 2.0), (2, 1.0)], [(3, 0.5)])
 
@@ -94,7 +94,7 @@ def test_a_program_that_prints_no_loss_is_measured_by_the_file_of_its_framework(
 def test_the_file_of_a_framework_is_asked_less_often_than_a_log() -> None:
     io = io_at()
     source = source_of(io, own_run())
-    io.write("/work/metrics.csv", CSV)
+    io.write("/srv/code/metrics.csv", CSV)
     losses(source)
     num_reads = len(io.reads)
     io.now_s += 2
@@ -106,23 +106,23 @@ def test_a_program_that_prints_its_loss_is_measured_by_that_and_its_directory_is
     io = io_at()
     source = source_of(io, own_run())
     io.write("/runs/x/stdout.log", b"step 1 loss 1.5\n")
-    io.write("/work/metrics.csv", CSV)
+    io.write("/srv/code/metrics.csv", CSV)
     assert losses(source) == [(1, 1.5)]
-    assert not [path for path, _, _ in io.reads if path.startswith("/work")]
+    assert not [path for path, _, _ in io.reads if path.startswith("/srv/code")]
 
 
 def test_a_file_from_before_the_run_is_an_earlier_training_s() -> None:
     io = io_at()
     source = source_of(io, own_run())
-    io.write("/work/metrics.csv", CSV)
-    io.modified["/work/metrics.csv"] = START_S - 3600
+    io.write("/srv/code/metrics.csv", CSV)
+    io.modified["/srv/code/metrics.csv"] = START_S - 3600
     assert losses(source) == []
 
 
 def test_beside_another_run_of_the_same_directory_no_file_is_taken() -> None:
     io = io_at()
     source = source_of(io, own_run(), own_run("y"))
-    io.write("/work/metrics.csv", CSV)
+    io.write("/srv/code/metrics.csv", CSV)
     assert losses(source) == []
 
 
@@ -130,8 +130,8 @@ def test_two_runs_with_directories_of_their_own_are_told_apart() -> None:
     io = io_at()
     mine, other = (("train.py", "--output_dir", f"out/{name}") for name in "xy")
     source = source_of(io, own_run(words=mine), own_run("y", other))
-    io.write("/work/out/x/metrics.csv", CSV)
-    io.write("/work/out/y/metrics.csv", b"step,loss\n5,9.0\n")
+    io.write("/srv/code/out/x/metrics.csv", CSV)
+    io.write("/srv/code/out/y/metrics.csv", b"step,loss\n5,9.0\n")
     assert losses(source) == [(1, 2.0), (2, 1.0)]
 
 
@@ -139,9 +139,9 @@ def test_a_run_that_ended_before_is_no_rival_but_its_files_are_its_own() -> None
     io = io_at()
     before = own_run("y", started_time_s=START_S - 500, ended_time_s=START_S - 100, state="COMPLETED")
     source = source_of(io, own_run(), before)
-    io.write("/work/old/metrics.csv", b"step,loss\n5,9.0\n")
-    io.modified["/work/old/metrics.csv"] = START_S - 110
-    io.write("/work/metrics.csv", CSV)
+    io.write("/srv/code/old/metrics.csv", b"step,loss\n5,9.0\n")
+    io.modified["/srv/code/old/metrics.csv"] = START_S - 110
+    io.write("/srv/code/metrics.csv", CSV)
     assert losses(source) == [(1, 2.0), (2, 1.0)]
 
 
