@@ -137,7 +137,7 @@ test:
 	exit $$((tests ? tests : failed))
 
 test-long:
-	@$(call install,dev train frameworks,test)
+	@$(call install,dev train frameworks proof,test)
 	$(VENV)/bin/pytest -m long -s --timeout=3600 $(ARGS)
 
 score:

@@ -55,12 +55,19 @@ def _why_no_nvml() -> str | None:
     return None if has_compiler() else "the NVML stand-in is compiled C, and there is no gcc"
 
 
+def _missing(extra: str, *names: str) -> str | None:
+    missing = [name for name in names if not importlib.util.find_spec(name)]
+    return f"not installed: {', '.join(missing)} (extra: {extra})" if missing else None
+
+
 @cache
 def _why_no_frameworks() -> str | None:
-    missing = [
-        name for name in ("mpi4py", "pytorch_lightning", "tensorboard") if not importlib.util.find_spec(name)
-    ]
-    return f"not installed: {', '.join(missing)} (extra: frameworks)" if missing else None
+    return _missing("frameworks", "mpi4py", "pytorch_lightning", "tensorboard")
+
+
+@cache
+def _why_no_proof() -> str | None:
+    return _missing("proof", "transformers", "accelerate", "hydra", "jax")
 
 
 @cache
@@ -89,6 +96,7 @@ REQUIREMENTS = (
     Requirement("terminal", tmux.why_not, "COACH_TEST_TERMINAL", frozenset({"open_terminal"})),
     Requirement("train", _why_no_torch, "COACH_TEST_TRAIN", frozenset({"train_python"})),
     Requirement("frameworks", _why_no_frameworks, "COACH_TEST_TRAIN", frozenset()),
+    Requirement("proof", _why_no_proof, "COACH_TEST_PROOF", frozenset()),
     Requirement(
         "site", site_slurm.why_not, "COACH_TEST_SLURM", frozenset({"site_slurm", "site_slurm_cluster"})
     ),
