@@ -23,6 +23,14 @@ class JobList:
 
 
 @dataclass(frozen=True, slots=True)
+class JobRow:
+    """What Slurm says of one followed job; None where it knows no such job."""
+
+    target: str
+    job: Job | None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeList:
     nodes: tuple[Node, ...]
 
@@ -99,6 +107,7 @@ class RunFacts:
 
 Payload = (
     JobList
+    | JobRow
     | NodeList
     | PartitionList
     | RunList

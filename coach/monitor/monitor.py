@@ -15,7 +15,7 @@ from typing import Protocol
 from coach.analysis.jobs.belonging import RunJobs
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
-from coach.model.reading import JobList, LogFiles, NodeList, PartitionList, Reading, RunList
+from coach.model.reading import JobList, JobRow, LogFiles, NodeList, PartitionList, Reading, RunList
 from coach.model.slurm.cluster import Job, Node, Partition, is_final
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot
 from coach.model.training.run import Run
@@ -101,6 +101,8 @@ class Monitor:
                 return self._apply_partitions(reading.payload)
             case RunList():
                 return self._apply_runs(reading.payload)
+            case JobRow():
+                return self._apply_row(reading.payload, target)
             case _:
                 return target.apply(reading) if target is not None else False
 
@@ -118,6 +120,16 @@ class Monitor:
         for target in self._targets.values():
             self._join_job(target)
         return is_news or is_other_scope
+
+    def _apply_row(self, payload: JobRow, target: WatchedTarget | None) -> bool:
+        """Take the row of a job that the queue does not tell. An own job that is not in the queue has
+        ended: a row from before its end says nothing any more."""
+        job = payload.job
+        if target is None or job is None or (job.user == self._user and not is_final(job.state)):
+            return False
+        is_news, target.told_row = job != target.told_row, job
+        self._join_job(target)
+        return is_news
 
     def _apply_nodes(self, payload: NodeList) -> bool:
         is_news = payload.nodes != self._nodes

@@ -46,6 +46,8 @@ class WatchedTarget:
     history: History = field(default_factory=History)
     facts: RunFacts | None = None
     job: Job | None = None
+    told_row: Job | None = None
+    """What Slurm said of the job when it was asked for this one, for a job that the queue does not tell."""
     hits: dict[tuple[str, str, str], KeptHits] = field(default_factory=dict)
     """(file, rule, signature) → hits."""
     tails: dict[str, LogTail] = field(default_factory=dict)
@@ -94,6 +96,7 @@ class WatchedTarget:
 
     def join_job(self, row: Job | None) -> None:
         """Take the target's row in the queue."""
+        row = row or self.told_row
         if row is None and self.job is not None and is_final(self.job.state):
             # Slurm forgets a job minutes after its end. How the job ended stays true.
             return

@@ -17,7 +17,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from coach.model.reading import JobList, NodeList, Reading, RunFacts, RunList
+from coach.model.reading import JobList, JobRow, NodeList, Reading, RunFacts, RunList
 from coach.model.slurm import cluster
 from coach.model.training import metrics, run, telemetry
 from coach.node.secret_words import mask_text
@@ -151,6 +151,8 @@ class Names:
         match reading.payload:
             case JobList(jobs=jobs):
                 self.add_jobs(jobs)
+            case JobRow(job=row) if row is not None:
+                self.add_jobs([row])
             case NodeList(nodes=nodes):
                 self.hosts |= {node.name for node in nodes}
             case RunList(runs=listed):

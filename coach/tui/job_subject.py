@@ -53,7 +53,9 @@ class JobSubject:
 
     @property
     def is_known(self) -> bool:
-        return self.folded is not None or self.run is not None or self.followed is not None
+        followed = self.followed
+        is_read = followed is not None and (followed.job is not None or bool(followed.log_tails))
+        return self.folded is not None or self.run is not None or is_read
 
     @property
     def job(self) -> Job | None:

@@ -10,6 +10,7 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
 from coach.model.reading import (
     JobList,
+    JobRow,
     LogChunk,
     LogFiles,
     MetricsChunk,
@@ -83,6 +84,21 @@ def test_ones_own_jobs_are_not_taken_for_the_whole_queue() -> None:
     assert not monitor.snapshot(1000.0).is_queue_whole
     assert monitor.apply(reading("jobs", JobList((), True)))
     assert monitor.snapshot(1001.0).is_queue_whole
+
+
+@pytest.mark.parametrize(
+    ("user", "state", "is_taken"),
+    [("you", "RUNNING", True), ("me", "FAILED", True), ("me", "RUNNING", False)],
+)
+def test_the_row_of_a_job_that_is_not_in_the_queue_is_taken_unless_it_is_from_before_its_end(
+    user: str, state: str, is_taken: bool
+) -> None:
+    monitor = Monitor("me", None)
+    monitor.watch({"17": ()})
+    row = replace(JOB, job_id="17", user=user, state=state)
+    monitor.apply(reading("row", JobRow("17", row), target="17"))
+    monitor.apply(reading("jobs", JobList((), False)))
+    assert (monitor.target("17", 1000.0).job == row) is is_taken
 
 
 def test_a_queue_that_has_not_changed_is_the_same_object() -> None:

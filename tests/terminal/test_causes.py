@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,25 @@ def test_a_job_that_met_its_limit_is_named_so(
     terminal.wait_for(re.compile(rf"JOB002 .*\b{job_id}\b"), timeout_s=INTERVAL_S + WITHIN_S)
     terminal.send("Enter")
     terminal.wait_for(re.compile(rf"job {job_id}\b"), "time limit", timeout_s=WITHIN_S)
+
+
+def test_a_job_of_somebody_else_is_opened_on_its_cause_by_its_number(
+    slurm: SlurmCluster, user_coach: InstalledCoach, open_terminal: OpenTerminal, open_directory: Path
+) -> None:
+    log = open_directory / "somebody-else.out"
+    job_id = slurm.submit(TRACEBACK, "--job-name=of-root", f"--output={log}", as_root=True)
+    slurm.wait_state(job_id, "FAILED")
+    log.chmod(0o644)
+    terminal = first_screen(user_coach, open_terminal)
+    terminal.send(":")
+    terminal.wait_for("a job, node, user")
+    terminal.send_packet(f"{job_id}\r")  # typed fast
+    screen = terminal.wait_for("COD001", "11 classes, 10 expected", "of root", timeout_s=WITHIN_S)
+    assert f"job {job_id}" in screen
+    terminal.send("Escape")
+    terminal.wait_for("queue ·")
+    terminal.send("a")
+    terminal.wait_for("of-root", timeout_s=90)  # everybody's jobs are asked once a minute
 
 
 def test_a_job_that_hangs_says_how_long_its_log_is_silent(

@@ -11,7 +11,7 @@ from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, Sever
 from coach.model.judging.outcome import End, Outcome, RankEnd
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.job_action import Verb
-from coach.model.snapshot import TargetSnapshot
+from coach.model.snapshot import SourceStatus, TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.tui.messages import ScreenOpened
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -382,14 +382,32 @@ async def test_a_running_job_whose_log_is_silent_says_since_when() -> None:
         await driver.until(lambda: "silent for" not in driver.text(), "an ended log is no silent one")
 
 
-async def test_the_job_of_another_user_is_neither_read_nor_judged() -> None:
+async def test_the_job_of_another_user_is_read_only_while_it_is_open() -> None:
     job = replace(make_job("41", "bob"), raw_job_id="41", state="FAILED")
     async with opened(FakeSession(replace(make_snapshot(), jobs=(job,)))) as driver:
+        assert "41" not in driver.session.watches[-1].targets
         driver.app.screen.post_message(ScreenOpened("job", "41"))
         await driver.reaches("job")
-        await driver.sees("work dir")
-        assert "not looked at" not in driver.text()
-        assert "41" not in driver.session.watches[-1].targets
+        await driver.until(lambda: "41" in driver.session.watches[-1].targets, "it is read")
+        await driver.press("escape")
+        await driver.until(lambda: "41" not in driver.session.watches[-1].targets, "no longer")
+
+
+async def test_a_job_that_no_list_has_is_asked_for_and_told_if_slurm_knows_none() -> None:
+    before = make_snapshot()
+    async with opened(FakeSession(before)) as driver:
+        driver.app.screen.post_message(ScreenOpened("job", "999"))
+        await driver.reaches("job")
+        await driver.sees("asking Slurm for job 999…")
+        assert "999" in driver.session.watches[-1].targets
+        answered = SourceStatus("row:999", NOW_S, None, None, 0, 0.1)
+        target = TargetSnapshot("999", NOW_S)
+        sources = {**before.sources, "row:999": answered}
+        driver.session.push(replace(before, targets={"999": target}, sources=sources))
+        await driver.sees("Slurm knows no job 999")
+        told = replace(target, job=replace(make_job("999", "bob"), state="FAILED"))
+        driver.session.push(replace(before, targets={"999": told}, sources=sources))
+        await driver.sees("of bob")
 
 
 async def test_a_failure_is_listed_once_when_the_run_of_a_judged_job_becomes_known() -> None:

@@ -160,6 +160,14 @@ class OutputPaths:
             raise OSError(errno.EIO, f"where job {job_id} writes its log is not known: {self._error}")
         return output_paths(row) or ()
 
+    def known(self, job_id: str) -> Job | None:
+        """The job's row as it was told last; asks nobody."""
+        return self._rows.get(job_id)
+
+    def forget(self, job_id: str) -> None:
+        """Have the job's row asked for again."""
+        self._rows.pop(job_id, None)
+
     def row(self, job_id: str) -> Job | None:
         """The job, of whoever knows it best: the queue, coach's memory, the accounting database. None when
         nobody does."""

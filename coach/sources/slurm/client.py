@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
-from coach.model.slurm.cluster import Job, Node, Partition, is_final
+from coach.model.slurm.cluster import Job, Node, Partition, has_failed, is_final
 from coach.sources.io import Io, Query
 from coach.sources.slurm.nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
 from coach.sources.slurm.queue import jobs_query, parse_jobs
@@ -95,8 +95,8 @@ class _Stretch:
 
 
 class JobsSource:
-    """The queue: everybody's active jobs and all own ones, or with `is_all=False` only the own, which is
-    cheap on any cluster.
+    """The queue: everybody's jobs that are active or have failed, and all own ones, or with `is_all=False`
+    only the own, which is cheap on any cluster.
 
     Own jobs are asked for at every poll, everybody's every `cluster_interval_s` (0: at every poll, too). A
     job that has just come shortens the pause, but not below `least_interval_s`.
@@ -136,7 +136,7 @@ class JobsSource:
             return
         jobs, num_bad = parse_jobs(answer.text, answer.query.separator, answer.query.record_end)
         own = tuple(job for job in jobs if job.user == self._user)
-        others = tuple(job for job in jobs if job.user != self._user and not is_final(job.state))
+        others = tuple(job for job in jobs if job.user != self._user and _is_worth_a_row(job))
         if is_whole or others:  # an old recording answers every question with the whole queue
             self._others, self._all_time_s = (others, num_bad), answer.time_s
             self._stretch.see({(job.job_id, job.state, job.reason) for job in others})
@@ -161,6 +161,12 @@ class JobsSource:
             return True
         pause_s = self._cluster_interval_s * self._stretch.factor
         return not 0 <= self._client.now() - self._all_time_s < pause_s - self._usual_interval_s / 2
+
+
+def _is_worth_a_row(job: Job) -> bool:
+    """True for somebody else's job that is active or has failed: those that ended well fill a list of
+    thousands."""
+    return not is_final(job.state) or has_failed(job.state)
 
 
 class NodesSource:

@@ -5,6 +5,7 @@ Of a waiting job it tells why it waits. Facts are folded behind `v`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -27,9 +28,10 @@ from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
 from coach.tui.render.job_page import facts_lines, page_lines
 from coach.tui.render.queue import is_own
-from coach.tui.render.text import crumb, line, muted
+from coach.tui.render.text import crumb, line, muted, printable
 from coach.tui.widgets.cause_and_log import CauseAndLog
 
+_JOB_ID = re.compile(r"\d{1,18}(?:_\d{1,9})?", re.ASCII)
 _UNREAD_STATES = frozenset({"PENDING", "CONFIGURING"})
 """A job in these states has written nothing yet."""
 
@@ -88,17 +90,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         subject = job_subject(context, self._asked_for, folded, self._past)
         self._follow(subject)
         if not subject.is_known:
-            self.pane("#body").set_lines(
-                [
-                    line(muted(" this job is not in the list of the first screen")),
-                    line(
-                        muted(
-                            f" {context.label('all')} there lists everybody's,"
-                            f" {context.label('history')} those that have ended"
-                        )
-                    ),
-                ]
-            )
+            self.pane("#body").set_lines([line(muted(f" {text}")) for text in self._why_unknown()])
             return
         if folded is not None and self._past is None and self._is_forgotten(folded):
             self.note("no longer in the queue: this is the last that was seen")
@@ -118,6 +110,18 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             followed.log_tails if followed is not None else (),
             cause_place(subject.diagnosis),
             self.context.now_s if subject.is_live else None,
+        )
+
+    def _why_unknown(self) -> tuple[str, ...]:
+        """What is said where no list has the job."""
+        asked = self.context.snapshot.sources.get(f"row:{self._asked_for}")
+        if self.targets and (asked is None or asked.data_time_s is None):
+            return (f"asking Slurm for job {printable(self._asked_for)}…",)
+        label = self.context.label
+        return (
+            f"Slurm knows no job {printable(self._asked_for)}, and coach has not seen one of that number",
+            f"on the first screen {label('all')} lists everybody's jobs,"
+            f" {label('history')} yours that have ended",
         )
 
     def _is_forgotten(self, folded: FoldedJob) -> bool:
@@ -143,10 +147,11 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             self.post_message(ScreenShown())
 
     def _can_be_read(self, folded: FoldedJob | None) -> bool:
-        if folded is None or self.context.mode in (Mode.REPLAY, Mode.DEMO):
+        if self.context.mode in (Mode.REPLAY, Mode.DEMO):
             return False
-        is_alone = folded.num_tasks == 1 and folded.job.state not in _UNREAD_STATES
-        return is_alone and is_own(folded.job, self.context.user)
+        if folded is None:
+            return _JOB_ID.fullmatch(self._asked_for) is not None
+        return folded.num_tasks == 1 and folded.job.state not in _UNREAD_STATES
 
     def _ask(self, folded: FoldedJob) -> None:
         """Ask what is worth asking in the job's state. An answer from before it knows nothing of it."""

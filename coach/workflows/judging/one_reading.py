@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import BinaryIO
 
 from coach.config import Settings
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.reading import JobList, LogChunk, Reading
-from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.monitor.monitor import Monitor
@@ -67,7 +65,9 @@ def read_once(
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
         for reading in jobs_source(io, backend, settings, user).poll():
-            monitor.apply(_with_target(reading, target, paths, user) if backend == "slurm" else reading)
+            monitor.apply(reading)
+            if isinstance(reading.payload, JobList):
+                paths.learn(reading.payload.jobs)
     for key, factory in target_sources(
         target, io, lambda: signatures, paths, files=files, index=run_index(settings)
     ).items():
@@ -76,20 +76,6 @@ def read_once(
         if error is not None and is_essential:
             raise UserError(error, _hint(target))
     return monitor.target(target.name, io.now()), monitor.history(target.name)
-
-
-def _with_target(reading: Reading, target: Target, paths: OutputPaths, user: str) -> Reading:
-    """The own queue, and the job that is meant where it is somebody else's, or has ended and is forgotten."""
-    if not isinstance(reading.payload, JobList):
-        return reading
-    jobs = reading.payload.jobs
-    paths.learn(jobs)
-    if target.kind is not TargetKind.JOB or any(job.job_id == target.name for job in jobs):
-        return reading
-    job = paths.row(target.name)
-    if job is None or (job.user == user and not is_final(job.state)):
-        return reading  # an own job that is not in the queue was only seen before its end
-    return replace(reading, payload=JobList((*jobs, job), reading.payload.is_all))
 
 
 def _read_all(source: PollingSource, monitor: Monitor) -> str | None:

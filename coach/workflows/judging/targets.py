@@ -25,20 +25,19 @@ from coach.model.training.run import Run
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.logs.job_row import JobRowSource
 from coach.sources.logs.log_source import LogSource
-from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.machine.local_cluster import LocalClusterSource
+from coach.sources.machine.user import user_name
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
-from coach.sources.metrics.telemetry_files import TelemetrySource
 from coach.sources.runs.local_process import Look, look
-from coach.sources.runs.run_files import RunFilesSource
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.slurm.client import JobsSource
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
-from coach.workflows.judging.program_files import run_metrics
+from coach.workflows.judging.run_sources import RunSources
 
 STDIN = "-"
 
@@ -213,7 +212,11 @@ def target_sources(
     name, path = target.name, target.path
     if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
         found = files or foreign_files(target, io, output_paths)
+        rows: dict[str, SourceFactory] = {}
+        if target.kind is TargetKind.JOB:
+            rows[f"row:{name}"] = lambda: JobRowSource(io, name, output_paths, user_name())
         return {
+            **rows,
             **_foreign_sources(name, found.logs, found.metrics, io, signatures),
             f"flight:{name}": lambda: FlightRecorderSource(io, name, found.dumps),
         }
@@ -223,19 +226,8 @@ def target_sources(
         named = target.logs or (() if is_metrics(path) else (path,))
         numbers = target.metrics or ((path,) if is_metrics(path) else ())
         return _foreign_sources(name, lambda: named, lambda: numbers, io, signatures)
-    own = RunLogs(io, path, output_paths.of)
-    return {
-        f"run:{name}": lambda: RunFilesSource(io, name, path, look),
-        f"metrics:{name}": lambda: (
-            ForeignMetricsSource(io, name, lambda: target.metrics)
-            if target.metrics
-            else run_metrics(io, name, path, own, lambda: list_runs(io, path.parent, index))
-        ),
-        f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
-        f"log:{name}": lambda: LogSource(
-            io, name, lambda: target.logs or own.paths(), signatures, start_of=own.start_of
-        ),
-    }
+    files_of_run = RunSources(io, name, path, output_paths, lambda: list_runs(io, path.parent, index), look)
+    return files_of_run.by_key(signatures, target.logs, target.metrics)
 
 
 def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignFiles:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from coach.model.reading import JobRow
 from coach.model.slurm.cluster import Job
 from coach.sources.io import CommandResult, Query
 from coach.sources.logs.job_outputs import OutputPaths, parse_accounting
+from coach.sources.logs.job_row import INTERVAL_S, JobRowSource
 from tests.sources.fake_io import FakeIo
 
 JOB = Job(
@@ -162,3 +164,27 @@ def test_the_answer_that_an_old_recording_has_tells_nothing() -> None:
     io.answers["job-files 17"] = lambda query: CommandResult(old, 0, b"   StdOut=/o", "", 0.0, 0.1)
     with pytest.raises(OSError, match="is not known"):
         OutputPaths(io).of("17")
+
+
+def test_somebody_elses_row_is_asked_for_again_each_minute_while_it_runs_and_an_own_one_never() -> None:
+    io = _Slurm()
+    io.answer("job-files 17", lambda query: squeue(("17", "/o/%j")))
+    source = JobRowSource(io, "17", OutputPaths(io), "bob")
+    own = JobRowSource(io, "17", OutputPaths(io), "ada")
+    for _ in range(3):
+        (reading,) = source.poll()
+        assert isinstance(reading.payload, JobRow)
+        assert reading.payload.job is not None
+        assert (reading.payload.job.user, reading.payload.job.state) == ("ada", "RUNNING")
+        io.now_s += INTERVAL_S
+    assert len(io.asked) == 3
+    for _ in range(3):
+        list(own.poll())
+        io.now_s += INTERVAL_S
+    assert len(io.asked) == 4
+
+
+def test_a_job_that_nobody_knows_has_no_row() -> None:
+    io = _Slurm()
+    (reading,) = JobRowSource(io, "17", OutputPaths(io), "bob").poll()
+    assert reading.payload == JobRow("17", None)

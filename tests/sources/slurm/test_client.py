@@ -32,16 +32,15 @@ def healthy() -> ScriptedIo:
     )
 
 
-def test_the_queue_has_everybodys_active_jobs_and_ones_own_ended_ones() -> None:
+def test_the_queue_has_everybodys_active_and_failed_jobs_and_ones_own_ended_ones() -> None:
     (reading,) = JobsSource(healthy(), "nobody", 10).poll()
     assert isinstance(reading.payload, JobList)
     assert reading.payload.is_all
     jobs = reading.payload.jobs
     assert {job.user for job in jobs} == {"root", "nobody"}
     assert [job.name for job in jobs if job.user == "nobody" and job.state == "COMPLETED"] == ["theirs_ended"]
-    assert not [
-        job for job in jobs if job.user == "root" and job.state in ("COMPLETED", "FAILED", "CANCELLED")
-    ]
+    assert not [job for job in jobs if job.user == "root" and job.state in ("COMPLETED", "CANCELLED")]
+    assert [job.name for job in jobs if job.user == "root" and job.state == "FAILED"] == ["fails", "segv"]
 
 
 def test_a_full_picture_takes_three_commands_and_partitions_are_asked_rarely() -> None:

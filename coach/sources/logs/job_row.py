@@ -1,0 +1,46 @@
+"""The row of a followed job that is in no list of the screens: somebody else's, or one that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.reading import JobRow, Reading
+from coach.model.slurm.cluster import is_final
+from coach.sources.io import Io
+from coach.sources.logs.job_outputs import OutputPaths
+
+INTERVAL_S = 60.0
+
+
+class JobRowSource:
+    """Asks Slurm for one job's row; once a minute while it is somebody else's and has not ended.
+
+    Own jobs are in the queue, which tells their rows.
+    """
+
+    name = "row"
+
+    def __init__(self, io: Io, job_id: str, paths: OutputPaths, user: str) -> None:
+        self.interval_s = INTERVAL_S
+        self._io = io
+        self._job_id = job_id
+        self._paths = paths
+        self._user = user
+        self._asked_s: float | None = None
+
+    def poll(self) -> Iterable[Reading]:
+        start_s = self._io.now()
+        if self._is_old(start_s):
+            self._paths.forget(self._job_id)
+            self._asked_s = None
+        if self._asked_s is None:
+            self._asked_s = start_s
+        job = self._paths.row(self._job_id)
+        end_s = self._io.now()
+        yield Reading(self.name, end_s, end_s - start_s, JobRow(self._job_id, job), target=self._job_id)
+
+    def _is_old(self, now_s: float) -> bool:
+        known = self._paths.known(self._job_id)
+        if self._asked_s is None or known is None or known.user == self._user or is_final(known.state):
+            return False
+        return not 0 <= now_s - self._asked_s < INTERVAL_S / 2

@@ -1,0 +1,52 @@
+"""Which sources follow a run: its record, its numbers, its telemetry, its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coach.model.training.log import Signature
+from coach.model.training.run import Run
+from coach.sources.base import PollingSource
+from coach.sources.io import Io
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.logs.log_source import LogSource
+from coach.sources.logs.run_outputs import RunLogs
+from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
+from coach.sources.metrics.telemetry_files import TelemetrySource
+from coach.sources.runs.local_process import Look
+from coach.sources.runs.run_files import RunFilesSource
+from coach.workflows.judging.program_files import run_metrics
+
+
+@dataclass(frozen=True, slots=True)
+class RunSources:
+    """The files of one run. `list_runs` tells the other runs beside it."""
+
+    io: Io
+    name: str
+    run_dir: Path
+    output_paths: OutputPaths
+    list_runs: Callable[[], Sequence[Run]]
+    look: Look
+
+    def by_key(
+        self, signatures: Callable[[], Sequence[Signature]], logs: Sequence[Path], metrics: Sequence[Path]
+    ) -> Mapping[str, Callable[[], PollingSource]]:
+        """The sources by `source:target`. Files that are named take the place of those that would be
+        found."""
+        io, name, run_dir = self.io, self.name, self.run_dir
+        own = RunLogs(io, run_dir, self.output_paths.of)
+        return {
+            f"run:{name}": lambda: RunFilesSource(io, name, run_dir, self.look),
+            f"metrics:{name}": lambda: (
+                ForeignMetricsSource(io, name, lambda: metrics)
+                if metrics
+                else run_metrics(io, name, run_dir, own, self.list_runs)
+            ),
+            f"telemetry:{name}": lambda: TelemetrySource(io, name, run_dir),
+            f"log:{name}": lambda: LogSource(
+                io, name, lambda: logs or own.paths(), signatures, start_of=own.start_of
+            ),
+        }
