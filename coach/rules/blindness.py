@@ -59,6 +59,11 @@ _OF_A_RUN[Need.HOST_TELEMETRY] = _OF_A_RUN[Need.GPU_TELEMETRY]
 _NO_STEP = (
     "its trainer writes metrics/rank-<r>.jsonl from the first step on: stderr.log tells how far it came"
 )
+_NOT_PRINTED = (
+    "no line of its output names a loss, and none of its files does",
+    "print the loss with its step, write TensorBoard or CSV, or call coach_report.step(loss=…)",
+)
+"""The same for somebody's own program, which was not written for coach."""
 _TELEMETRY = frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY})
 
 
@@ -129,6 +134,8 @@ def _remedy(need: Need, run: Run | None) -> tuple[str, str]:
     """Why a need is not met, and what to do, as far as it was not done already."""
     if run is None or need not in _OF_A_RUN:
         return _REMEDIES[need]
+    if need is Need.METRICS and run.launch.get("own"):
+        return _NOT_PRINTED
     because, how = _OF_A_RUN[need]
     return because, _NO_STEP if need is Need.METRICS and run.parameters else how
 

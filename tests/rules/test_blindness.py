@@ -52,6 +52,14 @@ def test_a_run_of_coach_is_not_told_to_be_launched_by_coach(is_own_script: bool)
     assert any("coach run" in gap.how for gap in foreign)
 
 
+def test_an_own_program_without_numbers_is_told_how_it_can_show_them() -> None:
+    run = make_run(parameters={"lr": 0.1}, launch={"own": {"kind": "script"}})
+    found = Engine(build()).diagnose(TargetSnapshot(run.run_id, 1.0, run=run), History()).not_measured
+    told = {gap.what: gap for gap in found}["metrics"]
+    assert "names a loss" in told.because
+    assert "coach_report.step" in told.how
+
+
 def with_one_gpu() -> History:
     history = History()
     history.add_samples([GpuSample("node1", 1.0, 0, None, utilization_pct=90.0)])

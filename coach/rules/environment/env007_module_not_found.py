@@ -67,17 +67,20 @@ class ModuleNotFound(EndingRule):
         return "bare_module" not in hit.fields or is_below_a_failed_import(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"The Python module {_module(hit)} is missing in the job's environment"
+        module = _module(hit)
+        named = f"The Python module {module}" if module is not None else "A Python module that it needs"
+        return f"{named} is missing in the job's environment"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
             "Launch with the environment that has it: --env NAME, or --env venv=PATH, conda=NAME, "
             "modules=NAME/VERSION"
         )
-        if hit is not None and hit.signature == "missing":
-            package = _module(hit).partition(".")[0]
+        module = _module(hit) if hit is not None and hit.signature == "missing" else None
+        if module is not None:
+            package = module.partition(".")[0]
             yield Fix(f"Or install it there, if its package is called so: python -m pip install {package}")
 
 
-def _module(hit: LogHit) -> str:
-    return next((hit.fields[key] for key in _FIELDS if key in hit.fields), "it needs")
+def _module(hit: LogHit) -> str | None:
+    return next((hit.fields[key] for key in _FIELDS if key in hit.fields), None)
