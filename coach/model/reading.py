@@ -9,6 +9,7 @@ from coach.model.training.flight import FlightRecord
 from coach.model.training.log import LogFile, LogHit, LogTail
 from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Checkpoint, Run, RunExit
+from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import Rung, TelemetrySample
 
 
@@ -96,6 +97,14 @@ class FlightRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class StackChunk:
+    """New bursts of stack samples of one run, all nodes."""
+
+    target: str
+    bursts: tuple[StackBurst, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunFacts:
     """run.json, exit.json and the checkpoints of one watched run, as they stand."""
 
@@ -116,6 +125,7 @@ Payload = (
     | LogChunk
     | LogFiles
     | FlightRecords
+    | StackChunk
     | RunFacts
 )
 

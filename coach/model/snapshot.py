@@ -15,6 +15,7 @@ from coach.model.training.flight import FlightRecord
 from coach.model.training.log import LogFile, LogHit, LogTail
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.run import Checkpoint, Run, RunExit
+from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import SensorGap
 
 
@@ -51,6 +52,8 @@ class TargetSnapshot:
     events: tuple[MetricEvent, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     sensor_gaps: tuple[SensorGap, ...] = ()
+    bursts: tuple[StackBurst, ...] = ()
+    """Of each rank the newest two bursts of stack samples, by node and rank, the older first."""
     across: Across | None = None
     """What earlier runs say of it; None where nobody has looked yet: they are looked at after it was judged
     by itself."""

@@ -18,6 +18,7 @@ from coach.model.reading import (
     Payload,
     Reading,
     RunFacts,
+    StackChunk,
     TelemetryChunk,
 )
 from coach.model.slurm.cluster import Job, is_final
@@ -26,6 +27,7 @@ from coach.model.training.flight import FlightRecord
 from coach.model.training.log import MARK, LogFile, LogHit, LogTail
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.run import Run, RunExit
+from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import SensorGap
 from coach.monitor.kept_hits import KeptHits
 from coach.rules.from_logs.runs import first_line_to_keep
@@ -54,6 +56,8 @@ class WatchedTarget:
     files: tuple[LogFile, ...] = ()
     flight: tuple[FlightRecord, ...] = ()
     events: list[MetricEvent] = field(default_factory=list)
+    bursts: dict[tuple[str, int], list[StackBurst]] = field(default_factory=dict)
+    """(node, rank; of a process without a rank its pid) → the newest two."""
     gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
     """(node, quantity) → the newest gap of that sensor."""
     last_record_s: float | None = None
@@ -119,6 +123,7 @@ class WatchedTarget:
             events=tuple(self.events),
             checkpoints=self.facts.checkpoints if self.facts is not None else (),
             sensor_gaps=tuple(self.gaps.values()),
+            bursts=tuple(burst for _, kept in sorted(self.bursts.items()) for burst in kept),
         )
 
     def moment(self, now_s: float, *, is_queue_known: bool) -> float | None:
@@ -166,6 +171,8 @@ class WatchedTarget:
                 return self._apply_log(payload)
             case LogFiles():
                 return self._apply_log_files(payload)
+            case StackChunk():
+                return self._apply_bursts(payload)
             case FlightRecords():
                 return self._apply_flight(payload)
             case _:
@@ -234,6 +241,12 @@ class WatchedTarget:
     def _apply_flight(self, payload: FlightRecords) -> bool:
         is_news, self.flight = payload.records != self.flight, payload.records
         return is_news
+
+    def _apply_bursts(self, chunk: StackChunk) -> bool:
+        for burst in chunk.bursts:
+            key = (burst.node, burst.rank if burst.rank is not None else burst.pid)
+            self.bursts[key] = [*self.bursts.get(key, ()), burst][-2:]
+        return bool(chunk.bursts)
 
     def _leave_earlier_attempts(self, events: Iterable[MetricEvent], read_s: float) -> None:
         """Drop what a rank wrote before it started again, because its job was requeued or started anew."""

@@ -8,6 +8,7 @@ burst is reduced to counts here: the file holds one short record per rank and bu
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections import Counter, deque
@@ -25,10 +26,13 @@ NUM_SAMPLES = 20
 """A share of 50 % is then known to about ±11 points (one standard error)."""
 SAMPLE_INTERVAL_S = 0.5
 """No multiple of a usual step, and ten seconds in all: an epoch's end does not fill a burst."""
-AFTER_METRICS_S = 10.0
-"""From the first metric record to the first burst: compiling and the first allocations are over."""
-WITHOUT_METRICS_S = 60.0
-"""From the sampler's start to the first burst of a program that writes no metrics."""
+AFTER_STEPS_S = 10.0
+"""From the first metric record, or the first loss in a log, to the first burst: compiling and the first
+allocations are over."""
+WITHOUT_STEPS_S = 60.0
+"""From the sampler's start to the first burst of a program that tells no loss."""
+MAX_LOOK_BYTES = 1 << 18
+"""The most that is read of a log between two looks, until it names a loss."""
 STALL_S = 300.0
 """Silence that is shorter than this is no stall: evaluations and checkpoints take minutes."""
 STALL_INTERVALS = 10
@@ -37,6 +41,8 @@ MAX_BURSTS = 50
 """Of one run on one node: the file stays below 50 × 900 bytes per rank."""
 LOOK_INTERVAL_S = 5.0
 """Between looks at the sizes of logs and metrics, which lie on a shared file system."""
+
+_LOSS = re.compile(rb"(?i)loss\b[\"']?[^\w\n]{1,6}-?(?:\d|nan|inf)")
 
 WARM_UP, STALLED = "warm_up", "stalled"
 
@@ -53,7 +59,7 @@ class Schedule:
 
     def __init__(self, start_s: float) -> None:
         self._start_s = start_s
-        self._metrics_s: Optional[float] = None
+        self._steps_s: Optional[float] = None
         self._size: Optional[int] = None
         self._moved_s: Optional[float] = None
         self._intervals: Deque[float] = deque(maxlen=50)
@@ -61,18 +67,20 @@ class Schedule:
         self._wait_factor = 1
         self._num_bursts = 0
 
-    def look(self, now_s: float, metrics_bytes: int, log_bytes: int) -> Optional[Due]:
-        """The burst that is due at `now_s` (monotonic seconds), given the sizes of metrics and logs.
+    def look(self, now_s: float, has_steps: bool, size: int) -> Optional[Due]:
+        """The burst that is due at `now_s` (monotonic seconds).
+
+        `has_steps` tells if the training was seen to make steps, `size` is that of metrics and logs (bytes).
 
         Within one stall, bursts come after 1, 2, 4, … times its threshold, so that the last is never older
         than the silence before it. A run that never wrote anything has no stall.
         """
-        self._note(now_s, metrics_bytes, metrics_bytes + log_bytes)
+        self._note(now_s, has_steps, size)
         if self._num_bursts >= MAX_BURSTS:
             return None
         if not self._has_warmed_up:
-            since_s = now_s - (self._start_s if self._metrics_s is None else self._metrics_s)
-            if since_s < (WITHOUT_METRICS_S if self._metrics_s is None else AFTER_METRICS_S):
+            since_s = now_s - (self._start_s if self._steps_s is None else self._steps_s)
+            if since_s < (WITHOUT_STEPS_S if self._steps_s is None else AFTER_STEPS_S):
                 return None
             self._has_warmed_up = True
             self._num_bursts += 1
@@ -83,9 +91,9 @@ class Schedule:
         self._num_bursts += 1
         return Due(STALLED, now_s - self._moved_s)
 
-    def _note(self, now_s: float, metrics_bytes: int, size: int) -> None:
-        if metrics_bytes and self._metrics_s is None:
-            self._metrics_s = now_s
+    def _note(self, now_s: float, has_steps: bool, size: int) -> None:
+        if has_steps and self._steps_s is None:
+            self._steps_s = now_s
         if size == (self._size or 0):
             return
         if self._moved_s is not None:
@@ -138,6 +146,10 @@ class StackSampler:
         self._root_pid = root_pid
         self._schedule = Schedule(start_s)
         self._look_due_s = start_s
+        self._has_loss = False
+        self._looked = {}  # type: Dict[str, int]
+        """Log → how much of it was searched for a loss."""
+        self._log_paths = None  # type: Optional[List[os.PathLike[str]]]
         self._working: Optional[threading.Thread] = None
 
     def tick(self, now_s: float) -> None:
@@ -150,14 +162,44 @@ class StackSampler:
 
     def _work(self, now_s: float) -> None:
         metrics_bytes = sum(_size(path) for path in _metric_files(self._paths))
-        log_bytes = _size(self._paths.stdout_log) + _size(self._paths.stderr_log)
-        due = self._schedule.look(now_s, metrics_bytes, log_bytes)
+        logs = {os.fspath(path): _size(path) for path in self._logs()}
+        self._has_loss = self._has_loss or metrics_bytes > 0 or self._finds_loss(logs)
+        due = self._schedule.look(now_s, self._has_loss, metrics_bytes + sum(logs.values()))
         if due is None:
             return
         try:
             self.take(due)
         except (OSError, RuntimeError):
             return  # a full disk, or no thread is left: the training is not told
+
+    def _logs(self) -> "List[os.PathLike[str]]":
+        """Where the training writes: run.json's `output` names it where that is not in the run directory."""
+        if self._log_paths is None:
+            try:
+                named = runs.read_json(self._paths.run_json).get("output")
+            except (OSError, runs.RunFileError):
+                return [self._paths.stdout_log, self._paths.stderr_log]
+            output = named if isinstance(named, dict) else {}
+            names = [output.get("stdout") or "stdout.log", output.get("stderr") or "stderr.log"]
+            self._log_paths = [self._paths.run_dir / name for name in dict.fromkeys(map(str, names))]
+        return self._log_paths
+
+    def _finds_loss(self, logs: "Dict[str, int]") -> bool:
+        """Look for a loss in what is new in the logs: the training makes steps then."""
+        for path, size in logs.items():
+            start = max(self._looked.get(path, 0), size - MAX_LOOK_BYTES)
+            if size <= start:
+                continue
+            try:
+                with open(path, "rb") as file:
+                    file.seek(max(0, start - 64))  # a line may be cut in two
+                    found = _LOSS.search(file.read(MAX_LOOK_BYTES))
+            except OSError:
+                continue
+            self._looked[path] = size
+            if found is not None:
+                return True
+        return False
 
     def take(self, due: Due) -> None:
         """Take one burst of every rank on this node and append it. Raises OSError when it cannot be
@@ -166,7 +208,7 @@ class StackSampler:
         with ThreadPoolExecutor(max(1, min(64, len(ranks)))) as pool:
             found = list(pool.map(lambda rank: take_burst(rank, time.sleep), ranks))
         heading = {"kind": "stack_samples", "time_s": round(time.time(), 3), "node": self._node}
-        why: Dict[str, Any] = {"why": due.why}
+        why: Dict[str, Any] = {"why": due.why, "has_steps": self._has_loss}
         if due.silent_s is not None:
             why["silent_s"] = round(due.silent_s, 1)
         lines = [encode_short({**heading, **why, **each}) for each in found if each is not None]

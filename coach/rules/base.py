@@ -25,6 +25,7 @@ class Need(StrEnum):
     GPU_HEALTH = "gpu.health"
     HOST_TELEMETRY = "host"
     JOB_STATE = "job.state"
+    STACKS = "stacks"
 
 
 @dataclass(frozen=True, slots=True)

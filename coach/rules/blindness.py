@@ -34,6 +34,10 @@ _REMEDIES = {
         "no sampler ran beside it",
         "start the training with `srun … coach run -- COMMAND`",
     ),
+    Need.STACKS: (
+        "no stacks were sampled beside it",
+        "launch it with `coach launch`: 20 stacks of each rank are taken after a minute",
+    ),
     Need.JOB_STATE: (
         "the target is no job or run that the queue or a run directory knows",
         "name the job id",
@@ -85,19 +89,7 @@ class Sight:
     @classmethod
     def of(cls, snapshot: TargetSnapshot, history: History) -> Sight:
         """Look at what there is. One utilization value of one GPU is enough for GPU telemetry."""
-        met = set()
-        if snapshot.log_hits or snapshot.log_tails:
-            met.add(Need.LOG)
-        if history.ranks:
-            met.add(Need.METRICS)
-        if any(sample.utilization_pct is not None for key in history.gpus for sample in history.gpu(*key)):
-            met.add(Need.GPU_TELEMETRY)
-        if any(history.gpu_link(*key) for key in history.gpus):
-            met.add(Need.GPU_LINKS)
-        if any(history.gpu_health(*key) for key in history.gpus):
-            met.add(Need.GPU_HEALTH)
-        if history.nodes:
-            met.add(Need.HOST_TELEMETRY)
+        met = _met(snapshot, history)
         elsewhere = _elsewhere(snapshot)
         if snapshot.state is not None and not elsewhere:
             met.add(Need.JOB_STATE)
@@ -111,7 +103,9 @@ class Sight:
 
     def not_measured(self, rule: Rule) -> list[NotMeasured]:
         """What a blind rule lacks, by the alternative that lacks least."""
-        missing = min((needs - self.met for needs in rule.needs), key=len)
+        # Stacks take the place of numbers: what is told to be missing are the numbers.
+        by_numbers = [needs for needs in rule.needs if Need.STACKS not in needs] or rule.needs
+        missing = min((needs - self.met for needs in by_numbers), key=len)
         if Need.GPU_TELEMETRY in missing:  # without any GPU telemetry, its parts need no lines of their own
             missing -= {Need.GPU_LINKS, Need.GPU_HEALTH}
         return [self._missing(need) for need in sorted(missing)]
@@ -128,6 +122,20 @@ class Sight:
             because, how = _REMEDIES[need]
             return NotMeasured(need.value, because, f"coach attach {self.unmeasured_job}; next time, {how}")
         return said or NotMeasured(need.value, *_remedy(need, self.run))
+
+
+def _met(snapshot: TargetSnapshot, history: History) -> set[Need]:
+    samples = (sample for key in history.gpus for sample in history.gpu(*key))
+    is_met = {
+        Need.LOG: bool(snapshot.log_hits or snapshot.log_tails),
+        Need.METRICS: bool(history.ranks),
+        Need.GPU_TELEMETRY: any(sample.utilization_pct is not None for sample in samples),
+        Need.GPU_LINKS: any(history.gpu_link(*key) for key in history.gpus),
+        Need.GPU_HEALTH: any(history.gpu_health(*key) for key in history.gpus),
+        Need.STACKS: bool(snapshot.bursts),
+        Need.HOST_TELEMETRY: bool(history.nodes),
+    }
+    return {need for need, known in is_met.items() if known}
 
 
 def _remedy(need: Need, run: Run | None) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,9 +10,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from coach.node.stack_category import category_of, own_place
-from coach.node.stack_samples import MAX_BURSTS, Due, Schedule, reduce_burst, take_burst
+from coach.node.stack_samples import MAX_BURSTS, Due, Schedule, StackSampler, reduce_burst, take_burst
 from coach.node.stacks import Rank
+from coach.runs import RunPaths
 from tests.node.conftest import Start
 from tests.waiting import wait_until
 
@@ -31,35 +35,35 @@ def frames(*rows: tuple[str, str]) -> list[Mapping[str, object]]:
     return [{"function": function, "file": file, "line": 7} for function, file in rows]
 
 
-def test_a_program_without_metrics_is_sampled_after_a_minute() -> None:
+def test_a_program_that_tells_no_loss_is_sampled_after_a_minute() -> None:
     schedule = Schedule(100.0)
-    assert schedule.look(159.0, 0, 0) is None
-    assert schedule.look(160.0, 0, 0) == Due("warm_up", None)
-    assert schedule.look(5000.0, 0, 0) is None, "what never wrote has no stall"
+    assert schedule.look(159.0, False, 0) is None
+    assert schedule.look(160.0, False, 0) == Due("warm_up", None)
+    assert schedule.look(5000.0, False, 0) is None, "what never wrote has no stall"
 
 
-def test_metrics_end_the_warm_up_ten_seconds_later() -> None:
+def test_steps_end_the_warm_up_ten_seconds_later() -> None:
     schedule = Schedule(0.0)
-    assert schedule.look(5.0, 10, 0) is None
-    assert schedule.look(14.0, 10, 0) is None
-    assert schedule.look(15.0, 20, 0) == Due("warm_up", 0.0)
+    assert schedule.look(5.0, True, 10) is None
+    assert schedule.look(14.0, True, 10) is None
+    assert schedule.look(15.0, True, 20) == Due("warm_up", 0.0)
 
 
 def test_a_stall_is_sampled_at_doubled_distances_and_anew_after_progress() -> None:
     schedule = Schedule(0.0)
-    schedule.look(0.0, 1, 0)
-    assert schedule.look(10.0, 2, 0) is not None
-    due = [now for now in range(15, 2000, 5) if schedule.look(float(now), 2, 0)]
+    schedule.look(0.0, True, 1)
+    assert schedule.look(10.0, True, 2) is not None
+    due = [now for now in range(15, 2000, 5) if schedule.look(float(now), True, 2)]
     assert due == [310, 610, 1210]
-    assert schedule.look(2000.0, 3, 0) is None
+    assert schedule.look(2000.0, True, 3) is None
 
 
 def test_a_run_that_writes_seldom_is_not_stalled_after_five_minutes() -> None:
     schedule = Schedule(0.0)
     for number in range(6):
-        schedule.look(60.0 * number, number + 1, 0)
-    assert schedule.look(300.0 + 590.0, 6, 0) is None
-    assert schedule.look(300.0 + 600.0, 6, 0) == Due("stalled", 600.0)
+        schedule.look(60.0 * number, True, number + 1)
+    assert schedule.look(300.0 + 590.0, True, 6) is None
+    assert schedule.look(300.0 + 600.0, True, 6) == Due("stalled", 600.0)
 
 
 def test_a_run_has_a_limited_number_of_bursts() -> None:
@@ -67,8 +71,38 @@ def test_a_run_has_a_limited_number_of_bursts() -> None:
     # Three signs of progress one second apart, then a stall, and so on.
     times = [400.0 * stall + second for stall in range(200) for second in (0, 1, 2, 320)]
     sizes = [3 * stall + sign for stall in range(200) for sign in (1, 2, 3, 3)]
-    bursts = [schedule.look(now_s, size, 0) for now_s, size in zip(times, sizes, strict=True)]
+    bursts = [schedule.look(now_s, True, size) for now_s, size in zip(times, sizes, strict=True)]
     assert sum(burst is not None for burst in bursts) == MAX_BURSTS
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("step 3 loss 0.51", True),
+        ("Train Epoch: 1 [0/60000 (0%)]\tLoss: 2.300039", True),
+        ("{'loss': '2.137', 'epoch': 0.1}", True),
+        ("train_loss=0.5 lr=1e-3", True),
+        ("| loss 2.301 (2.4)", True),
+        ("Loss: nan", True),
+        ("using CrossEntropyLoss()", False),
+        ("loss: cross_entropy", False),
+        ("--loss_scale 128", False),
+    ],
+)
+def test_a_log_that_names_a_loss_shows_that_steps_are_made(tmp_path: Path, line: str, is_found: bool) -> None:
+    log = tmp_path / "out.txt"
+    sampler = StackSampler(RunPaths(tmp_path / "run"), "node1", 1, 0.0)
+    log.write_text("loading\n")
+    assert not sampler._finds_loss({str(log): log.stat().st_size})
+    with log.open("a") as file:
+        file.write(f"{line}\n")
+    assert sampler._finds_loss({str(log): log.stat().st_size}) is is_found
+
+
+def test_the_logs_that_a_batch_file_names_itself_are_looked_at(tmp_path: Path) -> None:
+    named = tmp_path / "slurm-7.out"
+    (tmp_path / "run.json").write_text(json.dumps({"output": {"stdout": str(named), "stderr": str(named)}}))
+    assert StackSampler(RunPaths(tmp_path), "node1", 1, 0.0)._logs() == [named]
 
 
 def test_a_stack_belongs_to_the_category_of_its_library_and_the_place_is_the_users() -> None:

@@ -146,7 +146,9 @@ def compare(
     world = _differs("other world size", old.world_size, new.world_size)
     batch = _differs("other global batch", old.global_batch, new.global_batch)
     place = device or world
+    is_paced = old.steady and new.steady
     rows = [
+        *(() if is_paced else _run_time_rows(old, new, place or dataset)),
         _throughput_row(old, new, place or dataset),
         _row("step time", "s", old, new, _step_time, False, place or dataset or batch),
         _row("data time", "s", old, new, _data_time, False, place or dataset or batch),
@@ -279,6 +281,35 @@ def _memory_peak(side: _Side) -> Estimate | None:
         if known:
             return Estimate(max(known), 0.05 * max(known) if values is of_host else 0.0, len(known))
     return None
+
+
+def _run_time_rows(old: _Side, new: _Side, obstacle: str | None) -> list[Row]:
+    """How long each run took as a whole, where both did all of the same work; the only pace of a program that
+    tells none."""
+    if any(side.snapshot.state != "COMPLETED" for side in (old, new)) or _do_other_work(old, new):
+        return []
+    return [_row("run time", "s", old, new, _run_time, False, obstacle)]
+
+
+def _run_time(side: _Side) -> Estimate | None:
+    """From start to end. One value has no noise of its own: a tenth of it stands for it, and two seconds for
+    the start-up."""
+    run = side.snapshot.run
+    if run is None or run.started_time_s is None or run.ended_time_s is None:
+        return None
+    seconds = run.ended_time_s - run.started_time_s
+    return Estimate(seconds, 0.1 * seconds + 2.0, 1) if seconds > 0 else None
+
+
+_WORK = frozenset({"epochs", "max_steps", "steps", "num_samples", "train_samples"})
+"""Parameters that say how much is trained."""
+
+
+def _do_other_work(old: _Side, new: _Side) -> bool:
+    a, b = old.snapshot.run, new.snapshot.run
+    if a is None or b is None or a.recipe != b.recipe:
+        return True
+    return any(a.parameters.get(name) != b.parameters.get(name) for name in _WORK)
 
 
 _NO_OTHER_LOSS = (NOT_COMPARABLE, "not measured in the other run")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import join
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,66 @@ class RankStack:
     @property
     def label(self) -> str:
         return f"pid {self.pid} on {self.node}" if self.rank is None else f"rank {self.rank}"
+
+
+_CATEGORIES: Mapping[str, str] = MappingProxyType(
+    {
+        "collective": "in a collective",
+        "data": "waiting for the data loader",
+        "save": "saving a checkpoint",
+        "optimizer": "in the optimizer",
+        "backward": "in the backward pass",
+        "forward": "in the forward pass",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StackBurst:
+    """Some twenty stacks of one rank within ten seconds, reduced to counts."""
+
+    node: str
+    pid: int
+    rank: int | None
+    """None: no launcher gave it a number."""
+    time_s: float
+    is_stall: bool
+    """True if it was taken because logs and metrics were silent; else once after warm-up."""
+    has_steps: bool
+    """True if the training was seen to make steps before."""
+    silent_s: float | None
+    """How long they were silent then."""
+    num_samples: int
+    categories: Mapping[str, int]
+    """`collective data save optimizer backward forward other` → samples."""
+    places: tuple[tuple[str, int], ...]
+    """The most frequent lines of the program's own code, `train.py:41 load`, and their samples."""
+    cpu_pct: float | None
+    """Of one CPU, over the burst."""
+
+    @property
+    def label(self) -> str:
+        return "the program" if self.rank is None else f"rank {self.rank}"
+
+    @property
+    def place(self) -> str:
+        """`train.py:31 fetch()`, the line of its own code where the rank stands most often."""
+        if not self.places:
+            return "an unknown place"
+        place = self.places[0][0]
+        return place if place.endswith(">") else f"{place}()"
+
+    @property
+    def words(self) -> str:
+        """`19 of 20 stacks in a collective, train.py:31 main(), 1 % of a CPU`."""
+        category, count = max(self.categories.items(), key=lambda item: item[1], default=("other", 0))
+        cpu = "" if self.cpu_pct is None else f", {self.cpu_pct:.0f} % of a CPU"
+        what = _CATEGORIES.get(category, "in its own code")
+        return f"{count} of {self.num_samples} stacks {what}, {self.place}{cpu}"
+
+    def share(self, *categories: str) -> float:
+        """The part of the samples that stand in these, 0 to 1."""
+        return sum(self.categories.get(name, 0) for name in categories) / self.num_samples
 
 
 @dataclass(frozen=True, slots=True)

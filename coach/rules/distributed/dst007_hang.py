@@ -8,14 +8,24 @@ from dataclasses import dataclass
 from statistics import median
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Evidence, Fix, Hit, Severity
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.stacks import StackBurst
 from coach.model.training.telemetry import HostSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import ranks_text
 from coach.rules.from_numbers.collective_order import odd_ranks
+from coach.rules.from_numbers.stack_bursts import (
+    burst_evidence,
+    newest_bursts,
+    stands_in_one_place,
+    waiting_share,
+)
 from coach.rules.from_numbers.telemetry_windows import mean, means_of
 from coach.rules.from_numbers.training_windows import newest_steps
+
+_CLOCK_S = 5.0
+"""Clocks of nodes and of file servers differ by so much."""
 
 
 class Hang(Rule):
@@ -25,7 +35,9 @@ class Hang(Rule):
         Two independent signs together. First, no step of any rank for ten times the usual, and at least five
         minutes. Second, over the two minutes before now on every node: GPUs that are busy and draw little
         power (ranks that spin in a collective), or GPUs without any work and CPUs nearly so; without GPUs,
-        CPUs that do nothing.
+        CPUs that do nothing. Or the stacks of the ranks, sampled beside the training once logs and metrics
+        were silent for five minutes and ten times the usual: one rank that stands in one line while the
+        others wait for it, or ranks that all stand and use no CPU. Half an hour of silence alone is info.
     Why it matters
         The job holds its nodes until its time limit and trains nothing. More time does not help it.
     When it stays silent
@@ -46,6 +58,7 @@ class Hang(Rule):
     needs = (
         frozenset({Need.METRICS, Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),
         frozenset({Need.METRICS, Need.HOST_TELEMETRY}),
+        frozenset({Need.STACKS}),
     )
     thresholds = (
         Threshold("silence_s", 300, "seconds", "shorter silences are checkpoints on slow file systems"),
@@ -58,15 +71,80 @@ class Hang(Rule):
         Threshold(
             "idle_cpu_pct", 5, "percent of the allotted CPUs", "nobody computes, decodes or compresses"
         ),
+        Threshold("stack_share", 0.9, "of the stacks", "a rank that works is seen in several lines"),
+        Threshold(
+            "told_s", 1800, "seconds", "whoever looks at a job that says nothing for so long, asks why"
+        ),
         Threshold("idle_io_mib_s", 1, "MiB/s", "nobody reads or writes in earnest"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        hits = [*self._by_steps(snapshot, history)] or [*self._by_stacks(snapshot, history)]
+        yield from hits
+
+    def _by_stacks(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """By the stacks that were taken because nothing was written any more."""
+        bursts, now = newest_bursts(snapshot, is_stall=True), snapshot.now_s
+        if not bursts or now is None or snapshot.state != "RUNNING":
+            return
+        if _last_sign(snapshot, history) > bursts[0].time_s + _CLOCK_S:
+            return
+        silent_s = now - bursts[0].time_s + (bursts[0].silent_s or 0.0)
+        apart = self._standing_apart(bursts)
+        summary, severity = self._told(bursts, apart, silent_s)
+        if severity is None:
+            return
+        yield Hit(
+            summary=summary,
+            evidence=(
+                *burst_evidence([*apart, *(b for b in bursts if b not in apart)]),
+                *_recorded(snapshot),
+            ),
+            confidence=0.85 if severity is Severity.CRITICAL else 0.6,
+            subject=Subject(node=apart[0].node, rank=apart[0].rank) if len(apart) == 1 else Subject(),
+            fixes=(_see_stacks(snapshot, "See where every rank stands now, before the job is cancelled"),),
+            severity=severity,
+            since_s=now - silent_s,
+        )
+
+    def _told(
+        self, bursts: Sequence[StackBurst], apart: Sequence[StackBurst], silent_s: float
+    ) -> tuple[str, Severity | None]:
+        """The summary, and how grave it is; None: nothing is told yet."""
+        still = f"The training stands still for {silent_s / 60:.0f} min"
+        if apart:
+            return f"{still}: {_stands_apart(apart[0], bursts)}", Severity.CRITICAL
+        idle_pct = self.values["idle_cpu_pct"]
+        if all(self._stands(burst) and (burst.cpu_pct or idle_pct) < idle_pct for burst in bursts):
+            return f"{still}: {_stands_in(bursts[0])}, without CPU", Severity.CRITICAL
+        if silent_s < self.values["told_s"]:
+            return "", None
+        works = f"{bursts[0].label} works in {bursts[0].place}"
+        return f"Nothing was printed for {silent_s / 60:.0f} min: {works}", Severity.INFO
+
+    def _standing_apart(self, bursts: Sequence[StackBurst]) -> list[StackBurst]:
+        """The ranks that stand in a line of their own while all others wait for them; none where any rank
+        works."""
+        least = self.values["stack_share"]
+        waiting = [burst for burst in bursts if waiting_share(burst) >= least]
+        apart = [
+            burst
+            for burst in bursts
+            if burst not in waiting
+            and stands_in_one_place(burst, least)
+            and burst.share("other", "data") >= least
+        ]
+        return apart if waiting and len(waiting) + len(apart) == len(bursts) else []
+
+    def _stands(self, burst: StackBurst) -> bool:
+        least = self.values["stack_share"]
+        return waiting_share(burst) >= least or stands_in_one_place(burst, least)
+
+    def _by_steps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         now = snapshot.now_s
         if now is None or snapshot.state != "RUNNING" or not history.nodes:
             return
-        ends = [history.steps(rank)[-1].time_s for rank in history.ranks]
-        newest = max((end for end in ends if end is not None), default=None)
+        newest = _newest_end(history)
         times = [s.step_time_s for s in newest_steps(history.steps(history.ranks[0]), 100) if s.step_time_s]
         if newest is None or not times:
             return
@@ -87,15 +165,11 @@ class Hang(Rule):
                     Evidence(f"{node}: {sign}")
                     for node, sign in list(zip(history.nodes, signs, strict=True))[:4]
                 ),
+                *burst_evidence(newest_bursts(snapshot, is_stall=True)),
                 *_recorded(snapshot),
             ),
             confidence=0.9,
-            fixes=(
-                Fix(
-                    "See where every rank stands before the job is cancelled",
-                    command=f"coach stacks {snapshot.job.job_id if snapshot.job else snapshot.target}",
-                ),
-            ),
+            fixes=(_see_stacks(snapshot, "See where every rank stands before the job is cancelled"),),
             since_s=newest,
         )
 
@@ -153,6 +227,32 @@ class _GpuUse:
     percents: list[float]
     power_share: float | None
     """Of its limit, on average."""
+
+
+def _newest_end(history: History) -> float | None:
+    """When the newest step of any rank ended."""
+    ends = [history.steps(rank)[-1].time_s for rank in history.ranks if history.steps(rank)]
+    return max((end for end in ends if end is not None), default=None)
+
+
+def _last_sign(snapshot: TargetSnapshot, history: History) -> float:
+    """When the newest step ended, or a log was written to last."""
+    signs = [_newest_end(history), *(tail.written_s for tail in snapshot.log_tails)]
+    return max((time_s for time_s in signs if time_s is not None), default=0.0)
+
+
+def _stands_in(burst: StackBurst) -> str:
+    return f"{burst.label} stands in {burst.place}"
+
+
+def _stands_apart(apart: StackBurst, bursts: Sequence[StackBurst]) -> str:
+    others = [burst for burst in bursts if burst is not apart]
+    who = f"{others[0].label} waits" if len(others) == 1 else "the others wait"
+    return f"{_stands_in(apart)}, {who} for it in a collective"
+
+
+def _see_stacks(snapshot: TargetSnapshot, title: str) -> Fix:
+    return Fix(title, command=f"coach stacks {snapshot.job.job_id if snapshot.job else snapshot.target}")
 
 
 def _recorded(snapshot: TargetSnapshot) -> tuple[Evidence, ...]:

@@ -11,9 +11,11 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Step
+from coach.model.training.stacks import StackBurst
 from coach.rules.advice.placement import has_uneven_ranks, leave_out
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import ranks_text
+from coach.rules.from_numbers.stack_bursts import burst_evidence, newest_bursts, waiting_share
 from coach.rules.from_numbers.training_windows import newest_steps, share_samples
 
 _NUM_PARTS = 8
@@ -45,7 +47,8 @@ class Straggler(Rule):
         gradients (comm_time_s). Where that wait was not measured, the time that the rank waits for its own
         data, and the whole step where ranks do not wait for each other. The same steps of all ranks are
         compared, in eight parts of the newest window; the rank must be behind the median of the others in
-        seven.
+        seven. Where no rank tells its times, the sampled stacks: one rank that stands in its data loader or
+        in its own code while the others wait in a collective.
     Why it matters
         In data-parallel training all ranks end a step together: one slow rank slows all of them down, and
         every GPU of the job waits.
@@ -66,7 +69,7 @@ class Straggler(Rule):
     name = "straggler"
     cause = "straggler"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (frozenset({Need.METRICS}), frozenset({Need.STACKS}))
     keep_s = 10.0
     thresholds = (
         Threshold("lag_share", 0.15, "of step time", "between TraceML's bands (0.1 and 0.2)"),
@@ -74,11 +77,19 @@ class Straggler(Rule):
         Threshold("min_window_s", 5, "seconds of steps", "a shorter time may be one hiccup"),
         Threshold("min_steps", 16, "steps in which it was measured", "two for each part of the window"),
         Threshold("window_steps", 250, "steps", "long enough to span the bursts of all loaders"),
+        Threshold(
+            "stack_share", 0.5, "of the stacks", "of 20 stacks so many are no chance below a share of 0.3"
+        ),
         Threshold("skip_steps", 10, "steps at the start", "libraries are loaded and kernels chosen in them"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        if len(history.ranks) < 2 or has_uneven_ranks(snapshot.run) or share_samples(history):
+        if has_uneven_ranks(snapshot.run):
+            return
+        if len(history.ranks) < 2:
+            yield from self._by_stacks(snapshot)
+            return
+        if share_samples(history):
             return
         newest = {rank: newest_steps(history.steps(rank), _NUM_FIRST) for rank in history.ranks}
         measures = {
@@ -95,6 +106,22 @@ class Straggler(Rule):
                 by_data = any(found.rank == late[0].rank for found in behind)
                 yield self._hit(snapshot, what, late, median(_step_times(window)), by_data)
                 return
+
+    def _by_stacks(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
+        """By the stacks that were sampled once after warm-up."""
+        bursts, least = newest_bursts(snapshot, is_stall=False), self.values["stack_share"]
+        if not all(burst.has_steps for burst in bursts):
+            return  # one rank prepares the data for all before the first step
+        late = [burst for burst in bursts if self._keeps_others(burst)]
+        others = [burst for burst in bursts if burst not in late]
+        is_waited_for = 0 < len(late) <= len(others)
+        if is_waited_for and all(waiting_share(each) >= least for each in others):
+            yield _hit_by_stacks(snapshot, late, others, least)
+
+    def _keeps_others(self, burst: StackBurst) -> bool:
+        """True if the rank hardly waits for others, and is not just computing as they are."""
+        is_apart = burst.share("data", "other") >= self.values["stack_share"]
+        return burst.rank is not None and is_apart and waiting_share(burst) < 1 - self.values["stack_share"]
 
     def _late(self, window: Mapping[int, Sequence[Step]], measure: _Measure) -> list[_Late]:
         """The ranks that are behind by this measure, the last one first."""
@@ -169,6 +196,28 @@ class Straggler(Rule):
                 *leave_out(snapshot.run, node, "if it is slow again with other ranks"),
             ),
         )
+
+
+def _hit_by_stacks(
+    snapshot: TargetSnapshot, late: Sequence[StackBurst], others: Sequence[StackBurst], least: float
+) -> Hit:
+    worst = max(late, key=lambda burst: burst.share("data"))
+    by_data = worst.share("data") >= least
+    who = ranks_text(sorted(burst.rank for burst in late if burst.rank is not None))
+    return Hit(
+        summary=f"All ranks wait for {who}: it stands in {worst.place}"
+        + (", in its data loader" if by_data else ""),
+        evidence=burst_evidence([*late, *others]),
+        confidence=0.8,
+        subject=Subject(node=worst.node, rank=worst.rank) if len(late) == 1 else Subject(),
+        fixes=(Fix(f"Look at the data of rank {worst.rank}: larger samples, a slower disk, too few workers"),)
+        if by_data
+        else (
+            Fix(f"See what rank {worst.rank} does there that the others do not"),
+            *leave_out(snapshot.run, worst.node, "if it is slow again with other ranks"),
+        ),
+        since_s=worst.time_s,
+    )
 
 
 def _own_time(step: Step) -> float | None:

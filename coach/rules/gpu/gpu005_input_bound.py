@@ -16,6 +16,7 @@ from coach.rules.advice.launched_with import cpus_per_rank, int_parameter, int_r
 from coach.rules.advice.remedies import workers
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import ranks_text
+from coach.rules.from_numbers.stack_bursts import burst_evidence, newest_bursts
 from coach.rules.from_numbers.telemetry_windows import (
     mean_of,
     means_of,
@@ -37,7 +38,8 @@ class InputBound(Rule):
         The share of step time that ranks spend waiting for the next batch (data_time_s over step_time_s), as
         a sum over the newest steady steps: DataLoader workers deliver in bursts, which a median of single
         steps would hide. Every rank is looked at; the one that waits most decides, because the others wait
-        for it in the collective.
+        for it in the collective. Where the training tells no such times, the share of its sampled stacks that
+        stand in the data loader, of at least half of the ranks.
     Why it matters
         The waiting share is paid for and trains nothing. It bounds what a faster data path can win.
     When it stays silent
@@ -59,7 +61,7 @@ class InputBound(Rule):
     name = "input-bound"
     cause = "input_bound"
     severity = Severity.WARNING
-    needs = (frozenset({Need.METRICS}),)
+    needs = (frozenset({Need.METRICS}), frozenset({Need.STACKS}))
     keep_s = 10.0
     thresholds = (
         Threshold("warning_share", 0.10, "of step time", "a tenth of the time is worth one more worker"),
@@ -95,6 +97,9 @@ class InputBound(Rule):
             "percent",
             "a GPU this busy has work queued: waiting for data costs it nothing",
         ),
+        Threshold(
+            "stack_share", 0.5, "of the stacks", "of 20 stacks so many are no chance below a share of 0.3"
+        ),
         Threshold("full_cpu_pct", 90, "percent", "no CPU is left for one more worker"),
         Threshold(
             "starved_share", 0.35, "of step time", "a want of CPUs slows the training as well as its loaders"
@@ -102,6 +107,13 @@ class InputBound(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if any(_tells_its_waits(history.steps(rank)) for rank in history.ranks):
+            yield from self._by_steps(snapshot, history)
+        else:
+            yield from self._by_stacks(snapshot, history)
+
+    def _by_steps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """By the time that each step waited for its batch."""
         if not any(self._may_wait(history.steps(rank)) for rank in history.ranks):
             return
         waits = self._waits(snapshot, history)
@@ -122,8 +134,7 @@ class InputBound(Rule):
         if cpu_pct is not None:
             severity = Severity.INFO
         yield Hit(
-            summary=f"Input-bound: {worst.data_share:.0%} of each step waits for data"
-            + (f" ({ranks_text(ranks)} of {len(history.ranks)})" if len(history.ranks) > 1 else ""),
+            summary=f"Input-bound: {worst.data_share:.0%} of each step waits for data" + _of(ranks, history),
             evidence=tuple(_evidence(worst, waits, busy, cpu_pct)),
             confidence=round(
                 min(
@@ -135,9 +146,32 @@ class InputBound(Rule):
                 2,
             ),
             subject=Subject(rank=ranks[0] if len(ranks) == 1 and len(history.ranks) > 1 else None),
-            fixes=tuple(_fixes(snapshot.run, history, worst)),
+            fixes=tuple(_fixes(snapshot.run, history, worst.data_s, worst.total_s)),
             severity=severity,
             since_s=worst.steps[0].time_s,
+        )
+
+    def _by_stacks(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """By the stacks that were sampled once after warm-up."""
+        bursts = newest_bursts(snapshot, is_stall=False)
+        slow = [burst for burst in bursts if burst.share("data") >= self.values["stack_share"]]
+        if not slow or 2 * len(slow) < len(bursts):
+            return
+        start_s = min(burst.time_s for burst in slow)
+        busy = [_busy_around(history, key, start_s) for key in history.gpus]
+        if any(pct is not None and pct >= self.values["busy_gpu_pct"] for pct in busy):
+            return
+        worst = max(slow, key=lambda burst: burst.share("data"))
+        share = worst.share("data")
+        cpu_pct = self._full_cpus(snapshot, history) if share < 1 - self.values["starved_share"] else None
+        yield Hit(
+            summary=f"Input-bound: {share:.0%} of the stacks of {worst.label} stand in the data loader, "
+            f"{worst.place}",
+            evidence=burst_evidence(slow),
+            confidence=0.8,
+            fixes=tuple(_fixes(snapshot.run, history, min(share, 0.95), 1.0)),
+            severity=Severity.INFO if cpu_pct is not None else Severity.WARNING,
+            since_s=start_s,
         )
 
     def _full_cpus(self, snapshot: TargetSnapshot, history: History) -> float | None:
@@ -207,6 +241,21 @@ def _gpu_utilization(snapshot: TargetSnapshot, history: History, wait: SteadySte
     return min(means, default=None)
 
 
+def _of(ranks: Sequence[int], history: History) -> str:
+    return f" ({ranks_text(ranks)} of {len(history.ranks)})" if len(history.ranks) > 1 else ""
+
+
+def _tells_its_waits(steps: Sequence[Step]) -> bool:
+    return bool(steps) and steps[-1].data_time_s is not None
+
+
+def _busy_around(history: History, key: tuple[str, int], start_s: float) -> float | None:
+    """Mean utilization of one GPU from the moment of a burst on, for its ten seconds."""
+    series = history.gpu_series(*key)
+    meanwhile = range(bisect_left(series.times, start_s - 10), bisect_right(series.times, start_s + 10))
+    return mean_of(series, "utilization_pct", meanwhile)
+
+
 def _evidence(
     worst: SteadySteps, waits: list[SteadySteps], busy: float | None, cpu_pct: float | None
 ) -> Iterable[Evidence]:
@@ -236,7 +285,8 @@ def _evidence(
         yield Evidence("CPUs of the node in use meanwhile, mean", value=round(cpu_pct, 1), unit="%")
 
 
-def _fixes(run: Run | None, history: History, worst: SteadySteps) -> Iterable[Fix]:
+def _fixes(run: Run | None, history: History, data_s: float, total_s: float) -> Iterable[Fix]:
+    """`data_s` of `total_s` seconds are waited for data."""
     now = int_parameter(run, "num_workers")
     if run is None or now is None:
         yield Fix(
@@ -244,10 +294,10 @@ def _fixes(run: Run | None, history: History, worst: SteadySteps) -> Iterable[Fi
             "pin_memory"
         )
         return
-    compute_s = max(worst.total_s - worst.data_s, 0.01 * worst.total_s)
+    compute_s = max(total_s - data_s, 0.01 * total_s)
     # `now` loaders (or the training process itself, for 0) keep up with one batch per step; so many keep up
     # with the compute alone.
-    busy_s = worst.total_s if now else worst.data_s
+    busy_s = total_s if now else data_s
     needed = math.ceil(round(max(now, 1) * busy_s / compute_s, 3)) + (0 if now else 1)
     cpus = cpus_per_rank(run, _cpus_allotted(history))
     more = tuple(workers(run, needed, cpus)) if needed > now else ()

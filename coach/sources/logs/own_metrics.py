@@ -2,8 +2,8 @@
 
 run.json says if a person's own program trains. A trainer of coach's writes `metrics/rank-*.jsonl`, and so
 does an own program that calls `coach_report`. Any other own program is measured by the numbers that it
-prints; where it prints no loss, by the files that its framework writes. One of the three is followed for
-good: two of them would make a curve that nobody trained.
+prints; where it prints no loss, or only the last one, by the files that its framework writes. One of the
+three is followed for good: two of them would make a curve that nobody trained.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.metrics.run_metrics import MetricsSource
 
 INTERVAL_S = 2.0
+ENOUGH_STEPS = 5
+"""A program that prints so many losses is followed by them. Fewer are the last words of a progress bar."""
 
 
 class RunMetricsSource:
@@ -64,7 +66,7 @@ class RunMetricsSource:
     def _is_reported(self) -> bool:
         """True if the own program calls `coach_report`. Its numbers are exact, so they go first, and only
         another's that came earlier stay."""
-        if self._printed.has_loss or self._files.has_loss:
+        if self._prints_enough or self._files.has_loss:
             return False
         for file in self._first_files:
             with contextlib.suppress(OSError):
@@ -72,11 +74,15 @@ class RunMetricsSource:
                     return True
         return False
 
+    @property
+    def _prints_enough(self) -> bool:
+        return self._printed.has_loss and self._printed.num_steps >= ENOUGH_STEPS
+
     def _read(self) -> Iterable[Reading]:
         now_s = self._io.now()
         is_due = not now_s < self._next_files_s <= now_s + foreign_metrics.INTERVAL_S
         reading = None if self._files.has_loss else self._read_printed(now_s)
-        if reading is not None and (self._printed.has_loss or not reading.is_caught_up or not is_due):
+        if reading is not None and (self._prints_enough or not reading.is_caught_up or not is_due):
             yield reading
         elif is_due:
             readings = list(self._files.poll())
@@ -84,7 +90,7 @@ class RunMetricsSource:
             if is_caught_up:
                 self._next_files_s = now_s + foreign_metrics.INTERVAL_S
             if self._files.has_loss:
-                yield from readings
+                yield from (_anew(each) for each in readings) if reading is not None else readings
             elif reading is not None:
                 yield replace(reading, is_caught_up=is_caught_up)
 
@@ -109,3 +115,13 @@ class RunMetricsSource:
             0,
             is_caught_up or error is not None,
         )
+
+
+def _anew(reading: Reading) -> Reading:
+    """The first steps of the files take the place of the few that were printed."""
+    chunk = reading.payload
+    return (
+        replace(reading, payload=replace(chunk, is_restart=True))
+        if isinstance(chunk, MetricsChunk)
+        else reading
+    )

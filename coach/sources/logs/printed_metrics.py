@@ -34,6 +34,8 @@ class PrintedMetrics:
         self._start_of = start_of
         self._printed: dict[Path, _PrintedNumbers] = {}
         self._followed: Path | None = None
+        self.num_steps = 0
+        """Steps that were told so far."""
 
     @property
     def has_loss(self) -> bool:
@@ -55,6 +57,7 @@ class PrintedMetrics:
             self.is_caught_up = self.is_caught_up and printed.is_caught_up
             steps += new_steps
             events += new_events
+            self.num_steps += len(new_steps)
             if printed.course.has_loss:
                 self._followed = path
                 break

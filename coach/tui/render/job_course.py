@@ -10,6 +10,7 @@ from coach.tui.render.curve import curve_lines
 from coach.tui.render.job import held_gpu_lines
 from coach.tui.render.nodes import node_lines, rank_lines
 from coach.tui.render.queue import is_own
+from coach.tui.render.stacks import burst_lines
 from coach.tui.render.telemetry import step_use_lines, telemetry_lines
 from coach.tui.render.text import BLANK, Line, pad
 
@@ -47,6 +48,8 @@ def device_lines(page: JobSubject, width: int) -> list[Line]:
         has_gpus = None if run.num_gpus is None else run.num_gpus > 0
         rows += node_lines(history, gaps, has_gpus, page.now_s, width)
         rows += [BLANK, *rank_lines(history, width)] if len(history.ranks) > 1 else []
+    if page.followed is not None:
+        rows += burst_lines(page.followed.bursts, page.now_s, width)
     if job is not None and job.state == "RUNNING" and job.raw_job_id and is_own(job, page.user):
         rows += _step_use(page, job.raw_job_id, width)
         if run is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.cells import chop_cells
 
 from coach.analysis.measured.stack_groups import Kind, ReportLine, merge, report
-from coach.model.training.stacks import Stacks, StacksPlan
+from coach.model.training.other_machine import rough_age
+from coach.model.training.stacks import StackBurst, Stacks, StacksPlan
 from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, wrap
 
 _TONES: dict[Kind, Tone] = {
@@ -21,6 +24,20 @@ _SIGNS = {Kind.ODD: "▲ "}
 def stacks_lines(stacks: Stacks, width: int) -> list[Line]:
     """All of the report, wrapped: paths are long, and what is cut off is the line that is wanted."""
     return [row for each in report(stacks, merge(stacks)) for row in _wrapped(each, width)]
+
+
+def burst_lines(bursts: Sequence[StackBurst], now_s: float, width: int, most: int = 4) -> list[Line]:
+    """Where each rank stood when its stacks were sampled last, with the age of that."""
+    newest = {(burst.node, burst.label): burst for burst in bursts}
+    if not newest:
+        return []
+    age = rough_age(now_s - max(burst.time_s for burst in newest.values()))
+    rows = [line(" stacks", muted(f"  sampled {age} ago"))]
+    rows += [
+        line(f"   {printable(burst.label)}: {printable(burst.words)}"[: width - 1])
+        for burst in sorted(newest.values(), key=lambda burst: burst.rank or 0)[:most]
+    ]
+    return [*rows, *([line(muted(f"   and {len(newest) - most} more ranks"))] if len(newest) > most else [])]
 
 
 def question_lines(plan: StacksPlan, width: int) -> list[Line]:

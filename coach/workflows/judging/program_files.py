@@ -18,6 +18,7 @@ from coach.sources.io import Io
 from coach.sources.logs.own_metrics import RunMetricsSource
 from coach.sources.logs.printed_metrics import PrintedMetrics
 from coach.sources.logs.run_outputs import RunLogs
+from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.runs.run_files import read_run
 from coach.workflows.judging.job_files import Kind, Window, find_files, kind_of_program
 
@@ -79,9 +80,16 @@ class ProgramFiles:
 
 
 def run_metrics(
-    io: Io, target: str, run_dir: Path, logs: RunLogs, runs: Callable[[], Sequence[Run]]
-) -> RunMetricsSource:
-    """The source of a run's metrics, whoever wrote its program."""
+    io: Io,
+    target: str,
+    run_dir: Path,
+    logs: RunLogs,
+    runs: Callable[[], Sequence[Run]],
+    named: Sequence[Path] = (),
+) -> RunMetricsSource | ForeignMetricsSource:
+    """The source of a run's metrics, whoever wrote its program: of these files, if any are named."""
+    if named:
+        return ForeignMetricsSource(io, target, lambda: named)
     printed = PrintedMetrics(io, logs.paths, logs.start_of)
     files = ProgramFiles(io, run_dir, runs)
     return RunMetricsSource(io, target, run_dir, logs.is_own_program, printed, files.metrics)

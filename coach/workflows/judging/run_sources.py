@@ -13,7 +13,7 @@ from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.log_source import LogSource
 from coach.sources.logs.run_outputs import RunLogs
-from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
+from coach.sources.metrics.stack_samples import StackSamplesSource
 from coach.sources.metrics.telemetry_files import TelemetrySource
 from coach.sources.runs.local_process import Look
 from coach.sources.runs.run_files import RunFilesSource
@@ -40,12 +40,9 @@ class RunSources:
         own = RunLogs(io, run_dir, self.output_paths.of)
         return {
             f"run:{name}": lambda: RunFilesSource(io, name, run_dir, self.look),
-            f"metrics:{name}": lambda: (
-                ForeignMetricsSource(io, name, lambda: metrics)
-                if metrics
-                else run_metrics(io, name, run_dir, own, self.list_runs)
-            ),
+            f"metrics:{name}": lambda: run_metrics(io, name, run_dir, own, self.list_runs, metrics),
             f"telemetry:{name}": lambda: TelemetrySource(io, name, run_dir),
+            f"stacks:{name}": lambda: StackSamplesSource(io, name, run_dir),
             f"log:{name}": lambda: LogSource(
                 io, name, lambda: logs or own.paths(), signatures, start_of=own.start_of
             ),

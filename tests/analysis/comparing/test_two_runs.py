@@ -162,3 +162,18 @@ def test_nothing_is_better_or_worse_before_both_runs_have_made_a_step() -> None:
         history.add_samples([HostSample("n1", 1000.0, memory_used_mib=used)])
     compared = compare(TargetSnapshot("a", None), before, TargetSnapshot("b", None), after)
     assert {each.verdict for each in compared.rows} == {NOT_COMPARABLE}
+
+
+def test_programs_that_tell_no_pace_are_compared_by_their_whole_run_time_if_they_did_the_same_work() -> None:
+    def ended(took_s: float, **parameters: object) -> TargetSnapshot:
+        run = examples.run(parameters, state="COMPLETED", started_time_s=1000.0, ended_time_s=1000.0 + took_s)
+        return TargetSnapshot("run", 1000.0 + took_s, run=run)
+
+    slow, fast = ended(118.0, epochs=3, num_workers=0), ended(60.0, epochs=3, num_workers=2)
+    found = row(compare(slow, History(), fast, History()), "run time")
+    assert (found.verdict, found.before, found.after) == (BETTER, 118.0, 60.0)
+    assert (
+        row(compare(slow, History(), ended(110.0, epochs=3), History()), "run time").verdict == NO_DIFFERENCE
+    )
+    other = compare(slow, History(), ended(60.0, epochs=1), History())
+    assert "run time" not in [each.quantity for each in other.rows]

@@ -29,10 +29,12 @@ def main():
     parser.add_argument("--num_epochs", type=int, default=4)
     parser.add_argument("--per_device_batch_size", type=int, default=16)
     parser.add_argument("--learning_rate", type=float, default=1e-2)
-    parser.add_argument("--slow_part_ms", type=float, default=0.0, help="milliseconds an item of the cold shard")
+    parser.add_argument(
+        "--slow_part_ms", type=float, default=0.0, help="milliseconds an item of the cold shard"
+    )
     args = parser.parse_args()
 
-    accelerator = Accelerator()
+    accelerator = Accelerator(cpu=True)
     torch.manual_seed(0)
     dataset = Tables(2048, args.slow_part_ms, accelerator.process_index)
     loader = DataLoader(dataset, batch_size=args.per_device_batch_size, shuffle=True)

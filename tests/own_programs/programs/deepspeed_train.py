@@ -13,7 +13,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--local_rank", type=int, default=-1)
-    parser.add_argument("--stuck_rank", type=int, default=-1, help="this rank waits for a file after half of the steps")
+    parser.add_argument(
+        "--stuck_rank", type=int, default=-1, help="this rank waits for a file after half of the steps"
+    )
     parser = deepspeed.add_config_arguments(parser)
     args = parser.parse_args()
 

@@ -36,7 +36,10 @@ def main():
         vocab_size=64, n_positions=32, n_embd=model_args.n_embd, n_layer=model_args.n_layer, n_head=2
     )
     trainer = Trainer(
-        model=GPT2LMHeadModel(config), args=training_args, train_dataset=Counting(1024), eval_dataset=Counting(128)
+        model=GPT2LMHeadModel(config),
+        args=training_args,
+        train_dataset=Counting(1024),
+        eval_dataset=Counting(128),
     )
     trainer.train()
     trainer.save_model()

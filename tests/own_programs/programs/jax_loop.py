@@ -10,7 +10,8 @@ import jax.numpy as jnp
 def init(key, sizes):
     keys = jax.random.split(key, len(sizes) - 1)
     return [
-        (jax.random.normal(k, (m, n)) * (2 / m) ** 0.5, jnp.zeros(n)) for k, m, n in zip(keys, sizes, sizes[1:])
+        (jax.random.normal(k, (m, n)) * (2 / m) ** 0.5, jnp.zeros(n))
+        for k, m, n in zip(keys, sizes, sizes[1:])
     ]
 
 

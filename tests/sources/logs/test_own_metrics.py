@@ -105,10 +105,23 @@ def test_the_file_of_a_framework_is_asked_less_often_than_a_log() -> None:
 def test_a_program_that_prints_its_loss_is_measured_by_that_and_its_directory_is_not_walked() -> None:
     io = io_at()
     source = source_of(io, own_run())
-    io.write("/runs/x/stdout.log", b"step 1 loss 1.5\n")
+    io.write("/runs/x/stdout.log", b"".join(b"step %d loss 1.5\n" % step for step in range(1, 6)))
     io.write("/srv/code/metrics.csv", CSV)
-    assert losses(source) == [(1, 1.5)]
+    assert losses(source) == [(step, 1.5) for step in range(1, 6)]
     assert not [path for path, _, _ in io.reads if path.startswith("/srv/code")]
+
+
+def test_the_last_words_of_a_progress_bar_give_way_to_the_file_that_has_all() -> None:
+    io = io_at()
+    source = source_of(io, own_run())
+    io.write("/runs/x/stdout.log", b"Epoch 9/9 16/16 train_loss: 0.900\n")
+    assert losses(source) == [(0, 0.9)]
+    io.write("/srv/code/lightning_logs/version_0/metrics.csv", CSV)
+    io.now_s += 121
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, MetricsChunk)
+    assert reading.payload.is_restart
+    assert [step.loss for step in reading.payload.steps] == [2.0, 1.0]
 
 
 def test_a_file_from_before_the_run_is_an_earlier_training_s() -> None:
