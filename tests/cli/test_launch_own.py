@@ -143,3 +143,41 @@ def test_a_fix_changes_the_script_s_own_arguments_and_helps(home: Path) -> None:
     said = "Namespace(per_device_train_batch_size=16, gradient_accumulation_steps=2)"
     assert said in (run_dir / "stdout.log").read_text()
     assert json.loads((run_dir / "run.json").read_text())["parent_run_id"] == parent["run_id"]
+
+
+CONFIGURED = """
+import json, sys
+config = json.load(open(sys.argv[sys.argv.index("--deepspeed_config") + 1]))
+print(f"trained with {config}")
+class OutOfMemoryError(RuntimeError): pass
+OutOfMemoryError.__module__ = "torch"
+if config["train_micro_batch_size_per_gpu"] > 16:
+    raise OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of "
+        "which 1.02 GiB is free. Including non-PyTorch memory, this process has 78.07 GiB memory in use. "
+        "Of the allocated memory 70.00 GiB is allocated by PyTorch, and 1.01 GiB is reserved by PyTorch "
+        "but unallocated."
+    )
+"""
+
+
+def test_a_fix_changes_a_copy_of_the_script_s_configuration_file_and_helps(home: Path) -> None:
+    (home / "train.py").write_text(CONFIGURED)
+    config = home / "it's.json"
+    config.write_text('{\n  "train_micro_batch_size_per_gpu": 32,\n  "gradient_accumulation_steps": 1\n}\n')
+    before = config.read_text()
+    told = launch(home, "train.py", "--wait", "--", "--deepspeed_config", config.name, status=1)
+    parent, _ = json.JSONDecoder().raw_decode(told)
+    shown = coach(home, "fix", parent["run_id"], "--dry-run")
+    assert '+  "train_micro_batch_size_per_gpu": 16,' in shown
+    fixed = coach(home, "fix", parent["run_id"], "--yes", "--change-learning", "--wait")
+    child = next(
+        run
+        for run in json.loads(coach(home, "runs", "--format", "json"))["runs"]
+        if run["run_id"] != parent["run_id"]
+    )
+    assert child["state"] == "COMPLETED", fixed
+    run_dir = Path(child["run_dir"])
+    said = "{'train_micro_batch_size_per_gpu': 16, 'gradient_accumulation_steps': 2}"
+    assert said in (run_dir / "stdout.log").read_text()
+    assert config.read_text() == before
