@@ -90,7 +90,7 @@ class NotLearning(Rule):
         for points in courses(snapshot, history):
             rates = _rates(points, history)
             hit = (
-                self._without_rate(points, rates)
+                self._without_rate(points, rates, float_parameter(snapshot.run, "lr"))
                 or self._unstepped(points, rates, snapshot, history)
                 or self._guessing(points, classes)
                 or self._unmoved(points, rates, history)
@@ -99,7 +99,10 @@ class NotLearning(Rule):
                 yield hit
                 return
 
-    def _without_rate(self, points: Sequence[Point], rates: Sequence[float | None]) -> Hit | None:
+    def _without_rate(
+        self, points: Sequence[Point], rates: Sequence[float | None], asked: float | None
+    ) -> Hit | None:
+        """`asked` is the rate that the launch asks for."""
         if len(rates) < self.values["min_rates"] or any(rate != 0.0 for rate in rates):
             return None
         first, last = _thirds([point.loss for point in points])
@@ -110,7 +113,9 @@ class NotLearning(Rule):
             evidence=(points[0].evidence, points[-1].evidence),
             confidence=0.85,
             fixes=(
-                Fix(
+                Fix("Give it a learning rate above 0: the launch asks for 0", changes_learning=True)
+                if asked == 0.0
+                else Fix(
                     "Give the schedule its real numbers of warm-up steps and of all steps, and step it "
                     "after the optimizer",
                     changes_learning=True,
