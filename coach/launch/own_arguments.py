@@ -38,8 +38,6 @@ class Form(StrEnum):
     JOINT = "--lr=0.1"
     PAIR = "lr=0.1"
     FLAG = "--amp"
-    CONFIG = "lr: 0.1"
-    """In a configuration file, which the command line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +54,11 @@ class OwnOption:
 
 
 def read_options(
-    words: Sequence[str],
-    source: str | None,
-    named: Mapping[str, str] = MappingProxyType({}),
-    configured: Sequence[OwnOption] = (),
+    words: Sequence[str], source: str | None, named: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[OwnOption, ...]:
     """The parameters of a command. `source` is the text of its Python program, where it has one; `named`
-    says what a parameter is called: by rules and fixes → by the program. `configured` are the values of its
-    configuration file: they come last.
-    """
-    declared = (*(_declared(source) if source is not None else ()), *configured)
+    says what a parameter is called: by rules and fixes → by the program."""
+    declared = tuple(_declared(source)) if source is not None else ()
     forms = {_key(each.option): each.form for each in declared}
     found = [*_said(words, _first_argument(words), forms), *declared]
     texts = {_key(each.option): each.parameter for each in declared}
@@ -100,7 +93,7 @@ def with_values(
     behind: list[str] = []
     for each in options:
         value = values.get(each.parameter.name, each.parameter.default)
-        if value == each.parameter.default or each.form is Form.CONFIG:
+        if value == each.parameter.default:
             continue
         old = words[each.place] if each.place is not None else ""
         if each.form is Form.FLAG:
@@ -175,17 +168,6 @@ def _values_behind(words: Sequence[str], index: int, form: Form | None) -> list[
             break
         values.append(word)
     return values if form is None else values[: form is Form.APART]
-
-
-def option_of_text(key: str, text: str, form: Form) -> OwnOption:
-    """An option that a file says, by the text of its value."""
-    return _option(key, text, form, None)
-
-
-def usual_name(option: str) -> str:
-    """What rules and fixes call an option of a program; its own name where they have no word for it."""
-    key = _key(option)
-    return PARAMETER_OF_OPTION.get(key) or PARAMETER_OF_OPTION.get(key.rpartition(".")[2]) or key
 
 
 def _option(option: str, text: str, form: Form, place: int | None) -> OwnOption:
@@ -273,7 +255,9 @@ def _key(option: str) -> str:
 
 def _name(option: str, taken: Mapping[str, OwnOption]) -> str | None:
     """What coach calls the parameter: by the rules' word where there is one, else by the program's."""
-    return next((name for name in (usual_name(option), _key(option)) if name not in taken), None)
+    key = _key(option)
+    usual = PARAMETER_OF_OPTION.get(key) or PARAMETER_OF_OPTION.get(key.rpartition(".")[2])
+    return next((name for name in (usual, key) if name is not None and name not in taken), None)
 
 
 def _called(option: OwnOption, name: str) -> OwnOption:

@@ -15,13 +15,12 @@ from types import MappingProxyType
 
 from coach.analysis.jobs.batch_script import change_script, read_script
 from coach.launch import batch_file
-from coach.launch.own_arguments import Form, OwnOption, read_options, usual_name, with_values
-from coach.launch.own_config import ConfigFile, find_config
+from coach.launch.own_arguments import OwnOption, read_options, with_values
 from coach.launch.parameters import Parameter
 from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
-from coach.model.launching.launch import OFFERS, ConfigCopy, LaunchRequest, OwnKind, OwnProgram, Scalar
+from coach.model.launching.launch import OFFERS, LaunchRequest, OwnKind, OwnProgram, Scalar
 
 _BATCH_SUFFIXES = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
 _RECIPE_SUFFIX = ".toml"
@@ -113,25 +112,11 @@ def own_recipe(own: OwnProgram) -> Recipe:
     )
 
 
-def own_command(
-    own: OwnProgram, values: Mapping[str, Scalar], run_dir: str
-) -> tuple[tuple[str, ...], ConfigCopy | None]:
-    """The program and its arguments, with the values of its parameters, and the copy of its configuration
-    file where a value of that is changed."""
+def own_command(own: OwnProgram, values: Mapping[str, Scalar]) -> tuple[str, ...]:
+    """The program and its arguments, with the values of its parameters."""
     if own.kind is OwnKind.BATCH:
-        return own.words, None
-    options, config = _options(own, _file_of(own))
-    words = with_values(own.words, options, values)
-    changed = {
-        each.option: values[each.parameter.name]
-        for each in options
-        if each.form is Form.CONFIG and values.get(each.parameter.name) != each.parameter.default
-    }
-    if config is None or config.place is None or not changed:
-        return words, None
-    copy = ConfigCopy(config.path.name, config.changed(changed))
-    word = config.word_for(own.words, f"{run_dir}/{copy.name}")
-    return tuple(word if each == own.words[config.place] else each for each in words), copy
+        return own.words
+    return with_values(own.words, _options(own, _file_of(own)), values)
 
 
 def own_request(own: OwnProgram, request: LaunchRequest) -> LaunchRequest:
@@ -152,20 +137,17 @@ def _parameters(own: OwnProgram, path: Path | None) -> Sequence[Parameter]:
             for key, value in said.items()
             if type(value) in kinds
         ]
-    return [each.parameter for each in _options(own, path)[0]]
+    return [each.parameter for each in _options(own, path)]
 
 
-def _options(own: OwnProgram, path: Path | None) -> tuple[tuple[OwnOption, ...], ConfigFile | None]:
-    """What can be set, on the command line or in its configuration file."""
+def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
     source = None
     if path is not None and path.suffix == ".py":
         try:
             source = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from None
-    config = find_config(own.words, Path(own.directory), path, source)
-    configured = tuple(config.options(usual_name, own.parameters.values())) if config is not None else ()
-    return read_options(own.words, source, own.parameters, configured), config
+    return read_options(own.words, source, own.parameters)
 
 
 def _file_of(own: OwnProgram) -> Path | None:

@@ -21,7 +21,7 @@ from coach.launch.resources import Resolved, Site, resolve_resources
 from coach.launch.script import Paths, render
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
-from coach.model.launching.launch import ConfigCopy, LaunchRequest, OwnKind, Plan, Resources
+from coach.model.launching.launch import LaunchRequest, OwnKind, Plan, Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,6 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
     )
     if is_drill(request, recipe):  # what is unusual about a drill is for the learner to find
         unusual, resolved = (), replace(resolved, notes=(), warnings=())
-    command: tuple[str, ...] = ()
-    config: ConfigCopy | None = None
-    if recipe.own is not None:
-        command, config = own_command(recipe.own, parameters, facts.paths.run_dir)
     plan = Plan(
         request=request,
         run_id=run_id,
@@ -87,8 +83,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         locked=facts.locked,
         meanings={**resource_meanings(resolved), **parameter_meanings(recipe.parameters.values())},
         environment=facts.environment,
-        command=command,
-        config=config,
+        command=own_command(recipe.own, parameters) if recipe.own is not None else (),
     )
     record = run_record(
         plan,

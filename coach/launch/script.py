@@ -25,7 +25,7 @@ from coach.launch.ending import ending_lines, signal_lines
 from coach.launch.long_job import resume_words, segment_lines
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
-from coach.model.launching.launch import NOWHERE, OFFERS, ConfigCopy, OwnKind, Plan, Resources
+from coach.model.launching.launch import NOWHERE, OFFERS, OwnKind, Plan, Resources
 
 _HEREDOC = "COACH_RUN_JSON"
 _OFFERED = {
@@ -70,7 +70,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     is_needed = own is None or own.kind is OwnKind.SCRIPT
     lines += activation_lines(plan.environment, plan.request.setup or (), paths.python, is_needed=is_needed)
     if own is not None:
-        lines += [*_config_lines(plan.config), *_own_start(own.directory, paths, plan)]
+        lines += _own_start(own.directory, paths, plan)
     variables = _variables(plan, paths, is_slurm)
     if plan.resources.num_nodes > 1:
         variables += _rendezvous() if is_slurm else meeting_lines()
@@ -341,17 +341,6 @@ def measuring_lines(pythons: Sequence[str]) -> list[str]:
         '  echo "coach: no Python from 3.9 here: the program runs, and is not measured" >&2',
         "fi",
     ]
-
-
-def _config_lines(config: ConfigCopy | None) -> list[str]:
-    """Write the program's configuration with its changed values; its own file stays as it is."""
-    if config is None:
-        return []
-    end = "COACH_CONFIG"
-    while f"\n{end}\n" in f"\n{config.text}\n":
-        end += "_"
-    lines = ["# The program's configuration file with the changed values. Its own stays as it is."]
-    return [*lines, f"cat > \"$RUN_DIR\"/{quote(config.name)} <<'{end}'", *config.text.splitlines(), end, ""]
 
 
 def _own_start(directory: str, paths: Paths, plan: Plan) -> list[str]:

@@ -196,15 +196,6 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigCopy:
-    """A configuration file of an own program, as its run gets it."""
-
-    name: str
-    """Of the file in the run directory."""
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything a launch will do, before it does it. Shown whole; submitted unchanged."""
 
@@ -239,8 +230,6 @@ class Plan:
     """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
     command: tuple[str, ...] = ()
     """An own program and its arguments, with the parameters' values; empty for a recipe."""
-    config: ConfigCopy | None = None
-    """Its configuration file with the changed values; None: the program reads its own."""
     others: tuple[Plan, ...] = ()
     """The other runs of its group, in the order in which they start after this one."""
 
