@@ -27,7 +27,7 @@ _INT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _BOOLS = {"true": True, "false": False}
 _TYPES = frozenset({"int", "float", "str"})
-_PLAIN = re.compile(r"[\w.+:/@, -]{1,200}")
+PLAIN = re.compile(r"[\w.+:/@, -]{1,200}")
 """A value that can be shown, and set again; others stay as they are."""
 
 
@@ -103,10 +103,10 @@ def with_values(
                 [f"{each.option}={show(value)}"] if each.form is Form.PAIR else [each.option, show(value)]
             )
         elif each.form is Form.APART:
-            changed[each.place + 1] = _spelt_like(words[each.place + 1], value)
+            changed[each.place + 1] = spelt_like(words[each.place + 1], value)
         else:
             head, _, before = old.partition("=")
-            changed[each.place] = f"{head}={_spelt_like(before, value)}"
+            changed[each.place] = f"{head}={spelt_like(before, value)}"
     return (*(word for word in changed if word is not None), *behind)
 
 
@@ -117,7 +117,7 @@ def _set_flag(option: OwnOption, value: Scalar, changed: list[str | None], behin
         behind.append(option.option)
 
 
-def _spelt_like(before: str, value: Scalar) -> str:
+def spelt_like(before: str, value: Scalar) -> str:
     """A new value in the spelling of the old one: `16-mixed` becomes `bf16-mixed`, `True` becomes `False`."""
     if isinstance(value, bool):
         return str(value) if before[:1].isupper() else show(value)
@@ -146,15 +146,15 @@ def _said(words: Sequence[str], start: int, forms: Mapping[str, Form]) -> Iterat
         values = _values_behind(words, index + 1, forms.get(_key(word)))
         if masked[index : index + 2] != list(words[index : index + 2]):
             pass  # a secret is nobody's parameter
-        elif pair is not None and _PLAIN.fullmatch(pair[2]):
+        elif pair is not None and PLAIN.fullmatch(pair[2]):
             yield _option(pair[1], pair[2], Form.PAIR, index)
         elif option is not None and option[2] is not None:
-            if _PLAIN.fullmatch(option[2]):
+            if PLAIN.fullmatch(option[2]):
                 yield _option(word.partition("=")[0], option[2], Form.JOINT, index)
         elif option is not None and word.startswith("--"):
             if not values:
                 yield OwnOption(Parameter(option[1], "bool", True, ""), word, Form.FLAG, index)
-            elif len(values) == 1 and _PLAIN.fullmatch(values[0]):
+            elif len(values) == 1 and PLAIN.fullmatch(values[0]):
                 yield _option(word, values[0], Form.APART, index)
         index += 1 + (len(values) if option is not None and option[2] is None else 0)
 
