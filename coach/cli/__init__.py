@@ -74,6 +74,8 @@ def guarded(command: Callable[[], int]) -> int:
         print(f"coach: {printable(error.message)}", file=sys.stderr)
         if error.hint:
             print(f"  {printable(error.hint)}", file=sys.stderr)
+        for line in error.lines:
+            print(printable(line.expandtabs(4)), file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
         # The reader (head, less) has seen enough. Python would complain again when it flushes at exit.

@@ -203,6 +203,8 @@ def _show(offered: RelaunchOffer) -> None:
         say(line)
     for name, old, new in offered.changes:
         say(f"  {name}: {old} → {new}")
+    for copy in offered.plan.copies:
+        say(f"  {copy.source} stays as it is: the run gets a copy with other {', '.join(copy.changes)}")
     learning = "changes what is learned: the child is another experiment"
     say(f"  this {learning if offered.fix.changes_learning else 'does not change what is learned'}")
     for line in offered.plan.warnings:

@@ -12,7 +12,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from json.decoder import scanstring
 from typing import Any
 
 import yaml
@@ -176,7 +175,7 @@ def _json_at(text: str, index: int, path: Path, found: list[ConfigValue]) -> int
     while text[index] not in "}]":
         key: str | int = number
         if is_mapping:
-            key, index = scanstring(text, index + 1)
+            key, index = _DECODER.raw_decode(text, index)
             index = _behind_blanks(text, index) + 1
         index = _behind_blanks(text, _json_at(text, index, (*path, key), found))
         if text[index] == ",":

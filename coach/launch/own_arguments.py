@@ -264,10 +264,15 @@ def _called(option: OwnOption, name: str) -> OwnOption:
     before = option.parameter
     help_ = before.help or f"Your program's {option.option}."
     told = help_ if _key(option.option) == name else f"{help_} ({option.option})"
-    kind, default = before.type, before.default
+    parameter = as_known(replace(before, help=told), name)
+    return OwnOption(parameter, option.option, option.form, option.place)
+
+
+def as_known(parameter: Parameter, name: str) -> Parameter:
+    """The parameter by the name, and with the type and the words, that rules know it by."""
+    kind, default = parameter.type, parameter.default
     if name == "lr" and kind == "int":
         kind, default = "float", float(default)
     if name == "precision" and not isinstance(default, bool):
         kind, default = "str", PRECISIONS.get(str(default), str(default))
-    parameter = Parameter(name, kind, default, told, choices=before.choices)
-    return OwnOption(parameter, option.option, option.form, option.place)
+    return replace(parameter, name=name, type=kind, default=default)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -16,11 +16,12 @@ from types import MappingProxyType
 from coach.analysis.jobs.batch_script import change_script, read_script
 from coach.launch import batch_file
 from coach.launch.own_arguments import OwnOption, read_options, with_values
-from coach.launch.parameters import Parameter
+from coach.launch.own_config import OwnConfig, changed_copies, path_warnings, read_config, with_copies
+from coach.launch.parameters import Parameter, show
 from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
-from coach.model.launching.launch import OFFERS, LaunchRequest, OwnKind, OwnProgram, Scalar
+from coach.model.launching.launch import OFFERS, ConfigCopy, LaunchRequest, OwnKind, OwnProgram, Scalar
 
 _BATCH_SUFFIXES = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
 _RECIPE_SUFFIX = ".toml"
@@ -93,8 +94,11 @@ def _kind(what: str | None, directory: Path, is_unread: bool) -> OwnKind:
     return OwnKind.SCRIPT if path.suffix == ".py" else OwnKind.COMMAND
 
 
-def own_recipe(own: OwnProgram) -> Recipe:
-    """The program as everything behind a launch sees it. Raises UserError where its file is gone."""
+def own_recipe(own: OwnProgram, said: Mapping[str, str | Scalar] = MappingProxyType({})) -> Recipe:
+    """The program as everything behind a launch sees it. Raises UserError where its file is gone.
+
+    `said` are the parameters that the launch sets: one of them may name another config file.
+    """
     path = _file_of(own)
     name = own.name or _name(own, path)
     return Recipe(
@@ -105,26 +109,57 @@ def own_recipe(own: OwnProgram) -> Recipe:
         devices="multiple",
         key=None,
         time_limit_s=None,
-        parameters=MappingProxyType({each.name: each for each in _parameters(own, path)}),
+        parameters=MappingProxyType({each.name: each for each in _parameters(own, path, said)}),
         path=path or Path(own.directory) / name,
         ranks=1,
         own=own,
     )
 
 
-def own_command(own: OwnProgram, values: Mapping[str, Scalar]) -> tuple[str, ...]:
-    """The program and its arguments, with the values of its parameters."""
+@dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """How an own program is started."""
+
+    words: tuple[str, ...]
+    copies: tuple[ConfigCopy, ...] = ()
+    """Config files that the words name, with the values that were asked for."""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def own_command(own: OwnProgram, values: Mapping[str, Scalar], run_dir: str) -> OwnCommand:
+    """The program and its arguments, with the values of its parameters. Raises UserError where a value stands
+    in a config file of which no copy can be used."""
     if own.kind is OwnKind.BATCH:
-        return own.words
-    return with_values(own.words, _options(own, _file_of(own)), values)
+        return OwnCommand(own.words)
+    options, config = _read(own, _file_of(own), values)
+    directory = Path(own.directory)
+    copies = changed_copies(config, values, directory)
+    notes = [
+        f"{Path(copy.source).name}: the run gets a copy with {key} = {show(new)} (it says {show(old)})"
+        for _, copy in copies
+        for key, (old, new) in copy.changes.items()
+    ]
+    warnings = [line for file, _ in copies for line in path_warnings(file, directory)]
+    return OwnCommand(
+        with_copies(own.words, options, values, copies, run_dir),
+        tuple(copy for _, copy in copies),
+        (*notes, *config.lines()),
+        tuple(warnings),
+    )
+
+
+def config_of(own: OwnProgram) -> OwnConfig:
+    """What its config files say. Raises UserError where its own file is gone."""
+    return _read(own, _file_of(own), {})[1]
 
 
 def own_request(own: OwnProgram, request: LaunchRequest) -> LaunchRequest:
     """A request for an own program instead of a recipe."""
-    return replace(request, recipe=own_recipe(own).name, own=own)
+    return replace(request, recipe=own_recipe(own, request.set).name, own=own)
 
 
-def _parameters(own: OwnProgram, path: Path | None) -> Sequence[Parameter]:
+def _parameters(own: OwnProgram, path: Path | None, said: Mapping[str, str | Scalar]) -> Sequence[Parameter]:
     if own.kind is OwnKind.BATCH:
         assert path is not None
         script = read_script([batch_file.read(path)])
@@ -137,7 +172,27 @@ def _parameters(own: OwnProgram, path: Path | None) -> Sequence[Parameter]:
             for key, value in said.items()
             if type(value) in kinds
         ]
-    return [each.parameter for each in _options(own, path)]
+    options, config = _read(own, path, said)
+    return [*(each.parameter for each in options), *(each.parameter for each in config.keys)]
+
+
+def _read(
+    own: OwnProgram, path: Path | None, said: Mapping[str, str | Scalar]
+) -> tuple[tuple[OwnOption, ...], OwnConfig]:
+    """The options of the program, and what its config files add to them."""
+    options = _options(own, path)
+    words = own.words
+    asked: list[OwnOption] = []
+    for each in options:
+        value = said.get(each.parameter.name)
+        if isinstance(value, str) and each.parameter.type == "str" and value != each.parameter.default:
+            if each.place is None:
+                each = replace(each, parameter=replace(each.parameter, default=value))
+            else:
+                words = with_values(words, (each,), {each.parameter.name: value})
+        asked.append(each)
+    config = read_config(words, asked, Path(own.directory), own.parameters)
+    return tuple(each for each in options if each.parameter.name not in config.undecided), config
 
 
 def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:

@@ -13,7 +13,7 @@ from coach.launch.batch_file import read, resources_of
 from coach.launch.batch_file import render as render_batch
 from coach.launch.long_job import check_long
 from coach.launch.meanings import parameter_meanings, resource_meanings
-from coach.launch.own_program import own_command
+from coach.launch.own_program import OwnCommand, own_command
 from coach.launch.plan_checks import check_environment, check_run_dir, check_texts
 from coach.launch.recipe import Recipe, resolve_parameters
 from coach.launch.record import is_drill, run_record
@@ -67,6 +67,9 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
     )
     if is_drill(request, recipe):  # what is unusual about a drill is for the learner to find
         unusual, resolved = (), replace(resolved, notes=(), warnings=())
+    command = (
+        own_command(recipe.own, parameters, facts.paths.run_dir) if recipe.own is not None else OwnCommand(())
+    )
     plan = Plan(
         request=request,
         run_id=run_id,
@@ -77,13 +80,14 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         parameters=parameters,
         resources=resolved.resources,
         script="",
-        notes=facts.notes + resolved.notes + _gpm_notes(request, resolved.resources),
-        warnings=unusual + resolved.warnings,
+        notes=facts.notes + resolved.notes + command.notes + _gpm_notes(request, resolved.resources),
+        warnings=unusual + resolved.warnings + command.warnings,
         choices=resolved.choices,
         locked=facts.locked,
         meanings={**resource_meanings(resolved), **parameter_meanings(recipe.parameters.values())},
         environment=facts.environment,
-        command=own_command(recipe.own, parameters) if recipe.own is not None else (),
+        command=command.words,
+        copies=command.copies,
     )
     record = run_record(
         plan,

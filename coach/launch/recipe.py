@@ -76,7 +76,7 @@ def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
 
 def recipe_of(request: LaunchRequest) -> Recipe:
     """What a request launches: the recipe of its name, or its own program as one. Raises UserError."""
-    return get_recipe(request.recipe) if request.own is None else own_recipe(request.own)
+    return get_recipe(request.recipe) if request.own is None else own_recipe(request.own, request.set)
 
 
 def resolve_parameters(

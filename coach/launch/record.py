@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from coach import runs
+from coach.launch.own_config import FOLDER
 from coach.launch.recipe import Recipe
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import AppliedFix, LaunchRequest, OwnKind, OwnProgram, Plan, Resources
@@ -56,6 +57,7 @@ def run_record(
         "environment": _environment(plan.environment, python, request.setup or ()),
         "requires": {"torch": recipe.torch} if recipe.torch else {},
         **_command(recipe.own),
+        **_configs(plan),
         "versions": {"coach": coach_version, "python": None, "torch": None},
         "device": {"type": None, "name": None},
         "dataset": {"name": None, "path": None, "is_synthetic": None},
@@ -74,6 +76,19 @@ def run_record(
 def _command(own: OwnProgram | None) -> dict[str, Any]:
     """Of a batch file: by `command`, `coach run` in the job sees that it notes output and end itself."""
     return {"command": mask_command(own.words)} if own is not None and own.kind is OwnKind.BATCH else {}
+
+
+def _configs(plan: Plan) -> dict[str, Any]:
+    """The config files of an own program that this run has changed copies of."""
+    told = [
+        {
+            "file": copy.source,
+            "copy": f"{FOLDER}/{copy.name}",
+            "changes": {key: {"from": old, "to": new} for key, (old, new) in copy.changes.items()},
+        }
+        for copy in plan.copies
+    ]
+    return {"configs": told} if told else {}
 
 
 def is_drill(request: LaunchRequest, recipe: Recipe) -> bool:

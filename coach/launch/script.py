@@ -23,6 +23,7 @@ from coach.launch.activation import (
 )
 from coach.launch.ending import ending_lines, signal_lines
 from coach.launch.long_job import resume_words, segment_lines
+from coach.launch.own_config import FOLDER, MARKER
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
 from coach.model.launching.launch import NOWHERE, OFFERS, OwnKind, Plan, Resources
@@ -65,6 +66,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += _places(paths)
     lines += _run_dir(plan.run_id, is_slurm)
     lines += record_lines(run_json)
+    lines += _copies(plan)
     lines += _attempt() if is_slurm else []
     lines += _stop()
     is_needed = own is None or own.kind is OwnKind.SCRIPT
@@ -208,6 +210,32 @@ def record_lines(run_json: Mapping[str, Any]) -> list[str]:
         "",
         "# A requeued job starts here again: forget how it ended before.",
         'rm -f "$RUN_DIR/exit.json"',
+        "",
+    ]
+
+
+def _copies(plan: Plan) -> list[str]:
+    """The config files that the program gets in the place of the user's own."""
+    lines: list[str] = []
+    for copy in plan.copies:
+        told = ", ".join(key for key in copy.changes)
+        source = "".join(each if each.isprintable() else "?" for each in copy.source)
+        lines += [f"# {source}, with another value of {told}. The file itself stays as it is."]
+        lines += kept_lines(f"{FOLDER}/{copy.name}", copy.text, MARKER)
+    return [f'mkdir -p "$RUN_DIR"/{FOLDER}', *lines] if lines else []
+
+
+def kept_lines(name: str, text: str, marker: str) -> list[str]:
+    """Write a text into `$RUN_DIR` byte for byte, where it is not there yet. The text holds no line that is
+    the marker."""
+    return [
+        f'KEPT="$RUN_DIR"/{quote(name)}',
+        "if [[ ! -e $KEPT ]]; then",
+        f"  head -c {len(text.encode())} > \"$KEPT.new\" <<'{marker}'",
+        text.removesuffix("\n"),
+        marker,
+        '  mv "$KEPT.new" "$KEPT"',
+        "fi",
         "",
     ]
 

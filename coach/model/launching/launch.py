@@ -95,6 +95,19 @@ class OwnProgram:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigCopy:
+    """A person's config file with values that the run changes. It lies in the run's directory."""
+
+    source: str
+    """The person's own file, absolute; it stays as it is."""
+    name: str
+    """The copy's name in the run's folder of copies."""
+    text: str
+    changes: Mapping[str, tuple[Scalar, Scalar]]
+    """Key of the file, with dots → its value there, and in the copy."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """A launch as a user, a key or a fix asks for it; None means "not said: the config's or the recipe's
     default"."""
@@ -230,6 +243,8 @@ class Plan:
     """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
     command: tuple[str, ...] = ()
     """An own program and its arguments, with the parameters' values; empty for a recipe."""
+    copies: tuple[ConfigCopy, ...] = ()
+    """The changed config files that the command names."""
     others: tuple[Plan, ...] = ()
     """The other runs of its group, in the order in which they start after this one."""
 

@@ -1,0 +1,329 @@
+"""The config files that an own program's command line names: their values as parameters, and a changed copy.
+
+A person's file is never written. A run whose values differ gets a copy in its own directory, and the word
+that named the file names the copy. Where a copy would not mean the same, the launch is refused, with the
+change as a diff of the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION
+from coach.launch import config_text
+from coach.launch.config_text import ConfigValue, read_values, with_changes
+from coach.launch.own_arguments import PLAIN, Form, OwnOption, as_known, with_values
+from coach.launch.parameters import Parameter, show
+from coach.model.errors import UserError
+from coach.model.launching.launch import ConfigCopy, Scalar
+from coach.node.secret_words import mask_command, mask_text
+
+FOLDER = "config"
+"""Where a run keeps its changed copies."""
+MARKER = "COACH_CONFIG_FILE"
+"""Ends a copy's text in the script."""
+_OPTION = re.compile(
+    r"-c|-{0,2}(?:[\w.-]*[_.-])?(?:config|cfg|conf|deepspeed|hparams|params)(?:[_-](?:file|path))?"
+)
+_PAIR = re.compile(r"(?P<option>-{0,2}[A-Za-z][\w.-]*)=(?P<file>.+)", re.ASCII | re.DOTALL)
+_MAX_KEYS = 300
+"""Of a larger file only the values that rules know by name are parameters: a form shows them all."""
+_USUAL = MappingProxyType(
+    {
+        **{key: name for key, name in PARAMETER_OF_OPTION.items() if name != "nproc_per_node"},
+        **dict.fromkeys(("epochs", "num_epochs", "max_epochs", "num_train_epochs"), "epochs"),
+        "gradient_accumulation": "gradient_accumulation",
+        "activation_checkpointing": "activation_checkpointing",
+        "warmup_steps": "warmup_steps",
+    }
+)
+_TEXTS = frozenset({"precision"})
+_NOT_TRAINING = re.compile(
+    r"(?:^|[._-])(?:e?val|evaluation|validation|test|testing|predict|inference)(?:$|[._-])"
+)
+_BASES = frozenset(
+    {"_base_", "_BASE_", "base", "defaults", "extends", "include", "includes", "inherit", "imports"}
+)
+"""Keys by which a config names others, which count from its own directory."""
+_IS_FILE = re.compile(r"[\w./-]+\.(?:ya?ml|json|toml|py)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A config file that the command line names, or the default of the program's option."""
+
+    path: Path
+    place: int | None
+    """Index of the word that names it; None: the default of an option that the program's text declares."""
+    option: str
+    """The option that names it; empty where the word stands alone."""
+    text: str
+    values: tuple[ConfigValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One value of a config file as a parameter."""
+
+    parameter: Parameter
+    file: ConfigFile
+    value: ConfigValue
+
+
+@dataclass(frozen=True, slots=True)
+class OwnConfig:
+    """What the config files of a program add to its parameters."""
+
+    files: tuple[ConfigFile, ...] = ()
+    keys: tuple[ConfigKey, ...] = ()
+    undecided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Parameter → the places that could each be it; none was chosen."""
+
+    def lines(self) -> tuple[str, ...]:
+        """What a plan says of the parameters that were not guessed."""
+        return tuple(
+            f"{name} is not guessed: {' and '.join(places)} could be it; "
+            f"`parameters = {{ {name} = … }}` in coach.toml decides"
+            for name, places in self.undecided.items()
+        )
+
+
+def read_config(
+    words: Sequence[str], options: Sequence[OwnOption], directory: Path, named: Mapping[str, str]
+) -> OwnConfig:
+    """The parameters that stand in config files. `named` says what a parameter is called: by rules and fixes
+    → by the program. A file that cannot be read is the program's to complain of."""
+    files = tuple(_files(words, options, directory))
+    found = [(file, value) for file in files for value in file.values if _is_parameter(value)]
+    if not found:
+        return OwnConfig(files)
+    said = {each.parameter.name for each in options if each.place is not None}
+    declared = {each.parameter.name: each.option for each in options if each.place is None}
+    keys: list[ConfigKey] = []
+    undecided: dict[str, tuple[str, ...]] = {}
+    taken: set[tuple[Path, config_text.Path]] = set()
+    for name, candidates in _candidates(found, named).items():
+        is_named = any(value.name == named.get(name) for _, value in candidates)
+        rival = declared.get(name) if name not in named else None
+        if name in said or (name in named and not is_named):
+            continue  # the command line says it, and wins
+        places = [f"{file.path.name}: {value.name}" for file, value in candidates]
+        if len(candidates) == 1 and rival is None:
+            keys.append(_key(name, *candidates[0]))
+            taken.add((candidates[0][0].path, candidates[0][1].path))
+        else:
+            undecided[name] = (*places, *([rival] if rival is not None else []))
+    names = {*said, *declared, *undecided, *(key.parameter.name for key in keys)}
+    for file, value in found if len(found) <= _MAX_KEYS else ():
+        if (file.path, value.path) not in taken and value.name not in names:
+            names.add(value.name)
+            keys.append(_key(value.name, file, value))
+    return OwnConfig(files, tuple(keys), MappingProxyType(undecided))
+
+
+def _files(words: Sequence[str], options: Sequence[OwnOption], directory: Path) -> Iterator[ConfigFile]:
+    masked = mask_command(list(words))
+    for index, word in enumerate(words[1:], start=1):
+        pair, before = _PAIR.fullmatch(word), words[index - 1]
+        file = pair["file"] if pair is not None else word
+        option = pair["option"] if pair is not None else before if before.startswith("-") else ""
+        is_joint = pair is None and "=" in option
+        if masked[index] == word and not word.endswith(".py"):
+            yield from _file(file, index, "" if is_joint else option, directory)
+    for each in options:
+        if each.place is None and isinstance(each.parameter.default, str):
+            yield from _file(each.parameter.default, None, each.option, directory)
+
+
+def _file(name: str, place: int | None, option: str, directory: Path) -> Iterator[ConfigFile]:
+    path = Path(directory, Path(name).expanduser()) if not name.startswith("-") and "\0" not in name else None
+    if path is None or path.suffix not in config_text.SUFFIXES:
+        return
+    if option and not _OPTION.fullmatch(option):
+        return
+    try:
+        with path.open("rb") as file:
+            data = file.read(config_text.MAX_BYTES + 1)
+        text = data.decode("utf-8")
+        if len(data) <= config_text.MAX_BYTES and "\0" not in text:
+            yield ConfigFile(path, place, option, text, read_values(text, path.suffix))
+    except (OSError, ValueError):
+        return
+
+
+def _is_parameter(value: ConfigValue) -> bool:
+    is_plain = not isinstance(value.value, str) or PLAIN.fullmatch(value.value) is not None
+    is_key = all(isinstance(key, str) and re.fullmatch(r"[\w-]+", key) for key in value.path)
+    return is_plain and is_key and not _is_secret(value)
+
+
+def _is_secret(value: ConfigValue) -> bool:
+    text = show(value.value)
+    return mask_command([f"--{value.name}={text}"]) != [f"--{value.name}={text}"] or mask_text(text) != text
+
+
+_Found = tuple[ConfigFile, ConfigValue]
+
+
+def _candidates(found: Iterable[_Found], named: Mapping[str, str]) -> dict[str, list[_Found]]:
+    """Parameter as rules know it → the values that could be it."""
+    candidates: dict[str, list[_Found]] = {}
+    paths = {path: name for name, path in named.items()}
+    for file, value in found:
+        name = paths.get(value.name) or usual_name(value)
+        if name is not None and (name not in named or named[name] == value.name):
+            candidates.setdefault(name, []).append((file, value))
+    return candidates
+
+
+def usual_name(value: ConfigValue) -> str | None:
+    """What rules call the value, where its key is a word of a framework; None: it is not known, or belongs to
+    an evaluation."""
+    key = value.name.replace("-", "_")
+    name = _USUAL.get(key) or _USUAL.get(key.rpartition(".")[2])
+    if name is None or _NOT_TRAINING.search(key) or (isinstance(value.value, str) and name not in _TEXTS):
+        return None
+    return name
+
+
+def _key(name: str, file: ConfigFile, value: ConfigValue) -> ConfigKey:
+    kind = type(value.value).__name__
+    text = f"{value.name} in {file.path.name}"
+    parameter = Parameter(name, kind, value.value, f"What your program reads as {text}.")
+    return ConfigKey(as_known(parameter, name), file, value)
+
+
+def changed_copies(
+    config: OwnConfig, values: Mapping[str, Scalar], directory: Path
+) -> tuple[tuple[ConfigFile, ConfigCopy], ...]:
+    """A copy of each file in which a value differs from what is asked for. Raises UserError, with a diff of
+    the file, where a copy would not mean the same."""
+    copies: list[tuple[ConfigFile, ConfigCopy]] = []
+    for file in dict.fromkeys(key.file for key in config.keys):
+        keys = [key for key in config.keys if key.file is file and _differs(key, values)]
+        if keys:
+            changes = {key.value.path: values[key.parameter.name] for key in keys}
+            text = _changed(file, changes)
+            problem = _why_no_copy(file, directory, text)
+            if problem is not None:
+                raise UserError(
+                    f"{file.path}: {problem}, so no changed copy of it can be used",
+                    "change the file yourself, and launch it again",
+                    lines=diff_of(file, text),
+                )
+            name = file.path.name
+            if name in {copy.name for _, copy in copies}:
+                name = f"{len(copies)}-{name}"
+            told = {key.value.name: (key.value.value, changes[key.value.path]) for key in keys}
+            copies.append((file, ConfigCopy(str(file.path), name, text, MappingProxyType(told))))
+    return tuple(copies)
+
+
+def _differs(key: ConfigKey, values: Mapping[str, Scalar]) -> bool:
+    return values.get(key.parameter.name, key.parameter.default) != key.parameter.default
+
+
+def _changed(file: ConfigFile, changes: Mapping[config_text.Path, Scalar]) -> str:
+    try:
+        return with_changes(file.text, file.path.suffix, changes)
+    except ValueError as error:
+        raise UserError(f"{file.path}: {error}", "change the file yourself, and launch it again") from None
+
+
+def _why_no_copy(file: ConfigFile, directory: Path, text: str) -> str | None:
+    """Why a copy elsewhere would not mean the same; None where nothing is known against it."""
+    if any(_is_secret(value) for value in file.values) or mask_text(file.text) != file.text:
+        return "it holds a secret, which the script would show"
+    if any(line == MARKER for line in text.split("\n")):
+        return f"it holds the word {MARKER}"
+    for value in file.values:
+        held = value.value
+        if not isinstance(held, str) or not held or Path(held).is_absolute() or "\0" in held:
+            continue
+        if _BASES.intersection(map(str, value.path)) and _IS_FILE.fullmatch(held):
+            return f"{value.name} names {held}, which counts from its directory"
+        if is_path(held) and _exists(file.path.parent, held) and not _exists(directory, held):
+            return f"{value.name} names {held}, which counts from its directory"
+    if "!include" in file.text:
+        return "it includes another file"
+    return None
+
+
+def is_path(text: str) -> bool:
+    """True for a text that can only be a relative path, or that may be one."""
+    return len(text) < 1000 and "\n" not in text and "://" not in text
+
+
+def _exists(directory: Path, name: str) -> bool:
+    try:
+        return (directory / name).exists()
+    except OSError:
+        return False
+
+
+def path_warnings(file: ConfigFile, directory: Path) -> tuple[str, ...]:
+    """One line about the relative paths in a file that gets a copy: they count from the directory of the
+    launch, unless the program lets them count from the file."""
+    paths = [
+        value
+        for value in file.values
+        if isinstance(value.value, str)
+        and (
+            value.value.startswith(("./", "../")) or ("/" in value.value and _exists(directory, value.value))
+        )
+    ]
+    if not paths:
+        return ()
+    names = ", ".join(f"{value.name} = {value.value}" for value in paths[:3])
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return (
+        f"{file.path.name}: {names}{more}: a program that lets them count from its config file, "
+        "not from the directory of the launch, would not find them from the copy",
+    )
+
+
+def diff_of(file: ConfigFile, text: str) -> tuple[str, ...]:
+    """The change as a unified diff of the person's file; without lines around it where a secret may stand
+    there."""
+    has_secret = mask_text(file.text) != file.text or any(_is_secret(value) for value in file.values)
+    lines = difflib.unified_diff(
+        file.text.splitlines(),
+        text.splitlines(),
+        str(file.path),
+        f"{file.path}, changed",
+        n=0 if has_secret else 1,
+        lineterm="",
+    )
+    return tuple(lines)
+
+
+def with_copies(
+    words: Sequence[str],
+    options: Iterable[OwnOption],
+    values: Mapping[str, Scalar],
+    copies: Iterable[tuple[ConfigFile, ConfigCopy]],
+    run_dir: str,
+) -> tuple[str, ...]:
+    """The command with the values of its options, and with the copies in the place of the files."""
+    changed, options = list(words), tuple(options)
+    for file, copy in copies:
+        path = f"{run_dir}/{FOLDER}/{copy.name}"
+        option = next((each for each in options if _names(each, file)), None)
+        if option is not None:
+            values = {**values, option.parameter.name: path}
+        elif file.place is not None:
+            pair = _PAIR.fullmatch(changed[file.place])
+            changed[file.place] = f"{pair['option']}={path}" if pair is not None else path
+    return with_values(changed, options, values)
+
+
+def _names(option: OwnOption, file: ConfigFile) -> bool:
+    """True if the option's value is the file's name."""
+    if option.place is None or file.place is None:
+        return option.place is file.place and option.option == file.option
+    return option.form is not Form.FLAG and file.place == option.place + (option.form is Form.APART)

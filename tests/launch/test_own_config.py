@@ -1,0 +1,194 @@
+"""An own program whose values stand in a config file: parameters, a changed copy, and when none is made."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from coach.launch.own_program import own_request, read_own_program
+from coach.launch.plan import Facts, make_plan
+from coach.launch.recipe import recipe_of
+from coach.launch.resources import Site
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest, OwnProgram, Plan
+from tests.launch.examples import CLUSTER, PATHS, RUN_ID
+
+CONFIG = """# ours
+optim: {lr: 1e-4}
+train:
+  batch_size: 32   # per GPU
+  gradient_accumulation_steps: 2
+eval:
+  batch_size: 64
+data: /data/corpus
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("import yaml\n")
+    (tmp_path / "conf.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def own(home: Path, *behind: str, what: str | None = "train.py", **said: str) -> OwnProgram:
+    program = read_own_program(what, behind, home)
+    return OwnProgram(program.kind, program.words, program.directory, parameters=said)
+
+
+def planned(program: OwnProgram, site: Site = CLUSTER, **values: object) -> Plan:
+    asked = own_request(program, LaunchRequest("", set=values))  # type: ignore[arg-type]
+    return make_plan(asked, recipe_of(asked), site, Facts(PATHS, "anna", 1795271000.0, "0.1.0", None), RUN_ID)
+
+
+def parameters(program: OwnProgram) -> dict[str, object]:
+    return {name: each.default for name, each in recipe_of(LaunchRequest("", own=program)).parameters.items()}
+
+
+def told(plan: Plan) -> str:
+    return "\n".join((*plan.notes, *plan.warnings))
+
+
+def test_a_config_s_values_have_the_names_that_rules_know(home: Path) -> None:
+    assert parameters(own(home, "--config", "conf.yaml")) == {
+        "config": "conf.yaml",
+        "lr": 0.0001,
+        "batch_size": 32,
+        "gradient_accumulation": 2,
+        "eval.batch_size": 64,
+        "data": "/data/corpus",
+    }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--config", "conf.yaml"),
+        ("--config=conf.yaml",),
+        ("-c", "conf.yaml"),
+        ("--job.config_file", "conf.yaml", "--debug"),
+        ("--debug", "--config-file=conf.yaml"),
+        ("conf.yaml",),
+        ("fit", "conf.yaml", "--seed", "3"),
+        ("cfg=conf.yaml",),
+    ],
+)
+def test_only_the_word_that_named_the_file_is_replaced(home: Path, words: tuple[str, ...]) -> None:
+    assert planned(own(home, *words)).command == ("train.py", *words)
+    changed = planned(own(home, *words), batch_size=16)
+    copy = f"{changed.run_dir}/config/conf.yaml"
+    assert changed.command == ("train.py", *(word.replace("conf.yaml", copy) for word in words))
+    assert changed.copies[0].text == CONFIG.replace("batch_size: 32", "batch_size: 16")
+    assert (home / "conf.yaml").read_text() == CONFIG
+
+
+def test_a_file_that_the_program_s_own_default_names_is_read_too(home: Path) -> None:
+    (home / "train.py").write_text("parser.add_argument('--config', default='conf.yaml')\n")
+    changed = planned(own(home), batch_size=16)
+    assert changed.command == ("train.py", "--config", f"{changed.run_dir}/config/conf.yaml")
+
+
+def test_another_config_can_be_asked_for_and_is_then_the_one_that_is_read(home: Path) -> None:
+    (home / "other.json").write_text('{"batch_size": 8}')
+    program = own(home, "--config", "conf.yaml")
+    assert planned(program, config="other.json").command == ("train.py", "--config", "other.json")
+    changed = planned(program, config="other.json", batch_size=4)
+    assert (changed.parameters["batch_size"], changed.copies[0].text) == (4, '{"batch_size": 4}')
+    assert changed.command[-1] == f"{changed.run_dir}/config/other.json"
+
+
+def test_a_launcher_s_config_counts_as_well(home: Path) -> None:
+    (home / "acc.yaml").write_text("mixed_precision: 'no'\nnum_processes: 4\n")
+    words = ("accelerate", "launch", "--config_file", "acc.yaml", "train.py", "--lr", "0.1")
+    changed = planned(own(home, *words, what=None), precision="bf16")
+    assert changed.parameters["lr"] == 0.1
+    assert changed.copies[0].text == "mixed_precision: 'bf16'\nnum_processes: 4\n"
+
+
+def test_the_plan_the_script_and_run_json_tell_what_is_changed(home: Path) -> None:
+    plan = planned(own(home, "--config", "conf.yaml"), batch_size=16)
+    assert "conf.yaml: the run gets a copy with train.batch_size = 16 (it says 32)" in plan.notes
+    assert plan.run_json["configs"] == [
+        {
+            "file": str(home / "conf.yaml"),
+            "copy": "config/conf.yaml",
+            "changes": {"train.batch_size": {"from": 32, "to": 16}},
+        }
+    ]
+    assert "  batch_size: 16   # per GPU" in plan.script.splitlines()
+
+
+@pytest.mark.parametrize("text", ["lr: 1", "lr: 1\r\nnote: $HOME `id` $(id) 'x' \\n\r\n\r\n"])
+def test_the_script_writes_the_copy_byte_for_byte(home: Path, text: str) -> None:
+    (home / "conf.yaml").write_bytes(text.encode())
+    plan = planned(own(home, "conf.yaml"), lr=0.5)
+    lines = plan.script.split("\n")
+    start = next(index for index, line in enumerate(lines) if line == 'mkdir -p "$RUN_DIR"/config')
+    part = "\n".join(lines[start : lines.index("fi", start) + 1])
+    subprocess.run(
+        ["bash", "-euc", part], env={"RUN_DIR": str(home / "run"), "PATH": "/usr/bin:/bin"}, check=True
+    )
+    written = (home / "run" / "config" / "conf.yaml").read_bytes()
+    assert written == text.replace("lr: 1", "lr: 0.5").encode()
+
+
+def test_of_two_candidates_none_is_guessed_until_somebody_says(home: Path) -> None:
+    (home / "conf.yaml").write_text("encoder: {lr: 0.1}\ndecoder: {lr: 0.2}\n")
+    assert "lr" not in parameters(own(home, "conf.yaml"))
+    plan = planned(own(home, "conf.yaml"))
+    assert "lr is not guessed: conf.yaml: encoder.lr and conf.yaml: decoder.lr could be it" in told(plan)
+    said = planned(own(home, "conf.yaml", lr="decoder.lr"), lr=0.3)
+    assert said.copies[0].text == "encoder: {lr: 0.1}\ndecoder: {lr: 0.3}\n"
+    by_path = planned(own(home, "conf.yaml"), **{"encoder.lr": 0.3})
+    assert by_path.copies[0].text == "encoder: {lr: 0.3}\ndecoder: {lr: 0.2}\n"
+
+
+def test_what_the_command_line_says_wins_and_what_it_might_say_is_not_guessed(home: Path) -> None:
+    said = planned(own(home, "--config", "conf.yaml", "--lr", "0.5"), lr=0.25)
+    assert (said.command[-1], said.copies) == ("0.25", ())
+    (home / "train.py").write_text("parser.add_argument('--lr', type=float, default=0.1)\n")
+    assert "lr" not in parameters(own(home, "--config", "conf.yaml"))
+    assert "lr is not guessed: conf.yaml: optim.lr and --lr could be it" in told(
+        planned(own(home, "--config", "conf.yaml"))
+    )
+    assert planned(own(home, "--config", "conf.yaml", lr="--lr"), lr=0.2).command[-2:] == ("--lr", "0.2")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("batch_size: 32\n_base_: base.py\n", "_base_ names base.py, which counts from its directory"),
+        ("batch_size: 32\nvocab: words.txt\n", "vocab names words.txt, which counts from its directory"),
+        ("batch_size: 32\nhub_token: hf_abcdefghijklmnopqrstuv\n", "it holds a secret"),
+        ("batch_size: 32\nmodel: !include model.yaml\n", "it includes another file"),
+    ],
+)
+def test_a_file_that_no_copy_can_stand_for_is_shown_as_it_would_have_to_be(
+    home: Path, text: str, why: str
+) -> None:
+    (home / "configs").mkdir()
+    (home / "configs" / "words.txt").write_text("")
+    (home / "configs" / "a.yaml").write_text(text)
+    with pytest.raises(UserError, match=why) as refused:
+        planned(own(home, "--config", "configs/a.yaml"), batch_size=16)
+    assert {"-batch_size: 32", "+batch_size: 16"} < set(refused.value.lines)
+    assert "hf_abc" not in "\n".join((refused.value.message, *refused.value.lines))
+
+
+def test_a_relative_path_in_a_copied_file_is_a_warning(home: Path) -> None:
+    (home / "conf.yaml").write_text("lr: 0.1\nout: ./results\n")
+    assert "conf.yaml: out = ./results: a program that lets them count from its config file" in told(
+        planned(own(home, "conf.yaml"), lr=0.2)
+    )
+
+
+def test_a_secret_of_a_config_is_no_parameter(home: Path) -> None:
+    (home / "conf.yaml").write_text("lr: 0.1\nwandb: {api_key: 0123456789abcdef}\n")
+    assert set(parameters(own(home, "conf.yaml"))) == {"lr"}
+
+
+@pytest.mark.parametrize("words", [("--train_file", "conf.yaml"), ("--out=conf.yaml",), ("gone.yaml",)])
+def test_data_and_files_that_are_not_there_are_no_config(home: Path, words: tuple[str, ...]) -> None:
+    assert "batch_size" not in parameters(own(home, *words))
