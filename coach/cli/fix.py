@@ -20,7 +20,7 @@ from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed, say
 from coach.cli.compare import comparison_object, print_comparison
 from coach.cli.diagnosis_text import finding_lines
-from coach.cli.fix_foreign import show_foreign
+from coach.cli.fix_foreign import show_foreign, with_advice
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.lookback.history import History
@@ -94,7 +94,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.list:
         return _list(found, args.format)
     refuse_if_readonly(settings, "launches nothing")
-    remedy = _chosen(found, args.rule, args.number, args.run)
+    try:
+        remedy = _chosen(found, args.rule, args.number, args.run)
+    except UserError as error:
+        raise with_advice(error, checked, args.rule, settings) from None
     seen = checked.snapshot, checked.history or History()
     if args.trial is not None:
         # A log inside of a run can be named as well: only the run's directory tells how long its steps take.

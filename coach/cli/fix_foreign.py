@@ -14,11 +14,13 @@ from dataclasses import replace
 from coach.cli.diagnosis_text import finding_lines
 from coach.cli.text import print_line, printable
 from coach.config import Settings
+from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.sources.io import Io
 from coach.workflows.jobs.lost_work import lost_of_job
 from coach.workflows.judging.check import Checked
 from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.launching.config_advice import advise
 from coach.workflows.launching.foreign_fix import ForeignFix, ForeignFixes, fixes_of_job
 
 
@@ -52,6 +54,21 @@ def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Set
         for line in fix_lines(found, wanted, lost):
             print_line(line)
     return 0 if any(each.diff for each in wanted) else 1
+
+
+def with_advice(error: UserError, checked: Checked, rule: str | None, settings: Settings) -> UserError:
+    """The refusal of a fix that no launch of the run can carry out, with what a config file of its program
+    would have to say."""
+    run = checked.snapshot.run
+    findings = [
+        each
+        for each in checked.diagnosis.findings
+        if (each.rule == rule.upper() if rule is not None else each.is_primary)
+    ]
+    if run is None or not findings:
+        return error
+    seen = checked.snapshot, checked.history or History()
+    return advise(error, run, findings, seen, rules_of(settings))
 
 
 def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[str]) -> list[str]:

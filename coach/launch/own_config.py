@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +46,17 @@ _TEXTS = frozenset({"precision"})
 _NOT_TRAINING = re.compile(
     r"(?:^|[._-])(?:e?val|evaluation|validation|test|testing|predict|inference)(?:$|[._-])"
 )
+_LIKELY = MappingProxyType(
+    {
+        "batch_size": r"(?:[a-z]+_)*(?:batch|bs|batch_?size)(?:_per_[a-z]+)?|(?:samples|imgs|images)_per_(?:gpu|device)",
+        "gradient_accumulation": r"(?:[a-z]+_)*accum[a-z]*(?:_[a-z]+)*",
+        "num_workers": r"(?:[a-z]+_)*workers(?:_per_[a-z]+)?",
+        "lr": r"(?:[a-z]+_)*(?:lr0?|learning_?rate)",
+        "warmup_steps": r"(?:[a-z]+_)*warm_?up(?:_steps|_iters)?",
+        "max_steps": r"(?:max|total|num|train)_?(?:steps|iters|iterations)",
+    }
+)
+"""Parameter → the keys that are likely to be it: mmengine's `samples_per_gpu`, `train_bs`, `lr0`."""
 _BASES = frozenset(
     {"_base_", "_BASE_", "base", "defaults", "extends", "include", "includes", "inherit", "imports"}
 )
@@ -189,6 +200,26 @@ def usual_name(value: ConfigValue) -> str | None:
     if name is None or _NOT_TRAINING.search(key) or (isinstance(value.value, str) and name not in _TEXTS):
         return None
     return name
+
+
+def likely_keys(config: OwnConfig, known: Collection[str]) -> dict[str, ConfigKey]:
+    """Parameter that is not among the `known` → the one key of a number that is likely to be it. Of several
+    likely keys none is taken."""
+    likely: dict[str, list[_Found]] = {}
+    for file in config.files:
+        for value in filter(_is_parameter, file.values):
+            name = usual_name(value) or _likely_name(value)
+            if name is None or name in known or name in config.undecided:
+                continue
+            if type(value.value) in (int, float):
+                likely.setdefault(name, []).append((file, value))
+    return {name: _key(name, *found[0]) for name, found in likely.items() if len(found) == 1}
+
+
+def _likely_name(value: ConfigValue) -> str | None:
+    key = str(value.path[-1]).lower().replace("-", "_")
+    names = (name for name, pattern in _LIKELY.items() if re.fullmatch(pattern, key))
+    return None if _NOT_TRAINING.search(value.name) else next(names, None)
 
 
 def _key(name: str, file: ConfigFile, value: ConfigValue) -> ConfigKey:

@@ -149,9 +149,10 @@ def own_command(own: OwnProgram, values: Mapping[str, Scalar], run_dir: str) -> 
     )
 
 
-def config_of(own: OwnProgram) -> OwnConfig:
-    """What its config files say. Raises UserError where its own file is gone."""
-    return _read(own, _file_of(own), {})[1]
+def config_of(own: OwnProgram, said: Mapping[str, str | Scalar]) -> OwnConfig:
+    """What its config files say, with the parameters that the launch sets. Raises UserError where its own
+    file is gone."""
+    return _read(own, _file_of(own), said)[1]
 
 
 def own_request(own: OwnProgram, request: LaunchRequest) -> LaunchRequest:

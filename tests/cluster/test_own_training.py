@@ -29,6 +29,23 @@ PYTHON = """#!/usr/bin/env python3
 import os, sys
 print("python", sys.argv[1:], os.environ["COACH_RUN_DIR"])
 """
+CSH = """#!/bin/csh -f
+#SBATCH --time=0:05:00
+#SBATCH -o out-%j.txt
+source settings/env.csh
+set words = ( $argv:q )
+echo "arguments $#words first $words[1]:q in $cwd with $FROM_FILE as $0:t"
+if ( "$COACH_RUN_DIR" != "" ) echo "run $COACH_RUN_DIR:t"
+exit 7
+"""
+CONFIGURED = """import sys, pathlib
+text = pathlib.Path(sys.argv[2]).read_text()
+size = int(text.split("batch_size: ")[1].split()[0])
+print(f"loss 1.0 at batch size {size}")
+if size > 16:
+    sys.exit(f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {size}.00 GiB")
+"""
+CONFIG = "# ours\ntrain:\n  batch_size: 32   # per GPU\n  gradient_accumulation_steps: 2\n"
 
 
 def _write(path: Path, text: str) -> None:
@@ -70,6 +87,58 @@ def test_a_batch_file_in_python_runs_by_its_own_first_line(
     answer = _launched(user_coach, "job.py", "--", "--lr", "1", status=0)
     told = (home / f"slurm-{answer['job_id']}.out").read_text()
     assert f"python ['--lr', '1'] {answer['run_dir']}" in told
+
+
+@pytest.mark.parametrize("shell", ["csh -f", "tcsh"])
+def test_a_batch_file_in_csh_runs_byte_for_byte(
+    slurm: SlurmCluster, user_coach: InstalledCoach, shell: str
+) -> None:
+    home, text = user_coach.user.home, CSH.replace("csh -f", shell, 1)
+    _write(home / "job.csh", text)
+    _write(home / "settings" / "env.csh", "setenv FROM_FILE sourced\n")
+    answer = _launched(user_coach, "job.csh", "--", "a b", "c", status=1)
+    run_dir = Path(answer["run_dir"])
+    assert (run_dir / "script").read_text() == text
+    assert (home / f"out-{answer['job_id']}.txt").read_text().splitlines() == [
+        f"arguments 2 first a b in {home} with sourced as script",
+        f"run {answer['run_id']}",
+    ]
+    assert json.loads((run_dir / "exit.json").read_text())["exit_code"] == 7
+
+
+def test_a_fix_mends_a_script_whose_batch_size_stands_in_yaml(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    home = user_coach.user.home
+    _write(home / "tuned.py", CONFIGURED)
+    _write(home / "conf.yaml", CONFIG)
+    words = ("tuned.py", "--gpus", "0", "--python", "python3", "--", "--config", "conf.yaml")
+    failed = _launched(user_coach, *words, status=1)
+    asked = ("--yes", "--change-learning", "--wait", "--format", "json")
+    done = user_coach("fix", failed["run_id"], *asked, timeout_s=120)
+    assert done.returncode == 0, done.stderr
+    mended = json.loads(done.stdout)
+    assert mended["state"] == "COMPLETED"
+    copy = (Path(mended["run_dir"]) / "config" / "conf.yaml").read_text()
+    assert copy == CONFIG.replace("32", "16").replace("steps: 2", "steps: 4")
+    assert "batch size 16" in (Path(mended["run_dir"]) / "stdout.log").read_text()
+    assert (home / "conf.yaml").read_text() == CONFIG
+
+
+def test_a_batch_file_s_config_is_shown_as_it_would_have_to_be(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    home = user_coach.user.home
+    _write(home / "tuned.py", CONFIGURED)
+    _write(home / "conf.yaml", CONFIG)
+    _write(home / "tuned.sh", "#!/bin/bash\n#SBATCH --time=5\npython3 tuned.py \\\n  --config conf.yaml\n")
+    failed = _launched(user_coach, "tuned.sh", status=1)
+    done = user_coach("fix", failed["run_id"], "--yes")
+    assert done.returncode == 2, done.stdout
+    lines = done.stderr.splitlines()
+    assert "+  batch_size: 16   # per GPU" in lines
+    assert "+  gradient_accumulation_steps: 4" in lines
+    assert (home / "conf.yaml").read_text() == CONFIG
 
 
 def test_a_command_runs_on_every_node_as_it_stands(slurm: SlurmCluster, user_coach: InstalledCoach) -> None:

@@ -1,0 +1,107 @@
+"""What a fix would change in a config file whose keys coach knows only by their likely names, as a diff.
+
+Apart from the launch of a fix: a likely key is enough for advice, and not for a run. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from coach.launch import batch_file
+from coach.launch.config_text import with_changes
+from coach.launch.own_config import OwnConfig, diff_of, likely_keys, read_config
+from coach.launch.own_program import config_of
+from coach.launch.record import request_from
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.judging.finding import Finding
+from coach.model.launching.launch import OwnKind, OwnProgram, Scalar
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.base import Rule
+from coach.rules.engine import Engine
+
+_CONTINUED = re.compile(r"\\\r?\n")
+
+
+def advise(
+    error: UserError,
+    run: Run,
+    findings: Iterable[Finding],
+    seen: tuple[TargetSnapshot, History],
+    rules: Iterable[Rule],
+) -> UserError:
+    """The refusal of a fix that no launch can carry out, with the diff of the config file that would; as it
+    is where no key has a likely name. `findings` are those whose fix was asked for."""
+    request = request_from(run.launch, run.recipe)
+    lines: tuple[str, ...] = ()
+    if request.own is not None:
+        try:
+            configs = tuple(_configs(request.own, request.set))
+            lines = _lines(configs, run, findings, seen, rules)
+        except UserError:
+            return error  # its program is gone
+    if not lines:
+        return error
+    return UserError(error.message, "nothing was written: this would do it", error.exit_status, lines)
+
+
+def _configs(own: OwnProgram, said: Mapping[str, str | Scalar]) -> Iterator[OwnConfig]:
+    """The config files of the command, or of each command of a batch file."""
+    if own.kind is not OwnKind.BATCH:
+        yield config_of(own, said)
+        return
+    text = batch_file.read(Path(own.directory, Path(own.words[0]).expanduser()))
+    for line in _CONTINUED.sub(" ", text).splitlines():
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue  # more of shell than a plain command
+        if len(words) > 1:
+            yield read_config(words, (), Path(own.directory), own.parameters)
+
+
+def _lines(
+    configs: Sequence[OwnConfig],
+    run: Run,
+    findings: Iterable[Finding],
+    seen: tuple[TargetSnapshot, History],
+    rules: Iterable[Rule],
+) -> tuple[str, ...]:
+    """The first fix that changes a key of a likely name: what it is, the diff, and what no key says."""
+    keys = {key.parameter.name: key for config in configs for key in config.keys}
+    for config in configs:
+        keys |= likely_keys(config, run.parameters)
+    if not keys:
+        return ()
+    guessed = {name: key.parameter.default for name, key in keys.items()}
+    parameters = MappingProxyType({"gradient_accumulation": 1, **guessed, **run.parameters})
+    snapshot, history = seen
+    launched = replace(snapshot, run=replace(run, parameters=parameters))
+    asked = {(finding.rule, finding.subject) for finding in findings}
+    for finding in Engine(rules).diagnose(launched, history).findings:
+        for fix in finding.fixes if (finding.rule, finding.subject) in asked else ():
+            changed = [keys[name] for name in fix.changes if name in keys]
+            if changed:
+                lines = [fix.title]
+                for file in dict.fromkeys(key.file for key in changed):
+                    values = {
+                        key.value.path: fix.changes[key.parameter.name] for key in changed if key.file == file
+                    }
+                    try:
+                        lines += diff_of(file, with_changes(file.text, file.path.suffix, values))
+                    except ValueError:
+                        return ()
+                unsaid = [name for name in fix.changes if name not in keys]
+                return (*lines, *(_unsaid(name, fix.changes[name]) for name in unsaid))
+    return ()
+
+
+def _unsaid(name: str, value: object) -> str:
+    words = f"in the program: {name.replace('_', ' ')} {value}"
+    return words + (", if it accumulates nothing yet" if name == "gradient_accumulation" else "")
