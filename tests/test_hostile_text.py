@@ -80,9 +80,19 @@ else:
     sys.exit(1)
 """
 
+_CONFIGURED = [
+    ["SCRIPT", "--backend", "local", "--dry-run", "--set", "batch_size=4", "--", "--config", config]
+    for config in ("PATHS", "BASES", "RAW")
+]
+"""An own program with a config file that is copied, and with some that are refused and shown as a diff."""
 INVOCATIONS: dict[str, list[list[str]]] = {
     "init": [["--dry-run"]],
-    "launch": [["OWN", "--backend", "local", "--dry-run"], ["OWN", "--dry-run", "--format", "json"], [FIRST]],
+    "launch": [
+        ["OWN", "--backend", "local", "--dry-run"],
+        ["OWN", "--dry-run", "--format", "json"],
+        [FIRST],
+        *_CONFIGURED,
+    ],
     "drill": [[], ["--format", "json"], [FIRST], [RUN, "--give-up"], ["typo", "--answer", FIRST]],
     "fix": [
         [RUN, "--list"],
@@ -168,6 +178,10 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         recipe.replace('key = "1"\n', "").replace('name = "baseline"', 'name = "own"')
     )
     shutil.copy(data_dir() / "trainers" / "baseline.py", own / "baseline.py")
+    (own / "train.py").write_text("import torch\n")
+    for name, key in (("paths.json", "out"), ("bases.json", "defaults"), ("raw.json", "out")):
+        values = {"batch_size": 8, key: f"./{FIRST}", FIRST: FIRST}
+        (own / name).write_text(json.dumps(values, indent=1, ensure_ascii=name != "raw.json"))
     (home / "config.toml").write_text(f'[launch]\naccount = "{MARKUP}"\n')
     site = tmp_path / "site.toml"
     site.write_text(f'[advice.NUM001]\ntext = "{MARKUP}"\n')
@@ -186,6 +200,10 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     rows = _hostile_rows(tmp_path / "rows.toml")
     return {
         "OWN": str(own / "own.toml"),
+        "SCRIPT": str(own / "train.py"),
+        "PATHS": str(own / "paths.json"),
+        "RAW": str(own / "raw.json"),
+        "BASES": str(own / "bases.json"),
         "RUN": str(runs / RUN),
         "OTHER": str(runs / OTHER),
         "LOG": str(runs / RUN / "stdout.log"),

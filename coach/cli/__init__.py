@@ -74,7 +74,7 @@ def guarded(command: Callable[[], int]) -> int:
         print(f"coach: {printable(error.message)}", file=sys.stderr)
         if error.hint:
             print(f"  {printable(error.hint)}", file=sys.stderr)
-        for line in error.lines:
+        for line in error.diff:
             print(printable(line.expandtabs(4)), file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,10 +58,10 @@ _LIKELY = MappingProxyType(
     }
 )
 """Parameter → the keys that are likely to be it: mmengine's `samples_per_gpu`, `train_bs`, `lr0`."""
-_BASES = frozenset(
-    {"_base_", "_BASE_", "base", "defaults", "extends", "include", "includes", "inherit", "imports"}
-)
+_ALWAYS_BASES = frozenset({"_base_", "_BASE_", "defaults", "extends"})
+_BASES = frozenset({"base", "include", "includes", "inherit", "imports"})
 """Keys by which a config names others, which count from its own directory."""
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp"})
 _IS_FILE = re.compile(r"[\w./-]+\.(?:ya?ml|json|toml|py)", re.ASCII)
 
 
@@ -245,7 +246,7 @@ def changed_copies(
                 raise UserError(
                     f"{file.path}: {problem}, so no changed copy of it can be used",
                     "change the file yourself, and launch it again",
-                    lines=diff_of(file, text),
+                    diff=diff_of(file, text),
                 )
             name = file.path.name
             if name in {copy.name for _, copy in copies}:
@@ -270,22 +271,31 @@ def _why_no_copy(file: ConfigFile, directory: Path, text: str) -> str | None:
     """Why a copy elsewhere would not mean the same; None where nothing is known against it."""
     if any(_is_secret(value) for value in file.values) or mask_text(file.text) != file.text:
         return "it holds a secret, which the script would show"
+    if _is_not_shown(text):
+        return "it holds control characters, which the plan could not show"
     if any(line == MARKER for line in text.split("\n")):
         return f"it holds the word {MARKER}"
     for value in file.values:
         held = value.value
         if not isinstance(held, str) or not held or Path(held).is_absolute() or "\0" in held:
             continue
-        if _BASES.intersection(map(str, value.path)) and _IS_FILE.fullmatch(held):
+        keys = set(map(str, value.path))
+        if keys & _ALWAYS_BASES or (keys & _BASES and _IS_FILE.fullmatch(held)):
             return f"{value.name} names {held}, which counts from its directory"
-        if is_path(held) and _exists(file.path.parent, held) and not _exists(directory, held):
+        if _may_be_path(held) and _exists(file.path.parent, held) and not _exists(directory, held):
             return f"{value.name} names {held}, which counts from its directory"
     if "!include" in file.text:
         return "it includes another file"
     return None
 
 
-def is_path(text: str) -> bool:
+def _is_not_shown(text: str) -> bool:
+    """True for a text with characters by which a terminal or a reader would see something else."""
+    plain = text.replace("\r\n", "\n")
+    return any(unicodedata.category(each) in _UNSEEN for each in set(plain) - {"\n", "\t"})
+
+
+def _may_be_path(text: str) -> bool:
     """True for a text that can only be a relative path, or that may be one."""
     return len(text) < 1000 and "\n" not in text and "://" not in text
 

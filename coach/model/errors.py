@@ -9,14 +9,14 @@ from __future__ import annotations
 
 class UserError(Exception):
     """Bad input or a refused action. Printed as one line, and `hint` as a second; the command exits with
-    `exit_status`. A command line also prints `lines`: the diff of a file that a person would have to change.
+    `exit_status`. A command line also prints `diff`: that of a file that a person would have to change.
     """
 
     def __init__(
-        self, message: str, hint: str | None = None, exit_status: int = 2, lines: tuple[str, ...] = ()
+        self, message: str, hint: str | None = None, exit_status: int = 2, diff: tuple[str, ...] = ()
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.exit_status = exit_status
-        self.lines = lines
+        self.diff = diff

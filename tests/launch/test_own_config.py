@@ -162,6 +162,8 @@ def test_what_the_command_line_says_wins_and_what_it_might_say_is_not_guessed(ho
         ("batch_size: 32\n_base_: base.py\n", "_base_ names base.py, which counts from its directory"),
         ("batch_size: 32\nvocab: words.txt\n", "vocab names words.txt, which counts from its directory"),
         ("batch_size: 32\nhub_token: hf_abcdefghijklmnopqrstuv\n", "it holds a secret"),
+        ("batch_size: 32\ndefaults: [small]\n", "defaults.0 names small, which counts from its directory"),
+        ("batch_size: 32\n# \u202etxt\n", "it holds control characters"),
         ("batch_size: 32\nmodel: !include model.yaml\n", "it includes another file"),
     ],
 )
@@ -173,8 +175,8 @@ def test_a_file_that_no_copy_can_stand_for_is_shown_as_it_would_have_to_be(
     (home / "configs" / "a.yaml").write_text(text)
     with pytest.raises(UserError, match=why) as refused:
         planned(own(home, "--config", "configs/a.yaml"), batch_size=16)
-    assert {"-batch_size: 32", "+batch_size: 16"} < set(refused.value.lines)
-    assert "hf_abc" not in "\n".join((refused.value.message, *refused.value.lines))
+    assert {"-batch_size: 32", "+batch_size: 16"} < set(refused.value.diff)
+    assert "hf_abc" not in "\n".join((refused.value.message, *refused.value.diff))
 
 
 def test_a_relative_path_in_a_copied_file_is_a_warning(home: Path) -> None:

@@ -228,6 +228,8 @@ def error_lines(error: UserError, width: int) -> list[Line]:
             )
     if error.hint:
         rows.extend(line(f"   {text}") for text in wrap(printable(error.hint), width - 5))
+    for part in error.diff:
+        rows.extend(line(f"   {text}") for text in wrap(printable(part.expandtabs(4)), width - 5))
     return rows
 
 
@@ -269,7 +271,8 @@ def in_words_of_the_form(error: UserError) -> UserError:
     """A refusal of coach's with the labels of the fields in place of the command line's options."""
     if isinstance(error, Refused):
         return error
-    return UserError(_in_labels(error.message), _in_labels(error.hint) if error.hint else error.hint)
+    hint = _in_labels(error.hint) if error.hint else error.hint
+    return UserError(_in_labels(error.message), hint, diff=error.diff)
 
 
 def _in_labels(text: str) -> str:

@@ -130,6 +130,14 @@ def test_a_refusal_keeps_every_line_of_slurms_words() -> None:
     assert rows == [" ✖ sbatch: error: first", "   sbatch: error: second", "   a hint"]
 
 
+def test_a_refusal_shows_the_diff_of_the_file_that_a_person_has_to_change() -> None:
+    refused = UserError("no copy", diff=("-lr: 0.1", "+lr: [bold]\x1b0.2"))
+    rows = ["".join(span.text for span in row) for row in error_lines(in_words_of_the_form(refused), 80)]
+    assert rows[:2] == [" ✖ no copy", "   -lr: 0.1"]
+    assert rows[2].startswith("   +lr: [bold]")
+    assert rows[2].isprintable()
+
+
 def test_a_script_line_with_an_escape_is_shown_not_obeyed() -> None:
     rows = [plain(row) for row in script_lines("#!/bin/bash\necho \x1b[2J\n")]
     assert rows == [" 1  #!/bin/bash", " 2  echo ␛[2J"]
