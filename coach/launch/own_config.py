@@ -32,7 +32,7 @@ _OPTION = re.compile(
     r"-c|-{0,2}(?:[\w.-]*[_.-])?(?:config|cfg|conf|deepspeed|hparams|params)(?:[_-](?:file|path))?"
 )
 _PAIR = re.compile(r"(?P<option>-{0,2}[A-Za-z][\w.-]*)=(?P<file>.+)", re.ASCII | re.DOTALL)
-_MAX_KEYS = 300
+_MAX_KEYS = 100
 """Of a larger file only the values that rules know by name are parameters: a form shows them all."""
 _USUAL = MappingProxyType(
     {

@@ -76,7 +76,7 @@ def propose(directory: Path) -> Proposal:
         tables[name] = _table(name, path, kind, recipe, key=len(tables) + 1)
         understood.append(f"{path.name}: [training.{name}], {_parameters_text(recipe)}")
     left_out += [
-        f"{path.name}: coach changes no values in a configuration file"
+        f"{path.name}: no program; where a training's `arguments` name it, its values are parameters"
         for path in paths
         if path.suffix in _CONFIGS
     ]
