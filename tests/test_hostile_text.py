@@ -178,10 +178,6 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         recipe.replace('key = "1"\n', "").replace('name = "baseline"', 'name = "own"')
     )
     shutil.copy(data_dir() / "trainers" / "baseline.py", own / "baseline.py")
-    (own / "train.py").write_text("import torch\n")
-    for name, key in (("paths.json", "out"), ("bases.json", "defaults"), ("raw.json", "out")):
-        values = {"batch_size": 8, key: f"./{FIRST}", FIRST: FIRST}
-        (own / name).write_text(json.dumps(values, indent=1, ensure_ascii=name != "raw.json"))
     (home / "config.toml").write_text(f'[launch]\naccount = "{MARKUP}"\n')
     site = tmp_path / "site.toml"
     site.write_text(f'[advice.NUM001]\ntext = "{MARKUP}"\n')
@@ -200,10 +196,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     rows = _hostile_rows(tmp_path / "rows.toml")
     return {
         "OWN": str(own / "own.toml"),
-        "SCRIPT": str(own / "train.py"),
-        "PATHS": str(own / "paths.json"),
-        "RAW": str(own / "raw.json"),
-        "BASES": str(own / "bases.json"),
+        **_write_program(own),
         "RUN": str(runs / RUN),
         "OTHER": str(runs / OTHER),
         "LOG": str(runs / RUN / "stdout.log"),
@@ -212,6 +205,16 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "ROWS": str(rows),
         "NEW": str(tmp_path / "new"),
     }
+
+
+def _write_program(own: Path) -> dict[str, str]:
+    """An own program and config files for it."""
+    (own / "train.py").write_text("import torch\n")
+    for name, key in (("paths.json", "out"), ("bases.json", "defaults"), ("raw.json", "out")):
+        values = {"batch_size": 8, key: f"./{FIRST}", FIRST: FIRST}
+        (own / name).write_text(json.dumps(values, indent=1, ensure_ascii=name != "raw.json"))
+    files = {"SCRIPT": "train.py", "PATHS": "paths.json", "BASES": "bases.json", "RAW": "raw.json"}
+    return {word: str(own / name) for word, name in files.items()}
 
 
 def _hostile_rows(path: Path) -> Path:

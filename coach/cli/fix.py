@@ -32,7 +32,7 @@ from coach.model.training.run import Run
 from coach.rules.engine import Engine
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
-from coach.workflows.judging.check import Checker
+from coach.workflows.judging.check import Checked, Checker
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind
@@ -94,10 +94,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.list:
         return _list(found, args.format)
     refuse_if_readonly(settings, "launches nothing")
-    try:
-        remedy = _chosen(found, args.rule, args.number, args.run)
-    except UserError as error:
-        raise with_advice(error, checked, args.rule, settings) from None
+    remedy = _remedy(found, args, checked, settings)
     seen = checked.snapshot, checked.history or History()
     if args.trial is not None:
         # A log inside of a run can be named as well: only the run's directory tells how long its steps take.
@@ -184,6 +181,16 @@ def _list(found: Sequence[Remedy], format_: str) -> int:
         "lrll",
     )
     return 0
+
+
+def _remedy(
+    found: Sequence[Remedy], args: argparse.Namespace, checked: Checked, settings: Settings
+) -> Remedy:
+    """The fix that was asked for. Raises UserError, with the diff of a config file that would do it."""
+    try:
+        return _chosen(found, args.rule, args.number, args.run)
+    except UserError as error:
+        raise with_advice(error, checked, args.rule, settings) from None
 
 
 def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -> Remedy:

@@ -49,7 +49,9 @@ _NOT_TRAINING = re.compile(
 )
 _LIKELY = MappingProxyType(
     {
-        "batch_size": r"(?:[a-z]+_)*(?:batch|bs|batch_?size)(?:_per_[a-z]+)?|(?:samples|imgs|images)_per_(?:gpu|device)",
+        "batch_size": (
+            r"(?:[a-z]+_)*(?:batch|bs|batch_?size)(?:_per_[a-z]+)?|(?:samples|imgs|images)_per_(?:gpu|device)"
+        ),
         "gradient_accumulation": r"(?:[a-z]+_)*accum[a-z]*(?:_[a-z]+)*",
         "num_workers": r"(?:[a-z]+_)*workers(?:_per_[a-z]+)?",
         "lr": r"(?:[a-z]+_)*(?:lr0?|learning_?rate)",
@@ -76,6 +78,9 @@ class ConfigFile:
     """The option that names it; empty where the word stands alone."""
     text: str
     values: tuple[ConfigValue, ...]
+
+
+_Found = tuple[ConfigFile, ConfigValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,31 +116,35 @@ def read_config(
     """The parameters that stand in config files. `named` says what a parameter is called: by rules and fixes
     → by the program. A file that cannot be read is the program's to complain of."""
     files = tuple(_files(words, options, directory))
-    found = [(file, value) for file in files for value in file.values if _is_parameter(value)]
-    if not found:
-        return OwnConfig(files)
+    found = [(file, value) for file in files for value in filter(_is_parameter, file.values)]
     said = {each.parameter.name for each in options if each.place is not None}
     declared = {each.parameter.name: each.option for each in options if each.place is None}
     keys: list[ConfigKey] = []
     undecided: dict[str, tuple[str, ...]] = {}
-    taken: set[tuple[Path, config_text.Path]] = set()
     for name, candidates in _candidates(found, named).items():
-        is_named = any(value.name == named.get(name) for _, value in candidates)
-        rival = declared.get(name) if name not in named else None
-        if name in said or (name in named and not is_named):
+        rivals = () if name in named else tuple(filter(None, [declared.get(name)]))
+        if name in said:
             continue  # the command line says it, and wins
-        places = [f"{file.path.name}: {value.name}" for file, value in candidates]
-        if len(candidates) == 1 and rival is None:
+        if len(candidates) == 1 and not rivals:
             keys.append(_key(name, *candidates[0]))
-            taken.add((candidates[0][0].path, candidates[0][1].path))
         else:
-            undecided[name] = (*places, *([rival] if rival is not None else []))
-    names = {*said, *declared, *undecided, *(key.parameter.name for key in keys)}
-    for file, value in found if len(found) <= _MAX_KEYS else ():
-        if (file.path, value.path) not in taken and value.name not in names:
-            names.add(value.name)
-            keys.append(_key(value.name, file, value))
+            places = (f"{file.path.name}: {value.name}" for file, value in candidates)
+            undecided[name] = (*places, *rivals)
+    if len(found) <= _MAX_KEYS:
+        keys += _others(found, keys, {*said, *declared, *undecided})
     return OwnConfig(files, tuple(keys), MappingProxyType(undecided))
+
+
+def _others(found: Iterable[_Found], keys: Iterable[ConfigKey], names: Collection[str]) -> list[ConfigKey]:
+    """The values that rules do not know by name, by their own keys."""
+    taken = {(key.file.path, key.value.path) for key in keys}
+    used = {*names, *(key.parameter.name for key in keys)}
+    others: list[ConfigKey] = []
+    for file, value in found:
+        if (file.path, value.path) not in taken and value.name not in used:
+            used.add(value.name)
+            others.append(_key(value.name, file, value))
+    return others
 
 
 def _files(words: Sequence[str], options: Sequence[OwnOption], directory: Path) -> Iterator[ConfigFile]:
@@ -177,9 +186,6 @@ def _is_parameter(value: ConfigValue) -> bool:
 def _is_secret(value: ConfigValue) -> bool:
     text = show(value.value)
     return mask_command([f"--{value.name}={text}"]) != [f"--{value.name}={text}"] or mask_text(text) != text
-
-
-_Found = tuple[ConfigFile, ConfigValue]
 
 
 def _candidates(found: Iterable[_Found], named: Mapping[str, str]) -> dict[str, list[_Found]]:
@@ -240,7 +246,7 @@ def changed_copies(
         keys = [key for key in config.keys if key.file is file and _differs(key, values)]
         if keys:
             changes = {key.value.path: values[key.parameter.name] for key in keys}
-            text = _changed(file, changes)
+            text = changed_text(file, changes)
             problem = _why_no_copy(file, directory, text)
             if problem is not None:
                 raise UserError(
@@ -260,7 +266,7 @@ def _differs(key: ConfigKey, values: Mapping[str, Scalar]) -> bool:
     return values.get(key.parameter.name, key.parameter.default) != key.parameter.default
 
 
-def _changed(file: ConfigFile, changes: Mapping[config_text.Path, Scalar]) -> str:
+def changed_text(file: ConfigFile, changes: Mapping[config_text.Path, Scalar]) -> str:
     try:
         return with_changes(file.text, file.path.suffix, changes)
     except ValueError as error:
@@ -275,18 +281,21 @@ def _why_no_copy(file: ConfigFile, directory: Path, text: str) -> str | None:
         return "it holds control characters, which the plan could not show"
     if any(line == MARKER for line in text.split("\n")):
         return f"it holds the word {MARKER}"
-    for value in file.values:
-        held = value.value
-        if not isinstance(held, str) or not held or Path(held).is_absolute() or "\0" in held:
-            continue
-        keys = set(map(str, value.path))
-        if keys & _ALWAYS_BASES or (keys & _BASES and _IS_FILE.fullmatch(held)):
-            return f"{value.name} names {held}, which counts from its directory"
-        if _may_be_path(held) and _exists(file.path.parent, held) and not _exists(directory, held):
-            return f"{value.name} names {held}, which counts from its directory"
     if "!include" in file.text:
         return "it includes another file"
-    return None
+    bound = next((value for value in file.values if _is_bound(value, file.path.parent, directory)), None)
+    return f"{bound.name} names {bound.value}, which counts from its directory" if bound is not None else None
+
+
+def _is_bound(value: ConfigValue, home: Path, directory: Path) -> bool:
+    """True for a relative path that counts from the directory of the config file."""
+    held = value.value
+    if not isinstance(held, str) or not held or Path(held).is_absolute() or "\0" in held:
+        return False
+    keys = set(map(str, value.path))
+    if keys & _ALWAYS_BASES or (keys & _BASES and _IS_FILE.fullmatch(held)):
+        return True
+    return _may_be_path(held) and _exists(home, held) and not _exists(directory, held)
 
 
 def _is_not_shown(text: str) -> bool:

@@ -13,13 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coach.launch import batch_file
-from coach.launch.config_text import with_changes
-from coach.launch.own_config import OwnConfig, diff_of, likely_keys, read_config
+from coach.launch.own_config import ConfigKey, OwnConfig, changed_text, diff_of, likely_keys, read_config
 from coach.launch.own_program import config_of
 from coach.launch.record import request_from
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.judging.finding import Finding
+from coach.model.judging.finding import Finding, Fix
 from coach.model.launching.launch import OwnKind, OwnProgram, Scalar
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
@@ -45,7 +44,7 @@ def advise(
             configs = tuple(_configs(request.own, request.set))
             lines = _lines(configs, run, findings, seen, rules)
         except UserError:
-            return error  # its program is gone
+            return error  # its program or its config is gone, or has changed
     if not lines:
         return error
     return UserError(error.message, "nothing was written: this would do it", error.exit_status, lines)
@@ -73,7 +72,7 @@ def _lines(
     seen: tuple[TargetSnapshot, History],
     rules: Iterable[Rule],
 ) -> tuple[str, ...]:
-    """The first fix that changes a key of a likely name: what it is, the diff, and what no key says."""
+    """The first fix that changes a key of a config file; empty where there is none."""
     keys = {key.parameter.name: key for config in configs for key in config.keys}
     for config in configs:
         keys |= likely_keys(config, run.parameters)
@@ -84,22 +83,19 @@ def _lines(
     snapshot, history = seen
     launched = replace(snapshot, run=replace(run, parameters=parameters))
     asked = {(finding.rule, finding.subject) for finding in findings}
-    for finding in Engine(rules).diagnose(launched, history).findings:
-        for fix in finding.fixes if (finding.rule, finding.subject) in asked else ():
-            changed = [keys[name] for name in fix.changes if name in keys]
-            if changed:
-                lines = [fix.title]
-                for file in dict.fromkeys(key.file for key in changed):
-                    values = {
-                        key.value.path: fix.changes[key.parameter.name] for key in changed if key.file == file
-                    }
-                    try:
-                        lines += diff_of(file, with_changes(file.text, file.path.suffix, values))
-                    except ValueError:
-                        return ()
-                unsaid = [name for name in fix.changes if name not in keys]
-                return (*lines, *(_unsaid(name, fix.changes[name]) for name in unsaid))
-    return ()
+    typed = Engine(rules).diagnose(launched, history).findings
+    fixes = (fix for each in typed if (each.rule, each.subject) in asked for fix in each.fixes)
+    return next((_told(fix, keys) for fix in fixes if keys.keys() & fix.changes.keys()), ())
+
+
+def _told(fix: Fix, keys: Mapping[str, ConfigKey]) -> tuple[str, ...]:
+    """What the fix is, the diff of each file, and what no key says."""
+    lines = [fix.title]
+    changed = [keys[name] for name in fix.changes if name in keys]
+    for file in dict.fromkeys(key.file for key in changed):
+        values = {key.value.path: fix.changes[key.parameter.name] for key in changed if key.file == file}
+        lines += diff_of(file, changed_text(file, values))
+    return (*lines, *(_unsaid(name, fix.changes[name]) for name in fix.changes if name not in keys))
 
 
 def _unsaid(name: str, value: object) -> str:
