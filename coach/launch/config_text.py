@@ -20,8 +20,8 @@ from coach.launch.own_arguments import spelt_like
 from coach.launch.parameters import show
 from coach.model.launching.launch import Scalar
 
-MAX_BYTES = 128 << 10
-"""A longer file holds data. PyYAML reads about 100 KB each second."""
+MAX_BYTES = 64 << 10
+"""A longer file holds data. PyYAML reads about 200 KB each second."""
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 Path = tuple[str | int, ...]
 """Keys from the top of the file down to a value; a number is a place in a list."""

@@ -149,13 +149,15 @@ def _others(found: Iterable[_Found], keys: Iterable[ConfigKey], names: Collectio
 
 def _files(words: Sequence[str], options: Sequence[OwnOption], directory: Path) -> Iterator[ConfigFile]:
     masked = mask_command(list(words))
+    flags = {each.option for each in options if each.form is Form.FLAG}
     for index, word in enumerate(words[1:], start=1):
         pair, before = _PAIR.fullmatch(word), words[index - 1]
         file = pair["file"] if pair is not None else word
         option = pair["option"] if pair is not None else before if before.startswith("-") else ""
-        is_joint = pair is None and "=" in option
-        if masked[index] == word and not word.endswith(".py"):
-            yield from _file(file, index, "" if is_joint else option, directory)
+        if pair is None and ("=" in option or option in flags):
+            option = ""  # it has no value, or has it already
+        if masked[index] == word:
+            yield from _file(file, index, option, directory)
     for each in options:
         if each.place is None and isinstance(each.parameter.default, str):
             yield from _file(each.parameter.default, None, each.option, directory)
@@ -168,6 +170,8 @@ def _file(name: str, place: int | None, option: str, directory: Path) -> Iterato
     if option and not _OPTION.fullmatch(option):
         return
     try:
+        if not path.is_file():
+            return  # a named pipe would wait for a writer
         with path.open("rb") as file:
             data = file.read(config_text.MAX_BYTES + 1)
         text = data.decode("utf-8")
@@ -305,8 +309,9 @@ def _is_not_shown(text: str) -> bool:
 
 
 def _may_be_path(text: str) -> bool:
-    """True for a text that can only be a relative path, or that may be one."""
-    return len(text) < 1000 and "\n" not in text and "://" not in text
+    """True for a text that looks like a relative path: a bare word is more often a name."""
+    has_mark = "/" in text or "." in text
+    return has_mark and len(text) < 1000 and "\n" not in text and "://" not in text
 
 
 def _exists(directory: Path, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -28,7 +29,7 @@ data: /data/corpus
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "train.py").write_text("import yaml\n")
+    (tmp_path / "train.py").write_text("parser.add_argument('--amp', action='store_true')\n")
     (tmp_path / "conf.yaml").write_text(CONFIG)
     return tmp_path
 
@@ -59,6 +60,7 @@ def test_a_config_s_values_have_the_names_that_rules_know(home: Path) -> None:
         "gradient_accumulation": 2,
         "eval.batch_size": 64,
         "data": "/data/corpus",
+        "amp": False,
     }
 
 
@@ -73,6 +75,7 @@ def test_a_config_s_values_have_the_names_that_rules_know(home: Path) -> None:
         ("conf.yaml",),
         ("fit", "conf.yaml", "--seed", "3"),
         ("cfg=conf.yaml",),
+        ("--amp", "conf.yaml"),
     ],
 )
 def test_only_the_word_that_named_the_file_is_replaced(home: Path, words: tuple[str, ...]) -> None:
@@ -188,7 +191,15 @@ def test_a_relative_path_in_a_copied_file_is_a_warning(home: Path) -> None:
 
 def test_a_secret_of_a_config_is_no_parameter(home: Path) -> None:
     (home / "conf.yaml").write_text("lr: 0.1\nwandb: {api_key: 0123456789abcdef}\n")
-    assert set(parameters(own(home, "conf.yaml"))) == {"lr"}
+    assert set(parameters(own(home, "conf.yaml"))) == {"amp", "lr"}
+
+
+def test_a_pipe_is_not_waited_for_and_a_bare_name_is_no_path(home: Path) -> None:
+    os.mkfifo(home / "pipe.yaml")
+    assert set(parameters(own(home, "pipe.yaml"))) == {"amp"}
+    (home / "configs" / "small").mkdir(parents=True)
+    (home / "configs" / "a.yaml").write_text("lr: 0.1\nmodel: small\n")
+    assert planned(own(home, "configs/a.yaml"), lr=0.2).copies[0].text == "lr: 0.2\nmodel: small\n"
 
 
 @pytest.mark.parametrize("words", [("--train_file", "conf.yaml"), ("--out=conf.yaml",), ("gone.yaml",)])
