@@ -59,14 +59,14 @@ def read_options(
     """The parameters of a command. `source` is the text of its Python program, where it has one; `named`
     says what a parameter is called: by rules and fixes → by the program."""
     declared = tuple(_declared(source)) if source is not None else ()
-    forms = {_key(each.option): each.form for each in declared}
+    forms = {option_key(each.option): each.form for each in declared}
     found = [*_said(words, _first_argument(words), forms), *declared]
-    texts = {_key(each.option): each.parameter for each in declared}
-    names = {_key(option): name for name, option in named.items()}
+    texts = {option_key(each.option): each.parameter for each in declared}
+    names = {option_key(option): name for name, option in named.items()}
     options: dict[str, OwnOption] = {}
     spelt: set[str] = set()
     for each in found:
-        key = _key(each.option)
+        key = option_key(each.option)
         if key in spelt:
             continue  # a declared option that the command line says; the same said twice stays as it is
         spelt.add(key)
@@ -143,7 +143,7 @@ def _said(words: Sequence[str], start: int, forms: Mapping[str, Form]) -> Iterat
     while index < len(words):
         word = words[index]
         pair, option = _PAIR.fullmatch(word), _OPTION.fullmatch(word)
-        values = _values_behind(words, index + 1, forms.get(_key(word)))
+        values = _values_behind(words, index + 1, forms.get(option_key(word)))
         if masked[index : index + 2] != list(words[index : index + 2]):
             pass  # a secret is nobody's parameter
         elif pair is not None and PLAIN.fullmatch(pair[2]):
@@ -249,13 +249,13 @@ def _literal(node: ast.expr | None) -> object:
         return None
 
 
-def _key(option: str) -> str:
+def option_key(option: str) -> str:
     return option.lstrip("-").replace("-", "_")
 
 
 def _name(option: str, taken: Mapping[str, OwnOption]) -> str | None:
     """What coach calls the parameter: by the rules' word where there is one, else by the program's."""
-    key = _key(option)
+    key = option_key(option)
     usual = PARAMETER_OF_OPTION.get(key) or PARAMETER_OF_OPTION.get(key.rpartition(".")[2])
     return next((name for name in (usual, key) if name is not None and name not in taken), None)
 
@@ -263,7 +263,7 @@ def _name(option: str, taken: Mapping[str, OwnOption]) -> str | None:
 def _called(option: OwnOption, name: str) -> OwnOption:
     before = option.parameter
     help_ = before.help or f"Your program's {option.option}."
-    told = help_ if _key(option.option) == name else f"{help_} ({option.option})"
+    told = help_ if option_key(option.option) == name else f"{help_} ({option.option})"
     parameter = as_known(replace(before, help=told), name)
     return OwnOption(parameter, option.option, option.form, option.place)
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION
 from coach.launch import config_text
 from coach.launch.config_text import ConfigValue, read_values, with_changes
-from coach.launch.own_arguments import PLAIN, Form, OwnOption, as_known, with_values
+from coach.launch.own_arguments import PLAIN, Form, OwnOption, as_known, option_key, with_values
 from coach.launch.parameters import Parameter, show
 from coach.model.errors import UserError
 from coach.model.launching.launch import ConfigCopy, Scalar
@@ -118,7 +118,7 @@ def read_config(
     files = tuple(_files(words, options, directory))
     found = [(file, value) for file in files for value in filter(_is_parameter, file.values)]
     said = {each.parameter.name for each in options if each.place is not None}
-    declared = {each.parameter.name: each.option for each in options if each.place is None}
+    declared = _declared(options, found)
     keys: list[ConfigKey] = []
     undecided: dict[str, tuple[str, ...]] = {}
     for name, candidates in _candidates(found, named).items():
@@ -133,6 +133,17 @@ def read_config(
     if len(found) <= _MAX_KEYS:
         keys += _others(found, keys, {*said, *declared, *undecided})
     return OwnConfig(files, tuple(keys), MappingProxyType(undecided))
+
+
+def _declared(options: Iterable[OwnOption], found: Iterable[_Found]) -> dict[str, str]:
+    """Parameter → the option for it that the program's text declares. An option that a key of the file is
+    called like is said there, and has no default."""
+    spelt = {value.name.replace("-", "_") for _, value in found}
+    return {
+        each.parameter.name: each.option
+        for each in options
+        if each.place is None and option_key(each.option) not in spelt
+    }
 
 
 def _others(found: Iterable[_Found], keys: Iterable[ConfigKey], names: Collection[str]) -> list[ConfigKey]:
@@ -261,7 +272,8 @@ def changed_copies(
             name = file.path.name
             if name in {copy.name for _, copy in copies}:
                 name = f"{len(copies)}-{name}"
-            told = {key.value.name: (key.value.value, changes[key.value.path]) for key in keys}
+            said = {value.path: value.value for value in read_values(text, file.path.suffix)}
+            told = {key.value.name: (key.value.value, said[key.value.path]) for key in keys}
             copies.append((file, ConfigCopy(str(file.path), name, text, MappingProxyType(told))))
     return tuple(copies)
 

@@ -193,7 +193,8 @@ def _read(
                 words = with_values(words, (each,), {each.parameter.name: value})
         asked.append(each)
     config = read_config(words, asked, Path(own.directory), own.parameters)
-    return tuple(each for each in options if each.parameter.name not in config.undecided), config
+    elsewhere = {*config.undecided, *(each.parameter.name for each in config.keys)}
+    return tuple(each for each in options if each.parameter.name not in elsewhere), config
 
 
 def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:

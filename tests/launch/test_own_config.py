@@ -159,6 +159,19 @@ def test_what_the_command_line_says_wins_and_what_it_might_say_is_not_guessed(ho
     assert planned(own(home, "--config", "conf.yaml", lr="--lr"), lr=0.2).command[-2:] == ("--lr", "0.2")
 
 
+def test_an_option_that_is_called_like_a_key_is_said_in_the_file(home: Path) -> None:
+    option = "parser.add_argument('--optim.lr', type=float, default=0.1)\n"
+    (home / "train.py").write_text(option + "parser.add_argument('--seed', type=int, default=0)\n")
+    (home / "conf.yaml").write_text("optim: {lr: 0.01}\nseed: 3\n")
+    program = own(home, "--config", "conf.yaml")
+    assert parameters(program) == {"config": "conf.yaml", "lr": 0.01, "seed": 3}
+    changed = planned(program, lr=0.02, seed=4)
+    assert changed.copies[0].text == "optim: {lr: 0.02}\nseed: 4\n"
+    assert changed.command[3:] == ()
+    said = planned(own(home, "--config", "conf.yaml", "--seed", "5"), seed=6)
+    assert (said.command[-1], said.copies) == ("6", ())
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
