@@ -14,6 +14,7 @@ from coach.model.slurm.job_action import Verb
 from coach.model.snapshot import SourceStatus, TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.tui.messages import ScreenOpened
+from coach.tui.render.findings import gpu_hours
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import opened
@@ -249,6 +250,31 @@ async def test_home_opens_with_the_jobs_that_went_wrong_on_top_the_worst_first_a
         await driver.press("end", "enter")
         await driver.reaches("job")
         await driver.sees("The GPUs hardly work")
+
+
+async def test_the_keys_over_the_jobs_that_went_wrong_lead_there_from_the_focused_pane() -> None:
+    async with opened(with_foreign_job(), size=(80, 24)) as driver:
+        await driver.sees("went wrong · Tab goes here, Enter opens, f lists all")
+        await driver.press("tab")
+        await driver.sees("went wrong · Enter opens, f lists all")
+        await driver.press("tab")
+        await driver.sees("went wrong · Tab goes here, Enter opens")
+
+
+async def test_a_cause_of_38_letters_is_read_whole_at_80_columns() -> None:
+    session, summary = with_foreign_job(), "ValueError: 11 classes, 10 are present"
+    told = replace(idle("99"), findings=(replace(idle("99").findings[0], summary=summary),))
+    diagnoses = MappingProxyType({**session.snapshot.diagnoses, "99": told})
+    session = FakeSession(replace(session.snapshot, diagnoses=diagnoses), {RUN_ID: make_history(lost_at=150)})
+    async with opened(session, size=(80, 24)) as driver:
+        await driver.sees(summary)
+
+
+@pytest.mark.parametrize(
+    ("hours", "shown"), [(0.0, "0"), (2.78e-4, "< 0.01"), (0.01, "0.01"), (12.345, "12.3"), (1234.5, "1,234")]
+)
+def test_gpu_hours_have_no_exponent_and_no_digits_beyond_their_use(hours: float, shown: str) -> None:
+    assert gpu_hours(hours) == shown
 
 
 async def test_many_jobs_with_one_cause_are_one_line_and_enter_opens_the_newest() -> None:

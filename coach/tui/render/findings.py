@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from coach.analysis.judging.no_finding import Look
 from coach.analysis.judging.ranking import RankedFinding
@@ -24,6 +25,14 @@ FINDING_COLUMNS = (
     Column("lost", "LOST GPU-H", 10, align="right"),
     Column("since", "SINCE", 7, align="right", priority=1),
 )
+_CAUSE_WIDTHS = {"job": 14, "summary": 38}
+CAUSE_COLUMNS = tuple(
+    replace(each, width=_CAUSE_WIDTHS.get(each.name, each.width)) for each in FINDING_COLUMNS
+)
+"""On the first screen the cause itself is read, so that its column is wide: at 80 columns it takes the place
+of the GPU-hours, and the screen of all findings shows those."""
+LEAST_GPU_HOURS = 0.01
+"""Less than this is 36 s of one GPU: its digits tell nobody anything."""
 
 
 def finding_key(ranked: RankedFinding) -> str:
@@ -52,7 +61,7 @@ def _row(ranked: RankedFinding, now_s: float, alike: Sequence[RankedFinding] = (
     link = f"└ follows from {printable(finding.consequence_of)}: " if finding.consequence_of else ""
     summary = f"{link}{printable(finding.summary)}"
     costs = [each.lost_gpu_hours for each in alike or (ranked,) if each.lost_gpu_hours is not None]
-    lost = number(sum(costs)) if costs else UNKNOWN
+    lost = gpu_hours(sum(costs)) if costs else UNKNOWN
     rule = finding.rule if len(alike) < 2 else f"{finding.rule} ×{len(alike)}"
     job += f" +{len(alike) - 1}" if len(alike) > 1 else ""
     since = UNKNOWN if finding.since_s is None else age(max(0.0, now_s - finding.since_s))
@@ -72,10 +81,18 @@ def _row(ranked: RankedFinding, now_s: float, alike: Sequence[RankedFinding] = (
     )
 
 
-def verdict_title(num_wrong: int, num_judged: int, num_unread: int, label: KeyLabel) -> str:
-    """Over the jobs that went wrong."""
+def gpu_hours(value: float) -> str:
+    """GPU-hours as a person reads them: `0`, `< 0.01`, `12.5`."""
+    return f"< {LEAST_GPU_HOURS:g}" if 0 < value < LEAST_GPU_HOURS else number(value, 3)
+
+
+def verdict_title(
+    num_wrong: int, num_judged: int, num_unread: int, label: KeyLabel, *, is_focused: bool = True
+) -> str:
+    """Over the jobs that went wrong. The keys are those that lead to a cause from where the cursor is."""
     unread = f" · {num_unread} {Look.NOT_LOOKED_AT.value}" if num_unread else ""
-    ways = f"{label('open')} opens, {label('all_findings')} lists all"
+    first = "" if is_focused else f"{label('pane')} goes here, "
+    ways = f"{first}{label('open')} opens, {label('all_findings')} lists all"
     return f"{num_wrong} of {num_judged} checked jobs went wrong · {ways}{unread}"
 
 

@@ -30,7 +30,7 @@ from coach.tui.render.cluster import (
     partition_lines,
 )
 from coach.tui.render.findings import (
-    FINDING_COLUMNS,
+    CAUSE_COLUMNS,
     VERDICT_COLUMNS,
     cause_rows,
     finding_key,
@@ -79,6 +79,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.job_choice = JobChoice(self, self._chosen)
         self._of_verdict = JobChoice(self, self._chosen_verdict)
         self._unfolded: set[str] = set()
+        self._num_wrong = 0
         self._wrong: dict[str, str] = {}
         """The targets of the jobs that went wrong, by the keys of their rows."""
         self._free: Arranged[FreeGpus] = Arranged({}, self._deliver)
@@ -88,7 +89,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         """The queue, True if it has everybody's jobs, and the jobs in their order."""
 
     def compose_body(self) -> Iterator[Widget]:
-        yield KeyedTable(FINDING_COLUMNS, id="verdicts", classes="pane")
+        yield KeyedTable(CAUSE_COLUMNS, id="verdicts", classes="pane")
         yield LinesView(id="partitions", can_focus=False)
         yield KeyedTable(NODE_COLUMNS, id="nodes", classes="pane")
         yield KeyedTable(JOB_COLUMNS, id="queue", classes="pane")
@@ -152,12 +153,24 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._wrong = {finding_key(group[0]): group[0].target for group in causes}
         table.lay_out(VERDICT_COLUMNS, None)
         table.set_rows(cause_rows(causes, self.context.now_s))
-        table.set_title(
-            verdict_title(len(wrong), len(self.context.found), len(self.context.unread), self.context.label)
-        )
+        self._num_wrong = len(wrong)
+        self.on_descendant_focus()
         num_lines = 2 + min(len(causes), most)
         table.styles.height = num_lines
         return num_lines if wrong else 0
+
+    def on_descendant_focus(self) -> None:
+        """Name the keys that lead from the focused pane to a cause."""
+        context = self.context
+        self.verdicts.set_title(
+            verdict_title(
+                self._num_wrong,
+                len(context.found),
+                len(context.unread),
+                context.label,
+                is_focused=self.focused is self.verdicts,
+            )
+        )
 
     def _deliver(self, callback: Callable[[], object]) -> None:
         self.app.post_message(Done(callback))
