@@ -53,6 +53,41 @@ def test_a_controller_that_hangs_is_said_with_the_age_of_what_is_shown_and_comes
     assert "survivor" in terminal.screen()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["stopped", "killed"])
+def test_a_job_on_the_screen_stays_there_with_its_age_while_the_controller_is_away(
+    user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal, fault: str
+) -> None:
+    job_id = slurm.submit("echo begun; sleep 300", "--job-name=survivor")
+    slurm.wait_state(job_id, "RUNNING")
+    env = user_coach.env({"COACH_POLL_JOBS_INTERVAL_S": "2"})
+    terminal = open_terminal(user_coach.argv(), columns=80, rows=24, env=env, as_user=user_coach.user)
+    terminal.wait_for("survivor", timeout_s=60)
+    terminal.send("Enter")
+    terminal.wait_for(f"› job {job_id}", "RUNNING", "begun", timeout_s=30)
+    if fault == "stopped":
+        (controller,) = (each for each in slurm.processes() if each.name == "slurmctld")
+        controller.signal(signal.SIGSTOP)
+    else:
+        slurm.wait_saved(job_id)
+        slurm.kill_controller()
+    screen = terminal.wait_for(
+        f"› job {job_id}", "survivor", re.compile(r"✖ .* data \d+ s old"), "no answer", timeout_s=90
+    )
+    assert not re.search("COMPLETED|FAILED", screen), "the last answer stands"
+    terminal.send("l")  # a key is obeyed: the log is a file, and needs no controller
+    terminal.wait_for(re.compile(rf"job {job_id} › .*log"), "begun", timeout_s=15)
+    terminal.send("Escape")
+    terminal.wait_for(f"› job {job_id}", "survivor", timeout_s=15)
+    if fault == "stopped":
+        controller.signal(signal.SIGCONT)
+    else:
+        slurm.start_controller()
+    screen = terminal.wait_gone(re.compile(r"✖ .* data"), 120)
+    assert f"› job {job_id}" in screen
+    assert "RUNNING" in screen
+
+
 def test_a_slow_controller_is_said_and_asked_more_rarely(
     user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
