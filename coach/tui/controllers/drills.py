@@ -9,11 +9,11 @@ from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.ports import DrillPort
 from coach.tui.stage import Stage
-from coach.workflows.teaching.drill_answer import Judgement
 
 if TYPE_CHECKING:
     from coach.tui.screens.answer import AnswerScreen
     from coach.tui.screens.drills import DrillsScreen
+    from coach.workflows.teaching.drill_answer import Judgement
 
 
 class Drills:
