@@ -1,21 +1,24 @@
 """From Enter on a failed job to its cause, and the memory that judged jobs hold: the screens at 80 × 24 on a
 real Slurm.
 
-    sudo PYTHON benchmarks/first_verdict.py [--megabytes 10] [--jobs 12 --jobs 50]
+    sudo PYTHON benchmarks/first_verdict.py [--megabytes 10] [--minutes 60]
 
-Each kind of log, and each number of jobs, has a cluster of its own, so that nothing else is judged meanwhile.
-Enter is pressed as soon as the job is painted: coach has begun to read its log at most a moment before. The
-processor seconds count from Enter to the cause; Slurm's clients are in them. The log ends with a traceback, and the job fails.
+Each kind of log, and each measurement of memory, has a cluster of its own, so that nothing else is judged
+meanwhile. Enter is pressed as soon as the job is painted: coach began to read its log a moment before at
+most. The processor seconds count from Enter to the cause; Slurm's clients are in them. The log ends with a
+traceback, and the job fails.
 Memory is resident and at most so far, once all jobs were judged.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,36 +68,66 @@ def verdict(kind: str, num_megabytes: int) -> bool:
     return shown_s <= MOST_S
 
 
-def memory(num_jobs: int) -> None:
-    """Print what coach holds once so many small failed jobs were judged."""
+def memory(num_jobs: int, num_live: int, minutes: float) -> None:
+    """Print what coach holds once so many small failed jobs were judged, and so many runs of two ranks were
+    followed for so long."""
     with booted("coach-verdict", SlurmCluster) as cluster, tempfile.TemporaryDirectory() as home:
         for _ in range(num_jobs):
             last = cluster.submit(FAILS, f"--chdir={home}", "--job-name=broken", as_root=True)
         cluster.wait_state(last, "FAILED", timeout_s=120)
         wait_until(lambda: " R" not in cluster.run(["squeue", "-h", "-o", "x %t"]).stdout, 120, "all ended")
+        runs = [begin_run(cluster, Path(home, "runs"), number) for number in range(num_live)]
         with opened(cluster, home) as guest:
-            guest.wait_for(f"{num_jobs} of {num_jobs} checked", 120)
+            guest.wait_for(f"{num_jobs} of \\d+ checked", 120)
+            end_s, step = time.monotonic() + minutes * 60 * bool(runs), 0
+            while time.monotonic() < end_s:
+                step += 1
+                write_steps(runs, step)
+                time.sleep(1.0)
             resident, most = guest.memory_mib()
             spent_s = sum(guest.cpu_s())
     print(
-        f"{num_jobs} judged jobs: {resident:.0f} MB resident, at most {most:.0f} MB, {spent_s:.2f} s of "
-        "processor since the start",
+        f"{num_jobs} judged jobs, {num_live} live runs for {minutes * bool(runs):g} min: {resident:.0f} MB "
+        f"resident, at most {most:.0f} MB, {spent_s:.2f} s of processor since the start",
         flush=True,
     )
+
+
+def begin_run(cluster: SlurmCluster, root: Path, number: int) -> Path:
+    """The directory of a run whose job runs."""
+    job_id = cluster.submit("sleep 1800", "--job-name=ddp", f"--chdir={root.parent}", as_root=True)
+    cluster.wait_state(job_id, "RUNNING")
+    run_dir = root / f"20261121-142233-ddp-{number:04x}"
+    (run_dir / "metrics").mkdir(parents=True)
+    value = {"run_id": run_dir.name, "recipe": "ddp", "backend": "slurm", "job_id": job_id, "user": "root"}
+    times = {"created_time_s": time.time(), "started_time_s": time.time()}
+    (run_dir / "run.json").write_text(json.dumps({**value, **times, "state": "RUNNING"}))
+    for name in ("stdout.log", "stderr.log"):
+        (run_dir / name).touch()
+    return run_dir
+
+
+def write_steps(runs: Sequence[Path], step: int) -> None:
+    """One more step of each rank."""
+    record = {"step": step, "epoch": 0, "loss": 2.0 / step, "time_s": time.time(), "step_time_s": 1.0}
+    for run_dir in runs:
+        for rank in range(2):
+            with (run_dir / "metrics" / f"rank-{rank}.jsonl").open("a") as file:
+                file.write(json.dumps(record) + "\n")
 
 
 def main() -> int:
     """Measure and print. Exit status 1 when a cause came too late, 2 when no cluster can be booted."""
     parser = argparse.ArgumentParser(description="Seconds to a verdict, and memory.")
     parser.add_argument("--megabytes", type=int, default=10)
-    parser.add_argument("--jobs", type=int, action="append", help="how many judged jobs; more than once")
+    parser.add_argument("--minutes", type=float, default=60.0, help="to follow ten live runs")
     args = parser.parse_args()
     if (why := why_not()) is not None:
         print(why)
         return 2
     late = [kind for kind in KINDS if not verdict(kind, args.megabytes)]
-    for num_jobs in args.jobs or (12, 50):
-        memory(num_jobs)
+    for num_jobs, num_live in ((12, 0), (50, 10)):
+        memory(num_jobs, num_live, args.minutes)
     return 1 if late else 0
 
 
