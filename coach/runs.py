@@ -39,6 +39,9 @@ RUN_VARIABLE = "COACH_RUN_ID"
 """In the environment of every process that a run starts on the machine of its `coach run` or supervisor: the
 run's name."""
 
+SAID_OF_END = "coach: why: "
+"""Stands before each line that a job writes about its own end into its log; no rule reads such a line."""
+
 RUN_ID = re.compile(r"^\d{8}-\d{6}-[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*-[0-9a-f]{4}$")
 
 # A lock older than this belongs to a process that died: a locked update is a read, a merge and a rename.
@@ -82,6 +85,10 @@ class RunPaths:
     @property
     def exit_json(self) -> Path:
         return self.run_dir / "exit.json"
+
+    @property
+    def verdict_json(self) -> Path:
+        return self.run_dir / "verdict.json"
 
     @property
     def drill_answer_json(self) -> Path:

@@ -121,6 +121,10 @@ INVOCATIONS: dict[str, list[list[str]]] = {
         ["101"],
         [FIRST],
     ],
+    "why": [
+        *(["RUN"], ["RUN"], ["RUN", "--format", "json"], ["LOG"], [], ["--since-login"]),
+        *(["--since-login", "--format", "json"], ["--write-verdict", "RUN"], ["101"], [FIRST]),
+    ],
     "explain": [[], ["MEM001"], [FIRST]],
     "rules": [["check", "ROWS"], ["check", "ROWS", "--format", "json"], ["check", "TOML"], ["check", FIRST]],
     "compare": [["RUN", "OTHER"], ["RUN", "OTHER", "--format", "json"], [FIRST, FIRST]],

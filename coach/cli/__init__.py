@@ -39,6 +39,7 @@ COMMANDS = {
     "nodes": "list the nodes",
     "partitions": "list the partitions",
     "check": "diagnose a run, a job or a log",
+    "why": "say why a job ended, in six lines at most",
     "explain": "explain a rule by its code",
     "rules": "try a file of wordings and thresholds that a site or a user adds",
     "fix": "launch a run again with what its findings advise, tried short or whole",

@@ -9,9 +9,7 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from coach.cli.cluster import add_options
 from coach.cli.diagnosis_text import checked_lines
@@ -19,15 +17,12 @@ from coach.cli.text import print_line
 from coach.cli.verdict import verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.judging.finding import Diagnosis, Finding, Severity
+from coach.model.judging.finding import Diagnosis, Severity
 from coach.rules.engine import Engine
-from coach.runs import encode_number
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.workflows.judging.check import Checker
+from coach.workflows.judging.checked_object import checked_object, jobs_object
 from coach.workflows.judging.lazy_engine import rules_of
-
-if TYPE_CHECKING:
-    from coach.workflows.judging.check import Checked, FilesRead
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
 
@@ -83,7 +78,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         _tell_left_out(num_left_out)
         diagnoses = [each.diagnosis for each in judged]
         if args.format == "json":
-            print(json.dumps({"schema": 1, "jobs": [diagnosis_object(each) for each in diagnoses]}, indent=2))
+            print(json.dumps(jobs_object(diagnoses), indent=2))
         else:
             for line in verdict_lines(judged, io.now()):
                 print_line(line)
@@ -106,56 +101,3 @@ def _existing(text: str) -> Path:
 def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str | None) -> Diagnosis:
     """Read one target whole and judge it. Raises UserError when it cannot be read."""
     return Checker(settings, io, engine, backend).target(text).diagnosis
-
-
-def checked_object(checked: Checked) -> dict[str, Any]:
-    """The public JSON of what was named. All of an array has its tasks as well, as `jobs`."""
-    found = diagnosis_object(checked.diagnosis, checked.files)
-    run = checked.snapshot.run
-    if run is not None and run.segments:
-        found["segments"] = [asdict(segment) for segment in run.segments]
-    if checked.parts:
-        found["jobs"] = [diagnosis_object(part.diagnosis) for part in checked.parts]
-    return found
-
-
-def diagnosis_object(diagnosis: Diagnosis, files: FilesRead | None = None) -> dict[str, Any]:
-    """The public JSON of one target. Where its files had to be found, it has them as well."""
-    more = {} if files is None else asdict(files)
-    return {
-        "schema": 1,
-        "target": diagnosis.target,
-        "state": diagnosis.state,
-        "findings": [_finding_object(finding) for finding in diagnosis.findings],
-        "not_measured": [asdict(item) for item in diagnosis.not_measured],
-        **more,
-    }
-
-
-def _finding_object(finding: Finding) -> dict[str, Any]:
-    return {
-        "rule": finding.rule,
-        "name": finding.name,
-        "cause": finding.cause,
-        "severity": finding.severity.word,
-        "confidence": round(finding.confidence, 2),
-        "primary": finding.is_primary,
-        "consequence_of": finding.consequence_of,
-        "subject": asdict(finding.subject),
-        "summary": finding.summary,
-        "evidence": [{**asdict(item), "value": _json_number(item.value)} for item in finding.evidence],
-        "fixes": [
-            {
-                "title": fix.title,
-                "changes": dict(fix.changes),
-                "command": fix.command,
-                "changes_learning": fix.changes_learning,
-            }
-            for fix in finding.fixes
-        ],
-    }
-
-
-def _json_number(value: float | None) -> float | str | None:
-    encoded: float | str | None = encode_number(value)
-    return encoded

@@ -22,10 +22,17 @@ def outcome_text(outcome: Outcome | None) -> str:
     nothing is known."""
     if outcome is None or outcome.end in (End.RUNNING, End.COMPLETED):
         return ""
-    return "; ".join(filter(None, (_end(outcome), _lost(outcome), _resume(outcome))))
+    return "; ".join(filter(None, (end_text(outcome), lost_text(outcome))))
 
 
-def _end(outcome: Outcome) -> str:
+def lost_text(outcome: Outcome) -> str:
+    """The work that was lost since the last complete checkpoint, and if it can resume; empty where neither is
+    known."""
+    return "; ".join(filter(None, (_lost(outcome), _resume(outcome))))
+
+
+def end_text(outcome: Outcome) -> str:
+    """What ended it, and the rank and the node that ended first; empty where nothing is known."""
     reason = printable(outcome.reason or "")
     match outcome.end:
         case End.EXCEPTION:

@@ -122,6 +122,14 @@ class Checker:
         told = self._as_told(told, _paths_read(target, snapshot, files))
         return Checked(told, snapshot, read, history=history)
 
+    def ended_run(self, run_dir: Path) -> Checked:
+        """A run as its files alone tell it, for the job itself at its end: nobody is asked, and no earlier
+        run is read. Raises UserError."""
+        target = Target(run_dir.name, TargetKind.RUN, run_dir)
+        snapshot, history, diagnosis, _ = self._read(target, JobList((), False))
+        this = self._past.note(snapshot, history, diagnosis)
+        return Checked(self._beside_others(diagnosis, snapshot, this), snapshot, None, history=history)
+
     def own_jobs(self) -> tuple[list[Judged], int]:
         """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError
         when it does not answer."""

@@ -1,0 +1,168 @@
+"""A verdict in six lines at most: what ended it, where, the fix and the work lost. Pure.
+
+The words are made of the kept JSON and not of the diagnosis, so that a verdict that was kept is told like
+one that was just found. A file holds it: what is missing or of another type is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from coach.analysis.judging.outcome_words import end_text, lost_text
+from coach.analysis.judging.verdict_object import OUTCOME
+from coach.analysis.spelling.printable import cut, printable
+from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
+from coach.model.judging.finding import Severity
+from coach.model.judging.outcome import End, Outcome, RankEnd
+from coach.model.judging.verdict import PastRun
+from coach.model.slurm.cluster import is_final
+from coach.runs import RUN_ID, SAID_OF_END
+
+MAX_LINES = 6
+_MAX_WIDTH = 300
+"""A message of a program may be a page; a command is never cut."""
+_FRAME = re.compile(r'File "([^"]+)", line (\d{1,9})')
+_JOB_ID = re.compile(r"\d{1,18}(?:[_+]\d{1,9})?")
+_GOOD = frozenset({"COMPLETED", "CANCELLED", "REVOKED"})
+_WORDS = {severity.word: severity for severity in Severity}
+_DRILL = "ended badly; `coach drill` asks you why"
+
+
+def is_bad_state(state: str | None) -> bool:
+    """True for a state in which a job ended and that nobody asked for."""
+    return is_final(state) and state not in _GOOD
+
+
+def has_ended_badly(past: PastRun) -> bool:
+    """True also for a run that completed with a finding above info."""
+    return is_final(past.state) and (is_bad_state(past.state) or past.rule is not None)
+
+
+def worst_severity(verdict: Mapping[str, Any]) -> Severity | None:
+    """That of its gravest finding; None without a finding."""
+    known = (_WORDS.get(str(finding.get("severity"))) for finding in _tables(verdict, "findings"))
+    return max((each for each in known if each is not None), default=None)
+
+
+def has_gone_wrong(verdict: Mapping[str, Any]) -> bool:
+    """True with a finding above info, and for an open drill that ended in a bad state."""
+    worst = worst_severity(verdict)
+    if worst is not None and worst > Severity.INFO:
+        return True
+    return is_withheld(verdict) and is_bad_state(_text(verdict, "state"))
+
+
+def is_withheld(verdict: Mapping[str, Any]) -> bool:
+    """True for an open drill: its verdict names no cause."""
+    return any(item.get("because") == ANSWER_FIRST for item in _tables(verdict, "not_measured"))
+
+
+def why_lines(verdict: Mapping[str, Any]) -> list[str]:
+    """At most six lines, each harmless for a terminal."""
+    target, state = _text(verdict, "target") or "–", _text(verdict, "state")
+    if is_withheld(verdict):
+        how = next((_text(item, "how") for item in _tables(verdict, "not_measured")), None)
+        said = _DRILL if is_bad_state(state) else ANSWER_FIRST
+        return [_cut(f"{target}  {state or 'state not known'}: {said}"), *([_cut(f"  {how}")] if how else [])]
+    outcome = _outcome(verdict)
+    ended = end_text(outcome) if outcome is not None else ""
+    lines = [_cut(f"{target}  {state or 'state not known'}" + (f": {ended}" if ended else ""))]
+    finding = next(iter(_tables(verdict, "findings")), None)
+    if finding is None:
+        lines.append("  nothing wrong was found in what was measured")
+    else:
+        lines += _finding_lines(finding, target)
+    if outcome is not None and outcome.end is not End.COMPLETED and (lost := lost_text(outcome)):
+        lines.append(_cut(f"  {lost}"))
+    return lines
+
+
+def log_lines(verdict: Mapping[str, Any]) -> list[str]:
+    """What a job writes about its own end into its log; nothing for a healthy one."""
+    if not has_gone_wrong(verdict):
+        return []
+    if is_withheld(verdict):
+        return [f"{SAID_OF_END}{_DRILL}"]
+    return [f"{SAID_OF_END}{line}" for line in why_lines(verdict)]
+
+
+def _finding_lines(finding: Mapping[str, Any], target: str) -> Iterator[str]:
+    rule = f"{_text(finding, 'severity') or ''} {_text(finding, 'rule') or ''}"
+    yield _cut(f"  {rule}{_where(finding)}: {_text(finding, 'summary') or ''}")
+    if place := _place(finding):
+        yield _cut(f"  at {place}")
+    if fix := next(iter(_tables(finding, "fixes")), None):
+        yield from _fix_lines(fix, target)
+
+
+def _where(finding: Mapping[str, Any]) -> str:
+    subject = finding.get("subject")
+    subject = subject if isinstance(subject, dict) else {}
+    places = [
+        f"{name} {subject[key]}"
+        for name, key in (("node", "node"), ("rank", "rank"), ("GPU", "gpu"))
+        if isinstance(subject.get(key), str | int)
+    ]
+    return f" on {', '.join(places)}" if places else ""
+
+
+def _fix_lines(fix: Mapping[str, Any], target: str) -> Iterator[str]:
+    asks = " (changes what is learned)" if fix.get("changes_learning") is True else ""
+    yield _cut(f"  fix: {_text(fix, 'title') or ''}{asks}")
+    can_fix = bool(fix.get("changes")) and (RUN_ID.match(target) or _JOB_ID.fullmatch(target))
+    command = _text(fix, "command") or (f"coach fix {target}" if can_fix else None)
+    if command:
+        yield f"       {printable(command)}"
+
+
+def _place(finding: Mapping[str, Any]) -> str | None:
+    """The line of the program that its traceback names, and the line of the log that says so."""
+    program = log = None
+    for item in _tables(finding, "evidence"):
+        if program is None and (frame := _FRAME.search(_text(item, "text") or "")):
+            program = f"{frame[1]}:{frame[2]}"
+        if log is None and (file := _text(item, "file")) is not None:
+            line = item.get("line")
+            log = f"{file}:{line}" if isinstance(line, int) else file
+    return f"{program} (log {log})" if program and log else program or log
+
+
+def _outcome(verdict: Mapping[str, Any]) -> Outcome | None:
+    told = verdict.get(OUTCOME)
+    if not isinstance(told, dict):
+        return None
+    try:
+        end = End(str(told.get("end")))
+    except ValueError:
+        return None
+    rank, node = _whole(told, "rank"), _text(told, "node")
+    can_resume = told.get("can_resume")
+    return Outcome(
+        end,
+        _text(told, "reason"),
+        exit_code=_whole(told, "exit_code"),
+        first=RankEnd(rank, node, None) if rank is not None else None,
+        lost_steps=_whole(told, "lost_steps"),
+        can_resume=can_resume if isinstance(can_resume, bool) else None,
+    )
+
+
+def _tables(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    listed = value.get(key)
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _text(value: Mapping[str, Any], key: str) -> str | None:
+    found = value.get(key)
+    return found if isinstance(found, str) and found else None
+
+
+def _whole(value: Mapping[str, Any], key: str) -> int | None:
+    found = value.get(key)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _cut(text: str) -> str:
+    return cut(printable(text), _MAX_WIDTH)

@@ -1,0 +1,123 @@
+"""`coach why`: why a job ended, in six lines at most; without a job, the own one that ended badly last.
+
+What was judged before is told as it was kept, without the rules and the logs: they are loaded for what nobody
+has judged yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coach.analysis.judging.verdict_object import OUTCOME
+from coach.analysis.judging.why_words import MAX_LINES, log_lines, why_lines, worst_severity
+from coach.analysis.spelling.printable import cut, printable
+from coach.cli.cluster import add_options
+from coach.cli.text import print_line
+from coach.config import Settings
+from coach.late import late
+from coach.model.errors import UserError
+from coach.model.judging.finding import Severity
+from coach.model.training.other_machine import rough_age
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.backend import resolve_backend
+
+if TYPE_CHECKING:
+    from coach.workflows.judging import checked_object, kept_verdicts, newest_bad, since_login
+else:
+    checked_object, kept_verdicts, newest_bad, since_login = late(
+        "coach.workflows.judging", "checked_object", "kept_verdicts", "newest_bad", "since_login"
+    )
+
+_FAIL_ON = {severity.word: severity for severity in Severity}
+_WIDTH = 160
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "job",
+        nargs="?",
+        metavar="JOB",
+        help="a job id, a run id, a directory or a log file (default: your job that ended badly last)",
+    )
+    parser.add_argument(
+        "--since-login",
+        action="store_true",
+        help="what ended badly since the last call, by the verdicts that were kept; for a shell's start file",
+    )
+    parser.add_argument("--write-verdict", metavar="RUN_DIR", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--fail-on",
+        choices=tuple(_FAIL_ON),
+        default="warning",
+        help="exit with status 1 from this severity on (default: warning)",
+    )
+    add_options(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    if args.write_verdict is not None:
+        return _write_verdict(Path(args.write_verdict), settings, io)
+    if args.since_login:
+        if args.job is not None:
+            raise UserError("--since-login tells of all your jobs", "leave out the job, or the option")
+        return _since_login(settings, io, args.format)
+    backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
+    job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)
+    if job is None:
+        if args.format == "json":
+            print(json.dumps({"schema": 1, "jobs": []}))
+        else:
+            print_line("No job of yours is known to have ended badly.")
+        return 0
+    verdict = kept_verdicts.kept_verdict(job, settings, io) or _judged(job, settings, io, args.backend)
+    if args.format == "json":
+        print(json.dumps({key: value for key, value in verdict.items() if key != OUTCOME}, indent=2))
+    else:
+        for line in why_lines(verdict):
+            print_line(line)
+    worst = worst_severity(verdict)
+    return int(worst is not None and worst >= _FAIL_ON[args.fail_on])
+
+
+def _judged(job: str, settings: Settings, io: SystemIo, backend: str | None) -> Mapping[str, Any]:
+    """Read and judge it, and keep the verdict of what has ended. Raises UserError."""
+    verdict, snapshot = checked_object.judged(job, settings, io, backend)
+    kept_verdicts.keep(settings, snapshot, verdict)
+    return verdict
+
+
+def _write_verdict(run_dir: Path, settings: Settings, io: SystemIo) -> int:
+    """What a job calls at its own end: judge the run by its files alone, and print what its log is to say."""
+    verdict, snapshot = checked_object.judged(run_dir, settings, io, "local")
+    kept_verdicts.keep(settings, snapshot, verdict, is_by_job=True)
+    for line in log_lines(verdict):
+        print_line(line)
+    return 0
+
+
+def _since_login(settings: Settings, io: SystemIo, format_: str) -> int:
+    ended = since_login.bad_since_login(settings, io)
+    if format_ == "json":
+        jobs = [{name: getattr(each, name) for name in each.__slots__} for each in ended]
+        print(json.dumps({"schema": 1, "jobs": jobs}, indent=2))
+        return int(bool(ended))
+    if not ended:
+        return 0
+    words = "1 job of yours" if len(ended) == 1 else f"{len(ended)} jobs of yours"
+    print_line(f"coach: {words} ended badly since your last login")
+    room = MAX_LINES - 2
+    now_s = io.now()
+    for each in ended[:room]:
+        ago = "" if each.ended_s is None else f" {rough_age(now_s - each.ended_s)} ago"
+        said = f": {each.rule} {each.summary}" if each.rule is not None else ""
+        line = f"  {each.target}  {each.state or 'state not known'}{ago}{said}"
+        print_line(cut(printable(line), _WIDTH))
+    more = f"… and {len(ended) - room} more; " if len(ended) > room else ""
+    print_line(f"  {more}coach why {printable(ended[0].target)} tells why")
+    return 1

@@ -1,0 +1,133 @@
+"""Verdicts that are kept whole, a JSON object each: `verdict.json` in a run, and a file per other job in the
+cache.
+
+A verdict names commands to run, so only a regular file of the user's own is read: in a run of somebody else
+the words would not be coach's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.sources.values import finite
+
+MAX_BYTES = 1 << 20
+"""A verdict of an array with thousands of tasks is less; a larger file is no verdict."""
+MAX_LOOKED_AT = 200
+"""The newest runs, by name, among which new verdicts are looked for: one stat each, on a file system that may
+be slow."""
+_FOLDER = "verdicts"
+_MARK = "why-since-login"
+_JOB_ID = re.compile(r"\d{1,18}(?:[_+]\d{1,9})?")
+_SUBMITTED = "submitted_s"
+
+
+def read_verdict(path: Path) -> dict[str, Any] | None:
+    """The verdict in a file; None where there is none that can be trusted and read."""
+    try:
+        # Without a link at its end, and without waiting for a pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_size > MAX_BYTES:
+                return None
+            value = json.loads(file.read(MAX_BYTES).decode("utf-8", "surrogateescape"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and value.get("schema") == 1 else None
+
+
+def verdict_of_run(run_dir: Path) -> dict[str, Any] | None:
+    """A run's verdict; None where there is none, or the run has ended anew since it was written."""
+    paths = runs.RunPaths(run_dir)
+    verdict = read_verdict(paths.verdict_json)
+    if verdict is None:
+        return None
+    try:
+        is_stale = paths.exit_json.stat().st_mtime_ns > paths.verdict_json.stat().st_mtime_ns
+    except FileNotFoundError:
+        is_stale = False
+    except OSError:
+        return None
+    return None if is_stale else verdict
+
+
+def keep_verdict_of_run(run_dir: Path, verdict: Mapping[str, Any]) -> bool:
+    """Write `verdict.json`; False where it cannot be written."""
+    return _write(runs.RunPaths(run_dir).verdict_json, verdict)
+
+
+def verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float | None) -> dict[str, Any] | None:
+    """The verdict of a job that coach did not launch, submitted at this time: Slurm gives a number again."""
+    if not _JOB_ID.fullmatch(job_id):
+        return None
+    verdict = read_verdict(cache_dir / _FOLDER / f"{job_id}.json")
+    if verdict is None or submitted_s is None or finite(verdict.pop(_SUBMITTED, None)) != submitted_s:
+        return None
+    return verdict
+
+
+def keep_verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float, verdict: Mapping[str, Any]) -> bool:
+    """Keep the verdict of a job that coach did not launch; False where it cannot be written."""
+    if not _JOB_ID.fullmatch(job_id):
+        return False
+    folder = cache_dir / _FOLDER
+    try:
+        runs.make_private(folder)
+    except OSError:
+        return False
+    return _write(folder / f"{job_id}.json", {**verdict, _SUBMITTED: submitted_s})
+
+
+def runs_judged_since(root: Path, since_s: float) -> Iterator[Path]:
+    """The newest runs whose verdict was written after that time, the newest run first."""
+    try:
+        listed = os.scandir(root)
+    except OSError:
+        return
+    with listed:
+        names = sorted((entry.name for entry in listed if runs.RUN_ID.match(entry.name)), reverse=True)
+    for name in islice(names, MAX_LOOKED_AT):
+        try:
+            modified_s = (root / name / runs.RunPaths("").verdict_json.name).stat().st_mtime
+        except OSError:
+            continue
+        if modified_s > since_s:
+            yield root / name
+
+
+def last_told_s(cache_dir: Path) -> float | None:
+    """When `coach why --since-login` last told; None if it never did."""
+    try:
+        return (cache_dir / _MARK).stat().st_mtime
+    except OSError:
+        return None
+
+
+def note_told(cache_dir: Path, now_s: float) -> None:
+    """Note that all until now was told. Where nothing can be written, it is told again."""
+    try:
+        runs.make_private(cache_dir)
+        (cache_dir / _MARK).touch(mode=0o600)
+        os.utime(cache_dir / _MARK, (now_s, now_s))
+    except OSError:
+        return
+
+
+def _write(path: Path, verdict: Mapping[str, Any]) -> bool:
+    try:
+        runs.write_atomic(path, json.dumps(verdict, indent=2) + "\n")
+    except (OSError, ValueError):
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""What was named and judged, as the public JSON; and a verdict that is judged to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from coach.analysis.judging.verdict_object import diagnosis_object, kept_object
+from coach.config import Settings
+from coach.model.judging.finding import Diagnosis
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.sources.io import Io
+from coach.workflows.judging.check import Checked, Checker
+from coach.workflows.judging.lazy_engine import rules_of
+
+
+def checked_object(checked: Checked) -> dict[str, Any]:
+    """The public JSON of what was named. All of an array has its tasks as well, as `jobs`."""
+    found = diagnosis_object(checked.diagnosis)
+    if checked.files is not None:
+        found |= asdict(checked.files)
+    run = checked.snapshot.run
+    if run is not None and run.segments:
+        found["segments"] = [asdict(segment) for segment in run.segments]
+    if checked.parts:
+        found["jobs"] = [diagnosis_object(part.diagnosis) for part in checked.parts]
+    return found
+
+
+def jobs_object(diagnoses: Iterable[Diagnosis]) -> dict[str, Any]:
+    """The public JSON of several jobs."""
+    return {"schema": 1, "jobs": [diagnosis_object(each) for each in diagnoses]}
+
+
+def judged(
+    named: str | Path, settings: Settings, io: Io, backend: str | None
+) -> tuple[Mapping[str, Any], TargetSnapshot]:
+    """The verdict to keep of what a person named, or of a run (a Path) that has just ended: that is read by
+    its files alone. Raises UserError."""
+    checker = Checker(settings, io, Engine(rules_of(settings)), backend)
+    checked = checker.ended_run(named) if isinstance(named, Path) else checker.target(named)
+    return kept_object(checked.diagnosis, checked_object(checked)), checked.snapshot

@@ -1,0 +1,76 @@
+"""A verdict that was kept: found by what a person names, and written for the next call.
+
+It costs no log and no rule, and asks Slurm nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.analysis.jobs.belonging import is_of_another_cluster
+from coach.analysis.judging.why_words import is_withheld
+from coach.config import Settings
+from coach.model.slurm.cluster import is_final
+from coach.model.snapshot import TargetSnapshot
+from coach.sources.io import Io
+from coach.sources.machine.user import user_name
+from coach.sources.runs.run_index import RunIndex
+from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.runs.verdict_files import (
+    keep_verdict_of_job,
+    keep_verdict_of_run,
+    verdict_of_job,
+    verdict_of_run,
+)
+from coach.workflows.judging.targets import known_cluster, list_runs
+
+
+def kept_verdict(text: str, settings: Settings, io: Io) -> dict[str, Any] | None:
+    """The verdict of what a person named, as it was kept; None where it has to be judged."""
+    named = Path(text).expanduser() if text.startswith(("/", ".", "~")) else settings.runs_root / text
+    verdict = verdict_of_run(named) if runs.RUN_ID.match(named.name) else None
+    if verdict is None and text[:1].isdigit() and "-" not in text:
+        verdict = _of_job(text, settings, io)
+    if verdict is None or is_withheld(verdict) or not is_final(_text(verdict, "state")):
+        return None  # an open drill may have been answered since
+    return {**verdict, "target": text}
+
+
+def _of_job(job_id: str, settings: Settings, io: Io) -> dict[str, Any] | None:
+    cluster = known_cluster(settings)
+    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    own = next(
+        (run for run in known if run.job_id == job_id and not is_of_another_cluster(run, cluster)), None
+    )
+    seen = next(
+        (each.job for each in SeenJobs(settings.cache_dir).read()[0] if each.job.job_id == job_id), None
+    )
+    if own is not None:
+        is_later = seen is not None and (seen.submit_time_s or 0.0) > (own.ended_time_s or 0.0)
+        return verdict_of_run(Path(own.run_dir)) if is_final(own.state) and not is_later else None
+    if seen is None or not is_final(seen.state):
+        return None
+    return verdict_of_job(settings.cache_dir, job_id, seen.submit_time_s)
+
+
+def keep(
+    settings: Settings, snapshot: TargetSnapshot, verdict: Mapping[str, Any], *, is_by_job: bool = False
+) -> None:
+    """Keep the verdict of an own run or job that has ended. `readonly` keeps it out of the run, unless the
+    job itself writes it."""
+    whose = snapshot.run or snapshot.job
+    if whose is None or whose.user not in (None, user_name()) or not is_final(_text(verdict, "state")):
+        return
+    if snapshot.run is not None:
+        if is_by_job or not settings.is_readonly:
+            keep_verdict_of_run(Path(snapshot.run.run_dir), verdict)
+    elif snapshot.job is not None and snapshot.job.submit_time_s is not None:
+        keep_verdict_of_job(settings.cache_dir, snapshot.job.job_id, snapshot.job.submit_time_s, verdict)
+
+
+def _text(value: Mapping[str, Any], key: str) -> str | None:
+    found = value.get(key)
+    return found if isinstance(found, str) else None

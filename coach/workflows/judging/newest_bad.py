@@ -1,0 +1,50 @@
+"""The own job that ended badly last, by the run directories, the queue, and what coach remembers."""
+
+from __future__ import annotations
+
+from coach.analysis.jobs.belonging import is_of_another_cluster
+from coach.analysis.judging.why_words import has_ended_badly, is_bad_state
+from coach.config import Settings
+from coach.model.reading import JobList
+from coach.model.slurm.cluster import Job
+from coach.sources.io import Io
+from coach.sources.machine.user import user_name
+from coach.sources.runs.run_index import RunIndex
+from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.runs.verdicts import Verdicts
+from coach.workflows.judging.targets import jobs_source, known_cluster, list_runs
+
+
+def newest_bad(settings: Settings, io: Io, backend: str) -> str | None:
+    """The own job, or run, that ended badly last; None if none is known. Slurm is asked one question."""
+    user = user_name()
+    index = RunIndex(settings.cache_dir, settings.runs_root)
+    found = [
+        (run.ended_time_s, run.run_id)
+        for run in list_runs(io, settings.runs_root, index)
+        if is_bad_state(run.state) and not is_of_another_cluster(run, known_cluster(settings))
+    ]
+    jobs = [
+        *_queue(settings, io, backend, user),
+        *(each.job for each in SeenJobs(settings.cache_dir).read()[0]),
+    ]
+    found += [(job.end_time_s, job.job_id) for job in jobs if job.user == user and _is_bad_job(job)]
+    found += [
+        (past.ended_s, past.target)
+        for past in Verdicts(settings.cache_dir).read().values()
+        if has_ended_badly(past)
+    ]
+    known = [(ended_s, target) for ended_s, target in found if ended_s is not None]
+    return max(known)[1] if known else None
+
+
+def _is_bad_job(job: Job) -> bool:
+    return is_bad_state(job.state) and "[" not in job.job_id
+
+
+def _queue(settings: Settings, io: Io, backend: str, user: str) -> tuple[Job, ...]:
+    """A queue that does not answer is no reason to fail: the runs and the memory still say a lot."""
+    if backend != "slurm":
+        return ()
+    lists = (reading.payload for reading in jobs_source(io, backend, settings, user).poll())
+    return next((each.jobs for each in lists if isinstance(each, JobList)), ())

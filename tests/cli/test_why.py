@@ -1,0 +1,136 @@
+"""`coach why`: six lines for a job, kept for the next call; nothing at a login where all is well."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coach.sources.machine.user import user_name
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+RUN = "20261121-142233-baseline-4f2a"
+LOG = """step 1 loss 2.3
+Traceback (most recent call last):
+  File "/home/ada/train.py", line 57, in <module>
+    loss.backward()
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 \
+GiB of which 1.00 GiB is free.
+"""
+
+Coach = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def coach(tmp_path: Path) -> Coach:
+    """`coach ARGUMENT…` on a machine where each of Slurm's clients leaves a trace."""
+    clients = tmp_path / "bin"
+    clients.mkdir()
+    for name in ("squeue", "scontrol", "sinfo", "sacct"):
+        (clients / name).write_text(f"#!/bin/sh\necho {name} >> {tmp_path}/asked\nexit 1\n")
+        (clients / name).chmod(0o755)
+    path = f"{clients}:{os.environ['PATH']}"
+
+    def call(*arguments: object) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "COACH_AS_ROOT": "1", "PATH": path}
+        command = [sys.executable, "-m", "coach", "why", *map(str, arguments)]
+        return subprocess.run(command, env=env, capture_output=True, text=True)
+
+    return call
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A run whose loss became NaN, as its own user would find it."""
+    run_dir = tmp_path / "home" / "runs" / RUN
+    shutil.copytree(RECORDINGS / "nan", run_dir)
+    record = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps({**record, "run_id": RUN, "user": user_name()}))
+    return run_dir
+
+
+def test_a_log_is_told_with_its_cause_the_line_of_the_program_and_the_fix(
+    coach: Coach, tmp_path: Path
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(LOG)
+    done = coach(log)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert len(lines) <= 6
+    assert "it ended with torch.OutOfMemoryError" in lines[0]
+    assert lines[1].startswith("  critical MEM001 on GPU 0: CUDA out of memory")
+    assert lines[2] == f"  at /home/ada/train.py:57 (log {log}:5)"
+    assert lines[3].startswith("  fix: ")
+
+
+def test_the_json_is_that_of_check_and_the_verdict_is_kept_for_the_next_call(
+    coach: Coach, run_dir: Path
+) -> None:
+    first = coach(RUN, "--backend", "local", "--format", "json")
+    found = json.loads(first.stdout)
+    assert set(found) == {"schema", "target", "state", "findings", "not_measured"}
+    assert (first.returncode, found["findings"][0]["cause"]) == (1, "nan_loss")
+    kept = json.loads((run_dir / "verdict.json").read_text())
+    assert kept["findings"] == found["findings"]
+    shutil.rmtree(run_dir / "metrics")  # nothing but the verdict tells it now
+    second = coach(RUN, "--backend", "local", "--format", "json")
+    assert (second.returncode, json.loads(second.stdout)) == (1, found)
+
+
+def test_a_verdict_that_is_older_than_the_end_or_somebody_s_link_is_not_told(
+    coach: Coach, run_dir: Path, tmp_path: Path
+) -> None:
+    verdict = run_dir / "verdict.json"
+    forged = {"schema": 1, "target": RUN, "state": "FAILED", "findings": [], "not_measured": []}
+    verdict.write_text(json.dumps(forged))
+    os.utime(verdict, (1.0, 1.0))
+    assert "NUM001" in coach(RUN, "--backend", "local").stdout
+    verdict.unlink()
+    (tmp_path / "elsewhere.json").write_text(json.dumps(forged))
+    verdict.symlink_to(tmp_path / "elsewhere.json")
+    assert "NUM001" in coach(RUN, "--backend", "local").stdout
+
+
+def test_without_a_job_the_one_that_ended_badly_last_is_told(coach: Coach, run_dir: Path) -> None:
+    assert coach("--backend", "local").stdout == "No job of yours is known to have ended badly.\n"
+    older = run_dir.with_name(RUN.replace("4f2a", "0000"))
+    shutil.copytree(run_dir, older)
+    for path, ended_s in ((run_dir, 1795271000.0), (older, 1795270000.0)):
+        record = json.loads((path / "run.json").read_text())
+        ended = {"state": "FAILED", "ended_time_s": ended_s}
+        (path / "run.json").write_text(json.dumps({**record, "run_id": path.name, **ended}))
+        (path / "exit.json").write_text(json.dumps({"schema": 1, "exit_code": 1, **ended}))
+    assert coach("--backend", "local").stdout.startswith(f"{RUN}  FAILED")
+
+
+def test_a_login_is_told_once_what_ended_badly_and_slurm_is_asked_nothing(
+    coach: Coach, run_dir: Path, tmp_path: Path
+) -> None:
+    assert (coach("--since-login").stdout, coach("--since-login").returncode) == ("", 0)
+    coach(RUN, "--backend", "local")
+    kept_s = (run_dir / "verdict.json").stat().st_mtime
+    os.utime(tmp_path / "home" / "cache" / "why-since-login", (kept_s - 60, kept_s - 60))
+    told = coach("--since-login")
+    assert told.returncode == 1
+    assert f"{RUN}  COMPLETED" in told.stdout
+    assert "NUM001" in told.stdout
+    assert len(told.stdout.splitlines()) <= 6
+    assert coach("--since-login").stdout == ""
+    assert not (tmp_path / "asked").exists()
+
+
+def test_an_open_drill_is_not_told_at_a_login(coach: Coach, run_dir: Path) -> None:
+    coach(RUN, "--backend", "local")
+    record = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps({**record, "drill": "idle_hands"}))
+    told = coach("--since-login").stdout
+    assert RUN in told
+    assert "NUM001" not in told
+    assert "NaN" not in told
