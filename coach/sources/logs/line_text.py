@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice
 
+from coach.runs import SAID_OF_END
+
 ANSI = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[@-Z\\^_=>78])"
 )
@@ -30,6 +32,8 @@ PREFIX = re.compile(
     # vLLM's logger, before each line of a traceback
     r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)"
 )
+_SAID = SAID_OF_END.encode()
+_VERDICT = re.compile(rb"(?m)^" + re.escape(_SAID) + rb"[^\r\n]*")
 MAX_PREFIXES = 3
 _MAX_SHOWN_CHARS = 4096
 
@@ -65,6 +69,12 @@ def decode(data: bytes) -> str:
     if "\ufffd" in text and text.replace("\ufffd", "").isascii():
         return data.decode("latin-1")
     return text
+
+
+def without_verdict(data: bytes) -> bytes:
+    """Without the words of the lines in which a job said itself why it ended. They quote the error: read as a
+    log, they would be an error of their own. The lines stay, empty, so that all others keep their numbers."""
+    return _VERDICT.sub(b"", data) if _SAID in data else data
 
 
 def last_state(line: str) -> str:

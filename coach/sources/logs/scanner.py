@@ -32,6 +32,7 @@ from coach.sources.logs.line_text import (
     parse_time_s,
     split_prefix,
     start_of_words,
+    without_verdict,
 )
 
 MAX_TAIL_LINES = 400
@@ -120,7 +121,7 @@ class LogScanner:
 
     def _unended(self) -> bytes:
         """The beginning of the line that has not ended yet, as text."""
-        return ANSI.sub(b"", as_utf8(self._pending, self._order)[0])
+        return without_verdict(ANSI.sub(b"", as_utf8(self._pending, self._order)[0]))
 
     def _learn_layout(self, data: bytes) -> None:
         """Learn the layout from the beginning of the log, again whenever twice as much of it is known."""
@@ -201,7 +202,7 @@ class LogScanner:
         block, self._order = as_utf8(_bounded(join_pieces(self._pending, block)), self._order)
         if b"\x1b" in block:
             block = ANSI.sub(b"", block)
-        block, self._pending = self._joined(block)
+        block, self._pending = self._joined(without_verdict(block))
         self._is_overlong = False
         self._keep(data[end:])
         data, start = self._context + block, len(self._context)

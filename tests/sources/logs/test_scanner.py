@@ -56,6 +56,30 @@ def test_a_hit_has_file_line_fields_and_the_whole_traceback() -> None:
     assert len(hit.traceback) == 5
 
 
+VERDICT = b"""\
+coach: why: 17  FAILED: it ended with torch.OutOfMemoryError
+coach: why:   critical MEM001: CUDA out of memory. Tried to allocate 2.00 GiB
+"""
+
+
+def test_a_job_s_own_verdict_is_read_by_no_rule_and_moves_no_line() -> None:
+    (hit,) = scan(TRACEBACK + VERDICT)
+    assert hit.line == 6
+    first, second = scan(TRACEBACK + VERDICT + TRACEBACK)
+    assert (first.line, second.line) == (6, 15)
+    for cut in range(len(VERDICT)):
+        scanner = LogScanner(ALL, "log")
+        assert scanner.feed(VERDICT[:cut]) + scanner.feed(VERDICT[cut:]) + scanner.flush() == []
+    scanner = LogScanner(ALL, "log")
+    scanner.feed(TRACEBACK + VERDICT)
+    assert not any("coach: why" in line for line in scanner.tail().lines)
+
+
+def test_the_words_of_a_verdict_within_a_line_hide_nothing() -> None:
+    (hit,) = scan(b"loader coach: why: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    assert hit.rule == "MEM001"
+
+
 def test_interleaved_ranks_keep_their_own_tracebacks() -> None:
     rank_1, rank_0 = scan(TWO_RANKS)
     assert (rank_1.rank, rank_1.line, rank_0.rank, rank_0.line) == (1, 8, 0, 9)
