@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -21,4 +22,5 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         )
     said = args.share or wanted
     args.share = None if said == NOWHERE else said
+    args.judge = args.judge or sys.executable
     return supervise.run(args, settings.runs_root)

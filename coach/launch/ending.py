@@ -6,6 +6,8 @@ the training, and it is what Slurm and the local supervisor signal.
 
 from __future__ import annotations
 
+from shlex import quote
+
 from coach.launch.activation import recording_lines, recording_words
 from coach.launch.long_job import next_segment_lines
 from coach.model.launching.launch import Plan
@@ -13,6 +15,8 @@ from coach.model.launching.launch import Plan
 _SECONDS_OF_GRACE = 30
 """A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the
 script's."""
+
+_JUDGE = 'LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR"'
 
 _NEWEST_CHECKPOINT = (
     (
@@ -67,6 +71,28 @@ def ending_lines(plan: Plan) -> list[str]:
     return [*(_requeue() if plan.resources.signal is not None else []), *lines, *_ending(plan)]
 
 
+def judge_lines(own_python: str) -> list[str]:
+    """At the start: `OWN_PYTHON`, the interpreter that has coach, empty where this node cannot run it.
+
+    The training environment may change where libraries are found, so that is noted as it is now.
+    """
+    return [
+        "# coach's own interpreter says at the end why the job ended, where this node can run it.",
+        f"OWN_PYTHON={quote(own_python)} OWN_LIBRARIES=${{LD_LIBRARY_PATH-}}",
+        "if ! \"$OWN_PYTHON\" -E -P -c 'import coach.cli' > /dev/null 2>&1; then OWN_PYTHON=''; fi",
+        "",
+    ]
+
+
+def _judging() -> list[str]:
+    return [
+        "# Why it ended, as the last words of the log. A job that Slurm is ending has no time for it.",
+        "if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then",
+        f"  {_JUDGE} >&2 2> /dev/null || true",
+        "fi",
+    ]
+
+
 def _requeue() -> list[str]:
     return [
         "# Signalled before the limit, and further than at this start: go on from the newest checkpoint.",
@@ -88,9 +114,9 @@ def _ending(plan: Plan) -> list[str]:
         ]
     else:
         lines += ["if ((TERMINATED)); then STATE=CANCELLED; fi"]
-    if plan.request.until_done is not None:
-        lines += ["if ((SIGNALLED && STATUS)); then STATE=TIMEOUT; fi"]
-    return [*lines, _ended(plan), 'exit "$STATUS"']
+    if plan.request.until_done is not None or plan.resources.signal is not None:
+        lines += ["if ((SIGNALLED && STATUS && !TERMINATED)); then STATE=TIMEOUT; fi"]
+    return [*lines, _ended(plan), *_judging(), 'exit "$STATUS"']
 
 
 def _local_ending(plan: Plan) -> list[str]:
@@ -103,6 +129,7 @@ def _local_ending(plan: Plan) -> list[str]:
         "  STATE=COMPLETED",
         "  if ((STATUS)); then STATE=FAILED; fi",
         f"  {_ended(plan)}",
+        *(f"  {line}" for line in _judging()),
         "fi",
         'exit "$STATUS"',
     ]

@@ -21,7 +21,7 @@ from coach.launch.activation import (
     program_words,
     step_words,
 )
-from coach.launch.ending import ending_lines, signal_lines
+from coach.launch.ending import ending_lines, judge_lines, signal_lines
 from coach.launch.long_job import resume_words, segment_lines
 from coach.launch.own_config import FOLDER, MARKER
 from coach.launch.parameters import show
@@ -68,6 +68,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += record_lines(run_json)
     lines += _copies(plan)
     lines += _attempt() if is_slurm else []
+    lines += judge_lines(paths.own_python)
     lines += _stop()
     is_needed = own is None or own.kind is OwnKind.SCRIPT
     lines += activation_lines(plan.environment, plan.request.setup or (), paths.python, is_needed=is_needed)
@@ -209,7 +210,7 @@ def record_lines(run_json: Mapping[str, Any]) -> list[str]:
         'if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi',
         "",
         "# A requeued job starts here again: forget how it ended before.",
-        'rm -f "$RUN_DIR/exit.json"',
+        'rm -f "$RUN_DIR/exit.json" "$RUN_DIR/verdict.json"',
         "",
     ]
 
@@ -353,15 +354,16 @@ def is_torchrun(plan: Plan) -> bool:
     return own.kind is OwnKind.SCRIPT and (plan.resources.world_size > 1 or "torchrun" in own.offers)
 
 
-def measuring_lines(pythons: Sequence[str]) -> list[str]:
+def measuring_lines(pythons: Sequence[str], judge: str | None = None) -> list[str]:
     """`MEASURED`: what starts a program under coach's node code, by the first Python of these that can run
-    it; empty where none can."""
+    it; empty where none can. `judge` is the interpreter that has coach, where no script's ending judges."""
+    judged = f" --judge {quote(judge)}" if judge is not None else ""
     return [
         "# What measures beside the program, by the first of these Pythons that is new enough.",
         "MEASURED=()",
         f"for NAME in {' '.join(pythons)}; do",
         "  if \"$NAME\" -c 'import sys; sys.exit(sys.version_info < (3, 9))' > /dev/null 2>&1; then",
-        '    MEASURED=("$NAME" "$CODE/coach/node" run --run-dir "$RUN_DIR" --)',
+        f'    MEASURED=("$NAME" "$CODE/coach/node" run --run-dir "$RUN_DIR"{judged} --)',
         "    break",
         "  fi",
         "done",

@@ -23,7 +23,7 @@ import psutil
 
 from coach import runs
 from coach.launch.spelling import parse_mem_mib, parse_signal_lead
-from coach.node import own_run, share
+from coach.node import judge, own_run, share
 
 KILL_WAIT_S = 10.0
 MEMORY_INTERVAL_S = 0.5
@@ -123,6 +123,8 @@ class Supervisor:
         runs.update_json(self.paths.exit_json, {**ended, "exit_code": exit_code})
         runs.update_json(self.paths.run_json, {**ended, "reason": None})
         share.share_in_time(self.paths)
+        with contextlib.suppress(OSError), open(self.paths.stderr_log, "ab") as log:
+            judge.say(self.paths, sys.executable, os.environ, log.fileno())
 
 
 class _Limits:

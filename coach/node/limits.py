@@ -17,6 +17,7 @@ from coach.node.counters import read_small
 # Version 1 says "no limit" with a number near 2^63.
 _NO_LIMIT = 1 << 60
 _MEMORY_FILES = {"": "memory.max", "memory": "memory.limit_in_bytes"}
+_USED_FILES = {"": "memory.current", "memory": "memory.usage_in_bytes"}
 
 
 def allotted_cpus(pid: int, env: Mapping[str, str], cgroup_root: Path = Path("/sys/fs/cgroup")) -> int:
@@ -51,6 +52,34 @@ def memory_limit_mib(
     if of_cgroup is not None:
         limits.append(of_cgroup)
     return min(limits) if limits else None
+
+
+def memory_left_mib(
+    pid: int, env: Mapping[str, str], cgroup_root: Path = Path("/sys/fs/cgroup")
+) -> Optional[float]:
+    """How much memory one more process of the job may take on this node; None when nothing is known.
+
+    What files left in the cache counts as free: the kernel gives it up first. Slurm's own limit counts as
+    unused, because its processes have ended where this is asked.
+    """
+    found = [read_meminfo_mib().get("MemAvailable"), memory_limit_mib(pid, env, cgroup_root)]
+    for controller, directory in _directories(_cgroups_of(pid), cgroup_root):
+        if controller in _MEMORY_FILES:
+            found.append(_left_in(controller, directory))
+    return min((each for each in found if each is not None), default=None)
+
+
+def _left_in(controller: str, directory: Path) -> Optional[float]:
+    limit = read_small(directory / _MEMORY_FILES[controller])
+    used = read_small(directory / _USED_FILES[controller])
+    if not (limit.isdigit() and used.isdigit()) or int(limit) >= _NO_LIMIT:
+        return None
+    cache = 0
+    for line in read_small(directory / "memory.stat").splitlines():
+        name, _, rest = line.partition(" ")
+        if name == ("total_inactive_file" if controller else "inactive_file") and rest.isdigit():
+            cache = int(rest)
+    return (int(limit) - int(used) + cache) / 2**20
 
 
 def cpu_quota_of(cgroups: str, root: Path) -> Optional[float]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Set
 
 from coach import runs
-from coach.node import ended, first_look, own_run, peers, rank_ends, share, trainer_facts
+from coach.node import ended, first_look, judge, own_run, peers, rank_ends, share, trainer_facts
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import is_first_node, is_first_task, node_name
 from coach.node.output import Output
@@ -40,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--gpm", action="store_true", help=GPM_HELP)
     parser.add_argument("--share", metavar="DIR", help=share.HELP)
+    parser.add_argument("--judge", metavar="PYTHON", help=argparse.SUPPRESS)  # the one that has coach
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments"
     )
@@ -81,6 +82,8 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
         return _report_not_started(command, error, attempt, output)
     output.started(training.pid)
     _accompany(training, args, attempt, output)
+    if attempt and args.judge:
+        attempt.say_why(args.judge)
     if training.returncode < 0:
         _die_of(-training.returncode, mask)
     return training.returncode
@@ -296,6 +299,12 @@ class _Attempt:
                 state = "CANCELLED" if returncode != 0 and was_told_to_end else None
                 ended.record_state(self.paths, returncode if returncode >= 0 else 128 - returncode, state)
                 self._correct_state()
+
+    def say_why(self, python: str) -> None:
+        """Judge a run that has no batch script to do it, and say why it ended behind all that it printed."""
+        with contextlib.suppress(Exception):
+            if own_run.has_no_script(self.paths) and is_first_node(os.environ):
+                judge.say(self.paths, python, os.environ, sys.stderr.fileno())
 
     def _correct_state(self) -> None:
         # Another node may have failed between the look at exit.json and the word written: each writes its own

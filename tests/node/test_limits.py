@@ -88,3 +88,18 @@ def test_a_process_name_cannot_forge_its_stat() -> None:
     assert (stat.name, stat.parent) == ("x) S 1 (y", 4)
     assert parse_stat(9, b"9 (gone) Z 1 2") is None
     assert parse_stat(9, b"") is None
+
+
+def test_what_files_left_in_the_cache_is_memory_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text(f"{256 * 2**20}\n")
+    (tmp_path / "memory.current").write_text(f"{200 * 2**20}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {30 * 2**20}\n")
+    monkeypatch.setattr(limits, "_cgroups_of", lambda pid: "0::/job_17")
+    assert limits.memory_left_mib(os.getpid(), {}, tmp_path) == 86
+    assert limits.memory_left_mib(os.getpid(), {"SLURM_MEM_PER_NODE": "64"}, tmp_path) == 64
+    (tmp_path / "memory.max").write_text("max\n")
+    left_mib = limits.memory_left_mib(os.getpid(), {}, tmp_path)
+    assert left_mib is not None
+    assert left_mib > 256

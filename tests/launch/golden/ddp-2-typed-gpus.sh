@@ -167,13 +167,17 @@ fi
 if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 
 # A requeued job starts here again: forget how it ended before.
-rm -f "$RUN_DIR/exit.json"
+rm -f "$RUN_DIR/exit.json" "$RUN_DIR/verdict.json"
 
 # The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.
 if ((${SLURM_RESTART_COUNT:-0})); then
   ATTEMPT="coach: this is attempt $((SLURM_RESTART_COUNT + 1)) of job $SLURM_JOB_ID"
   echo "$ATTEMPT"; echo "$ATTEMPT" >&2
 fi
+
+# coach's own interpreter says at the end why the job ended, where this node can run it.
+OWN_PYTHON=python3 OWN_LIBRARIES=${LD_LIBRARY_PATH-}
+if ! "$OWN_PYTHON" -E -P -c 'import coach.cli' > /dev/null 2>&1; then OWN_PYTHON=''; fi
 
 # What the training cannot do without is missing: say so, here and in the run directory, and end.
 stop() {
@@ -256,5 +260,10 @@ fi
 STATE=COMPLETED
 if ((STATUS)); then STATE=FAILED; fi
 if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 1770)); then STATE=TIMEOUT; fi; fi
+if ((SIGNALLED && STATUS && !TERMINATED)); then STATE=TIMEOUT; fi
 "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
+# Why it ended, as the last words of the log. A job that Slurm is ending has no time for it.
+if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then
+  LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR" >&2 2> /dev/null || true
+fi
 exit "$STATUS"

@@ -126,7 +126,11 @@ fi
 if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 
 # A requeued job starts here again: forget how it ended before.
-rm -f "$RUN_DIR/exit.json"
+rm -f "$RUN_DIR/exit.json" "$RUN_DIR/verdict.json"
+
+# coach's own interpreter says at the end why the job ended, where this node can run it.
+OWN_PYTHON=python3 OWN_LIBRARIES=${LD_LIBRARY_PATH-}
+if ! "$OWN_PYTHON" -E -P -c 'import coach.cli' > /dev/null 2>&1; then OWN_PYTHON=''; fi
 
 # What the training cannot do without is missing: say so, here and in the run directory, and end.
 stop() {
@@ -204,5 +208,9 @@ if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then
   STATE=COMPLETED
   if ((STATUS)); then STATE=FAILED; fi
   "${INSIDE[@]}" "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
+  # Why it ended, as the last words of the log. A job that Slurm is ending has no time for it.
+  if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then
+    LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR" >&2 2> /dev/null || true
+  fi
 fi
 exit "$STATUS"

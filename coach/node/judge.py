@@ -1,0 +1,91 @@
+"""The verdict at a job's end: coach judges the run on the node, and says why it ended in the job's own log.
+
+Rules are not for the site's interpreter, so the judging is a process of coach's own one, bounded in time,
+processor and memory. Whatever happens to it, the job ends as it ended; what was not judged here is judged by
+the next coach that looks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import List, Mapping
+
+from coach import runs
+from coach.node.limits import memory_left_mib
+
+PATIENCE_S = 10.0
+"""A job that has ended holds its nodes for so long at most."""
+MAX_CPU_S = 2
+NEEDED_MIB = 80.0
+"""Judging a log of 10 MB takes 65 MiB."""
+MAX_LINES = 6
+_MAX_LINE_BYTES = 4096
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `judge`."""
+    parser.add_argument("--run-dir", required=True, metavar="DIR", help="the run directory")
+    parser.add_argument(
+        "--python", default=sys.executable, metavar="PYTHON", help="the interpreter that has coach"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge the run and print what its log is to say. Exit status 0, whatever comes of it."""
+    for line in judge(Path(args.run_dir), args.python, os.environ):
+        sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.flush()
+    return 0
+
+
+def judge(run_dir: Path, python: str, env: Mapping[str, str]) -> List[bytes]:
+    """Write `verdict.json` into a run that has ended. Returns the lines for its log: six at most, none for a
+    healthy run, and none where it could not be judged."""
+    left_mib = memory_left_mib(os.getpid(), env)
+    if left_mib is not None and left_mib < NEEDED_MIB:
+        return []
+    # -E -P: neither the training's variables nor a file in its directory may stand in coach's way.
+    argv = [python, "-E", "-P", "-m", "coach", "why", "--write-verdict", str(run_dir.absolute())]
+    null = subprocess.DEVNULL
+    try:
+        done = subprocess.run(
+            argv,
+            env=dict(env),
+            stdin=null,
+            stdout=subprocess.PIPE,
+            stderr=null,
+            timeout=PATIENCE_S,
+            preexec_fn=_bound,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return []
+    if done.returncode != 0:
+        return []
+    said = runs.SAID_OF_END.encode()
+    lines = [line[:_MAX_LINE_BYTES] for line in done.stdout.splitlines() if line.startswith(said)]
+    return lines[:MAX_LINES]
+
+
+def say(paths: runs.RunPaths, python: str, env: Mapping[str, str], descriptor: int) -> None:
+    """Judge a run by its own last word, and write the lines to a descriptor. A run that was cancelled, or
+    whose end nobody has noted, is left to the next coach that looks."""
+    with contextlib.suppress(OSError, runs.RunFileError):
+        state = runs.read_json(paths.exit_json).get("state")
+        if state is None or state == "CANCELLED":
+            return
+        for line in judge(paths.run_dir, python, env):
+            os.write(descriptor, line + b"\n")
+
+
+def _bound() -> None:
+    """In the process that judges, before it starts."""
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))

@@ -1,0 +1,106 @@
+"""A job's own verdict on a real Slurm: in its log and its run, silent where all is well, and never in the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach.runs import SAID_OF_END
+from tests.cluster.slurm import SlurmCluster
+from tests.installed import InstalledCoach
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of \
+79.15 GiB of which 1.00 GiB is free."
+PROGRAMS = {
+    "healthy": "print('step 1 loss 0.5')\n",
+    "traceback": "def load():\n    raise ValueError('11 classes, 10 expected')\nload()\n",
+    "oom": f"import sys\nprint({OOM!r}, file=sys.stderr)\nsys.exit(1)\n",
+    "waits": "import signal\nprint('ready', flush=True)\nsignal.pause()\n",
+}
+
+
+@pytest.fixture
+def launched(user_coach: InstalledCoach) -> Callable[..., dict[str, Any]]:
+    """Launch one of the programs as a script; the answer of `coach launch`."""
+
+    def launch(name: str, *options: str, status: int = 0) -> dict[str, Any]:
+        (user_coach.user.home / f"{name}.py").write_text(PROGRAMS[name])
+        words = (f"{name}.py", "--gpus", "0", "--time", "5:00", "--format", "json", *options)
+        done = user_coach("launch", *words, timeout_s=120)
+        assert done.returncode == status, done.stderr
+        answer, _ = json.JSONDecoder().raw_decode(done.stdout)
+        return dict(answer)
+
+    return launch
+
+
+def said(run_dir: Path) -> list[str]:
+    """What the job said of its end, which is the end of its standard error."""
+    lines = (run_dir / "stderr.log").read_text().splitlines()
+    found = [line.removeprefix(SAID_OF_END) for line in lines if line.startswith(SAID_OF_END)]
+    assert [line for line in lines[-len(found) :] if not line.startswith(SAID_OF_END)] == [] or not found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "words"),
+    [("traceback", "code_error", "it ended with ValueError"), ("oom", "cuda_oom", "MEM001")],
+)
+def test_a_job_that_failed_says_why_as_its_last_words(
+    launched: Callable[..., dict[str, Any]], user_coach: InstalledCoach, name: str, cause: str, words: str
+) -> None:
+    answer = launched(name, "--wait", status=1)
+    run_dir = Path(answer["run_dir"])
+    lines = said(run_dir)
+    assert 2 <= len(lines) <= 6
+    assert words in "\n".join(lines)
+    verdict = json.loads((run_dir / "verdict.json").read_text())
+    assert verdict["findings"][0]["cause"] == cause
+    assert json.loads((run_dir / "exit.json").read_text())["exit_code"] == 1
+    again = user_coach("check", answer["job_id"], "--format", "json")
+    assert [each["cause"] for each in json.loads(again.stdout)["findings"]][0] == cause
+    why = user_coach("why", answer["job_id"])
+    assert why.returncode == 1
+    assert words in why.stdout
+    assert len(why.stdout.splitlines()) <= 6
+    assert user_coach("why").stdout.splitlines()[1:] == why.stdout.splitlines()[1:]
+
+
+def test_a_healthy_job_says_nothing(launched: Callable[..., dict[str, Any]]) -> None:
+    run_dir = Path(launched("healthy", "--wait")["run_dir"])
+    assert said(run_dir) == []
+    assert json.loads((run_dir / "verdict.json").read_text())["state"] == "COMPLETED"
+
+
+def test_a_time_limit_is_judged_at_the_signal_before_it(
+    launched: Callable[..., dict[str, Any]], slurm: SlurmCluster
+) -> None:
+    answer = launched("waits", "--signal", "60")
+    run_dir = Path(answer["run_dir"])
+    wait_until(lambda: "ready" in (run_dir / "stdout.log").read_text(), 60, "it trains")
+    slurm.run(["scancel", "--batch", "--signal=USR1", answer["job_id"]])  # as Slurm does before the limit
+    slurm.wait_state(answer["job_id"], "FAILED", "COMPLETED", timeout_s=60)
+    verdict = json.loads((run_dir / "verdict.json").read_text())
+    assert verdict["state"] == "TIMEOUT"
+    assert said(run_dir)[0].startswith(f"{run_dir.name}  TIMEOUT: Slurm ended it at its time limit")
+
+
+def test_a_cancelled_job_ends_at_once_and_is_judged_by_the_next_coach(
+    launched: Callable[..., dict[str, Any]], slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    answer = launched("waits")
+    run_dir = Path(answer["run_dir"])
+    wait_until(lambda: "ready" in (run_dir / "stdout.log").read_text(), 60, "it trains")
+    slurm.run(["scancel", answer["job_id"]])
+    slurm.wait_state(answer["job_id"], "CANCELLED", timeout_s=30)
+    wait_until((run_dir / "exit.json").exists, 30, "its end is noted")
+    assert said(run_dir) == []
+    assert not (run_dir / "verdict.json").exists()
+    assert "CANCELLED" in user_coach("why", answer["job_id"]).stdout
