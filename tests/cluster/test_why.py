@@ -1,4 +1,4 @@
-"""A job's own verdict on a real Slurm: in its log and its run, silent where all is well, and never in the way."""
+"""A job's own verdict on a real Slurm: in its log and its run, and silent where all is well."""
 
 from __future__ import annotations
 
@@ -45,8 +45,13 @@ def said(run_dir: Path) -> list[str]:
     """What the job said of its end, which is the end of its standard error."""
     lines = (run_dir / "stderr.log").read_text().splitlines()
     found = [line.removeprefix(SAID_OF_END) for line in lines if line.startswith(SAID_OF_END)]
-    assert [line for line in lines[-len(found) :] if not line.startswith(SAID_OF_END)] == [] or not found
+    assert all(line.startswith(SAID_OF_END) for line in lines[len(lines) - len(found) :])
     return found
+
+
+def trains(run_dir: Path) -> bool:
+    log = run_dir / "stdout.log"
+    return log.exists() and "ready" in log.read_text()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +70,7 @@ def test_a_job_that_failed_says_why_as_its_last_words(
     assert verdict["findings"][0]["cause"] == cause
     assert json.loads((run_dir / "exit.json").read_text())["exit_code"] == 1
     again = user_coach("check", answer["job_id"], "--format", "json")
-    assert [each["cause"] for each in json.loads(again.stdout)["findings"]][0] == cause
+    assert json.loads(again.stdout)["findings"][0]["cause"] == cause
     why = user_coach("why", answer["job_id"])
     assert why.returncode == 1
     assert words in why.stdout
@@ -82,9 +87,9 @@ def test_a_healthy_job_says_nothing(launched: Callable[..., dict[str, Any]]) -> 
 def test_a_time_limit_is_judged_at_the_signal_before_it(
     launched: Callable[..., dict[str, Any]], slurm: SlurmCluster
 ) -> None:
-    answer = launched("waits", "--signal", "60")
+    answer = launched("waits", "--with", "signal")
     run_dir = Path(answer["run_dir"])
-    wait_until(lambda: "ready" in (run_dir / "stdout.log").read_text(), 60, "it trains")
+    wait_until(lambda: trains(run_dir), 60, "it trains")
     slurm.run(["scancel", "--batch", "--signal=USR1", answer["job_id"]])  # as Slurm does before the limit
     slurm.wait_state(answer["job_id"], "FAILED", "COMPLETED", timeout_s=60)
     verdict = json.loads((run_dir / "verdict.json").read_text())
@@ -97,7 +102,7 @@ def test_a_cancelled_job_ends_at_once_and_is_judged_by_the_next_coach(
 ) -> None:
     answer = launched("waits")
     run_dir = Path(answer["run_dir"])
-    wait_until(lambda: "ready" in (run_dir / "stdout.log").read_text(), 60, "it trains")
+    wait_until(lambda: trains(run_dir), 60, "it trains")
     slurm.run(["scancel", answer["job_id"]])
     slurm.wait_state(answer["job_id"], "CANCELLED", timeout_s=30)
     wait_until((run_dir / "exit.json").exists, 30, "its end is noted")
