@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coach.runs import SAID_OF_END
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 
@@ -166,7 +167,10 @@ def test_each_task_of_an_array_is_a_run_of_one_job(slurm: SlurmCluster, user_coa
         record = json.loads((Path(run["run_dir"]) / "run.json").read_text())
         assert record["job_id"] == run["job_id"]
         assert record["output"]["stdout"] == str(home / f"out-{task}")
-        assert (home / f"out-{task}").read_text() == f"task {run['run_dir']}/script\n"
+        printed, *told = (home / f"out-{task}").read_text().splitlines()
+        assert printed == f"task {run['run_dir']}/script"
+        assert all(line.startswith(SAID_OF_END) for line in told)
+        assert bool(told) == (task == 2)
 
 
 def test_a_sweep_of_two_parameters_is_one_array_and_one_table(
