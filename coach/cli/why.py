@@ -88,14 +88,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 def _judged(job: str, settings: Settings, io: SystemIo, backend: str | None) -> Mapping[str, Any]:
     """Read and judge it, and keep the verdict of what has ended. Raises UserError."""
     verdict, snapshot = checked_object.judged(job, settings, io, backend)
-    kept_verdicts.keep(settings, snapshot, verdict)
+    kept_verdicts.keep(settings, io, snapshot, verdict)
     return verdict
 
 
 def _write_verdict(run_dir: Path, settings: Settings, io: SystemIo) -> int:
     """What a job calls at its own end: judge the run by its files alone, and print what its log is to say."""
     verdict, snapshot = checked_object.judged(run_dir, settings, io, "local")
-    kept_verdicts.keep(settings, snapshot, verdict, is_by_job=True)
+    kept_verdicts.keep(settings, io, snapshot, verdict, is_by_job=True)
     for line in log_lines(verdict):
         print_line(line)
     return 0

@@ -18,7 +18,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.sources.runs.run_index import RunIndex
-from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.runs.verdict_files import (
     keep_verdict_of_job,
     keep_verdict_of_run,
@@ -57,7 +57,12 @@ def _of_job(job_id: str, settings: Settings, io: Io) -> dict[str, Any] | None:
 
 
 def keep(
-    settings: Settings, snapshot: TargetSnapshot, verdict: Mapping[str, Any], *, is_by_job: bool = False
+    settings: Settings,
+    io: Io,
+    snapshot: TargetSnapshot,
+    verdict: Mapping[str, Any],
+    *,
+    is_by_job: bool = False,
 ) -> None:
     """Keep the verdict of an own run or job that has ended. `readonly` keeps it out of the run, unless the
     job itself writes it."""
@@ -68,7 +73,10 @@ def keep(
         if is_by_job or not settings.is_readonly:
             keep_verdict_of_run(Path(snapshot.run.run_dir), verdict)
     elif snapshot.job is not None and snapshot.job.submit_time_s is not None:
-        keep_verdict_of_job(settings.cache_dir, snapshot.job.job_id, snapshot.job.submit_time_s, verdict)
+        job = snapshot.job
+        # By what is remembered of a job the next call knows if its number was given again.
+        remember_jobs(SeenJobs(settings.cache_dir), [job], user_name(), io.now())
+        keep_verdict_of_job(settings.cache_dir, job.job_id, snapshot.job.submit_time_s, verdict)
 
 
 def _text(value: Mapping[str, Any], key: str) -> str | None:

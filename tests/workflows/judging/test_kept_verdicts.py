@@ -1,0 +1,68 @@
+"""Verdicts of jobs that coach did not launch: kept for one job, and not for the next one of its number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from coach.analysis.judging.why_words import why_lines
+from coach.config import Settings
+from coach.model.snapshot import TargetSnapshot
+from coach.sources.io import SystemIo
+from coach.sources.machine.user import user_name
+from coach.sources.runs.seen_jobs import SeenJobs
+from coach.workflows.judging.kept_verdicts import keep, kept_verdict
+from tests.analysis.made_jobs import job
+
+VERDICT: dict[str, Any] = {
+    "schema": 1,
+    "target": "17",
+    "state": "FAILED",
+    "outcome": {"end": "exception", "reason": "ValueError", "rank": 1, "node": "n2", "lost_steps": 12},
+    "findings": [{"severity": "critical", "rule": "COD001", "summary": "ValueError: no", "fixes": []}],
+    "not_measured": [],
+}
+
+
+def kept(tmp_path: Path, **more: Any) -> tuple[Settings, SystemIo]:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    io = SystemIo({"PATH": "/nowhere"})
+    ended = job("17", "FAILED", user=user_name(), end_time_s=990.0, **more)
+    keep(settings, io, TargetSnapshot("17", 990.0, job=ended), VERDICT)
+    return settings, io
+
+
+def test_a_job_s_verdict_is_found_again_without_slurm(tmp_path: Path) -> None:
+    settings, io = kept(tmp_path)
+    assert kept_verdict("17", settings, io) == VERDICT
+    assert (tmp_path / "cache" / "verdicts").stat().st_mode & 0o077 == 0
+
+
+def test_the_next_job_of_the_same_number_and_one_that_runs_again_are_judged_anew(tmp_path: Path) -> None:
+    settings, io = kept(tmp_path)
+    again = job("17", "RUNNING", user=user_name(), submit_time_s=2000.0)
+    SeenJobs(settings.cache_dir).remember([again], user_name(), io.now() + 1.0)
+    assert kept_verdict("17", settings, io) is None
+    assert kept_verdict("18", settings, io) is None
+
+
+def test_the_job_of_somebody_else_is_not_kept(tmp_path: Path) -> None:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    io = SystemIo({"PATH": "/nowhere"})
+    theirs = job("17", "FAILED", user="somebody-else", end_time_s=990.0)
+    keep(settings, io, TargetSnapshot("17", 990.0, job=theirs), VERDICT)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_first_rank_and_the_work_lost_are_told_of_a_kept_verdict_too() -> None:
+    assert why_lines(VERDICT) == [
+        "17  FAILED: it ended with ValueError, rank 1 first, on n2",
+        "  critical COD001: ValueError: no",
+        "  12 steps are lost since the last complete checkpoint",
+    ]
+
+
+def test_a_verdict_of_wrong_types_is_told_as_far_as_it_goes() -> None:
+    torn = {"target": 3, "state": [], "outcome": {"end": "no end"}, "findings": [{"fixes": 1, "subject": 2}]}
+    assert why_lines(torn)[0] == "–  state not known"
+    assert all("\x1b" not in line for line in why_lines({**VERDICT, "target": "\x1b]0;owned\x07"}))
