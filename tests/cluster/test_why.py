@@ -11,6 +11,7 @@ import pytest
 
 from coach.runs import SAID_OF_END
 from tests.cluster.slurm import SlurmCluster
+from tests.cluster.test_whole_jobs import submit
 from tests.installed import InstalledCoach
 from tests.waiting import wait_until
 
@@ -109,3 +110,17 @@ def test_a_cancelled_job_ends_at_once_and_is_judged_by_the_next_coach(
     assert said(run_dir) == []
     assert not (run_dir / "verdict.json").exists()
     assert "CANCELLED" in user_coach("why", answer["job_id"]).stdout
+
+
+def test_a_job_that_coach_did_not_launch_is_told_and_kept_when_its_log_is_gone(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    script = "#!/bin/bash\npython3 -c 'raise ValueError(\"11 classes\")'\n"
+    job_id = submit(user_coach, "foreign", script)
+    slurm.wait_state(job_id, "FAILED", timeout_s=60)
+    first = user_coach("why", job_id)
+    assert first.returncode == 1
+    assert "ValueError: 11 classes" in first.stdout
+    (log,) = (user_coach.user.home / "foreign").glob("slurm-*.out")
+    log.unlink()
+    assert user_coach("why", job_id).stdout == first.stdout
