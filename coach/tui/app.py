@@ -14,6 +14,7 @@ from textual.binding import Binding
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
+from textual.widgets import Input
 
 from coach.analysis.judging.ranking import ranked_findings
 from coach.config import Settings
@@ -304,11 +305,12 @@ class CoachApp(App[None]):
         else:
             self.action_go_back()
 
-    def action_go_to(self) -> None:
-        """Ask for a name, and open what has it."""
+    async def action_go_to(self) -> None:
+        """Ask for a name, and open what has it. What is typed next is of the name, however soon it comes."""
         places = places_of(self.context, self._launches.recipes, self._go, self._launches.launch)
         palette = GoTo(places, self._go)
-        self.push_screen(palette)
+        await self.push_screen(palette)
+        palette.set_focus(palette.query_one(Input))
         self._questions.name_rules(lambda titles: palette.add(rule_places(titles, self._go)))
 
     def _go(self, name: str, *arguments: Any) -> None:
