@@ -32,6 +32,8 @@ _OPTION = re.compile(
     r"-c|-{0,2}(?:[\w.-]*[_.-])?(?:config|cfg|conf|deepspeed|hparams|params)(?:[_-](?:file|path))?"
 )
 _PAIR = re.compile(r"(?P<option>-{0,2}[A-Za-z][\w.-]*)=(?P<file>.+)", re.ASCII | re.DOTALL)
+_HYDRA = re.compile(r"@hydra\.main\([^)]{0,400}\)")
+_HYDRA_SAYS = re.compile(r"\bconfig_(?P<what>path|name)\s*=\s*['\"](?P<value>[\w./-]{1,200})['\"]")
 _MAX_KEYS = 100
 """Of a larger file only the values that rules know by name are parameters: a form shows them all."""
 _USUAL = MappingProxyType(
@@ -115,7 +117,13 @@ def read_config(
 ) -> OwnConfig:
     """The parameters that stand in config files. `named` says what a parameter is called: by rules and fixes
     → by the program. A file that cannot be read is the program's to complain of."""
-    files = tuple(_files(words, options, directory))
+    return config_of_files(tuple(_files(words, options, directory)), options, named)
+
+
+def config_of_files(
+    files: tuple[ConfigFile, ...], options: Sequence[OwnOption], named: Mapping[str, str]
+) -> OwnConfig:
+    """The parameters of these files, beside the program's options."""
     found = [(file, value) for file in files for value in filter(_is_parameter, file.values)]
     said = {each.parameter.name for each in options if each.place is not None}
     declared = _declared(options, found)
@@ -133,6 +141,22 @@ def read_config(
     if len(found) <= _MAX_KEYS:
         keys += _others(found, keys, {*said, *declared, *undecided})
     return OwnConfig(files, tuple(keys), MappingProxyType(undecided))
+
+
+def hydra_options(
+    program: Path, source: str, options: Sequence[OwnOption], named: Mapping[str, str]
+) -> tuple[OwnOption, ...]:
+    """The values of the file that a Hydra application names in its decorator: each is changed by a word on
+    the command line. Values of the files that its `defaults` name are not read."""
+    decorator = _HYDRA.search(source)
+    said = {each["what"]: each["value"] for each in _HYDRA_SAYS.finditer(decorator[0])} if decorator else {}
+    if "name" not in said:
+        return ()
+    folder = program.parent / said.get("path", ".")
+    name = said["name"] if said["name"].endswith(config_text.SUFFIXES) else f"{said['name']}.yaml"
+    files = tuple(_file(name, None, "", folder))
+    keys = config_of_files(files, options, named).keys
+    return tuple(OwnOption(key.parameter, key.value.name, Form.PAIR, None) for key in keys)
 
 
 def _declared(options: Iterable[OwnOption], found: Iterable[_Found]) -> dict[str, str]:

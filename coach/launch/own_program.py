@@ -16,7 +16,14 @@ from types import MappingProxyType
 from coach.analysis.jobs.batch_script import change_script, read_script
 from coach.launch import batch_file
 from coach.launch.own_arguments import OwnOption, read_options, with_values
-from coach.launch.own_config import OwnConfig, changed_copies, path_warnings, read_config, with_copies
+from coach.launch.own_config import (
+    OwnConfig,
+    changed_copies,
+    hydra_options,
+    path_warnings,
+    read_config,
+    with_copies,
+)
 from coach.launch.parameters import Parameter, show
 from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import check_printable
@@ -204,7 +211,10 @@ def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
             source = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from None
-    return read_options(own.words, source, own.parameters)
+    options = read_options(own.words, source, own.parameters)
+    if path is None or source is None:
+        return options
+    return (*options, *hydra_options(path, source, options, own.parameters))
 
 
 def _file_of(own: OwnProgram) -> Path | None:

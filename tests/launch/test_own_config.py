@@ -218,3 +218,28 @@ def test_a_pipe_is_not_waited_for_and_a_bare_name_is_no_path(home: Path) -> None
 @pytest.mark.parametrize("words", [("--train_file", "conf.yaml"), ("--out=conf.yaml",), ("gone.yaml",)])
 def test_data_and_files_that_are_not_there_are_no_config(home: Path, words: tuple[str, ...]) -> None:
     assert "batch_size" not in parameters(own(home, *words))
+
+
+HYDRA = """
+import hydra
+
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg): ...
+"""
+
+
+def test_a_value_of_hydra_s_own_file_is_changed_by_a_word_on_the_command_line(home: Path) -> None:
+    (home / "train.py").write_text(HYDRA)
+    (home / "conf").mkdir()
+    (home / "conf" / "config.yaml").write_text("defaults: [model: small]\n" + CONFIG)
+    program = own(home)
+    assert parameters(program).items() >= {"lr": 1e-4, "batch_size": 32, "gradient_accumulation": 2}.items()
+    plan = planned(program, lr=0.5, batch_size=8)
+    assert plan.command == ("train.py", "optim.lr=0.5", "train.batch_size=8")
+    assert plan.copies == ()
+    assert parameters(own(home, "optim.lr=0.2"))["lr"] == 0.2
+
+
+def test_a_hydra_application_without_a_file_that_can_be_read_has_no_more_parameters(home: Path) -> None:
+    (home / "train.py").write_text(HYDRA)
+    assert "lr" not in parameters(own(home))
