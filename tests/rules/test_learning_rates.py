@@ -126,3 +126,15 @@ WARM = {
 @pytest.mark.parametrize("name", WARM)
 def test_a_rate_that_a_warm_up_moves_or_need_not_move_is_left_alone(name: str) -> None:
     assert not told("NUM008", WARM[name])
+
+
+def test_a_rate_of_0_that_the_launch_asks_for_counts_where_the_program_tells_none() -> None:
+    flat = [2.0 + 0.01 * math.sin(7 * step) for step in range(40)]
+    (finding,) = judge(steps(flat), run=run({"lr": 0.0})).findings
+    assert finding.rule == "NUM008"
+    assert "asks for a learning rate of 0" in finding.summary
+    assert not judge(steps(flat), run=run({"lr": 0.1})).findings
+    told_other = judge(steps(flat, lr=0.1), run=run({"lr": 0.0}))
+    assert not [each for each in told_other.findings if "learning rate of 0" in each.summary]
+    falls = [2.0 * 0.97**step for step in range(40)]
+    assert not judge(steps(falls), run=run({"lr": 0.0})).findings

@@ -40,7 +40,8 @@ class NotLearning(Rule):
         10, ln 100 or ln 1000 (what guessing evenly among 2, 10, 100 or 1000 classes gives), or of the
         logarithm of the classes that the launch or the log names (`num_classes`, `num_labels`), and does not
         fall from its first third to its last. Or a learning rate that is 0 beside each of the losses, in
-        metrics or in a log, with a loss that does not fall. Or a loss that stays at its first value, whatever
+        metrics or in a log, or that the launch asks for where the program tells none, with a loss that does
+        not fall. Or a loss that stays at its first value, whatever
         that is, from the first steps of the training on: a warning where all values are the same to a
         thousandth, info where they vary by noise alone and the noise is small enough to exclude a fall. Or,
         as a cause of its own, a warm-up that the launch or the log names (`warmup_steps`) and a rate that is
@@ -102,14 +103,18 @@ class NotLearning(Rule):
     def _without_rate(
         self, points: Sequence[Point], rates: Sequence[float | None], asked: float | None
     ) -> Hit | None:
-        """`asked` is the rate that the launch asks for."""
-        if len(rates) < self.values["min_rates"] or any(rate != 0.0 for rate in rates):
+        """`asked` is the rate that the launch asks for: it counts where the program tells none."""
+        is_asked = asked == 0.0 and not any(rates)
+        num_values = len(points) if is_asked else len(rates)
+        if num_values < self.values["min_rates"] or not (is_asked or _are_zero(rates)):
             return None
         first, last = _thirds([point.loss for point in points])
         if not first - last < self.values["rate_fall"] * first:
             return None
         return Hit(
-            summary=f"The learning rate is 0 in each of {len(rates)} values: nothing is learned",
+            summary=f"The learning rate is 0 in each of {len(rates)} values: nothing is learned"
+            if _are_zero(rates)
+            else f"The launch asks for a learning rate of 0: nothing is learned in {len(points)} losses",
             evidence=(points[0].evidence, points[-1].evidence),
             confidence=0.85,
             fixes=(
@@ -224,6 +229,10 @@ class NotLearning(Rule):
         return bool(counters and counters[-1] >= self.values["min_steps"]) or (
             epoch is not None and epoch >= self.values["min_epochs"]
         )
+
+
+def _are_zero(rates: Sequence[float | None]) -> bool:
+    return bool(rates) and all(rate == 0.0 for rate in rates)
 
 
 def _thirds(losses: Sequence[float]) -> tuple[float, float]:
