@@ -51,14 +51,14 @@ _NOT_TRAINING = re.compile(
 )
 _LIKELY = MappingProxyType(
     {
-        "batch_size": (
+        "batch_size": re.compile(
             r"(?:[a-z]+_)*(?:batch|bs|batch_?size)(?:_per_[a-z]+)?|(?:samples|imgs|images)_per_(?:gpu|device)"
         ),
-        "gradient_accumulation": r"(?:[a-z]+_)*accum[a-z]*(?:_[a-z]+)*",
-        "num_workers": r"(?:[a-z]+_)*workers(?:_per_[a-z]+)?",
-        "lr": r"(?:[a-z]+_)*(?:lr0?|learning_?rate)",
-        "warmup_steps": r"(?:[a-z]+_)*warm_?up(?:_steps|_iters)?",
-        "max_steps": r"(?:max|total|num|train)_?(?:steps|iters|iterations)",
+        "gradient_accumulation": re.compile(r"(?:[a-z]+_)*accum[a-z]*(?:_[a-z]+)*"),
+        "num_workers": re.compile(r"(?:[a-z]+_)*workers(?:_per_[a-z]+)?"),
+        "lr": re.compile(r"(?:[a-z]+_)*(?:lr0?|learning_?rate)"),
+        "warmup_steps": re.compile(r"(?:[a-z]+_)*warm_?up(?:_steps|_iters)?"),
+        "max_steps": re.compile(r"(?:max|total|num|train)_?(?:steps|iters|iterations)"),
     }
 )
 """Parameter → the keys that are likely to be it: mmengine's `samples_per_gpu`, `train_bs`, `lr0`."""
@@ -264,7 +264,7 @@ def likely_keys(config: OwnConfig, known: Collection[str]) -> dict[str, ConfigKe
 
 def _likely_name(value: ConfigValue) -> str | None:
     key = str(value.path[-1]).lower().replace("-", "_")
-    names = (name for name, pattern in _LIKELY.items() if re.fullmatch(pattern, key))
+    names = (name for name, pattern in _LIKELY.items() if pattern.fullmatch(key))
     return None if _NOT_TRAINING.search(value.name) else next(names, None)
 
 
