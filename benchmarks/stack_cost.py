@@ -21,6 +21,7 @@ from pathlib import Path
 BUDGET = 0.001
 """Of the step time, averaged over the run."""
 BURST_S = 10.0
+LAUNCH = ("launch", "--backend", "local", "--gpus", "0", "--wait", "--format", "json", "--python")
 PROGRAM = """
 import sys, time
 import torch
@@ -57,7 +58,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Cost of the sampled stacks.")
     parser.add_argument("--seconds", type=float, default=60.0, help="length of the training, 40 at least")
     seconds = parser.parse_args().seconds
-    with tempfile.TemporaryDirectory(prefix="coach-stack-cost-") as folder:
+    with tempfile.TemporaryDirectory(prefix="coach-stack-cost-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         program = home / "train.py"
         program.write_text(PROGRAM)
@@ -69,26 +70,19 @@ def main() -> int:
             str(home / "alone"),
         ]
         subprocess.run(alone, check=True, stdout=subprocess.DEVNULL)
-        words = (
-            "launch",
-            "--backend",
-            "local",
-            "--gpus",
-            "0",
-            "--wait",
-            "--format",
-            "json",
-            "train.py",
-            "--",
-        )
         done = subprocess.run(
-            [sys.executable, "-m", "coach", *words, str(seconds), str(home / "times"), str(home / "with")],
+            [
+                *(sys.executable, "-m", "coach", *LAUNCH, sys.executable, "train.py", "--"),
+                *(str(seconds), str(home / "times"), str(home / "with")),
+            ],
             cwd=home,
             env={**os.environ, "COACH_HOME": str(home / "coach"), "COACH_AS_ROOT": "1"},
-            check=True,
+            check=False,
             capture_output=True,
             text=True,
         )
+        if not done.stdout.startswith("{"):
+            raise SystemExit(done.stderr)
         run_dir = Path(json.JSONDecoder().raw_decode(done.stdout)[0]["run_dir"])
         records = [json.loads(line) for file in run_dir.glob("stacks/*.jsonl") for line in file.open()]
         if not records:
