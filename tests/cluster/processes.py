@@ -108,8 +108,9 @@ def _is_stepd_of(directory: Path, process: Daemon) -> bool:
 
 
 def _program(pid: int) -> str:
+    """The file that a process executes: of a script and of its forks it is the shell, not the script's name."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/exe").readlink().name
     except OSError:
         return ""  # it has ended meanwhile
 
