@@ -58,6 +58,8 @@ class MetricsChunk:
     events: tuple[MetricEvent, ...]
     is_restart: bool = False
     """True when they are of another attempt: what was read before no longer holds."""
+    left_aside: str = ""
+    """Which files of the program are not read, and why; empty where none was left aside."""
 
 
 @dataclass(frozen=True, slots=True)

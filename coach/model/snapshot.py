@@ -52,6 +52,8 @@ class TargetSnapshot:
     events: tuple[MetricEvent, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     sensor_gaps: tuple[SensorGap, ...] = ()
+    left_aside: str = ""
+    """Which metric files of its program are not read, and why; empty where none was left aside."""
     bursts: tuple[StackBurst, ...] = ()
     """Of each rank the newest two bursts of stack samples, by node and rank, the older first."""
     across: Across | None = None

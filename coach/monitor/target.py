@@ -60,6 +60,7 @@ class WatchedTarget:
     """(node, rank; of a process without a rank its pid) → the newest two."""
     gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
     """(node, quantity) → the newest gap of that sensor."""
+    left_aside: str = ""
     last_record_s: float | None = None
     behind: set[str] = field(default_factory=set)
     """Sources that still have unread bytes."""
@@ -123,6 +124,7 @@ class WatchedTarget:
             events=tuple(self.events),
             checkpoints=self.facts.checkpoints if self.facts is not None else (),
             sensor_gaps=tuple(self.gaps.values()),
+            left_aside=self.left_aside,
             bursts=tuple(burst for _, kept in sorted(self.bursts.items()) for burst in kept),
         )
 
@@ -194,7 +196,9 @@ class WatchedTarget:
             self.events[MAX_EVENTS // 2 : -MAX_EVENTS // 2] = []
         self._note_times((step.time_s for step in chunk.steps), read_s)
         self._note_times((event.time_s for event in chunk.events), read_s)
-        return bool(chunk.steps or chunk.events)
+        is_news = chunk.left_aside != self.left_aside
+        self.left_aside = chunk.left_aside
+        return is_news or bool(chunk.steps or chunk.events)
 
     def _apply_telemetry(self, chunk: TelemetryChunk, read_s: float) -> bool:
         self.history.add_samples(chunk.samples, chunk.rung)

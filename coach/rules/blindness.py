@@ -68,6 +68,10 @@ _NOT_PRINTED = (
     "print the loss with its step, write TensorBoard or CSV, or call coach_report.step(loss=…)",
 )
 """The same for somebody's own program, which was not written for coach."""
+_DIRECTORY_OF_ITS_OWN = (
+    "let each run write to a directory of its own, print the loss with its step, or call "
+    "coach_report.step(loss=…)"
+)
 _TELEMETRY = frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY})
 
 
@@ -78,7 +82,7 @@ class Sight:
     met: frozenset[Need]
     asked_no_gpu: bool
     gaps: tuple[NotMeasured, ...]
-    """What the sampler could not read, as it said itself."""
+    """What the sampler could not read, as it said itself, and which metric files were left aside."""
     run: Run | None
     """The record of the run; None for a job that coach did not start."""
     unmeasured_job: str | None
@@ -173,10 +177,11 @@ def _unread_logs(snapshot: TargetSnapshot) -> str:
 
 
 def _gaps(snapshot: TargetSnapshot, asked_no_gpu: bool) -> tuple[NotMeasured, ...]:
-    return tuple(
-        dict.fromkeys(
-            NotMeasured(gap.what, gap.because, gap.how)
-            for gap in snapshot.sensor_gaps
-            if not (asked_no_gpu and gap.what.startswith("gpu"))
-        )
+    sensors = (
+        NotMeasured(gap.what, gap.because, gap.how)
+        for gap in snapshot.sensor_gaps
+        if not (asked_no_gpu and gap.what.startswith("gpu"))
     )
+    aside = snapshot.left_aside
+    files = [NotMeasured(Need.METRICS.value, aside, _DIRECTORY_OF_ITS_OWN)] if aside else []
+    return tuple(dict.fromkeys([*sensors, *files]))

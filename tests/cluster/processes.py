@@ -108,7 +108,7 @@ def _is_stepd_of(directory: Path, process: Daemon) -> bool:
 
 
 def _program(pid: int) -> str:
-    """The file that a process executes: of a script and of its forks it is the shell, not the script's name."""
+    """The file that a process executes: for a script and its forks it is the shell."""
     try:
         return Path(f"/proc/{pid}/exe").readlink().name
     except OSError:

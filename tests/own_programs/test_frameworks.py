@@ -102,6 +102,17 @@ def test_a_lightning_module_whose_images_are_slow_to_decode(coach: Here, plain_p
     tell(f"Lightning, run time × {rows['run time']['ratio']:.2f}", "20 ms an image", healthy, faulty, mended)
 
 
+def test_a_lightning_module_that_is_launched_with_a_rate_of_0(coach: Here, plain_python: Path) -> None:
+    copy_programs(coach.folder, "lightning_module.py")
+    words = ("lightning_module.py", *LOCAL, "--python", str(plain_python), "--", "--max_epochs", "6")
+    healthy = launch(coach, *words, "--lr", "0.001")
+    assert (healthy.state, healthy.alarms) == ("COMPLETED", [])
+    faulty = launch(coach, *words, "--lr", "0")
+    assert (faulty.state, faulty.alarms) == ("COMPLETED", ["NUM008"])
+    assert "asks for a learning rate of 0" in faulty.primary["summary"]
+    tell("Lightning", "learning rate 0", healthy, faulty)
+
+
 def test_a_jax_loop_whose_rate_is_too_high(coach: Here) -> None:
     copy_programs(coach.folder, "jax_loop.py")
     healthy = launch(coach, "jax_loop.py", *LOCAL)
@@ -129,6 +140,20 @@ def test_a_rank_of_deepspeed_that_stands_still_is_named_while_it_runs(coach: Her
     assert (faulty.primary["rule"], faulty.primary["subject"]["rank"]) == ("DST007", 1)
     assert "rank 1 stands in deepspeed_train.py:" in faulty.primary["summary"]
     tell("DeepSpeed, 2 ranks", "rank 1 waits for a file", healthy, faulty)
+
+
+def test_deepspeed_refuses_batch_sizes_that_do_not_fit_its_ranks(coach: Here) -> None:
+    copy_programs(coach.folder, "deepspeed_train.py", "ds_config.json")
+    usual = json.loads((coach.folder / "ds_config.json").read_text())
+    (coach.folder / "wrong.json").write_text(json.dumps({**usual, "train_batch_size": 48}))
+    command = (*LOCAL, *TWO_RANKS, "deepspeed_train.py", "--deepspeed_config")
+    healthy = launch(coach, *command, "ds_config.json")
+    assert (healthy.state, healthy.alarms) == ("COMPLETED", [])
+    faulty = launch(coach, *command, "wrong.json")
+    assert (faulty.state, faulty.primary["rule"]) == ("FAILED", "DSP002")
+    assert "48 != 16 * 1 * 2" in faulty.primary["summary"]
+    assert {finding["consequence_of"] for finding in faulty.findings[1:]} <= {"DSP002"}
+    tell("DeepSpeed, 2 ranks", "train_batch_size 48 for 2 × 16", healthy, faulty)
 
 
 def samples_of(run_dir: Path) -> str:

@@ -242,6 +242,16 @@ def test_what_the_sampler_could_not_read_is_told_in_its_own_words() -> None:
     assert missing.because == "no NVIDIA driver"
 
 
+@pytest.mark.parametrize("needs", [(), (frozenset({Need.METRICS}),)])
+def test_files_that_another_run_may_have_written_are_named_whatever_else_was_measured(
+    needs: tuple[frozenset[Need], ...],
+) -> None:
+    snapshot = TargetSnapshot("target", 1.0, left_aside="metrics.csv may be of run y: not read")
+    (missing,) = Engine([planted(hit(), needs=needs)]).diagnose(snapshot, History()).not_measured
+    assert (missing.what, missing.because) == ("metrics", "metrics.csv may be of run y: not read")
+    assert "a directory of its own" in missing.how
+
+
 def test_a_rule_that_breaks_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     broken, sound = planted(code="TST009"), planted(hit())
     monkeypatch.setattr(broken, "check", lambda snapshot, history: 1 / 0)

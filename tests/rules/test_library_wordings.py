@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.rules.examples import of_a_whole_log
+from tests.rules.examples import diagnose_log, of_a_whole_log
 
 BAR = "train:  20%|██        | 11/56 [00:02<00:08,  5.02it/s, loss=0.31]"
 FAILED_IMPORT = (
@@ -537,3 +537,9 @@ def test_a_column_that_is_called_as_a_variable_of_the_environment_is_a_mistake_o
     own = "    rank = int(os.environ['RANK'])"
     deeper = '  File "<frozen os>", line 679, in __getitem__'
     assert of_a_whole_log(*frames, own, deeper, "KeyError: 'RANK'")[:1] == ["env_vars_missing"]
+
+
+def test_a_missing_mpi_is_told_with_the_package_that_needs_it() -> None:
+    (finding,) = diagnose_log("RuntimeError: cannot load MPI library\n").findings
+    assert (finding.rule, finding.summary) == ("ENV006", "mpi4py found no MPI library")
+    assert "pip install mpich" in finding.fixes[0].title

@@ -75,15 +75,20 @@ def _has_bf16(run: Run | None) -> bool | None:
 
 
 def lower_learning_rate(run: Run | None, divisor: float, least_warmup_steps: float) -> Iterable[Fix]:
-    """The learning rate divided, and twice the warm-up where the launch has one."""
+    """The learning rate divided, and twice the warm-up where the launch has one. Where a fix lowered the rate
+    already and the same was found again, it is divided twice."""
     lr, warmup = float_parameter(run, "lr"), int_parameter(run, "warmup_steps")
-    if lr is None:
+    if run is None or lr is None:
         return
+    was_lowered = run.fix is not None and "lr" in run.fix.changes
+    divisor = divisor**2 if was_lowered else divisor
     changes: dict[str, float | int] = {"lr": float(f"{lr / divisor:.2g}")}
     title = f"Learning rate {lr:g} → {changes['lr']:g}"
     if warmup is not None:
         changes["warmup_steps"] = max(2 * warmup, int(least_warmup_steps))
         title += f", warm-up {warmup} → {changes['warmup_steps']} steps"
+    if was_lowered:
+        title += f": {lr:g} was a fix's, and was still too high"
     yield Fix(title, changes, changes_learning=True)
 
 

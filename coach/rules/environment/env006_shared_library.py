@@ -50,6 +50,8 @@ class SharedLibrary(EndingRule):
         symbol = fields.get("symbol") or fields.get("looked_up")
         if symbol:
             return f"Two versions of one library are mixed: {symbol.rstrip(',')} is missing"
+        if "mpi" in fields:
+            return "mpi4py found no MPI library"
         if "setup" in fields:
             return "bitsandbytes found no CUDA libraries that it can use"
         if "refused" in fields:
@@ -68,6 +70,8 @@ class SharedLibrary(EndingRule):
                 "Import the package that brings it first, or preload it: export LD_PRELOAD=PATH of the "
                 "library"
             )
+        elif "mpi" in fields:
+            yield Fix("Load the site's MPI module, or bring one along: pip install mpich")
         elif "symbol" in fields or "looked_up" in fields:
             yield Fix("Let the environment find its own libraries: module purge; unset LD_LIBRARY_PATH")
         else:

@@ -42,9 +42,10 @@ class RunMetricsSource:
         is_own: Callable[[], bool | None],
         printed: PrintedMetrics,
         files: Callable[[], Sequence[Path]],
+        left_aside: Callable[[], str],
     ) -> None:
         """`is_own`: True for an own program; None: not known yet. `files`: those that an own program's
-        framework writes."""
+        framework writes. `left_aside`: why others are not among them, as far as they were looked for."""
         self._io = io
         self._target = target
         self._look = is_own
@@ -53,6 +54,7 @@ class RunMetricsSource:
         self._first_files = (paths.metrics_of(0), paths.metrics_dir / runs.PACKED_RECORDS)
         self._printed = printed
         self._files = ForeignMetricsSource(io, target, files)
+        self._left_aside = left_aside
         self._next_files_s = -math.inf
         self._is_own: bool | None = None
 
@@ -61,7 +63,13 @@ class RunMetricsSource:
             self._is_own = self._look()
         if not self._is_own or self._is_reported():
             return self._written.poll()
-        return self._read()
+        return map(self._with_left_aside, self._read())
+
+    def _with_left_aside(self, reading: Reading) -> Reading:
+        chunk, words = reading.payload, self._left_aside()
+        if not words or not isinstance(chunk, MetricsChunk):
+            return reading
+        return replace(reading, payload=replace(chunk, left_aside=words))
 
     def _is_reported(self) -> bool:
         """True if the own program calls `coach_report`. Its numbers are exact, so they go first, and only

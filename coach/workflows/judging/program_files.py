@@ -2,7 +2,7 @@
 
 The run directory is the run's alone: what lies there is taken. A program writes elsewhere more often: into
 the directory that its command line names, or below the one where it was started. There another run may write
-at the same time. Then nothing is taken, for a curve of two trainings is nobody's.
+at the same time. Then nothing is taken, for a curve of two trainings is nobody's, and `left_aside` says so.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class ProgramFiles:
         self._runs = runs
         self._looked_s = -math.inf
         self._found: tuple[Path, ...] = ()
+        self.left_aside = ""
+        """Which files another run may have written, and which run; empty where every file is this run's."""
 
     def metrics(self) -> tuple[Path, ...]:
         """TensorBoard events, CSV, JSON lines and trainer_state.json that are this run's for certain."""
@@ -52,6 +54,7 @@ class ProgramFiles:
         return self._found
 
     def _look(self) -> tuple[Path, ...]:
+        self.left_aside = ""
         inside = find_files(self._io, self._run_dir, kind_of_program, stays_inside=True).of(Kind.METRICS)
         if inside:
             return inside
@@ -71,12 +74,27 @@ class ProgramFiles:
             if other_start_s is not None and window.is_shared_with(
                 other_start_s, _end_of(other, other_start_s)
             ):
+                files = self._files_of(places, window)
+                self.left_aside = _said_aside(files, other, places) if files else ""
                 return ()
+        return self._files_of(places, window)
+
+    def _files_of(self, places: Sequence[Path], window: Window) -> tuple[Path, ...]:
         return tuple(
             path
             for place in places
             for path in find_files(self._io, place, kind_of_program, window.times_of).of(Kind.METRICS)
         )
+
+
+def _said_aside(files: Sequence[Path], other: Run, places: Sequence[Path]) -> str:
+    """For example `metrics.csv and 2 more files in /srv/code may be of run y, which …`."""
+    place = next((place for place in places if files[0].is_relative_to(place)), files[0].parent)
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return (
+        f"{files[0].relative_to(place)}{more} in {place} may be of run {other.run_id}, which wrote there at "
+        "the same time: not read"
+    )
 
 
 def run_metrics(
@@ -92,7 +110,9 @@ def run_metrics(
         return ForeignMetricsSource(io, target, lambda: named)
     printed = PrintedMetrics(io, logs.paths, logs.start_of)
     files = ProgramFiles(io, run_dir, runs)
-    return RunMetricsSource(io, target, run_dir, logs.is_own_program, printed, files.metrics)
+    return RunMetricsSource(
+        *(io, target, run_dir, logs.is_own_program, printed, files.metrics), lambda: files.left_aside
+    )
 
 
 def _end_of(run: Run, start_s: float) -> float:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from coach.model.launching.launch import AppliedFix
 from coach.model.training.telemetry import HostSample
 from coach.rules.advice.placement import leave_out
 from coach.rules.advice.remedies import (
@@ -47,6 +48,13 @@ def test_a_lower_learning_rate_has_a_longer_warm_up_where_the_launch_has_one(
     (fix,) = lower_learning_rate(run(parameters), divisor=3, least_warmup_steps=100)
     assert (fix.changes, fix.changes_learning) == (changes, True)
     assert not list(lower_learning_rate(run({}), 3, 100))
+
+
+def test_a_rate_that_a_fix_lowered_already_is_divided_twice() -> None:
+    child = replace(run({"lr": 0.1}), fix=AppliedFix("NUM001", "lower", {"lr": 0.1}))
+    (fix,) = lower_learning_rate(child, divisor=10, least_warmup_steps=100)
+    assert fix.changes == {"lr": 0.001}
+    assert "was still too high" in fix.title
 
 
 def test_a_batch_of_one_cannot_be_halved() -> None:

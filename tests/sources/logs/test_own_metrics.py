@@ -10,10 +10,10 @@ from pathlib import Path
 from coach.model.reading import MetricsChunk
 from coach.model.training.run import Run
 from coach.sources.logs.own_metrics import RunMetricsSource
-from coach.sources.logs.printed_metrics import PrintedMetrics
 from coach.sources.logs.run_outputs import RunLogs
+from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.runs.run_files import parse_run
-from coach.workflows.judging.program_files import ProgramFiles
+from coach.workflows.judging.program_files import run_metrics
 from tests.sources.fake_io import FakeIo
 
 START_S = 1_800_000_000.0
@@ -25,7 +25,9 @@ def own_run(name: str = "x", words: Sequence[str] = ("train.py",), **more: objec
     return {"run_id": name, "launch": {"own": own}, "started_time_s": START_S, "state": "RUNNING", **more}
 
 
-def source_of(io: FakeIo, run_json: dict[str, object], *others: dict[str, object]) -> RunMetricsSource:
+def source_of(
+    io: FakeIo, run_json: dict[str, object], *others: dict[str, object]
+) -> RunMetricsSource | ForeignMetricsSource:
     run_dir = Path("/runs/x")
     io.write(str(run_dir / "run.json"), json.dumps(run_json).encode())
     logs = RunLogs(io, run_dir)
@@ -33,13 +35,10 @@ def source_of(io: FakeIo, run_json: dict[str, object], *others: dict[str, object
     def runs() -> list[Run]:
         return [parse_run(each, f"/runs/{each['run_id']}") for each in (run_json, *others)]
 
-    printed = PrintedMetrics(io, logs.paths, logs.start_of)
-    return RunMetricsSource(
-        *(io, "x", run_dir, logs.is_own_program, printed, ProgramFiles(io, run_dir, runs).metrics)
-    )
+    return run_metrics(io, "x", run_dir, logs, runs)
 
 
-def losses(source: RunMetricsSource) -> list[tuple[int, float | None]]:
+def losses(source: RunMetricsSource | ForeignMetricsSource) -> list[tuple[int, float | None]]:
     """Of one look, all pieces of it."""
     found: list[tuple[int, float | None]] = []
     for reading in source.poll():
@@ -136,7 +135,12 @@ def test_beside_another_run_of_the_same_directory_no_file_is_taken() -> None:
     io = io_at()
     source = source_of(io, own_run(), own_run("y"))
     io.write("/srv/code/metrics.csv", CSV)
-    assert losses(source) == []
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, MetricsChunk)
+    assert reading.payload.steps == ()
+    assert reading.payload.left_aside == (
+        "metrics.csv in /srv/code may be of run y, which wrote there at the same time: not read"
+    )
 
 
 def test_two_runs_with_directories_of_their_own_are_told_apart() -> None:
