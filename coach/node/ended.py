@@ -53,13 +53,18 @@ def record_state(paths: runs.RunPaths, exit_code: int, state: Optional[str] = No
         print(f"coach: shares nothing: {problem}", file=sys.stderr)
 
 
-def record_node(paths: runs.RunPaths, node: str, returncode: int, ranks: List[Dict[str, Any]]) -> None:
-    """Write one node's part of exit.json, and the ranks of all nodes that have written theirs."""
-    part = {
+def record_node(
+    paths: runs.RunPaths, node: str, returncode: int, ranks: List[Dict[str, Any]], oom_kills: int = 0
+) -> None:
+    """Write one node's part of exit.json, and the ranks of all nodes that have written theirs. `oom_kills`:
+    how many processes the kernel killed meanwhile, because the job's memory there was used up."""
+    part: Dict[str, Any] = {
         "exit_code": returncode if returncode >= 0 else None,
         "signal": -returncode if returncode < 0 else None,
         "ranks": ranks,
     }
+    if oom_kills:
+        part["oom_kills"] = oom_kills
     value = runs.update_json(paths.exit_json, {"schema": runs.SCHEMA, "nodes": {node: part}})
     while True:
         # Another node may write between a read and the merge of it, so look again until all that is there is

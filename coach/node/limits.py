@@ -17,6 +17,7 @@ from coach.node.counters import read_small
 # Version 1 says "no limit" with a number near 2^63.
 _NO_LIMIT = 1 << 60
 _MEMORY_FILES = {"": "memory.max", "memory": "memory.limit_in_bytes"}
+_EVENT_FILES = {"": "memory.events", "memory": "memory.oom_control"}
 _USED_FILES = {"": "memory.current", "memory": "memory.usage_in_bytes"}
 
 
@@ -67,6 +68,22 @@ def memory_left_mib(
         if controller in _MEMORY_FILES:
             found.append(_left_in(controller, directory))
     return min((each for each in found if each is not None), default=None)
+
+
+def num_oom_kills(pid: int) -> Optional[int]:
+    """How many processes of this one's cgroup the kernel has killed because its memory was used up; None
+    where no cgroup tells. Linux 4.13 and newer count."""
+    return oom_kills_of(_cgroups_of(pid), Path("/sys/fs/cgroup"))
+
+
+def oom_kills_of(cgroups: str, root: Path) -> Optional[int]:
+    """The same of a process's cgroups, as /proc/PID/cgroup lists them."""
+    for controller, directory in _directories(cgroups, root):
+        text = read_small(directory / _EVENT_FILES[controller]) if controller in _EVENT_FILES else ""
+        counts = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+        if counts.get("oom_kill", "").isdigit():
+            return int(counts["oom_kill"])
+    return None
 
 
 def _left_in(controller: str, directory: Path) -> Optional[float]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Set
 
 from coach import runs
-from coach.node import ended, first_look, judge, own_run, peers, rank_ends, share, trainer_facts
+from coach.node import ended, first_look, judge, limits, own_run, peers, rank_ends, share, trainer_facts
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import is_first_node, is_first_task, node_name
 from coach.node.output import Output
@@ -231,6 +231,7 @@ class _Attempt:
         self.error_dir = paths.run_dir / "ranks" / node
         self._old_error_dirs = _names(self.error_dir)
         self._stderr_offset = _size(paths.stderr_log)
+        self._earlier_oom_kills = limits.num_oom_kills(os.getpid()) or 0
 
     @property
     def _part(self) -> str:
@@ -292,7 +293,8 @@ class _Attempt:
             refusal = first_look.said_by_a_trainer(entry["message"] for entry in found)
             if refusal:
                 first_look.record(self.paths, refusal, self.node)
-            ended.record_node(self.paths, self._part, returncode, found)
+            oom_kills = (limits.num_oom_kills(os.getpid()) or 0) - self._earlier_oom_kills
+            ended.record_node(self.paths, self._part, returncode, found, max(0, oom_kills))
         with contextlib.suppress(Exception):
             if own_run.has_no_script(self.paths) and self._knows_state(returncode):
                 was_told_to_end = bool(signals & _ENDING)

@@ -23,6 +23,11 @@ PROGRAMS = {
     "healthy": "print('step 1 loss 0.5')\n",
     "traceback": "def load():\n    raise ValueError('11 classes, 10 expected')\nload()\n",
     "oom": f"import sys\nprint({OOM!r}, file=sys.stderr)\nsys.exit(1)\n",
+    "disk": "with open('/dev/full', 'wb') as file:\n    file.write(bytes(1 << 20))\n",
+    "rank": (
+        "import os, signal, time\nif os.environ['RANK'] == '1':\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "time.sleep(60)\n"
+    ),
     "waits": "import signal\nprint('ready', flush=True)\nsignal.pause()\n",
 }
 
@@ -56,13 +61,24 @@ def trains(run_dir: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("name", "cause", "words"),
-    [("traceback", "code_error", "it ended with ValueError"), ("oom", "cuda_oom", "MEM001")],
+    ("name", "options", "cause", "words"),
+    [
+        ("traceback", (), "code_error", "it ended with ValueError"),
+        ("oom", (), "cuda_oom", "MEM001"),
+        ("disk", (), "disk_quota", "it ended with OSError"),
+        ("rank", ("--with", "torchrun", "--nproc-per-node", "2"), "host_oom", "by SIGKILL, rank 1 first"),
+    ],
 )
 def test_a_job_that_failed_says_why_as_its_last_words(
-    launched: Callable[..., dict[str, Any]], user_coach: InstalledCoach, name: str, cause: str, words: str
+    launched: Callable[..., dict[str, Any]],
+    user_coach: InstalledCoach,
+    name: str,
+    options: tuple[str, ...],
+    cause: str,
+    words: str,
+    train_python: Path,
 ) -> None:
-    answer = launched(name, "--wait", status=1)
+    answer = launched(name, "--wait", "--python", str(train_python), *options, status=1)
     run_dir = Path(answer["run_dir"])
     lines = said(run_dir)
     assert 2 <= len(lines) <= 6

@@ -65,6 +65,26 @@ def test_no_cgroup_is_no_limit(tmp_path: Path) -> None:
     assert limits.cpu_quota_of("9:memory:/\n2:cpu:/\n0::/\n", tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("cgroups", "file", "text"),
+    [
+        ("0::/job_17/step_0\n", "job_17/step_0/memory.events", "oom 3\noom_kill 2\noom_group_kill 0\n"),
+        (
+            "9:memory:/job_17/step_0\n2:cpu,cpuacct:/\n0::/\n",
+            "memory/job_17/step_0/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+        ),
+    ],
+)
+def test_the_kernel_counts_the_processes_that_it_kills_for_memory(
+    tmp_path: Path, cgroups: str, file: str, text: str
+) -> None:
+    assert limits.oom_kills_of(cgroups, tmp_path) is None
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(text)
+    assert limits.oom_kills_of(cgroups, tmp_path) == 2
+
+
 @pytest.mark.memory_cgroup
 def test_a_real_cgroup_of_a_real_process_is_found() -> None:
     group = Path("/sys/fs/cgroup/memory") / f"coach-test-{os.getpid()}"

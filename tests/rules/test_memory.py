@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coach.lookback.history import History
@@ -9,6 +11,7 @@ from coach.model.training.run import RankExit, RunExit
 from coach.model.training.telemetry import HostSample
 from coach.rules.engine import Engine
 from coach.rules.registry import build
+from coach.sources.runs.run_files import parse_exit
 from tests.rules.examples import causes, diagnose_log, run, scan
 from tests.rules.recorded import diagnose
 
@@ -158,6 +161,22 @@ def test_a_rank_killed_by_signal_9_counts_only_with_memory_near_its_limit(
     ended = RunExit("FAILED", 137, 2.0, (RankExit(0, None, 9, None, False),))
     snapshot = TargetSnapshot("run", 2.0, run=run(state="FAILED"), exit=ended)
     assert causes(Engine(build()).diagnose(snapshot, history)) == expected
+
+
+@pytest.mark.parametrize(("state", "is_told"), [("FAILED", True), ("COMPLETED", False)])
+def test_the_kernel_s_own_count_names_the_memory_of_a_job_that_failed(state: str, is_told: bool) -> None:
+    ended = parse_exit({"state": state, "exit_code": 137, "nodes": {"node2": {"oom_kills": 1}}})
+    launched = replace(run(resources={"mem": "300M"}, state=state), job_id="17")
+    found = Engine(build()).diagnose(TargetSnapshot("run", 2.0, run=launched, exit=ended), History()).findings
+    assert ("host_oom" in {finding.cause for finding in found}) is is_told
+    if is_told:
+        assert (found[0].rule, found[0].subject.node) == ("MEM007", "node2")
+        assert dict(found[0].fixes[0].changes) == {"mem": "640M"}
+
+
+def test_a_node_s_tasks_are_one_node() -> None:
+    parts = {"node2": {"oom_kills": 1}, "node2.1": {"oom_kills": 2}, "node3": {}}
+    assert parse_exit({"nodes": parts}).oom_kills == {"node2": 3}
 
 
 def test_the_measured_peak_decides_how_much_memory_is_asked_for() -> None:

@@ -152,6 +152,8 @@ class RunExit:
     ended_time_s: float | None
     ranks: tuple[RankExit, ...]
     refused: Refusal | None = None
+    oom_kills: Mapping[str, int] = field(default_factory=dict)
+    """Node → processes that the kernel killed there because the job's memory was used up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@ the point."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -39,12 +39,13 @@ class HostOutOfMemory(Rule):
     """The job used more memory of its node than it was given, and was killed for it.
 
     What it sees
-        The state OUT_OF_MEMORY; the lines of slurmstepd, srun and the kernel in all versions ("Detected 1
-        oom_kill event", "Detected 1 oom-kill event(s)", "task 0: Out Of Memory", "exceeded memory limit (… >
-        …), being killed", "Killed process"), PBS's and LSF's words for a job that was killed over its memory,
-        Ray's and joblib's for their workers; a failed allocation of host memory (MemoryError,
-        DefaultCPUAllocator, errno 12, TensorFlow's on the CPU); a DataLoader worker or a rank that was killed
-        by signal 9 while the sampler saw memory near its limit.
+        The state OUT_OF_MEMORY; the kernel's own count of processes that it killed in the job's memory
+        cgroup, which `exit.json` keeps; the lines of slurmstepd, srun and the kernel in all versions
+        ("Detected 1 oom_kill event", "Detected 1 oom-kill event(s)", "task 0: Out Of Memory", "exceeded
+        memory limit (… > …), being killed", "Killed process"), PBS's and LSF's words for a job that was
+        killed over its memory, Ray's and joblib's for their workers; a failed allocation of host memory
+        (MemoryError, DefaultCPUAllocator, errno 12, TensorFlow's on the CPU); a DataLoader worker or a rank
+        that was killed by signal 9 while the sampler saw memory near its limit.
     Why it matters
         The kernel kills a process without a word from the program. On other ranks it then shows as a
         collective timeout, which hides the cause.
@@ -99,10 +100,12 @@ class HostOutOfMemory(Rule):
         failed = [hit for hit in hits_of(snapshot, self.code, "allocation") if not went_on(hit, snapshot)]
         workers = hits_of(snapshot, self.code, "worker_killed")
         is_killed = snapshot.exit is not None and any(map(_is_killed, snapshot.exit.ranks))
-        if not (snapshot.state == "OUT_OF_MEMORY" or explicit or failed or workers or is_killed):
+        counted = _counted(snapshot)
+        is_told = snapshot.state == "OUT_OF_MEMORY" or bool(explicit) or bool(counted)
+        if not (is_told or failed or workers or is_killed):
             return
         peak = _peak(history, _asked_mib(snapshot.run))
-        if snapshot.state == "OUT_OF_MEMORY" or explicit:
+        if is_told:
             hits, confidence, how = (
                 [*explicit, *workers],
                 0.98,
@@ -119,11 +122,11 @@ class HostOutOfMemory(Rule):
         else:
             return
         growth = self._growth(snapshot, history)
-        nodes = sorted({hit.fields["node"] for hit in hits if "node" in hit.fields})
+        nodes = sorted({*counted, *(hit.fields["node"] for hit in hits if "node" in hit.fields)})
         node = nodes[0] if len(nodes) == 1 else peak.node if peak and len(history.nodes) == 1 else None
         yield Hit(
             summary=f"Host memory ran out{f' on {node}' if node else ''}: {how}",
-            evidence=(*_evidence(snapshot, hits, peak), *_grown(growth)),
+            evidence=(*_evidence(snapshot, hits, counted, peak), *_grown(growth)),
             confidence=confidence,
             subject=Subject(node=node),
             fixes=(*_found_leak(growth), *self._fixes(snapshot.run, hits, peak, history)),
@@ -201,6 +204,15 @@ class HostOutOfMemory(Rule):
         return None
 
 
+def _counted(snapshot: TargetSnapshot) -> Mapping[str, int]:
+    """Node → processes killed, as the kernel counted them in the job's cgroup. A run that went well went on
+    without them, and in one that is not Slurm's the cgroup may be a whole session's."""
+    told, run = snapshot.exit, snapshot.run
+    if told is None or snapshot.state == "COMPLETED" or run is None or run.job_id is None:
+        return {}
+    return told.oom_kills
+
+
 def _is_killed(rank: RankExit) -> bool:
     return not rank.is_bystander and (rank.signal == 9 or rank.exit_code in (-9, 137))
 
@@ -238,9 +250,15 @@ def _peak(history: History, asked_mib: float | None) -> _Peak | None:
     return _Peak(peak.node, peak.memory_used_mib, asked_mib or peak.memory_limit_mib, peak.time_s)
 
 
-def _evidence(snapshot: TargetSnapshot, hits: list[LogHit], peak: _Peak | None) -> Iterable[Evidence]:
+def _evidence(
+    snapshot: TargetSnapshot, hits: list[LogHit], counted: Mapping[str, int], peak: _Peak | None
+) -> Iterable[Evidence]:
     if snapshot.state == "OUT_OF_MEMORY":
         yield Evidence("state OUT_OF_MEMORY")
+    for node, count in counted.items():
+        yield Evidence(
+            f"processes that the kernel killed on {node} because the job's memory was used up", value=count
+        )
     shown: set[str] = set()
     for hit in hits:
         if hit.signature not in shown:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -156,7 +157,18 @@ def parse_exit(value: Mapping[str, Any]) -> RunExit:
         ended_time_s=finite(value.get("ended_time_s")),
         ranks=tuple(rank for rank in ranks if rank is not None),
         refused=_parse_refusal(table(value.get("refused"))),
+        oom_kills=_parse_oom_kills(table(value.get("nodes"))),
     )
+
+
+def _parse_oom_kills(nodes: Mapping[str, Any]) -> Mapping[str, int]:
+    """The sum of each node, whose other tasks than the first have parts named `NODE.LOCAL_ID`."""
+    found: Counter[str] = Counter()
+    for name, part in nodes.items():
+        node, _, local_id = name.rpartition(".")
+        count = whole(table(part).get("oom_kills")) or 0
+        found[node if node and local_id.isdigit() else name] += count
+    return dict(+found)
 
 
 def _parse_refusal(value: Mapping[str, Any]) -> Refusal | None:
