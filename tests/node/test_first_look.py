@@ -67,6 +67,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nvml: NvmlStandIn) -> 
         env: Mapping[str, str] | None = None,
         **run: Any,
     ) -> first_look.Refusal | None:
+        monkeypatch.delitem(sys.modules, "torch", raising=False)  # an imported one would be found instead
         monkeypatch.syspath_prepend(str(install_torch(tmp_path / "site", wheel)))
         for name, value in nvml.env.items():
             monkeypatch.setenv(name, value)
