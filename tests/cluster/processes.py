@@ -98,7 +98,7 @@ def _processes() -> Iterator[Daemon]:
 
 
 def _is_stepd_of(directory: Path, process: Daemon) -> bool:
-    if _program(process.pid) != "slurmstepd":
+    if not _program(process.pid).startswith("slurmstepd"):  # Debian's file is named slurmstepd-wlm
         return False
     try:
         files = Path(f"/proc/{process.pid}/fd").iterdir()

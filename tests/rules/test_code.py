@@ -35,6 +35,17 @@ def test_an_exception_without_a_traceback_that_is_not_the_last_word_ended_nothin
     assert of_a_whole_log(*STEPS, error, *STEPS) == []
 
 
+@pytest.mark.parametrize(
+    "start_file",
+    ["/etc/profile.d/modules.sh", "/etc/bash.bashrc", "/home/user/.bashrc", "/home/user/.profile"],
+)
+def test_a_start_file_of_the_login_shell_explains_no_exception(start_file: str) -> None:
+    missing = f"{start_file}: line 6: /usr/share/modules/init/sh: No such file or directory"
+    assert of_a_whole_log(missing, *FRAMES, "ValueError: 11 classes, 10 expected") == ["code_error"]
+    own = "./run.sh: line 3: ./local/clean.sh: No such file or directory"
+    assert of_a_whole_log("started", own) == ["file_not_found"]
+
+
 LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 
 
