@@ -33,7 +33,7 @@ from coach.config.settings import (
 )
 from coach.config.variables import home_values, variable_values
 from coach.model.errors import UserError
-from coach.model.launching.site import Limits
+from coach.model.launching.site import Limits, Switch
 from coach.sources.machine.disk import choose_root, why_not_writable
 from coach.sources.slurm.cluster_name import cluster_name
 from coach.sources.slurm.conf_file import kept_message_timeout_s, message_timeout_s
@@ -206,7 +206,7 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "is_ssh_allowed": _value(values, "telemetry.ssh", False),
         "roster": _value(values, "cohort.roster"),
         "cohort_group": _value(values, "cohort.group"),
-        "is_local_backend_allowed": _value(values, "switches.local_backend", True),
+        "switched_off": frozenset(switch for switch in Switch if not _value(values, switch.key, True)),
     }
     for key, field in (("records.max_size", "max_records_bytes"), ("records.max_files", "max_records_files")):
         if key in values:

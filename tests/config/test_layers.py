@@ -9,7 +9,7 @@ import pytest
 from coach import config
 from coach.config.load import read_site, site_file_candidates
 from coach.model.errors import UserError
-from coach.model.launching.site import Advice, Limits, Lock
+from coach.model.launching.site import Advice, Limits, Lock, Switch
 from tests.config.site import Place
 
 
@@ -76,7 +76,7 @@ def test_what_only_a_site_says_is_read(place: Place) -> None:
     )
     settings = place.load()
     assert settings.limits == Limits(8, 86400, 3)
-    assert not settings.is_local_backend_allowed
+    assert settings.switched_off == {Switch.LOCAL_BACKEND}
     assert settings.advice["MEM001"] == Advice("ask us", "https://hpc.example/oom")
     assert settings.advice["NUM001"].url is None
 
