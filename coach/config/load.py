@@ -44,6 +44,8 @@ WhyNot = Callable[[Path], str | None]
 """Why no run directory can be made in a directory; None: it can."""
 
 _SITE_FILE = Path("etc/coach/site.toml")
+_SITE_VENV = "libexec"
+"""The folder of the environment in PREFIX/VERSION, where `make site` has installed coach."""
 SCRATCH_ORIGIN = "$SCRATCH"
 HOME_ORIGIN = "home"
 PATIENCE_S = 3.0
@@ -123,11 +125,17 @@ def _timeouts(
     }
 
 
-def site_file_candidates(env: Mapping[str, str], root: Path = Path("/")) -> tuple[Path, ...]:
-    """Where the site's file may lie; the first that exists is the one."""
+def site_file_candidates(
+    env: Mapping[str, str], root: Path = Path("/"), prefix: Path | None = None
+) -> tuple[Path, ...]:
+    """Where the site's file may lie; the first that exists is the one. `prefix` is that of the interpreter;
+    None: of this one."""
     said = env.get(SITE_VARIABLE)
     named = (Path(said).expanduser().absolute(),) if said else ()
-    return tuple(dict.fromkeys((*named, Path(sys.prefix) / _SITE_FILE, root / _SITE_FILE)))
+    prefix = prefix or Path(sys.prefix)
+    if prefix.name == _SITE_VENV:
+        prefix = prefix.parents[1]  # of all versions together
+    return tuple(dict.fromkeys((*named, prefix / _SITE_FILE, root / _SITE_FILE)))
 
 
 def read_if_there(path: Path, kind: FileKind, env: Mapping[str, str]) -> ConfigFile | None:

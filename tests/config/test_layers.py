@@ -214,6 +214,8 @@ def test_the_site_file_is_looked_for_beside_the_installation_and_in_etc(place: P
     named = Path("/sw/site.toml")
     assert beside.parts[-3:] == ("etc", "coach", "site.toml")
     assert etc == Path("/etc/coach/site.toml")
+    shared = site_file_candidates({}, prefix=Path("/shared/apps/coach/1.2/libexec"))
+    assert shared[0] == Path("/shared/apps/coach/etc/coach/site.toml")
     assert site_file_candidates({"COACH_SITE": str(named)}) == (named, beside, etc)
 
 
