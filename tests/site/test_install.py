@@ -144,8 +144,8 @@ def test_a_session_goes_on_while_a_second_version_is_installed_and_both_can_be_l
     ):
         terminal.send(key)
         terminal.wait_for(seen)
-    terminal.send("D")
-    terminal.wait_for(f"coach {__version__} in ")
+    terminal.send("d")
+    terminal.wait_for(f"{__version__}/libexec/bin/python")
     modules = prefix / "modulefiles"
     for version in (__version__, following):
         assert loaded(modules, f"module load coach/{version}", "coach --version").split() == [
