@@ -36,7 +36,7 @@ job_of() {
 	esac
 }
 
-# why JOB: the lines of `coach why`, asked as the job's own user, where something is wrong; else nothing.
+# why JOB STATE: the lines of `coach why`, asked as the job's own user, where something is wrong; else nothing.
 # What is run is the user's (his settings, his files), so it never runs as root, and root's jobs are left out.
 why() {
 	uid=${SLURM_JOB_UID:-0} gid=${SLURM_JOB_GID:-}
@@ -44,16 +44,21 @@ why() {
 	entry=$(getent passwd "$uid") || return 0
 	home=$(printf '%s\n' "$entry" | cut -d: -f6)
 	user=${entry%%:*}
+	case $2 in
+	COMPLETED | FAILED | TIMEOUT | OUT_OF_MEMORY | NODE_FAIL | CANCELLED | PREEMPTED | DEADLINE) ended=$2 ;;
+	*) ended= ;;
+	esac
 	# shellcheck disable=SC2086  # words NAME=VALUE
-	said=$(
+	said=$({
 		cd / && ulimit -t 5 && ulimit -c 0 &&
 			timeout -k 1 "$PATIENCE" setpriv --reuid="$uid" --regid="${gid:-$(id -g "$uid")}" --init-groups \
 				env -i HOME="$home" USER="$user" LOGNAME="$user" LC_ALL=C.UTF-8 PATH="${CLIENTS:+$CLIENTS:}$PATH" \
-				${SLURM_CONF:+SLURM_CONF="$SLURM_CONF"} $USER_ENV "$COACH" why "$1" < /dev/null 2> /dev/null |
-			head -n "$MAX_LINES" | head -c "$MAX_BYTES"
-		true
-	)
-	# A healthy job is told in one line, a bad one in two or more.
-	case $said in *"
-"*) printf '%s\n' "$said" ;; esac
+				${SLURM_CONF:+SLURM_CONF="$SLURM_CONF"} $USER_ENV "$COACH" why ${ended:+--ended "$ended"} "$1" < /dev/null 2> /dev/null
+		echo "=$?"
+	} | head -c "$MAX_BYTES")
+	# 1: something is wrong. Whatever ends otherwise, a flood of text also, is not told.
+	case $said in
+	*"
+=1") printf '%s' "${said%=1}" | head -n "$MAX_LINES" ;;
+	esac
 }

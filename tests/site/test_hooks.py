@@ -66,7 +66,9 @@ def test_a_mail_about_a_failed_job_has_the_verdict_below_its_text(site: Site) ->
     done = site.call("coach-mail", "-s", SUBJECT, "ada", text="Slurm's own text\n", **FAILED)
     assert done.returncode == 0
     assert site.mail.read_text() == f"-s\n{SUBJECT}\nada\n--\nSlurm's own text\n\n{LINES}\n"
-    assert (site.folder / "asked" / "by").read_text() == f"{NOBODY} why 17\n", "asked as the job's user"
+    assert (site.folder / "asked" / "by").read_text() == f"{NOBODY} why --ended FAILED 17\n", (
+        "asked as the job's user"
+    )
 
 
 def test_the_job_is_known_by_the_subject_where_slurm_says_no_more(site: Site) -> None:
@@ -81,7 +83,7 @@ def test_the_job_is_known_by_the_subject_where_slurm_says_no_more(site: Site) ->
         pytest.param(lambda site: site.coach("trap '' TERM; sleep 60; echo late"), id="it hangs"),
         pytest.param(lambda site: (site.folder / "coach").unlink(), id="it is not there"),
         pytest.param(lambda site: site.coach(f"printf '{'x' * 200000}'"), id="it floods"),
-        pytest.param(lambda site: site.coach("echo all is well"), id="the job is healthy"),
+        pytest.param(lambda site: site.coach("echo all; echo is well"), id="the job is healthy"),
     ],
 )
 def test_whatever_coach_does_the_mail_goes_out_as_slurm_wrote_it(
