@@ -42,7 +42,9 @@ class Mails:
             hook.chmod(0o755)
             more.append(f"{key}={hook}")
         self.cluster = SlurmCluster(folder / "slurm", num_nodes=2, num_gpus=0, more_conf="\n".join(more))
-        conf.write_text("\n".join([*choices, f"export SLURM_CONF={self.cluster.conf}"]) + "\n")
+        home = folder / "slurm" / "home"  # another one than the machine's own passwd says
+        choices += [f"export SLURM_CONF={self.cluster.conf}", f"USER_ENV=HOME={home}"]
+        conf.write_text("\n".join(choices) + "\n")
 
     def of(self, job_id: str, words: str) -> str:
         """The text of the mail about this job whose subject has these words."""
