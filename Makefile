@@ -30,7 +30,7 @@ ifeq ($(origin EXTRAS),undefined)
 EXTRAS := $(if $(HAS_SLURM),,train)
 endif
 ifeq ($(origin WHEELHOUSE),undefined)
-run: WHEELHOUSE := $(wildcard wheelhouse)
+run site: WHEELHOUSE := $(wildcard wheelhouse)
 endif
 
 comma := ,
