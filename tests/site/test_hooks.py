@@ -114,6 +114,22 @@ def test_a_broken_file_of_choices_costs_no_mail(site: Site, broken: str, tmp_pat
     assert site.mail.read_text() == f"-s\n{SUBJECT}\nada\n--\nbody\n"
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_controller_that_is_not_root_takes_the_lines_of_the_epilog(site: Site, is_kept: bool) -> None:
+    site.mail.touch()
+    os.chown(site.mail, NOBODY, NOBODY)
+    if is_kept:
+        (site.verdicts / "17").write_text(LINES + "\n")
+    env = {"COACH_HOOKS_CONF": str(site.conf), "SLURM_JOB_UID": "1000", **FAILED}
+    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    argv = [*drop, HOOKS / "coach-mail", "-s", SUBJECT, "ada"]
+    done = subprocess.run(argv, env=env, input="body\n", capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0
+    words = f"\n{LINES}\n" if is_kept else ""
+    assert site.mail.read_text() == f"-s\n{SUBJECT}\nada\n--\nbody\n{words}"
+    assert not (site.folder / "asked" / "by").exists(), "it asks no coach in another's name"
+
+
 @pytest.mark.parametrize("subject", ["Job_id=$(touch x)", "Job_id=../../x", "", "no job"])
 def test_a_subject_that_names_no_job_asks_nothing(site: Site, subject: str) -> None:
     assert site.call("coach-mail", "-s", subject, "ada").returncode == 0
