@@ -81,13 +81,20 @@ def test_nothing_of_an_installed_version_can_be_written_and_all_of_it_is_compile
 @pytest.mark.parametrize("folder", ["modulefiles", "modulefiles-tcl"])
 def test_the_modulefiles_bring_coach_and_its_manual_and_no_other_python(prefix: Path, folder: str) -> None:
     said = loaded(
-        prefix / folder, "command -v python3", "module load coach", "coach --version", "command -v python3"
+        prefix / folder,
+        "command -v python3",
+        f"module load coach/{__version__}",
+        "coach --version",
+        "command -v python3",
     )
     before, version, after = said.splitlines()
     assert version == f"coach {__version__}"
     assert before == after
     said = loaded(
-        prefix / folder, "module load coach", "module unload coach", "command -v coach || echo gone"
+        prefix / folder,
+        f"module load coach/{__version__}",
+        "module unload coach",
+        "command -v coach || echo gone",
     )
     assert said.splitlines()[-1] == "gone" or "/coach" in said.splitlines()[-1]
     assert str(prefix) not in said
