@@ -4,6 +4,7 @@
 #   make test        install what the tests need, check, test     ARGS="-k launch" goes to pytest
 #   make test-long   the tests that take minutes, and what they measured
 #   make score       the diagnosis against the labelled logs in $COACH_LOG_CORPUS
+#   make site        install for everybody on a cluster        PREFIX=/shared/apps/coach (docs/install.md)
 #   make lint        format, lint, types, import contracts
 #   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
 #   make clean       remove .venv and what else was made; not ./wheelhouse, which cannot be made again everywhere
@@ -12,7 +13,7 @@
 # interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for the network, where the wheels come from.
 
 .ONESHELL:
-.PHONY: run test test-long score lint wheelhouse clean
+.PHONY: run test test-long score site lint wheelhouse clean
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
@@ -29,7 +30,7 @@ ifeq ($(origin EXTRAS),undefined)
 EXTRAS := $(if $(HAS_SLURM),,train)
 endif
 ifeq ($(origin WHEELHOUSE),undefined)
-run: WHEELHOUSE := $(wildcard wheelhouse)
+run site: WHEELHOUSE := $(wildcard wheelhouse)
 endif
 
 comma := ,
@@ -143,6 +144,13 @@ test-long:
 score:
 	@$(call install,dev,measure)
 	$(VENV)/bin/python benchmarks/score_corpus.py
+
+# The tools that write completions and the man page stay in .venv: the tree that people use has the core alone.
+site:
+	@if [ -z "$(PREFIX)" ]; then echo "where to? make site PREFIX=/shared/apps/coach" >&2; exit 2; fi
+	$(call install,site,write its completions and man page)
+	PYTHONPATH=$(CURDIR) exec $(VENV)/bin/python site/install.py --prefix "$(PREFIX)" $(if $(PYTHON),--python "$(PYTHON)") \
+		$(if $(WHEELHOUSE),--wheelhouse "$(WHEELHOUSE)")
 
 lint:
 	@$(call install,dev,check itself)

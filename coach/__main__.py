@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_screens(arguments: Sequence[str]) -> int:
-    args = _parser().parse_args(arguments)
+    args = parser_of_screens().parse_args(arguments)
     if args.command is not None:
         near = get_close_matches(args.command, cli.COMMANDS, 1)
         hint = f"did you mean `coach {near[0]}`?" if near else "`coach --help` lists the commands"
@@ -49,7 +49,8 @@ def _open_screens(arguments: Sequence[str]) -> int:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser_of_screens() -> argparse.ArgumentParser:
+    """What `coach` without a command understands."""
     parser = argparse.ArgumentParser(
         prog="coach",
         description="See a Slurm cluster, launch training recipes, be told what is wrong with the proof.",

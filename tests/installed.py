@@ -95,7 +95,7 @@ def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
 
     What coach needs is a gigabyte with torch: it is installed once, and the environment only refers to it.
     """
-    base = _reachable_python()
+    base = reachable_python()
     assert base is not None, (
         "no Python 3.11 or newer with venv that every user can reach (Debian: apt install python3-venv)"
     )
@@ -182,7 +182,9 @@ def build_wheel(directory: Path) -> Path:
     return wheel
 
 
-def _reachable_python() -> Path | None:
+def reachable_python() -> Path | None:
+    """An interpreter from Python 3.11 on that every user can start and make environments of; None: there is
+    none."""
     named = [
         shutil.which(f"python3{minor}", path="/usr/local/bin:/usr/bin")
         for minor in ("", ".14", ".13", ".12", ".11")

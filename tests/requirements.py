@@ -51,6 +51,11 @@ def _why_no_environments() -> str | None:
 
 
 @cache
+def _why_no_modules() -> str | None:
+    return lmod.why_not()
+
+
+@cache
 def _why_no_nvml() -> str | None:
     return None if has_compiler() else "the NVML stand-in is compiled C, and there is no gcc"
 
@@ -104,6 +109,7 @@ REQUIREMENTS = (
     Requirement("scale", scale.why_not, "COACH_TEST_SCALE", frozenset({"large_slurm"})),
     Requirement("root", _why_not_root, "COACH_TEST_ROOT", frozenset()),
     Requirement("memory_cgroup", _why_no_memory_cgroup, "COACH_TEST_CGROUP", frozenset()),
+    Requirement("modules", _why_no_modules, "COACH_TEST_MODULES", frozenset()),
     Requirement("environments", _why_no_environments, "COACH_TEST_SLURM", frozenset()),
     Requirement("nvml", _why_no_nvml, "COACH_TEST_NVML", frozenset({"nvml_stand_in", "nvml"})),
     Requirement("strace", _why_no_strace, "COACH_TEST_STRACE", frozenset()),

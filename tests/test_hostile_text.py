@@ -124,6 +124,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "why": [
         *(["RUN"], ["RUN"], ["RUN", "--format", "json"], ["LOG"], [], ["--since-login"]),
         *(["--since-login", "--format", "json"], ["--write-verdict", "RUN"], ["101"], [FIRST]),
+        ["--ended", "FAILED", "101"],
     ],
     "explain": [[], ["MEM001"], [FIRST]],
     "rules": [["check", "ROWS"], ["check", "ROWS", "--format", "json"], ["check", "TOML"], ["check", FIRST]],

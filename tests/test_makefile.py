@@ -76,6 +76,14 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+def test_a_site_is_asked_for_its_prefix_before_anything_is_made(machine: Machine) -> None:
+    machine.add_python()
+    done = machine.make("site")
+    assert done.returncode != 0
+    assert "make site PREFIX=" in done.stderr
+    assert machine.installed() == []
+
+
 def test_without_slurm_the_training_extra_is_installed_and_coach_opens(machine: Machine) -> None:
     machine.add_python()
     result = machine.make("run", "ARGS=launch baseline --wait")

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coach.analysis.spelling.printable import printable
 from coach.late import late
@@ -89,8 +89,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
     """Parse and run one command of COMMANDS."""
-    folder = "coach.cli.teaching" if name in _TEACHING else "coach.cli"
-    module = import_module(f"{folder}.{name}")
+    module = command_module(name)
     parser = argparse.ArgumentParser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
     module.configure(parser)
     add_as_root(parser)
@@ -107,6 +106,12 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     loads = getattr(module, "LOADS_SETTINGS", True)
     status: int = module.run(args, load_settings()) if loads else module.run(args)
     return status
+
+
+def command_module(name: str) -> Any:
+    """The module of one command of COMMANDS, imported now."""
+    folder = "coach.cli.teaching" if name in _TEACHING else "coach.cli"
+    return import_module(f"{folder}.{name}")
 
 
 def words_behind(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:

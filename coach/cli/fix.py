@@ -22,7 +22,7 @@ from coach.cli.compare import comparison_object, print_comparison
 from coach.cli.diagnosis_text import finding_lines
 from coach.cli.fix_foreign import show_foreign, with_advice
 from coach.cli.text import print_json, print_line, print_table, printable
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.launching.launch import Plan, Submitted
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     found = remedies(parent, checked.diagnosis.findings)
     if args.list:
         return _list(found, args.format)
-    refuse_if_readonly(settings, "launches nothing")
+    refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     remedy = _remedy(found, args, checked, settings)
     seen = checked.snapshot, checked.history or History()
     if args.trial is not None:

@@ -17,7 +17,7 @@ from coach.cli.launch_own import launch_as_is, with_program
 from coach.cli.launch_request import configure as configure
 from coach.cli.launch_request import request_of
 from coach.cli.text import printable
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.late import late
 from coach.model.errors import UserError
 from coach.model.launching.launch import (
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
     """From a request to a run, as `--dry-run`, `--wait` and `--format` say."""
-    refuse_if_readonly(settings, "launches nothing")
+    refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     env = os.environ
     io = TellingIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s, tell=_say)
     plan = prepare(asked, settings, env, io, time.time())

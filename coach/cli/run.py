@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.launching.launch import NOWHERE
 from coach.node import supervise
@@ -22,5 +22,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         )
     said = args.share or wanted
     args.share = None if said == NOWHERE else said
-    args.judge = args.judge or sys.executable
+    if settings.why_off(Switch.JOB_VERDICT) is None:
+        args.judge = args.judge or sys.executable
     return supervise.run(args, settings.runs_root)

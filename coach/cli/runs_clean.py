@@ -11,7 +11,7 @@ import sys
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli import runs_records
 from coach.cli.text import print_line, print_table, printable
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
@@ -69,7 +69,7 @@ def _clean(args: argparse.Namespace, settings: Settings) -> int:
     is_confirmed = args.yes and not plan.is_empty
     is_asked = not plan.is_empty and not args.yes and not is_json
     if is_asked:
-        refuse_if_readonly(settings, "removes nothing")
+        refuse_if_readonly(settings, "removes nothing", Switch.CLEAN)
         is_confirmed = _is_confirmed(plan)
         if is_confirmed:
             plan = still_meant(plan, plan_clean(selection, settings, io, user))

@@ -10,7 +10,7 @@ import sys
 from coach.analysis.jobs.thinning import ThinPlan
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli.text import print_line, print_table, printable
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.training.records import RunRecords, Volume
 from coach.sources.io import SystemIo, scrubbed_environment
@@ -52,7 +52,7 @@ def _check_choices(args: argparse.Namespace, settings: Settings) -> None:
     if args.runs or args.older_than or args.state or args.keep or args.checkpoints_only:
         raise UserError("--records is about all runs", "leave the other choices out")
     if not args.dry_run:
-        refuse_if_readonly(settings, "thins no records")
+        refuse_if_readonly(settings, "thins no records", Switch.CLEAN)
 
 
 def _print_outcome(freed: Volume, problems: list[str], is_enough: bool) -> None:

@@ -35,6 +35,7 @@ else:
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
 _WIDTH = 160
+_ENDS = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCELLED", "PREEMPTED", "DEADLINE")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +49,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--since-login",
         action="store_true",
         help="what ended badly since the last call, by the verdicts that were kept; for a shell's start file",
+    )
+    parser.add_argument(
+        "--ended",
+        metavar="STATE",
+        choices=_ENDS,
+        help="how the job ended, if Slurm does not say so yet: its epilog runs (for a site's hooks)",
     )
     parser.add_argument("--write-verdict", metavar="RUN_DIR", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -75,7 +82,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         else:
             print_line("No job of yours is known to have ended badly.")
         return 0
-    verdict = kept_verdicts.kept_verdict(job, settings, io) or _judged(job, settings, io, args.backend)
+    verdict = kept_verdicts.kept_verdict(job, settings, io) or _judged(job, settings, io, args)
     if args.format == "json":
         print(json.dumps({key: value for key, value in verdict.items() if key != OUTCOME}, indent=2))
     else:
@@ -85,9 +92,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return int(worst is not None and worst >= _FAIL_ON[args.fail_on])
 
 
-def _judged(job: str, settings: Settings, io: SystemIo, backend: str | None) -> Mapping[str, Any]:
+def _judged(job: str, settings: Settings, io: SystemIo, args: argparse.Namespace) -> Mapping[str, Any]:
     """Read and judge it, and keep the verdict of what has ended. Raises UserError."""
-    verdict, snapshot = checked_object.judged(job, settings, io, backend)
+    verdict, snapshot = checked_object.judged(job, settings, io, args.backend, args.ended)
     kept_verdicts.keep(settings, io, snapshot, verdict)
     return verdict
 

@@ -15,3 +15,4 @@ from coach.config.settings import Settings as Settings
 from coach.model.launching.site import Advice as Advice
 from coach.model.launching.site import Limits as Limits
 from coach.model.launching.site import Lock as Lock
+from coach.model.launching.site import Switch as Switch

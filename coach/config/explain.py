@@ -15,7 +15,7 @@ from coach.config.keys import KEYS, LAUNCH_FIELDS, LAUNCH_KEYS, SCREEN_KEYS
 from coach.config.layers import shown_value
 from coach.config.settings import Settings
 from coach.model.launching.environment import Environment
-from coach.model.launching.site import Advice
+from coach.model.launching.site import Advice, Switch
 
 DEFAULT = "default"
 
@@ -85,7 +85,7 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "limits.max_gpus": limits.max_gpus,
         "limits.max_time": None if limits.max_time_s is None else format_time(limits.max_time_s),
         "limits.max_running": limits.max_running,
-        "switches.local_backend": settings.is_local_backend_allowed,
+        **{switch.key: switch not in settings.switched_off for switch in Switch},
     }
     for key in KEYS:
         if key in plain:

@@ -18,6 +18,7 @@ from coach.analysis.spelling.slurm import parse_mem_mib, parse_time
 from coach.config.settings import BACKENDS, LaunchDefaults
 from coach.model.errors import UserError
 from coach.model.launching.launch import GPU_REQUESTS, NOWHERE
+from coach.model.launching.site import Switch
 
 MIN_JOBS_INTERVAL_S = 2.0
 MIN_NODES_INTERVAL_S = 5.0
@@ -321,7 +322,7 @@ KEYS: Mapping[str, Key] = {
         Key("limits.max_gpus", whole(0), is_site_only=True),
         Key("limits.max_time", _seconds_of_time, is_site_only=True),
         Key("limits.max_running", whole(1), is_site_only=True),
-        Key("switches.local_backend", flag, is_site_only=True),
+        *(Key(switch.key, flag, is_site_only=True) for switch in Switch),
     )
 }
 

@@ -33,7 +33,7 @@ from coach.config.settings import (
 )
 from coach.config.variables import home_values, variable_values
 from coach.model.errors import UserError
-from coach.model.launching.site import Limits
+from coach.model.launching.site import Limits, Switch
 from coach.sources.machine.disk import choose_root, why_not_writable
 from coach.sources.slurm.cluster_name import cluster_name
 from coach.sources.slurm.conf_file import kept_message_timeout_s, message_timeout_s
@@ -44,6 +44,8 @@ WhyNot = Callable[[Path], str | None]
 """Why no run directory can be made in a directory; None: it can."""
 
 _SITE_FILE = Path("etc/coach/site.toml")
+_SITE_VENV = "libexec"
+"""The folder of the environment in PREFIX/VERSION, where `make site` has installed coach."""
 SCRATCH_ORIGIN = "$SCRATCH"
 HOME_ORIGIN = "home"
 PATIENCE_S = 3.0
@@ -123,11 +125,17 @@ def _timeouts(
     }
 
 
-def site_file_candidates(env: Mapping[str, str], root: Path = Path("/")) -> tuple[Path, ...]:
-    """Where the site's file may lie; the first that exists is the one."""
+def site_file_candidates(
+    env: Mapping[str, str], root: Path = Path("/"), prefix: Path | None = None
+) -> tuple[Path, ...]:
+    """Where the site's file may lie; the first that exists is the one. `prefix` is that of the interpreter;
+    None: of this one."""
     said = env.get(SITE_VARIABLE)
     named = (Path(said).expanduser().absolute(),) if said else ()
-    return tuple(dict.fromkeys((*named, Path(sys.prefix) / _SITE_FILE, root / _SITE_FILE)))
+    prefix = prefix or Path(sys.prefix)
+    if prefix.name == _SITE_VENV:
+        prefix = prefix.parents[1]  # of all versions together
+    return tuple(dict.fromkeys((*named, prefix / _SITE_FILE, root / _SITE_FILE)))
 
 
 def read_if_there(path: Path, kind: FileKind, env: Mapping[str, str]) -> ConfigFile | None:
@@ -206,7 +214,7 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "is_ssh_allowed": _value(values, "telemetry.ssh", False),
         "roster": _value(values, "cohort.roster"),
         "cohort_group": _value(values, "cohort.group"),
-        "is_local_backend_allowed": _value(values, "switches.local_backend", True),
+        "switched_off": frozenset(switch for switch in Switch if not _value(values, switch.key, True)),
     }
     for key, field in (("records.max_size", "max_records_bytes"), ("records.max_files", "max_records_files")):
         if key in values:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coach.model.launching.environment import Environment
-from coach.model.launching.site import Advice, Limits, Lock
+from coach.model.launching.site import Advice, Limits, Lock, Switch
 
 BACKENDS = ("auto", "slurm", "local")
 DEFAULT_JOBS_INTERVAL_S = 15.0
@@ -148,8 +148,8 @@ class Settings:
     """Rule code → the site's advice. Tables [advice.CODE]."""
     locks: Mapping[str, Lock] = field(default_factory=_nothing)
     """Dotted key → why nobody but the site may set it. Table [locked] of the site's file."""
-    is_local_backend_allowed: bool = True
-    """False: nothing trains on this machine. Key `switches.local_backend`."""
+    switched_off: frozenset[Switch] = frozenset()
+    """What the site has switched off. Keys `switches.NAME`."""
     recipe_paths: tuple[Path, ...] = ()
     """Recipes of the user's own: files, folders, or folders of such folders. Key `recipes`."""
     recipe_keys: Mapping[str, str] = field(default_factory=_nothing)
@@ -176,6 +176,15 @@ class Settings:
     """The Unix group whose members are the cohort. Key `cohort.group`."""
     files: tuple[FileStamp, ...] = ()
     """The files that were looked for, as they were."""
+
+    def why_off(self, switch: Switch) -> str | None:
+        """Why the site's file does not allow it, with key and place; None where it does."""
+        if switch not in self.switched_off:
+            return None
+        lock = self.lock_of(switch.key)
+        place = self.origins.get(switch.key) or (lock.origin if lock is not None else "the site's file")
+        words = f"switched off by the site: {switch.key} in {place}"
+        return words if lock is None else f"{words}: {lock.reason}"
 
     def lock_of(self, key: str) -> Lock | None:
         """The lock on a key, or on a table that it stands in."""

@@ -196,7 +196,9 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
         '(umask 077 && mkdir -p "$RUN_DIR")',
         *record_lines(record),
         *_kept_lines(text),
-        *measuring_lines((quote(paths.own_python), "python3"), judge=paths.own_python),
+        *measuring_lines(
+            (quote(paths.own_python), "python3"), judge=paths.own_python if paths.is_judged else None
+        ),
         *own_variable_lines(plan),
     ]
     words = " ".join([*map(quote, _interpreter(text)), '"$RUN_DIR/script"', *map(quote, own.words[1:])])

@@ -71,11 +71,18 @@ def ending_lines(plan: Plan) -> list[str]:
     return [*(_requeue() if plan.resources.signal is not None else []), *lines, *_ending(plan)]
 
 
-def judge_lines(own_python: str) -> list[str]:
-    """At the start: `OWN_PYTHON`, the interpreter that has coach, empty where this node cannot run it.
+def judge_lines(own_python: str | None) -> list[str]:
+    """At the start: `OWN_PYTHON`, the interpreter that has coach, empty where this node cannot run it; None
+    where the site has no verdict in its jobs.
 
     The training environment may change where libraries are found, so that is noted as it is now.
     """
+    if own_python is None:
+        return [
+            "# The site has no verdict in its jobs: the next coach that looks judges it.",
+            "OWN_PYTHON=''",
+            "",
+        ]
     return [
         "# coach's own interpreter says at the end why the job ended, where this node can run it.",
         f"OWN_PYTHON={quote(own_python)} OWN_LIBRARIES=${{LD_LIBRARY_PATH-}}",

@@ -48,6 +48,8 @@ class Paths:
     data_dir: str | None = None
     own_python: str = "python3"
     """The interpreter that coach itself runs under."""
+    is_judged: bool = True
+    """False: the site has no verdict at a job's end."""
     scratch_cache_dir: str | None = None
     """Where libraries keep their caches; None: where they put them themselves."""
 
@@ -68,7 +70,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += record_lines(run_json)
     lines += _copies(plan)
     lines += _attempt() if is_slurm else []
-    lines += judge_lines(paths.own_python)
+    lines += judge_lines(paths.own_python if paths.is_judged else None)
     lines += _stop()
     is_needed = own is None or own.kind is OwnKind.SCRIPT
     lines += activation_lines(plan.environment, plan.request.setup or (), paths.python, is_needed=is_needed)

@@ -179,7 +179,8 @@ class CoachApp(App[None]):
     def _note_standing(self) -> None:
         """Whether anything may be changed, as the settings in force have it."""
         if self._standing is not None:
-            self.context.mode, self.context.why_readonly = self._standing()
+            context = self.context
+            context.mode, context.why_readonly, context.switched_off = self._standing()
 
     def _follow_top(self, request: messages.ScreenShown) -> None:
         self._follow()

@@ -13,7 +13,7 @@ from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot
 from coach.model.training.run import Run
 from coach.tui.keys.key import Key
-from coach.tui.keys.table import SHIPPED
+from coach.tui.keys.table import NOTHING_OFF, SHIPPED, SwitchedOff
 from coach.tui.mode import Mode
 from coach.tui.ports import Session
 from coach.tui.question import Answers, Question
@@ -38,6 +38,8 @@ class Context:
     """When it arrived, on `clock`."""
     why_readonly: str | None = None
     """The setting that allows no change, and its reason; None if coach was opened read-only."""
+    switched_off: SwitchedOff = field(default_factory=lambda: NOTHING_OFF)
+    """What the site has switched off, and its words for it. It can change while coach is open."""
     key_time_s: float = 0.0
     """When the key that is being handled arrived, on `clock`."""
     key_table: Mapping[str, Key] = field(default_factory=lambda: SHIPPED)

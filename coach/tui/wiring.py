@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.late import late
 from coach.sources.machine import malloc, user
 from coach.sources.rpc_budget import RpcBudget
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 else:
     recording = late("coach.workflows.watching", "recording")
 
+Standing = tuple[Mode, str | None, Mapping[Switch, str]]
+"""The mode, the reason if nothing may be changed, and what the site has switched off with its words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:
@@ -39,9 +42,8 @@ class Opening:
     user: str
     place: str
     backend: str
-    standing: Callable[[], tuple[Mode, str | None]] | None = None
-    """Reads the mode from the settings in force, and the reason if nothing may be changed; None if the mode
-    stays as it was opened."""
+    standing: Callable[[], Standing] | None = None
+    """Reads it from the settings in force; None if the mode stays as it was opened."""
     views: ViewStore | None = None
     """Where the ways to look at the tables are kept; None where nothing is."""
     keys: KeysInForce = field(default_factory=KeysInForce)
@@ -69,13 +71,14 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     )
 
 
-def _standing(settings: Settings, is_readonly: bool) -> tuple[Mode, str | None]:
+def _standing(settings: Settings, is_readonly: bool) -> Standing:
+    off = {switch: words for switch in Switch if (words := settings.why_off(switch)) is not None}
     if is_held_back(settings):
-        return Mode.ROOT, None
+        return Mode.ROOT, None, off
     if is_readonly:
-        return Mode.READONLY, None
+        return Mode.READONLY, None, off
     why = why_readonly(settings)
-    return (Mode.LIVE, None) if why is None else (Mode.READONLY, f"coach is read-only: {why[0]}")
+    return (Mode.LIVE, None, off) if why is None else (Mode.READONLY, f"coach is read-only: {why[0]}", off)
 
 
 def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:

@@ -10,20 +10,22 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from coach.config import BACKENDS, Settings
+from coach.config import BACKENDS, Settings, Switch
 from coach.model.errors import UserError
 
 _CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
-_SWITCH = "switches.local_backend"
 
 
 def resolve_backend(requested: str, env: Mapping[str, str], settings: Settings | None = None) -> str:
-    """`slurm` or `local`. With settings it is for a launch: Raises UserError when it would be local and the
-    site does not have that."""
+    """`slurm` or `local`. With settings it is for a launch: Raises UserError when the site has none, or
+    none that is local."""
     if requested not in BACKENDS:
         raise UserError(f"backend {requested!r}: expected one of {', '.join(BACKENDS)}")
     resolved = requested if requested != "auto" else _found(env)
     if settings is not None:
+        off = settings.why_off(Switch.LAUNCH)
+        if off is not None:
+            raise UserError(f"coach launches nothing: {off}", "ask the site")
         _refuse_if_locked(requested, resolved, env, settings)
     why = why_no_local_backend(settings) if settings is not None and resolved == "local" else None
     if why is not None:
@@ -40,12 +42,7 @@ def _refuse_if_locked(requested: str, resolved: str, env: Mapping[str, str], set
 
 def why_no_local_backend(settings: Settings) -> str | None:
     """Why nothing trains on this machine; None when it may."""
-    if settings.is_local_backend_allowed:
-        return None
-    lock = settings.locks.get(_SWITCH)
-    if lock is not None:
-        return lock.words
-    return f"switched off by the site ({settings.origins.get(_SWITCH, _SWITCH)})"
+    return settings.why_off(Switch.LOCAL_BACKEND)
 
 
 def _found(env: Mapping[str, str]) -> str:

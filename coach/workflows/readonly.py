@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.model.errors import UserError
 
 AS_ROOT_VARIABLE = "COACH_AS_ROOT"
@@ -47,9 +47,14 @@ def why_readonly(settings: Settings) -> tuple[str, str] | None:
     return f"{_KEY} = true in {settings.origins.get(_KEY, 'config.toml')}", f"set {_KEY} = false there"
 
 
-def refuse_if_readonly(settings: Settings, what: str) -> None:
-    """Raise UserError when nothing may be changed. `what` is what coach will not do: "launches nothing"."""
+def refuse_if_readonly(settings: Settings, what: str, *switches: Switch) -> None:
+    """Raise UserError when nothing may be changed, or when the site has switched one of these off. `what` is
+    what coach will not do: "launches nothing"."""
     why = why_readonly(settings)
     if why is not None:
         reason, hint = why
         raise UserError(f"coach is read-only and {what}: {reason}", hint)
+    for switch in switches:
+        off = settings.why_off(switch)
+        if off is not None:
+            raise UserError(f"coach {what}: {off}", "ask the site")

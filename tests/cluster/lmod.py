@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_INIT = Path("/usr/share/lmod/lmod/init/bash")
+INIT = Path("/usr/share/lmod/lmod/init/bash")
+"""What a login shell reads for Lmod."""
 
 _MODULE = """-- -*- lua -*-
 help("torch, in an environment that the tests have made")
@@ -14,7 +15,7 @@ prepend_path("PATH", "{bin}")
 
 def why_not() -> str | None:
     """Why there are no modules here, or None when there are."""
-    return None if _INIT.exists() else "not installed: lmod"
+    return None if INIT.exists() else "not installed: lmod"
 
 
 def write_module(folder: Path, name: str, python: Path) -> Path:

@@ -9,7 +9,7 @@ import pytest
 from coach import config
 from coach.config.load import read_site, site_file_candidates
 from coach.model.errors import UserError
-from coach.model.launching.site import Advice, Limits, Lock
+from coach.model.launching.site import Advice, Limits, Lock, Switch
 from tests.config.site import Place
 
 
@@ -76,7 +76,7 @@ def test_what_only_a_site_says_is_read(place: Place) -> None:
     )
     settings = place.load()
     assert settings.limits == Limits(8, 86400, 3)
-    assert not settings.is_local_backend_allowed
+    assert settings.switched_off == {Switch.LOCAL_BACKEND}
     assert settings.advice["MEM001"] == Advice("ask us", "https://hpc.example/oom")
     assert settings.advice["NUM001"].url is None
 
@@ -214,6 +214,8 @@ def test_the_site_file_is_looked_for_beside_the_installation_and_in_etc(place: P
     named = Path("/sw/site.toml")
     assert beside.parts[-3:] == ("etc", "coach", "site.toml")
     assert etc == Path("/etc/coach/site.toml")
+    shared = site_file_candidates({}, prefix=Path("/shared/apps/coach/1.2/libexec"))
+    assert shared[0] == Path("/shared/apps/coach/etc/coach/site.toml")
     assert site_file_candidates({"COACH_SITE": str(named)}) == (named, beside, etc)
 
 

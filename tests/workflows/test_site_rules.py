@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coach.config import Advice, LaunchDefaults, Limits, Lock, Settings
+from coach.config import Advice, LaunchDefaults, Limits, Lock, Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
 from coach.model.launching.launch import AppliedFix, LaunchRequest
@@ -96,8 +96,14 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def test_a_local_backend_that_is_switched_off_launches_nothing(slurm: dict[str, str]) -> None:
-    off = replace(PLACES, is_local_backend_allowed=False, origins={"switches.local_backend": "site.toml:4"})
-    with pytest.raises(UserError, match=r"--backend local: switched off by the site \(site\.toml:4\)"):
+    off = replace(
+        PLACES,
+        switched_off=frozenset({Switch.LOCAL_BACKEND}),
+        origins={"switches.local_backend": "site.toml:4"},
+    )
+    with pytest.raises(
+        UserError, match=r"--backend local: switched off by the site: switches\.local_backend in site\.toml:4"
+    ):
         resolve_backend("local", slurm, off)
     with pytest.raises(UserError, match="there is no Slurm here, and a local launch: switched off"):
         resolve_backend("auto", {"PATH": "/nowhere"}, off)

@@ -13,7 +13,7 @@ from typing import Any
 
 from coach.cli.acting import end_as_by_ctrl_c
 from coach.cli.text import print_json, print_line, print_table, printable
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.model.launching.launch import LaunchRequest
 from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
@@ -26,7 +26,7 @@ from coach.workflows.watching.launch_watch import Launches
 def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo) -> int:
     """Exit status: 0 when every drill that was run met its bar, else 1; 130 interrupted, and what runs is
     then cancelled."""
-    refuse_if_readonly(settings, "launches nothing")
+    refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH, Switch.DRILLS)
     drills = choose([name.strip() for name in args.only.split(",")] if args.only is not None else ())
     end_as_by_ctrl_c()
     launches = Launches(settings, os.environ, io, backend, user_name(), _say)

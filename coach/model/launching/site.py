@@ -6,6 +6,7 @@ Launches are checked against them, screens and commands show them; neither needs
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,43 @@ class Limits:
     """Time limit of one launch. Key `max_time`, in Slurm's spelling."""
     max_running: int | None = None
     """Runs of one user that may be pending or running at once."""
+
+
+class Switch(StrEnum):
+    """What coach does that a site can switch off. The value is the key's name in the [switches] table."""
+
+    LOCAL_BACKEND = "local_backend"
+    """Training on this machine, outside of Slurm."""
+    LAUNCH = "launch"
+    """Every sbatch of coach's: launches, fixes, drills, workshops, jobs submitted again."""
+    RESUBMIT = "resubmit"
+    """Submitting a job again that coach did not launch, and launching a run again."""
+    CANCEL = "cancel"
+    HOLD = "hold"
+    """Holding waiting jobs, and releasing them."""
+    REQUEUE = "requeue"
+    TIMELIMIT = "timelimit"
+    ATTACH = "attach"
+    """A job step, or an ssh, that measures inside a running job."""
+    SHELL = "shell"
+    """A job step with a shell."""
+    STACKS = "stacks"
+    """The stacks of the ranks of a running job."""
+    JOB_VERDICT = "job_verdict"
+    """Judging a job at its end, on its own node."""
+    DRILLS = "drills"
+    """Planted faults: launching them, and answering."""
+    HISTORY = "history"
+    """Asking the accounting for a user's jobs that have ended."""
+    FETCH = "fetch"
+    """Downloading a data set."""
+    CLEAN = "clean"
+    """Removing runs, and thinning their records."""
+
+    @property
+    def key(self) -> str:
+        """The dotted key in the site's file."""
+        return f"switches.{self.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,8 @@ class CoachScreen(Screen[None]):
 
     def reason_off(self, key: Key) -> str | None:
         """Why a key does nothing now; None when it works."""
-        return reason_off(key, self.context.mode, self.context.why_readonly)
+        context = self.context
+        return reason_off(key, context.mode, context.why_readonly, context.switched_off)
 
     def is_off(self, key_id: str) -> bool:
         """Whether a key is off; then its reason is said."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coach.model.launching.site import Switch
 from coach.tui.keys.key import Key
 from coach.tui.screen_specs import Kind
 
@@ -17,6 +18,7 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="cancels a job: choose one in the queue first",
         action="act('cancel')",
         is_change=True,
+        switch=Switch.CANCEL,
     ),
     Key(
         id="select",
@@ -39,6 +41,7 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="holds a waiting job: choose one in the queue first",
         action="act('hold')",
         is_change=True,
+        switch=Switch.HOLD,
     ),
     Key(
         id="release",
@@ -50,6 +53,7 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="releases a held job: choose one in the queue first",
         action="act('release')",
         is_change=True,
+        switch=Switch.HOLD,
     ),
     Key(
         id="requeue",
@@ -61,6 +65,7 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="requeues a job: choose one in the queue first",
         action="act('requeue')",
         is_change=True,
+        switch=Switch.REQUEUE,
     ),
     Key(
         id="timelimit",
@@ -72,6 +77,7 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="lowers a job's time limit: choose one in the queue first",
         action="act('timelimit')",
         is_change=True,
+        switch=Switch.TIMELIMIT,
     ),
     Key(
         id="resubmit",
@@ -83,6 +89,7 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="submits a job again: choose one in the queue first",
         action="act('resubmit')",
         is_change=True,
+        switch=Switch.RESUBMIT,
     ),
     Key(
         id="shell",
@@ -94,6 +101,7 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="opens a shell in a job: choose one in the queue first",
         action="act('shell')",
         is_change=True,
+        switch=Switch.SHELL,
     ),
     Key(
         id="attach",
@@ -105,6 +113,7 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="measures inside a job: choose one in the queue first",
         action="act('attach')",
         is_change=True,
+        switch=Switch.ATTACH,
     ),
     Key(
         id="stacks",
@@ -117,6 +126,7 @@ JOB_KEYS: tuple[Key, ...] = (
         elsewhere="shows where every rank stands: choose a job in the queue first",
         action="stacks",
         is_change=True,
+        switch=Switch.STACKS,
     ),
     Key(
         id="log",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coach.model.launching.site import Switch
 from coach.tui.screen_specs import Kind, ScreenSpec
 
 
@@ -32,6 +33,8 @@ class Key:
     """The screen that it opens, and on which it does nothing."""
     is_change: bool = False
     """True if it leads to something being launched, cancelled or relaunched."""
+    switch: Switch | None = None
+    """What a site can switch off, and with it this key."""
     is_answer: bool = False
     """True if it says yes to the question on the screen."""
     is_priority: bool = False

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from textual.binding import Binding, BindingType
 
+from coach.model.launching.site import Switch
 from coach.tui.keys.coach import COACH_KEYS
 from coach.tui.keys.jobs import JOB_KEYS
 from coach.tui.keys.key import Key
@@ -40,6 +41,10 @@ GENERAL_KEYS: tuple[Key, ...] = (*SCREEN_KEYS, *COACH_KEYS)
 """What belongs to coach as a whole; it stands behind the others."""
 KEYS: tuple[Key, ...] = (*OWN_KEYS, *GENERAL_KEYS)
 
+SwitchedOff = Mapping[Switch, str]
+"""What the site has switched off, and its words for it."""
+NOTHING_OFF: SwitchedOff = MappingProxyType({})
+
 MOVES = (
     ("↑ ↓ j k", "Move by one line"),
     ("PgUp PgDn", "Move by one page"),
@@ -61,6 +66,7 @@ def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
             places=frozenset({Kind.SHOW}),
             action=f"app.launch('{recipe.key}')",
             is_change=True,
+            switch=Switch.LAUNCH,
         )
         for recipe in recipes
         if recipe.key is not None
@@ -129,9 +135,13 @@ def bindings_of(spec: ScreenSpec) -> list[BindingType]:
     ]
 
 
-def reason_off(key: Key, mode: Mode, why_readonly: str | None = None) -> str | None:
+def reason_off(
+    key: Key, mode: Mode, why_readonly: str | None = None, switched_off: SwitchedOff = NOTHING_OFF
+) -> str | None:
     """Why a key does nothing; None when it works. `why_readonly` is the reason if the settings allow no
-    change."""
+    change, `switched_off` has the reason of each switch that the site has put off."""
+    if mode is Mode.LIVE and key.switch is not None:
+        return switched_off.get(key.switch)
     if not key.is_change or mode is Mode.LIVE:
         return None
     if mode is Mode.READONLY:

@@ -6,6 +6,7 @@ with a limit, so that a dead controller or file server costs seconds and shows a
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -104,7 +105,8 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
             )
             return slurm.judge_controller_silence(error or "", said or None)
         pace = slurm.judge_pace(values)
-        return [*slurm.judge_config(values), pace]
+        mail = slurm.judge_mail(values, lambda program: os.access(program, os.X_OK))
+        return [*slurm.judge_config(values), pace, mail]
 
     def look_at_queue() -> list[Check]:
         result = io.run(jobs_query(user_name()))

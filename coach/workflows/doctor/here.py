@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from coach import __version__
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
 from coach.sources.machine.file_clock import Skew
@@ -34,6 +34,9 @@ def judge_permission(settings: Settings, why_not_here: str | None = None) -> Che
         return Check(
             "launch", "permission", CheckState.WRONG, "nothing trains on this machine", why_not_here, todo
         )
+    off = settings.why_off(Switch.LAUNCH)
+    if why is None and off is not None:
+        return Check("launch", "permission", CheckState.WRONG, "nothing is launched", off, "ask the site")
     if why is None:
         return Check("launch", "permission", CheckState.OK, "coach may launch and cancel")
     reason, todo = why
@@ -119,6 +122,9 @@ def judge_config(settings: Settings, problem: UserError | None = None) -> list[C
     locked = ", ".join(sorted(settings.locks))
     if locked:
         checks.append(Check("config", "locked by the site", CheckState.OK, locked, None, todo, False))
+    off = ", ".join(switch.key for switch in Switch if switch in settings.switched_off)
+    if off:
+        checks.append(Check("config", "switched off by the site", CheckState.OK, off, None, todo, False))
     return checks
 
 

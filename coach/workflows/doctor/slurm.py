@@ -6,8 +6,9 @@ its shape, never by its version; so what can be tried is tried here, and the ver
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from coach.model.judging.doctor_report import Check, CheckState
 from coach.model.slurm.cluster import Partition
@@ -120,6 +121,23 @@ def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Che
         "nothing: only the history of jobs that coach did not launch is missing",
         is_needed=False,
     )
+
+
+def judge_mail(config: Mapping[str, str], is_there: Callable[[str], bool]) -> Check:
+    """Whether Slurm can send mail, as `sbatch --mail-type` asks for it. `is_there` tells if a path is a
+    program on this machine; the controller, which calls it, may be another one."""
+    program = (config.get("MailProg") or "").strip()
+    if program in ("", "(null)", "none") or Path(program).name in ("true", "false"):
+        value = f"Slurm's MailProg is {program or 'not set'}"
+        because = "a job that ends sends no mail"
+        todo = "look with `coach why --since-login`, which a shell's start file can call"
+        return Check(AREA, "mail", CheckState.WARNING, value, because, todo, is_needed=False)
+    if is_there(program):
+        todo = "add #SBATCH --mail-type=END,FAIL to a batch file, or --sbatch mail-type=END,FAIL to a launch"
+        return Check(AREA, "mail", CheckState.OK, f"by {program}", None, todo, is_needed=False)
+    because = f"{program}, Slurm's MailProg, is not on this machine; the controller calls it on its own"
+    todo = "send yourself one: sbatch --mail-type=END --wrap true"
+    return Check(AREA, "mail", CheckState.UNKNOWN, None, because, todo, is_needed=False)
 
 
 def judge_queue(num_jobs: int, num_bad_rows: int, error: str | None) -> Check:

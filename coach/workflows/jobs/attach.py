@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coach import runs
 from coach.analysis.jobs.eligible_jobs import parts_of, why_not
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.launch.submit import client_environment
 from coach.model.errors import UserError
@@ -56,7 +56,7 @@ def plan_attach(
 ) -> JobAction:
     """The exact command for one running job of one's own. Raises UserError where it must not, or cannot, be
     done."""
-    refuse_if_readonly(settings, "starts no step in a job")
+    refuse_if_readonly(settings, "starts no step in a job", Switch.ATTACH)
     named, row = _one_running(target, settings, env, io)
     _refuse_if_sampled(named, settings, io)
     allocation = _ask_allocation(row, io)

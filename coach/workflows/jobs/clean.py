@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
@@ -91,7 +91,7 @@ def plan_clean(selection: Selection, settings: Settings, io: Io, user: str) -> C
 def clean(plan: CleanPlan, settings: Settings, on_problem: Callable[[str], None]) -> int:
     """Do it, as far as it goes. Returns how many bytes are gone. Raises UserError where coach may not change
     anything."""
-    refuse_if_readonly(settings, "removes nothing")
+    refuse_if_readonly(settings, "removes nothing", Switch.CLEAN)
     gone_bytes = 0
     for paths, size_bytes in [
         *((removal.paths, removal.size_bytes) for removal in plan.removals),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from coach import runs
 from coach.analysis.jobs.belonging import fits
 from coach.analysis.queueing.arrays import group_id
-from coach.config import DEFAULT_CLUSTER, Settings
+from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.late import late
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.accounting import Efficiency, PastJob
@@ -62,7 +62,8 @@ def read_past_jobs(
     seen: tuple[PastJob, ...] = ()
     num_bad = 0
     if backend == "slurm":
-        told, num_bad, note = _ask_accounting(io, user, past_s)
+        off = settings.why_off(Switch.HISTORY)
+        told, num_bad, note = _ask_accounting(io, user, past_s) if off is None else ((), 0, _untold(off))
         notes += [note] if note else []
         memory = SeenJobs(settings.cache_dir)
         is_alive, note = _ask_queue(io, user, memory)
@@ -84,10 +85,14 @@ def _ask_accounting(io: Io, user: str, past_s: float) -> tuple[tuple[PastJob, ..
     result = io.run(history_query(user, past_s))
     if result.returncode != 0:
         why = result.error or failure_words(result.stderr) or f"exit status {result.returncode}"
-        return (), 0, f"accounting does not tell: {why}; what follows is from run directories and the queue"
+        return (), 0, _untold(why)
     text = result.stdout.decode("utf-8", "surrogateescape")
     jobs, num_bad = parse_history(text, result.query.separator)
     return jobs, num_bad, None
+
+
+def _untold(why: str) -> str:
+    return f"accounting does not tell: {why}; what follows is from run directories and the queue"
 
 
 _Identity = tuple[str, float | None]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coach import runs
 from coach.analysis.jobs.eligible_jobs import Part, in_batches, names_for, parts_of, why_not, why_not_limit
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch import job_control, local
 from coach.launch.submit import client_environment
 from coach.model.errors import UserError
@@ -32,6 +32,16 @@ _WITH_A_SCRIPT = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SI
 """States in which the batch script runs, and will say how it ended."""
 
 _PAGER = "less"
+SWITCH_OF: Mapping[Verb, Switch] = {
+    Verb.CANCEL: Switch.CANCEL,
+    Verb.HOLD: Switch.HOLD,
+    Verb.RELEASE: Switch.HOLD,
+    Verb.REQUEUE: Switch.REQUEUE,
+    Verb.TIMELIMIT: Switch.TIMELIMIT,
+    Verb.RESUBMIT: Switch.RESUBMIT,
+    Verb.SHELL: Switch.SHELL,
+    Verb.ATTACH: Switch.ATTACH,
+}
 _REFUSED_WORDS = {Verb.CANCEL: "cancels nothing", Verb.SHELL: "opens no shell in a job"}
 _NOTES = {
     Verb.REQUEUE: ("a job that is requeued starts anew, from its first line",),
@@ -49,7 +59,7 @@ def plan_action(
 ) -> JobAction:
     """Run ids and job ids of one's own. Raises UserError when there is none among them to which it can be
     done."""
-    refuse_if_readonly(settings, _REFUSED_WORDS.get(verb, "changes no job"))
+    refuse_if_readonly(settings, _REFUSED_WORDS.get(verb, "changes no job"), SWITCH_OF[verb])
     found, wrong = look_up(targets, settings, env, io)
     left_out = list(wrong)
     steps: list[Step] = []

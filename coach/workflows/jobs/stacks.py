@@ -16,7 +16,7 @@ from typing import Any
 
 from coach import node, runs
 from coach.analysis.measured.stack_groups import merge, report
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.launch.submit import client_environment
 from coach.model.errors import UserError
@@ -44,7 +44,7 @@ def plan_stacks(
 ) -> StacksPlan:
     """A run or a job of one's own that is running. `python` is an interpreter that its nodes see. Raises
     UserError."""
-    refuse_if_readonly(settings, "starts nothing beside a job")
+    refuse_if_readonly(settings, "starts nothing beside a job", Switch.STACKS)
     found, wrong = look_up((target,), settings, env, io)
     if not found:
         raise wrong[0][1]

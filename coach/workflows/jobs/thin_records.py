@@ -19,7 +19,7 @@ from pathlib import Path
 
 from coach import runs
 from coach.analysis.jobs.thinning import LOOSE_BYTES, PACKED_BYTES, ThinPlan, ThinStep, plan_thinning
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.training.records import Part, RecordLimits, RunRecords, Volume
 from coach.model.training.run import Run
@@ -94,7 +94,7 @@ def perform(
 ) -> Iterator[Volume]:
     """Do the steps one by one: each item is the volume that a step has freed. Raises UserError where coach
     may not change anything."""
-    refuse_if_readonly(settings, "thins no records")
+    refuse_if_readonly(settings, "thins no records", Switch.CLEAN)
     with _alone(settings.cache_dir):
         for step in steps:
             try:

@@ -87,7 +87,11 @@ class Checked:
 class Checker:
     """Judges targets for one command."""
 
-    def __init__(self, settings: Settings, io: Io, engine: Engine, backend: str | None) -> None:
+    def __init__(
+        self, settings: Settings, io: Io, engine: Engine, backend: str | None, ended_as: str | None = None
+    ) -> None:
+        """`ended_as` is the state of a job that Slurm still calls COMPLETING."""
+        self._ended_as = ended_as
         self._settings = settings
         self._io = io
         self._engine = engine
@@ -192,6 +196,7 @@ class Checker:
             queue=queue,
             output_paths=self._paths,
             files=files,
+            ended_as=self._ended_as,
         )
         binary = [tail.file for tail in snapshot.log_tails if tail.is_binary]
         if binary and snapshot.run is None and snapshot.job is None:

@@ -36,10 +36,10 @@ def jobs_object(diagnoses: Iterable[Diagnosis]) -> dict[str, Any]:
 
 
 def judged(
-    named: str | Path, settings: Settings, io: Io, backend: str | None
+    named: str | Path, settings: Settings, io: Io, backend: str | None, ended_as: str | None = None
 ) -> tuple[Mapping[str, Any], TargetSnapshot]:
     """The verdict to keep of what a person named, or of a run (a Path) that has just ended: that is read by
-    its files alone. Raises UserError."""
-    checker = Checker(settings, io, Engine(rules_of(settings)), backend)
+    its files alone. `ended_as` is the state of a job whose epilog runs. Raises UserError."""
+    checker = Checker(settings, io, Engine(rules_of(settings)), backend, ended_as)
     checked = checker.ended_run(named) if isinstance(named, Path) else checker.target(named)
     return kept_object(checked.diagnosis, checked_object(checked)), checked.snapshot

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from coach.config import Settings
@@ -49,12 +50,14 @@ def read_once(
     queue: JobList | None = None,
     output_paths: OutputPaths | None = None,
     files: ForeignFiles | None = None,
+    ended_as: str | None = None,
 ) -> tuple[TargetSnapshot, History]:
     """All that is known about a target. Raises UserError when it cannot be read.
 
     A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue`
     and `output_paths` are what it has said already; then it is not asked again. `files` are a foreign
-    target's, for who wants to tell what was read.
+    target's, for who wants to tell what was read. `ended_as` is the state of a job that Slurm still calls
+    COMPLETING, because its epilog runs.
     """
     monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
@@ -65,9 +68,11 @@ def read_once(
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
         for reading in jobs_source(io, backend, settings, user).poll():
-            monitor.apply(reading)
             if isinstance(reading.payload, JobList):
-                paths.learn(reading.payload.jobs)
+                told = _as_ended(reading.payload, ended_as)
+                paths.learn(told.jobs)
+                reading = replace(reading, payload=told)
+            monitor.apply(reading)
     for key, factory in target_sources(
         target, io, lambda: signatures, paths, files=files, index=run_index(settings)
     ).items():
@@ -76,6 +81,13 @@ def read_once(
         if error is not None and is_essential:
             raise UserError(error, _hint(target))
     return monitor.target(target.name, io.now()), monitor.history(target.name)
+
+
+def _as_ended(queue: JobList, state: str | None) -> JobList:
+    if state is None:
+        return queue
+    rows = (replace(job, state=state) if job.state == "COMPLETING" else job for job in queue.jobs)
+    return replace(queue, jobs=tuple(rows))
 
 
 def _read_all(source: PollingSource, monitor: Monitor) -> str | None:

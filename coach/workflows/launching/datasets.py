@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import IO
 from urllib.parse import urlsplit
 
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -151,7 +151,7 @@ def fetch(
     `file` is an archive that was copied here by hand. Raises UserError that says what to do where there is no
     network.
     """
-    refuse_if_readonly(settings, "fetches nothing")
+    refuse_if_readonly(settings, "fetches nothing", Switch.FETCH)
     target = folder or next(iter(data_places(settings, env)), None)
     if target is None:
         raise UserError("no folder for the data: neither data_dir nor a home", "name one with --dir")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coach.analysis.queueing.arrays import group_id
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch.resubmission import Resubmission, read_job, script_file
 from coach.launch.spelling import format_time
 from coach.model.errors import UserError
@@ -26,7 +26,7 @@ def find_again(
 ) -> Resubmission:
     """All that is needed to submit a job again that coach did not launch. `known` is the job as it was seen
     before, for one that Slurm has forgotten. Raises UserError, also where nobody has its script."""
-    refuse_if_readonly(settings, "submits nothing")
+    refuse_if_readonly(settings, "submits nothing", Switch.LAUNCH, Switch.RESUBMIT)
     try:
         found, wrong = look_up((target,), settings, env, io)
         if wrong:

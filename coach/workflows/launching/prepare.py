@@ -15,7 +15,7 @@ from typing import Any
 
 from coach import __version__, runs
 from coach.analysis.spelling.slurm import format_time
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch.disk_space import GENERATED_DATA_BYTES, Room, checkpoint_bytes, judge_rooms
 from coach.launch.environment_check import check_environment, check_modules, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python, python_of_own
@@ -49,7 +49,10 @@ _GIT_TIMEOUT_S = 2.0
 def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], io: Io, now_s: float) -> Plan:
     """Every check that a launch makes, and the script. Raises UserError for what cannot be launched."""
     request = with_defaults(request, settings)
-    recipe_of(request)  # a misspelt name is told before the controller is asked
+    recipe = recipe_of(request)  # a misspelt name is told before the controller is asked
+    off = settings.why_off(Switch.DRILLS)
+    if recipe.drill is not None and off is not None:
+        raise UserError(f"{recipe.name}: {off}", "ask the site")
     site = look_at_site(resolve_backend(request.backend, env, settings), io)
     return plan_for(request, settings, env, io, site, now_s)
 
@@ -99,6 +102,7 @@ def plan_for(
         cache_dir=str(settings.cache_dir),
         data_dir=str(settings.data_dir) if settings.data_dir else None,
         own_python=sys.executable,
+        is_judged=settings.why_off(Switch.JOB_VERDICT) is None,
         scratch_cache_dir=str(settings.scratch_cache_dir) if settings.scratch_cache_dir else None,
     )
     if request.resume_from is not None and not Path(request.resume_from).exists():

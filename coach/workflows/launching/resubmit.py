@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch import submit as slurm
 from coach.launch.record import request_from
 from coach.launch.resubmission import submit_again
@@ -34,7 +34,7 @@ def plan_resubmit(
 ) -> LaunchRequest | JobAction:
     """The request to launch a run again, or the exact sbatch for a job that coach did not launch. Raises
     UserError."""
-    refuse_if_readonly(settings, "submits nothing")
+    refuse_if_readonly(settings, "submits nothing", Switch.LAUNCH, Switch.RESUBMIT)
     run = run_of(target, settings, env, io)
     if run is not None:
         return request_again(run)

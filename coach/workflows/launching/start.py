@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from coach import __version__, runs
-from coach.config import DEFAULT_CLUSTER, Settings
+from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.launch import array_script, local
 from coach.launch import submit as slurm
 from coach.launch.refusal import Refused
@@ -115,7 +115,7 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
 
     Without an answer it stays: the job may be in the queue, and would find no folder for its logs.
     """
-    refuse_if_readonly(settings, "launches nothing")
+    refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     make_ready(plan)
     paths = runs.RunPaths(plan.run_dir)
     try:
@@ -194,7 +194,7 @@ def _accepted(
 
 def submit_as_is(own: OwnProgram, settings: Settings, env: Mapping[str, str]) -> slurm.Accepted:
     """Hand a batch file to sbatch as it is: no run is made of it. Raises UserError when it is refused."""
-    refuse_if_readonly(settings, "launches nothing")
+    refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     return slurm.submit_command(
         ("sbatch", "--parsable", *own.words), env, settings.sbatch_timeout_s, own.directory
     )

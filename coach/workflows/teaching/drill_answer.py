@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch.recipe import get_recipe, lesson_of
 from coach.lookback.history import History
 from coach.model.errors import UserError
@@ -80,7 +80,7 @@ def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user:
         )
     if cause is not None and cause not in (*drill.choices, *drill.also):
         raise UserError(f"--answer {cause}: not on the list", f"one of {', '.join(drill.choices)}")
-    refuse_if_readonly(settings, "keeps no answer")
+    refuse_if_readonly(settings, "keeps no answer", Switch.DRILLS)
     num_tries = (before.num_tries if before else 0) + (cause is not None)
     answer = Answer(cause, cause in (drill.planted, *drill.also), io.now(), num_tries)
     judgement = _judge(run, drill, answer, settings, io, user)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch.recipe import Recipe, find_drills, get_recipe, lesson_of
 from coach.launch.resources import Site
 from coach.launch.spelling import parse_mem_mib
@@ -65,7 +65,10 @@ def known_drills(
     settings: Settings, io: Io, backend: str
 ) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
     """All drills by name, and what is wrong with those that cannot be read. `backend` is `slurm` or
-    `local`."""
+    `local`. Raises UserError where the site has no drills."""
+    off = settings.why_off(Switch.DRILLS)
+    if off is not None:
+        raise UserError(f"coach has no drills here: {off}", "ask the site")
     drills, problems = find_drills()
     try:
         site = look_at_site(backend, io)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from coach.analysis.queueing.pending_reasons import explain_pending
 from coach.analysis.teaching.workshop_capacity import place_of
-from coach.config import Settings
+from coach.config import Settings, Switch
 from coach.launch.recipe import get_recipe
 from coach.launch.spelling import format_time, parse_mem_mib
 from coach.lookback.history import History
@@ -71,7 +71,7 @@ class Rehearsal:
         on_note: Callable[[str], None],
         max_queued_s: float,
     ) -> None:
-        refuse_if_readonly(settings, "launches nothing")
+        refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
         self._plan = plan
         self._settings = settings
         self._env = env

@@ -238,6 +238,25 @@ def test_what_of_the_config_does_not_count_and_what_is_locked_is_told(tmp_path: 
     assert locked.value == "launch.partition"
 
 
+@pytest.mark.parametrize(
+    ("config", "is_there", "state", "words"),
+    [
+        ({"MailProg": "/usr/bin/mail"}, True, OK, "by /usr/bin/mail"),
+        ({"MailProg": "/usr/bin/mail"}, False, CheckState.UNKNOWN, "not on this machine"),
+        ({"MailProg": "/bin/true"}, True, WARNING, "a job that ends sends no mail"),
+        ({}, False, WARNING, "not set"),
+    ],
+)
+def test_mail_is_told_to_work_or_what_takes_its_place(
+    config: dict[str, str], is_there: bool, state: CheckState, words: str
+) -> None:
+    check = slurm.judge_mail(config, lambda program: is_there)
+    assert check.state is state
+    assert words in f"{check.value} {check.because}"
+    assert check.todo
+    assert not check.is_needed
+
+
 def test_a_site_without_training_on_the_login_node_says_so(tmp_path: Path) -> None:
     settings = Settings(runs_root=tmp_path, cache_dir=tmp_path, config_dir=tmp_path)
     check = here.judge_permission(settings, "switched off by the site (site.toml:2)")

@@ -1,0 +1,1 @@
+"""What a site installs and switches on, tried as its administrators would."""
