@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coach.config import BACKENDS, Settings
-from coach.model.errors import UserError
+from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
 from coach.model.reading import JobList, NodeList, PartitionList
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 from coach.sources.base import PollingSource
@@ -37,6 +38,8 @@ class Look:
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
     num_bad_rows: int
+    hidden: frozenset[str] = frozenset()
+    """Of `jobs` (other users'), `nodes` and `partitions`: what the site hides from the user."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +96,7 @@ def look(
     jobs: tuple[Job, ...] = ()
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    hidden: set[str] = set()
     num_bad_rows = 0
     for reading in asked.poll():
         if reading.error is not None:
@@ -102,16 +106,33 @@ def look(
         match reading.payload:
             case JobList():
                 jobs = reading.payload.jobs
+                hidden |= {"jobs"} if reading.payload.are_others_hidden else set()
             case NodeList():
                 nodes = reading.payload.nodes
+                hidden |= {"nodes"} if reading.payload.is_hidden else set()
             case PartitionList():
                 partitions = reading.payload.partitions
-    return Look(jobs, nodes, partitions, num_bad_rows)
+                hidden |= {"partitions"} if reading.payload.is_hidden else set()
+    return Look(jobs, nodes, partitions, num_bad_rows, frozenset(hidden))
+
+
+def hidden_as_json(answer: Look) -> dict[str, list[str]]:
+    """The key of a JSON object that names what the site hides; nothing where it hides nothing."""
+    return {"hidden": sorted(answer.hidden)} if answer.hidden else {}
+
+
+def print_hidden(answer: Look) -> None:
+    """Say on stderr what the site hides: an empty table would say that there is nothing."""
+    for what, words in (("jobs", OTHERS_JOBS), ("nodes", "nodes"), ("partitions", "partitions")):
+        if what in answer.hidden:
+            print(f"coach: {hidden_by_site(words)}", file=sys.stderr)
 
 
 def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | None) -> Look:
     def ask(query: Query) -> Answer:
         answer = Client(io).ask(query)
+        if answer.is_denied:
+            raise UserError(f"cluster {cluster}: {hidden_by_site(source)}")
         if answer.error is not None:
             raise UserError(f"cluster {cluster}: {answer.error}")
         return answer
