@@ -89,11 +89,16 @@ def _parse_list(text: str) -> tuple[str, ...]:
 
 
 def _parse_pairs(text: str) -> dict[str, str]:
+    """Key → value. A word without `=` goes on with the value before it: a partition's name may have blanks."""
     pairs: dict[str, str] = {}
+    last: str | None = None
     for word in text.split(" "):
         key, equals, value = word.partition("=")
         if equals:
+            last = key if key not in pairs else None
             pairs.setdefault(key, value)
+        elif word and last is not None:
+            pairs[last] += f" {word}"
     return pairs
 
 
