@@ -1,4 +1,4 @@
-"""Slurm as sites close it: one that hides everything from its users, one with hidden partitions and no requeue.
+"""Slurm as sites close it: one hides everything from its users, one has hidden partitions and no requeue.
 
 Two clusters, because a site that hides its partitions has none left to be hidden one by one.
 """

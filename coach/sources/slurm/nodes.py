@@ -89,7 +89,7 @@ def _parse_list(text: str) -> tuple[str, ...]:
 
 
 def _parse_pairs(text: str) -> dict[str, str]:
-    """Key → value. A word without `=` goes on with the value before it: a partition's name may have blanks."""
+    """Key → value. A word without `=` belongs to the value before it: a partition's name may have blanks."""
     pairs: dict[str, str] = {}
     last: str | None = None
     for word in text.split(" "):
