@@ -19,7 +19,7 @@ from coach.sources.base import PollingSource
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.machine.user import user_name
-from coach.sources.slurm.client import Client, JobsSource, NodesSource
+from coach.sources.slurm.client import Client, JobsSource, NodesSource, ask_private_kinds
 from coach.sources.slurm.nodes import nodes_query, parse_nodes, parse_partitions, partitions_query
 from coach.sources.slurm.queue import jobs_query, parse_jobs
 from coach.sources.slurm.start_times import ALLOCATIONS_QUERY, parse_allocations
@@ -161,6 +161,13 @@ def read_allocations(settings: Settings) -> tuple[tuple[GpuAllocation, ...], str
         ALLOCATIONS_QUERY
     )
     return ((), answer.error) if answer.error is not None else (parse_allocations(answer.text)[0], None)
+
+
+def print_if_jobs_are_hidden(settings: Settings) -> None:
+    """Say on stderr that the site hides other users' jobs, where it does. Asks the configuration."""
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    if "jobs" in (ask_private_kinds(io, user_name()) or ()):
+        print(f"coach: {hidden_by_site(OTHERS_JOBS)}", file=sys.stderr)
 
 
 def count_gpus(gpus: tuple[GpuCount, ...]) -> tuple[int, int | None]:

@@ -22,6 +22,7 @@ from coach.cli.cluster import (
     hidden_as_json,
     look,
     print_hidden,
+    print_if_jobs_are_hidden,
     read_allocations,
 )
 from coach.cli.listing import add_listing, print_listing, read_listing
@@ -101,6 +102,8 @@ def _print_map(args: argparse.Namespace, settings: Settings, nodes: Sequence[Nod
         if error is not None:
             print(f"coach: which job has which GPU is not told: {printable(error)}", file=sys.stderr)
     slots = allocation_map(nodes, allocations)
+    if any(slot.is_used and slot.job_id is None for slot in slots):
+        print_if_jobs_are_hidden(settings)
     if args.format == "json":
         print_json("gpus", [asdict(slot) for slot in slots], num_bad_rows)
         return 0
