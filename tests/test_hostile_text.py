@@ -139,7 +139,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "stacks": [["--dry-run", "104"], ["--dry-run", RUN], [FIRST]],
     "doctor": [
         *(["--backend", "slurm"], ["--backend", "slurm", "--format", "json"]),
-        *(["--capture", "NEW", "--yes"], ["--capture", FIRST, "--yes"]),
+        *(["--backend", "slurm", "--capture", name, "--yes"] for name in ("NEW", FIRST)),
     ],
     "workshop": [["example"], ["check", "TOML"], ["check", FIRST]],
     "config": [[], ["--explain"], ["--explain", FIRST], ["--format", "json"], ["--check", "TOML"]],

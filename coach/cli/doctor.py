@@ -22,6 +22,7 @@ from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.terminal import read_terminal
 from coach.sources.machine.user import user_name
+from coach.workflows.backend import resolve_backend
 from coach.workflows.doctor import capture, examine, with_backend, without_files
 from coach.workflows.readonly import held_back
 
@@ -65,6 +66,8 @@ def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
     settings = with_backend(settings, args.backend)
     io = SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
     if args.capture is not None:
+        if resolve_backend(settings.launch.backend, env) == "local":
+            raise UserError("--capture: there is no Slurm here", "run it where squeue and scontrol are")
         return save_capture(Path(args.capture).expanduser().absolute(), io, is_known=args.yes)
     report = examine(settings, env, io, read_terminal(env), config_problem=problem)
     if args.format == "json":

@@ -13,6 +13,7 @@ from tests.cluster.slurm import SlurmCluster, booted
 from tests.installed import InstalledCoach
 from tests.ordinary_user import User
 from tests.terminal.tmux import Terminal
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -170,6 +171,40 @@ def test_without_requeue_it_is_said_before_anything_is_asked_of_slurm(
     assert "Slurm may not requeue it (Requeue=0)" in refused.stderr
     assert "the site's default is JobRequeue=0" in refused.stderr
     assert closed_coach("requeue", goes, "--dry-run").stdout == f"scontrol requeue {goes}\n"
+
+
+TRAINING = """
+import argparse, pathlib, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--output_dir")
+parser.add_argument("--resume_from_checkpoint")
+args = parser.parse_args()
+for step in range(300):
+    time.sleep(0.2)
+    print("step", step, flush=True)
+    place = pathlib.Path(args.output_dir, f"checkpoint-{step + 1}")
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "state.txt").write_text(str(step))
+"""
+
+
+def test_a_long_training_whose_requeue_is_refused_says_so_and_ends_with_its_checkpoint(
+    closed_coach: InstalledCoach, closed_slurm: SlurmCluster
+) -> None:
+    (closed_coach.user.home / "train.py").write_text(TRAINING)
+    options = ("--gpus", "0", "--time", "5:00", "--until-done", "2", "--format", "json")
+    done = closed_coach("launch", "train.py", *options, "--", "--output_dir", "out")
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)
+    run_dir, job_id = Path(run["run_dir"]), run["job_id"]
+    closed_slurm.run(["scontrol", "update", f"jobid={job_id}", "requeue=0"], as_root=True)
+    wait_until((closed_coach.user.home / "out/checkpoint-5/state.txt").exists, 60, "a checkpoint is written")
+    closed_slurm.run(["scancel", "--batch", "--signal=USR1", job_id])
+    closed_slurm.wait_state(job_id, "FAILED", "TIMEOUT", "COMPLETED")
+    log = (run_dir / "stdout.log").read_text()
+    assert "coach: Slurm refused the requeue: the run ends here, its checkpoint stays" in log
+    assert json.loads((run_dir / "run.json").read_text())["state"] == "TIMEOUT"
+    assert "disabled" in (run_dir / "stderr.log").read_text()
 
 
 def test_a_script_that_slurm_does_not_give_is_taken_from_its_file_and_that_is_said(
