@@ -44,7 +44,7 @@ _STEM = re.compile(r"[A-Za-z][A-Za-z_.-]*")
 _CAMEL = re.compile(r"^[A-Za-z_]*$")
 _REASON_NODES = re.compile(r"^(\w+, UnavailableNodes:)(.*)$", re.DOTALL)
 _FREE_TEXT = re.compile(r" (Reason|Comment|Extra|InstanceId|InstanceType)=")
-_STAMP = re.compile(r"\[([^\s\]@]+)@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\](?=\s|$)")
+_STAMP = re.compile(r"\[([^\s\[\]@]{1,64}+)@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\](?=\s|$)")
 _ALNUM = re.compile(r"[^\W\d_]|\d")
 
 _USERS = frozenset({"username", "User", "Users", "Owner"})
