@@ -13,23 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from coach import cli
-from coach.analysis.spelling.printable import cut
-from coach.cli.acting import is_confirmed, say
+from coach.cli.capture import save_capture
 from coach.cli.text import UNKNOWN, print_json, print_line, printable
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.terminal import read_terminal
-from coach.sources.machine.user import user_name
 from coach.workflows.backend import resolve_backend
-from coach.workflows.doctor import capture, examine, with_backend, without_files
+from coach.workflows.doctor import examine, with_backend, without_files
 from coach.workflows.readonly import held_back
 
 LOADS_SETTINGS = False
 """The settings are not read before this command is."""
-
-_WIDTH = 160
 
 _SIGNS = {
     CheckState.OK: "ok",
@@ -75,23 +71,6 @@ def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
     else:
         print_report(report)
     return report.exit_status
-
-
-def save_capture(file: Path, io: SystemIo, *, is_known: bool) -> int:
-    """Ask Slurm, show what is left of its answers, and save that when it was confirmed."""
-    taken = capture.take(io, user_name())
-    for line in capture.shown_lines(taken):
-        print_line(cut(printable(line), _WIDTH))
-    notes = (
-        "names of users, accounts, jobs, nodes, partitions and paths are replaced, each always by the same",
-        "of all that coach does not read only the shape is kept; nothing is sent: look at the file",
-    )
-    if not is_confirmed(f"save {file}", is_known, notes):
-        say("nothing was saved")
-        return 1
-    capture.save(file, taken)
-    say(f"saved {file}")
-    return 0
 
 
 def as_json(check: Check) -> dict[str, Any]:

@@ -74,6 +74,10 @@ def test_what_the_site_hides_is_never_told_as_nothing(
         assert f"coach: {words} by the site (PrivateData)\n" in told.stderr
         as_json = json.loads(private_coach(command, "--format", "json").stdout)
         assert (as_json[command], as_json["hidden"]) == ([], ["nodes", "partitions"])
+    waits = private_slurm.submit("true", "--output=/dev/null", "--begin=now+1hour")
+    why = private_coach("jobs", "--why")
+    assert f"{waits}  BeginTime" in why.stdout
+    assert "reservations: others' reservations are hidden by the site (PrivateData)" in why.stderr
     unknown = private_coach("check", roots)
     assert unknown.returncode == 2
     assert "if it is somebody else's: other users' jobs are hidden by the site" in unknown.stderr
