@@ -138,7 +138,10 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "shell": [["--dry-run", "104"], [FIRST]],
     "attach": [["--dry-run", "104"], ["--dry-run", "101"], [FIRST]],
     "stacks": [["--dry-run", "104"], ["--dry-run", RUN], [FIRST]],
-    "doctor": [["--backend", "slurm"], ["--backend", "slurm", "--format", "json"]],
+    "doctor": [
+        *(["--backend", "slurm"], ["--backend", "slurm", "--format", "json"]),
+        *(["--backend", "slurm", "--capture", name, "--yes"] for name in ("NEW", FIRST)),
+    ],
     "workshop": [["example"], ["check", "TOML"], ["check", FIRST]],
     "config": [[], ["--explain"], ["--explain", FIRST], ["--format", "json"], ["--check", "TOML"]],
     "record": [["/nowhere/" + MARKUP, "--for", "0.1"]],

@@ -6,19 +6,20 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coach.config import BACKENDS, Settings
-from coach.model.errors import UserError
+from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
 from coach.model.reading import JobList, NodeList, PartitionList
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 from coach.sources.base import PollingSource
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.machine.user import user_name
-from coach.sources.slurm.client import Client, JobsSource, NodesSource
+from coach.sources.slurm.client import Client, JobsSource, NodesSource, ask_private_kinds
 from coach.sources.slurm.nodes import nodes_query, parse_nodes, parse_partitions, partitions_query
 from coach.sources.slurm.queue import jobs_query, parse_jobs
 from coach.sources.slurm.start_times import ALLOCATIONS_QUERY, parse_allocations
@@ -37,6 +38,8 @@ class Look:
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
     num_bad_rows: int
+    hidden: frozenset[str] = frozenset()
+    """Of `jobs` (other users'), `nodes` and `partitions`: what the site hides from the user."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +96,7 @@ def look(
     jobs: tuple[Job, ...] = ()
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    hidden: set[str] = set()
     num_bad_rows = 0
     for reading in asked.poll():
         if reading.error is not None:
@@ -102,16 +106,33 @@ def look(
         match reading.payload:
             case JobList():
                 jobs = reading.payload.jobs
+                hidden |= {"jobs"} if reading.payload.are_others_hidden else set()
             case NodeList():
                 nodes = reading.payload.nodes
+                hidden |= {"nodes"} if reading.payload.is_hidden else set()
             case PartitionList():
                 partitions = reading.payload.partitions
-    return Look(jobs, nodes, partitions, num_bad_rows)
+                hidden |= {"partitions"} if reading.payload.is_hidden else set()
+    return Look(jobs, nodes, partitions, num_bad_rows, frozenset(hidden))
+
+
+def hidden_as_json(answer: Look) -> dict[str, list[str]]:
+    """The key of a JSON object that names what the site hides; nothing where it hides nothing."""
+    return {"hidden": sorted(answer.hidden)} if answer.hidden else {}
+
+
+def print_hidden(answer: Look) -> None:
+    """Say on stderr what the site hides: an empty table would say that there is nothing."""
+    for what, words in (("jobs", OTHERS_JOBS), ("nodes", "nodes"), ("partitions", "partitions")):
+        if what in answer.hidden:
+            print(f"coach: {hidden_by_site(words)}", file=sys.stderr)
 
 
 def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | None) -> Look:
     def ask(query: Query) -> Answer:
         answer = Client(io).ask(query)
+        if answer.is_denied:
+            raise UserError(f"cluster {cluster}: {hidden_by_site(source)}")
         if answer.error is not None:
             raise UserError(f"cluster {cluster}: {answer.error}")
         return answer
@@ -140,6 +161,13 @@ def read_allocations(settings: Settings) -> tuple[tuple[GpuAllocation, ...], str
         ALLOCATIONS_QUERY
     )
     return ((), answer.error) if answer.error is not None else (parse_allocations(answer.text)[0], None)
+
+
+def print_if_jobs_are_hidden(settings: Settings) -> None:
+    """Say on stderr that the site hides other users' jobs, where it does. Asks the configuration."""
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    if "jobs" in (ask_private_kinds(io, user_name()) or ()):
+        print(f"coach: {hidden_by_site(OTHERS_JOBS)}", file=sys.stderr)
 
 
 def count_gpus(gpus: tuple[GpuCount, ...]) -> tuple[int, int | None]:

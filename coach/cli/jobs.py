@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +14,7 @@ from coach.analysis.query.job_fields import job_vocabulary
 from coach.analysis.query.language import Field, Query, in_order
 from coach.analysis.queueing.arrays import fold, unfold
 from coach.analysis.queueing.pending_reasons import explain_job
-from coach.cli.cluster import add_clusters, add_options, look
+from coach.cli.cluster import add_clusters, add_options, hidden_as_json, look, print_hidden
 from coach.cli.listing import Listing, add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.place import print_place
@@ -60,7 +60,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     jobs = listing.query.matching(_row_per_task(jobs) if args.unfold else jobs)
     place = _read_place(settings, user, jobs) if args.why and not args.clusters else None
     if args.format == "json":
-        _print_as_json(jobs, listing, place, answer.num_bad_rows)
+        more = _place_as_json(place) | hidden_as_json(answer)
+        _print_as_json(jobs, listing, more, answer.num_bad_rows)
         return 0
     if not args.unfold:
         jobs = [folded.job for folded in fold(jobs)]
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             print_place(place)
     else:
         _print_table(jobs, listing, vocabulary.columns(COLUMNS), now_s)
+    print_hidden(answer)
     print_bad_rows(answer.num_bad_rows)
     return 0
 
@@ -103,20 +105,22 @@ def _read_place(settings: Settings, user: str, jobs: list[Job]) -> PlaceInQueue 
     return read_place(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user)
 
 
-def _place_as_json(place: PlaceInQueue) -> dict[str, Any]:
-    return {
+def _place_as_json(place: PlaceInQueue | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    told = {
         "priorities": [asdict(each) for each in place.priorities.value or ()],
         "fair_share": [asdict(each) for each in place.fair_share.value or ()],
         "limits": [asdict(each) for each in (*(place.associations.value or ()), *(place.qos.value or ()))],
         "reservations": [asdict(each) for each in place.reservations.value or ()],
         "not_told": [{"what": what, "because": why} for what, why in place.missing()],
     }
+    return {"place": told}
 
 
 def _print_as_json(
-    jobs: list[Job], listing: Listing[Job], place: PlaceInQueue | None, num_bad_rows: int
+    jobs: list[Job], listing: Listing[Job], more: Mapping[str, Any], num_bad_rows: int
 ) -> None:
-    more = {} if place is None else {"place": _place_as_json(place)}
     as_json = listing.as_json if listing.columns else _as_json
     print_json("jobs", [as_json(job) for job in in_order(jobs, listing.orders)], num_bad_rows, more)
 

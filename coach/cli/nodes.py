@@ -15,7 +15,16 @@ from coach.analysis.query.language import in_order
 from coach.analysis.query.node_fields import node_vocabulary
 from coach.analysis.queueing.free_gpus import NodeGpus, allocation_map, free_gpus
 from coach.analysis.queueing.node_state import explain_state
-from coach.cli.cluster import add_clusters, add_options, count_gpus, look, read_allocations
+from coach.cli.cluster import (
+    add_clusters,
+    add_options,
+    count_gpus,
+    hidden_as_json,
+    look,
+    print_hidden,
+    print_if_jobs_are_hidden,
+    read_allocations,
+)
 from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.text import (
@@ -63,11 +72,16 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         (each.cluster, each.node, each.type): each for each in free_gpus(answer.nodes, answer.partitions)
     }
     nodes = listing.query.matching(answer.nodes)
+    if args.format != "json" or args.gpus:
+        print_hidden(answer)
+    if "nodes" in answer.hidden and args.format != "json":
+        return 0
     if args.gpus:
         return _print_map(args, settings, in_order(nodes, listing.orders), answer.num_bad_rows)
     if args.format == "json":
         as_json = listing.as_json if listing.columns else partial(_as_json, free=free)
-        print_json("nodes", [as_json(node) for node in in_order(nodes, listing.orders)], answer.num_bad_rows)
+        rows = [as_json(node) for node in in_order(nodes, listing.orders)]
+        print_json("nodes", rows, answer.num_bad_rows, hidden_as_json(answer))
         return 0
     now_s = time.time()
     special: Mapping[str, Callable[[Node], str | None]] = {
@@ -88,6 +102,8 @@ def _print_map(args: argparse.Namespace, settings: Settings, nodes: Sequence[Nod
         if error is not None:
             print(f"coach: which job has which GPU is not told: {printable(error)}", file=sys.stderr)
     slots = allocation_map(nodes, allocations)
+    if any(slot.is_used and slot.job_id is None for slot in slots):
+        print_if_jobs_are_hidden(settings)
     if args.format == "json":
         print_json("gpus", [asdict(slot) for slot in slots], num_bad_rows)
         return 0

@@ -7,7 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from coach.analysis.queueing.free_gpus import TypeGpus, free_by_partition
-from coach.cli.cluster import add_clusters, add_options, count_gpus, look
+from coach.cli.cluster import (
+    add_clusters,
+    add_options,
+    count_gpus,
+    hidden_as_json,
+    look,
+    print_hidden,
+)
 from coach.cli.text import (
     UNKNOWN,
     format_count,
@@ -34,7 +41,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             "partitions",
             [_as_json(each, free.get((each.cluster, each.name), ())) for each in answer.partitions],
             answer.num_bad_rows,
+            hidden_as_json(answer),
         )
+        return 0
+    print_hidden(answer)
+    if "partitions" in answer.hidden:
         return 0
     print_table(
         (
@@ -71,7 +82,7 @@ def _row(partition: Partition, free: tuple[TypeGpus, ...]) -> tuple[str | None, 
     num_gpus, num_allocated = count_gpus(partition.gpus)
     return (
         partition.name + ("*" if partition.is_default else ""),
-        partition.state,
+        f"{partition.state} hidden" if partition.is_hidden else partition.state,
         format_duration(partition.time_limit_s),
         format_duration(partition.default_time_s),
         format_count(partition.num_nodes),

@@ -14,7 +14,7 @@ from typing import Any
 from coach.launch.limits import within
 from coach.launch.recipe import Recipe
 from coach.launch.spelling import format_time, parse_mem_mib, parse_signal_lead
-from coach.model.errors import UserError
+from coach.model.errors import UserError, hidden_by_site
 from coach.model.launching.launch import GPU_REQUESTS, LaunchRequest, OwnKind, OwnProgram, Resources
 from coach.model.slurm.cluster import Node, Partition
 
@@ -22,6 +22,10 @@ MIN_TIME_FOR_SIGNAL_S = 120
 """A shorter run is over before a signal and a requeue would pay."""
 
 MAX_SIGNAL_LEAD_S = 120
+
+_SAY_GPUS = (
+    "--gpus N asks for N per node, --gpus 0 trains on CPUs; gpus in [launch] of config.toml says it once"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,11 @@ class Site:
     backend: str
     partitions: tuple[Partition, ...]
     nodes: tuple[Node, ...]
+    hidden: frozenset[str] = frozenset()
+    """Of `partitions` and `nodes`: what the site hides from the user. Nothing can then be checked against
+    it."""
+    own_groups: frozenset[str] | None = None
+    """The groups of the user on this machine; None where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +62,12 @@ class _Target:
 
     name: str
     nodes: tuple[Node, ...]
-    num_nodes: int
-    has_gpus: bool
+    num_nodes: int | None
+    """None where the site hides it, like `has_gpus`."""
+    has_gpus: bool | None
     partition: Partition | None
+    is_local: bool = False
+    partition_name: str | None = None
 
     @property
     def most_gpus(self) -> int:
@@ -77,6 +89,7 @@ def resolve_resources(
     target = _target(request, site)
     notes: list[str] = []
     warnings: list[str] = []
+    warnings += _foreign_groups(target, site)
     request = _without_foreign_type(request, target, notes)
     num_nodes = _num_nodes(request, recipe, target)
     gpus = _gpus(request, recipe, parameters, target, num_nodes)
@@ -114,11 +127,13 @@ def resolve_resources(
         gpu_request=_gpu_request(request),
         cpus_per_gpu=cpus_per_gpu,
         signal=_signal(request, recipe.own, time_limit_s),
-        partition=target.partition.name if target.partition else None,
+        partition=target.partition_name,
         **({} if is_local else _only_for_slurm(request)),
     )
     choices = {"gpu_type": target.gpu_types, "partition": tuple(p.name for p in site.partitions)}
-    limits = {"num_nodes": target.num_nodes, "gpus_per_node": target.most_gpus}
+    limits = {} if target.num_nodes is None else {"num_nodes": target.num_nodes}
+    if target.has_gpus is not None:
+        limits["gpus_per_node"] = target.most_gpus
     if limit_s is not None:
         limits["time_limit_s"] = limit_s
     return Resolved(resources, tuple(notes), tuple(warnings), choices, limits)
@@ -160,6 +175,8 @@ def _without_foreign_type(request: LaunchRequest, target: _Target, notes: list[s
     wanted = request.gpu_type
     if wanted is None or "gpu_type" not in request.defaulted or wanted in target.gpu_types:
         return request
+    if target.has_gpus is None:
+        return request
     if target.has_gpus:
         notes.append(f"{target.name} has no {wanted}: the config's GPU type is not asked for")
     return replace(request, gpu_type=None)
@@ -177,11 +194,35 @@ def _gpu_request(request: LaunchRequest) -> str:
 def _target(request: LaunchRequest, site: Site) -> _Target:
     if site.backend == "local":
         machine = site.nodes[0]
-        return _Target("this machine", site.nodes, 1, sum(gpu.total for gpu in machine.gpus) > 0, None)
+        has_gpus = sum(gpu.total for gpu in machine.gpus) > 0
+        return _Target("this machine", site.nodes, 1, has_gpus, None, is_local=True)
+    if "partitions" in site.hidden:
+        return _hidden_target(request.partition, site)
     partition = _partition(request.partition, site.partitions)
     nodes = tuple(node for node in site.nodes if partition.name in node.partitions)
     name = f"partition {partition.name}"
-    return _Target(name, nodes, partition.num_nodes, partition.num_gpus_per_node > 0, partition)
+    has_gpus_there = None if partition.num_gpus_per_node is None else partition.num_gpus_per_node > 0
+    num_nodes = partition.num_nodes
+    return _Target(name, nodes, num_nodes, has_gpus_there, partition, partition_name=partition.name)
+
+
+def _foreign_groups(target: _Target, site: Site) -> list[str]:
+    """A warning where the partition is for groups of which the user is in none. The controller decides: it
+    may know other groups than this machine."""
+    allowed = None if target.partition is None else target.partition.allow_groups
+    if allowed is None or site.own_groups is None or not site.own_groups.isdisjoint(allowed):
+        return []
+    return [
+        f"{target.name} is for the groups {', '.join(allowed)}: you are in none of them, Slurm may refuse"
+    ]
+
+
+def _hidden_target(asked: str | None, site: Site) -> _Target:
+    """A partition that the site hides: what its nodes say of it, where they are not hidden as well."""
+    name = "the default partition" if asked is None else f"partition {asked}"
+    nodes = tuple(node for node in site.nodes if asked is not None and asked in node.partitions)
+    has_gpus = any(node.gpus for node in nodes) if nodes else None
+    return _Target(name, nodes, len(nodes) or None, has_gpus, None, partition_name=asked)
 
 
 def _partition(asked: str | None, partitions: Sequence[Partition]) -> Partition:
@@ -200,7 +241,7 @@ def _partition(asked: str | None, partitions: Sequence[Partition]) -> Partition:
 
 def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:
     num_nodes = _at_least("--nodes", request.num_nodes, 1) or 1
-    if target.partition is None and num_nodes > 1 and not request.has_local_nodes:
+    if target.is_local and num_nodes > 1 and not request.has_local_nodes:
         raise UserError(
             f"--nodes {num_nodes}: the local backend is one machine", "more nodes need --backend slurm"
         )
@@ -208,7 +249,8 @@ def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:
         raise UserError(
             f"--nodes {num_nodes}: recipe {recipe.name} uses {_only(recipe)}", "use 1, or another recipe"
         )
-    if num_nodes > target.num_nodes and not (target.partition is None and request.has_local_nodes):
+    most = num_nodes if target.num_nodes is None else target.num_nodes
+    if num_nodes > most and not (target.is_local and request.has_local_nodes):
         raise UserError(f"--nodes {num_nodes}: {target.name} has {target.num_nodes}")
     return num_nodes
 
@@ -240,6 +282,8 @@ def _gpus(
     request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], target: _Target, num_nodes: int
 ) -> int:
     asked = _at_least("--gpus", request.gpus_per_node, 0)
+    if target.has_gpus is None:
+        return _gpus_unseen(asked, recipe, target)
     counts = [_gpus_of(node, request.gpu_type) for node in target.nodes] if target.has_gpus else []
     most = _on_each_of(num_nodes, counts) or 0
     if asked is None:
@@ -256,6 +300,20 @@ def _gpus(
         )
     if asked > most:
         _refuse_gpus(asked, most, target, num_nodes, counts)
+    return asked
+
+
+def _gpus_unseen(asked: int | None, recipe: Recipe, target: _Target) -> int:
+    """GPUs per node where the site hides its nodes: those that were asked for. Without a word of them
+    nothing can be chosen: CPUs alone would waste a cluster of GPUs, and GPUs wait for ever where it has
+    none."""
+    if asked is None:
+        why = f"--gpus: how many GPUs {target.name} has is not known: {hidden_by_site('nodes')}"
+        raise UserError(why, _SAY_GPUS)
+    if recipe.is_single_device and asked > 1:
+        raise UserError(
+            f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
+        )
     return asked
 
 
@@ -311,6 +369,8 @@ def _gpu_type(
     if asked is None:
         return None
     types = target.gpu_types
+    if target.has_gpus is None and gpus:
+        return asked
     if request.gpus_per_node == 0:
         notes.append(f"the launch uses no GPU: GPU type {asked} not asked for")
         return None
@@ -406,7 +466,7 @@ def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: 
     asked = _at_least("--time", request.time_limit_s, 1)
     if asked is None:
         if recipe.time_limit_s is None:
-            site = f"{target.name} has its default" if target.partition is not None else "it may run for ever"
+            site = "it may run for ever" if target.is_local else f"{target.name} has its default"
             notes.append(f"no time limit: {site}, unless --time says one")
         if limit is not None and recipe.time_limit_s is not None and recipe.time_limit_s > limit:
             notes.append(f"time limit {format_time(limit)}: the most that {target.name} allows")

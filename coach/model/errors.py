@@ -20,3 +20,11 @@ class UserError(Exception):
         self.hint = hint
         self.exit_status = exit_status
         self.diff = diff
+
+
+OTHERS_JOBS = "other users' jobs"
+
+
+def hidden_by_site(what: str) -> str:
+    """`nodes` as `nodes are hidden by the site (PrivateData)`: neither an empty list nor a failure."""
+    return f"{what} are hidden by the site (PrivateData)"

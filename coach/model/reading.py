@@ -21,6 +21,8 @@ class JobList:
     is_all: bool
     has_outputs: bool = False
     """True if the caller's own rows say where each job writes to: everybody's are asked for without."""
+    are_others_hidden: bool = False
+    """True if the site hides other users' jobs: these are then the caller's own, whatever was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,15 @@ class JobRow:
 @dataclass(frozen=True, slots=True)
 class NodeList:
     nodes: tuple[Node, ...]
+    is_hidden: bool = False
+    """True if the site hides its nodes from the caller: how many there are is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionList:
     partitions: tuple[Partition, ...]
+    is_hidden: bool = False
+    """True if the site hides its partitions from the caller."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ class Snapshot:
     jobs: tuple[Job, ...] = ()
     is_queue_whole: bool = True
     """Whether the jobs are everybody's; else only the user's own have been asked for."""
+    hidden: frozenset[str] = frozenset()
+    """Of `jobs` (other users'), `nodes` and `partitions`: what the site hides from the user."""
     runs: tuple[Run, ...] = ()
     run_problems: tuple[str, ...] = ()
     targets: Mapping[str, TargetSnapshot] = field(default_factory=lambda: MappingProxyType({}))

@@ -44,6 +44,7 @@ class Monitor:
         self._queue: tuple[Job, ...] = ()
         self._has_jobs = False
         self._is_queue_whole = False
+        self._hidden: frozenset[str] = frozenset()
         self._runs: tuple[Run, ...] = ()
         self._run_jobs = RunJobs(cluster)
         self._run_problems: tuple[str, ...] = ()
@@ -94,17 +95,26 @@ class Monitor:
     def _apply_payload(self, reading: Reading, target: WatchedTarget | None) -> bool:
         match reading.payload:
             case JobList():
-                return self._apply_queue(reading.payload)
+                is_news = self._note_hidden("jobs", reading.payload.are_others_hidden)
+                return self._apply_queue(reading.payload) or is_news
             case NodeList():
-                return self._apply_nodes(reading.payload)
+                is_news = self._note_hidden("nodes", reading.payload.is_hidden)
+                return self._apply_nodes(reading.payload) or is_news
             case PartitionList():
-                return self._apply_partitions(reading.payload)
+                is_news = self._note_hidden("partitions", reading.payload.is_hidden)
+                return self._apply_partitions(reading.payload) or is_news
             case RunList():
                 return self._apply_runs(reading.payload)
             case JobRow():
                 return self._apply_row(reading.payload, target)
             case _:
                 return target.apply(reading) if target is not None else False
+
+    def _note_hidden(self, what: str, is_hidden: bool) -> bool:
+        """Keep what the site hides. Returns True if that is new."""
+        before = self._hidden
+        self._hidden = before | {what} if is_hidden else before - {what}
+        return self._hidden != before
 
     def _apply_queue(self, queue: JobList) -> bool:
         is_other_scope, self._is_queue_whole = queue.is_all != self._is_queue_whole, queue.is_all
@@ -161,6 +171,7 @@ class Monitor:
             partitions=self._partitions,
             jobs=self._queue,
             is_queue_whole=self._is_queue_whole,
+            hidden=self._hidden,
             runs=tuple(self._run_jobs.with_state(run) for run in self._runs),
             run_problems=self._run_problems,
             targets=MappingProxyType(

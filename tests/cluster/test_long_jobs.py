@@ -67,7 +67,7 @@ def test_a_training_goes_on_from_its_checkpoint_and_is_told_in_segments(
     out = user_coach.user.home / "out"
     wait_until((out / "checkpoint-10" / "state.txt").exists, 60, "a checkpoint is written")
     _signal(slurm, job_id)
-    wait_until(lambda: "requeued to go on from" in _text(run_dir / "stdout.log"), 60, "it is requeued")
+    wait_until(lambda: "requeuing to go on from" in _text(run_dir / "stdout.log"), 60, "it is requeued")
     wait_until(lambda: _run_json(run_dir)["state"] == "COMPLETED", 120, "it is complete", every_s=0.3)
     first, second = _run_json(run_dir)["segments"]
     assert first["checkpoint"] == second["resumed_from"]

@@ -108,7 +108,7 @@ def test_near_its_limit_the_job_is_requeued_and_the_program_told_its_checkpoint(
     checkpoint = tmp_path / "my out" / "checkpoint-5"
     assert (tmp_path / "asked").read_text() == "requeue 17\n", errors
     assert status != 0
-    assert f"requeued to go on from {checkpoint}" in output
+    assert f"requeuing to go on from {checkpoint}" in output
     assert "state" not in json.loads((job.run_dir / "exit.json").read_text())
     second = job.start(restarts=1)
     output, errors = second.communicate(timeout=40)

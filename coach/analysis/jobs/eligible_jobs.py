@@ -44,10 +44,16 @@ def why_not(verb: Verb, state: str, reason: str | None = None, can_requeue: bool
     return None
 
 
+_NO_REQUEUE = (
+    "Slurm may not requeue it (Requeue=0): it was submitted with --no-requeue, or the site's default is "
+    "JobRequeue=0; sbatch --requeue allows it at the next submission"
+)
+
+
 def _why_no_requeue(state: str, can_requeue: bool | None) -> str | None:
     if state == "PENDING":
         return "it waits already"
-    return "it was submitted with --no-requeue (Requeue=0)" if can_requeue is False else None
+    return _NO_REQUEUE if can_requeue is False else None
 
 
 def _why_no_hold(state: str, reasons: frozenset[str]) -> str | None:

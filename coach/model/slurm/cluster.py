@@ -79,7 +79,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition. `num_gpus_per_node` is the largest GPU count of its nodes, 0 where it has none."""
+    """One partition. `num_gpus_per_node` is the largest GPU count of its nodes, 0 where it has none.
+
+    What comes from the nodes is None where the site hides them.
+    """
 
     name: str
     is_default: bool
@@ -87,11 +90,11 @@ class Partition:
     time_limit_s: int | None
     default_time_s: int | None
     num_nodes: int
-    num_nodes_idle: int
+    num_nodes_idle: int | None
     num_cpus: int | None
     num_cpus_allocated: int | None
     gpus: tuple[GpuCount, ...]
-    num_gpus_per_node: int
+    num_gpus_per_node: int | None
     is_exclusive: bool = False
     """Whether each of its jobs gets whole nodes."""
     allow_accounts: tuple[str, ...] | None = None
@@ -99,6 +102,8 @@ class Partition:
     allow_qos: tuple[str, ...] | None = None
     allow_groups: tuple[str, ...] | None = None
     cluster: str | None = None
+    is_hidden: bool = False
+    """True for Hidden=YES: sinfo and squeue show it with --all only, and coach always."""
 
 
 @dataclass(frozen=True, slots=True)

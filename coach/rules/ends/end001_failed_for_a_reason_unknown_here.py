@@ -175,8 +175,10 @@ def _fixes(snapshot: TargetSnapshot, block: Block | None) -> Iterable[Fix]:
     is_slurm = run.backend == "slurm" if run is not None else job is not None and job.raw_job_id is not None
     job_id = job.job_id if job is not None else run.job_id if run is not None else None
     if is_slurm and job_id is not None:
-        what = "JobID,State,ExitCode,Elapsed,NodeList,Reason"
-        yield Fix("Ask Slurm what it knows", command=f"sacct -j {shell_quote(job_id)} -o {what}")
+        what, named = "JobID,State,ExitCode,Elapsed,NodeList,Reason", shell_quote(job_id)
+        # The second half is for a site without accounting: the controller knows the job some minutes longer.
+        asked = f"sacct -j {named} -o {what} || scontrol show job {named}"
+        yield Fix("Ask Slurm what it knows", command=asked)
     if block is None and job_id is not None:
         yield Fix("Name its log", command=f"coach check {shell_quote(job_id)} --log FILE")
 

@@ -129,6 +129,7 @@ def _fixes(snapshot: TargetSnapshot, node: str | None) -> Iterable[Fix]:
     if job_id is not None:
         yield Fix(
             "Ask Slurm what it knows",
-            command=f"sacct -j {job_id} -o JobID,State,ExitCode,Elapsed,NodeList,Reason",
+            command=f"sacct -j {job_id} -o JobID,State,ExitCode,Elapsed,NodeList,Reason"
+            f" || scontrol show job {job_id}",
         )
     yield from leave_out(snapshot.run, node, "if another node does it")

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
 from coach.model.slurm.cluster import Job, Node, Partition, has_failed, is_final
-from coach.sources.io import Io, Query
+from coach.sources.io import CommandResult, Io, Query
+from coach.sources.slurm.configuration import CONFIG_QUERY, parse_config
 from coach.sources.slurm.nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
+from coach.sources.slurm.privacy import is_denied, private_kinds
 from coach.sources.slurm.queue import jobs_query, parse_jobs
 from coach.sources.slurm.text import failure_words, is_torn
 
@@ -35,6 +37,7 @@ soon."""
 
 PING_TIMEOUT_S = 2.0
 
+_SEES_ALL = "root"
 _PING_QUERY = Query("ping", ("scontrol", "ping"))
 
 
@@ -48,6 +51,11 @@ class Answer:
     time_s: float
     duration_s: float
 
+    @property
+    def is_denied(self) -> bool:
+        """True if the site hides from this user what was asked."""
+        return is_denied(self.error)
+
 
 class Client:
     """Asks one question after the other. It remembers a failure, and then probes before it asks again."""
@@ -59,6 +67,10 @@ class Client:
     def now(self) -> float:
         return self._io.now()
 
+    def private_kinds(self, user: str) -> frozenset[str] | None:
+        """See `ask_private_kinds`."""
+        return ask_private_kinds(self._io, user)
+
     def ask(self, query: Query) -> Answer:
         if self._last_error is not None:
             probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
@@ -67,19 +79,23 @@ class Client:
             if is_silent or (probe.returncode is not None and b" is UP" not in probe.stdout):
                 return Answer(query, "", self._last_error, probe.time_s, probe.duration_s)
         result = self._io.run(query)
-        error = result.error
-        if result.returncode is None and result.duration_s >= PING_TIMEOUT_S:
-            # `squeue -u` tries a dead controller twice, 9 s each: the probe knows sooner why.
-            probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
-            if b" is DOWN" in probe.stdout:
-                error = f"{error}: {' '.join(probe.stdout.decode('utf-8', 'replace').split())}"
+        error = self._explained(result)
         if error is None and result.returncode != 0:
             error = failure_words(result.stderr) or f"{query.argv[0]}: exit status {result.returncode}"
         text = result.stdout.decode("utf-8", "surrogateescape")
         if error is None and is_torn(text, query.record_end and result.query.record_end):
             error = f"{query.argv[0]}: only a part of its answer came"
-        self._last_error = error
+        self._last_error = None if is_denied(error) else error  # who denies has answered
         return Answer(result.query, text, error, result.time_s, result.duration_s)
+
+    def _explained(self, result: CommandResult) -> str | None:
+        """Why a client gave no answer; None where it gave one."""
+        if result.returncode is None and result.duration_s >= PING_TIMEOUT_S:
+            # `squeue -u` tries a dead controller twice, 9 s each: the probe knows sooner why.
+            probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
+            if b" is DOWN" in probe.stdout:
+                return f"{result.error}: {' '.join(probe.stdout.decode('utf-8', 'replace').split())}"
+        return result.error
 
 
 class _Stretch:
@@ -125,6 +141,8 @@ class JobsSource:
         self._others: tuple[tuple[Job, ...], int] = ((), 0)
         """Everybody else's jobs as they were told last, and how many of those rows could not be read."""
         self._all_time_s: float | None = None
+        self._private: frozenset[str] | None = None
+        """What the site hides from the user; None before it was asked."""
         self._waiting: dict[str, float] | None = None
         """Own jobs that waited at the last look, and when they were seen first."""
 
@@ -144,8 +162,23 @@ class JobsSource:
             num_bad += self._others[1]
         is_fresh = self._has_fresh(own, answer.time_s)
         self.interval_s = self._fresh_interval_s if is_fresh else self._usual_interval_s
-        payload = JobList((*own, *self._others[0]), self._is_all, has_outputs=not is_whole)
+        is_hidden = self._are_others_hidden(is_whole, has_others=len(own) < len(jobs))
+        payload = JobList(
+            (*own, *self._others[0]),
+            self._is_all,
+            has_outputs=not is_whole,
+            are_others_hidden=is_hidden,
+        )
         yield Reading(self.name, answer.time_s, answer.duration_s, payload, num_bad_rows=num_bad)
+
+    def _are_others_hidden(self, is_whole: bool, *, has_others: bool) -> bool:
+        """True if the site hides other users' jobs. The configuration is asked once, when everybody's queue
+        has none of theirs."""
+        if has_others or self._others[0]:
+            return False
+        if is_whole and self._private is None:
+            self._private = self._client.private_kinds(self._user)
+        return self._is_all and "jobs" in (self._private or ())
 
     def _has_fresh(self, own: Iterable[Job], now_s: float) -> bool:
         """Whether one of these waits that did not a moment ago. Those of the first look have waited who knows
@@ -183,32 +216,53 @@ class NodesSource:
 
     def poll(self) -> Iterator[Reading]:
         answer = self._client.ask(NODES_QUERY)
-        if answer.error is not None:
+        is_hidden = answer.is_denied
+        if answer.error is not None and not is_hidden:
             self._partitions = None
             yield _failed("nodes", answer)
             yield _failed("partitions", answer)
             return
-        nodes, num_bad = parse_nodes(answer.text)
+        nodes, num_bad = ((), 0) if is_hidden else parse_nodes(answer.text)
         self._stretch.see(nodes)
         self.interval_s = self._least_interval_s * self._stretch.factor
-        yield Reading("nodes", answer.time_s, answer.duration_s, NodeList(nodes), num_bad_rows=num_bad)
+        listed = NodeList(nodes, is_hidden)
+        yield Reading("nodes", answer.time_s, answer.duration_s, listed, num_bad_rows=num_bad)
         is_due = self._partitions is None or answer.time_s - self._partitions.time_s >= PARTITIONS_INTERVAL_S
         if is_due:
             self._partitions = self._client.ask(PARTITIONS_QUERY)
         kept = self._partitions
         assert kept is not None
-        if kept.error is not None:
+        are_partitions_hidden = kept.is_denied
+        if kept.error is not None and not are_partitions_hidden:
             self._partitions = None
             yield _failed("partitions", kept)
             return
-        partitions, num_bad = parse_partitions(kept.text, nodes)
+        text = "" if are_partitions_hidden else kept.text
+        partitions, num_bad = parse_partitions(text, None if is_hidden else nodes)
         time_s = kept.time_s if is_due else answer.time_s
-        payload = PartitionList(partitions)
+        payload = PartitionList(partitions, are_partitions_hidden)
         yield Reading("partitions", time_s, kept.duration_s, payload, num_bad_rows=num_bad)
 
 
-def read_partitions_and_nodes(io: Io) -> tuple[tuple[Partition, ...], tuple[Node, ...]]:
-    """Ask once. Raises UserError with Slurm's own words when it does not answer."""
+def ask_private_kinds(io: Io, user: str) -> frozenset[str] | None:
+    """What the site hides from this user; None where the configuration could not be read.
+
+    Nothing is hidden from root. Slurm's operators see everything as well, but only accounting knows them.
+    """
+    if user == _SEES_ALL:
+        return frozenset()
+    result = io.run(CONFIG_QUERY)
+    if result.returncode != 0:
+        return None
+    return private_kinds(parse_config(result.stdout.decode("utf-8", "replace")))
+
+
+def read_partitions_and_nodes(
+    io: Io,
+) -> tuple[tuple[Partition, ...], tuple[Node, ...], frozenset[str]]:
+    """Ask once. Last stands what the site hides: `nodes`, `partitions`. Raises UserError with Slurm's own
+    words when it does not answer."""
+    hidden: set[str] = set()
     partitions: tuple[Partition, ...] = ()
     nodes: tuple[Node, ...] = ()
     for reading in NodesSource(io, 0.0).poll():
@@ -218,7 +272,9 @@ def read_partitions_and_nodes(io: Io) -> tuple[tuple[Partition, ...], tuple[Node
             nodes = reading.payload.nodes
         elif isinstance(reading.payload, PartitionList):
             partitions = reading.payload.partitions
-    return partitions, nodes
+        if isinstance(reading.payload, NodeList | PartitionList) and reading.payload.is_hidden:
+            hidden.add(reading.source)
+    return partitions, nodes, frozenset(hidden)
 
 
 def _failed(name: str, answer: Answer) -> Reading:

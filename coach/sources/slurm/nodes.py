@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from coach.model.slurm.cluster import GpuCount, Node, Partition
 from coach.sources.io import Query
@@ -88,11 +89,16 @@ def _parse_list(text: str) -> tuple[str, ...]:
 
 
 def _parse_pairs(text: str) -> dict[str, str]:
+    """Key → value. A word without `=` belongs to the value before it: a partition's name may have blanks."""
     pairs: dict[str, str] = {}
+    last: str | None = None
     for word in text.split(" "):
         key, equals, value = word.partition("=")
         if equals:
+            last = key if key not in pairs else None
             pairs.setdefault(key, value)
+        elif word and last is not None:
+            pairs[last] += f" {word}"
     return pairs
 
 
@@ -119,11 +125,15 @@ def _parse_node_gpus(gres: str, gres_used: str) -> tuple[GpuCount, ...]:
 
 
 def parse_partitions(
-    text: str, nodes: Sequence[Node], cluster: str | None = None
+    text: str, nodes: Sequence[Node] | None, cluster: str | None = None
 ) -> tuple[tuple[Partition, ...], int]:
-    """The partitions with the sums of their nodes, and the number of lines that could not be read."""
-    members: dict[str, list[Node]] = {}
-    for node in nodes:
+    """The partitions with the sums of their nodes, and the number of lines that could not be read.
+
+    `nodes` are None where the site hides them: then there are no sums.
+    """
+    members: dict[str, list[Node]] | None = None if nodes is None else {}
+    for node in nodes or ():
+        assert members is not None
         for name in node.partitions:
             members.setdefault(name, []).append(node)
     partitions: list[Partition] = []
@@ -138,13 +148,15 @@ def parse_partitions(
     return tuple(partitions), num_bad
 
 
-def _parse_partition(line: str, members: Mapping[str, Sequence[Node]], cluster: str | None) -> Partition:
+def _parse_partition(
+    line: str, members: Mapping[str, Sequence[Node]] | None, cluster: str | None
+) -> Partition:
     pairs = _parse_pairs(line)
     name = pairs.get("PartitionName", "")
     if not line.startswith("PartitionName=") or not name:
         raise BadRow("not a partition")
-    nodes = members.get(name, ())
-    gpus = () if _is_cpu_side_of_gpu_nodes(name, members) else sum_gpus(nodes)
+    nodes = None if members is None else members.get(name, ())
+    sums = _Sums(parse_count(pairs.get("TotalCPUs", ""))) if members is None else _sums(name, members)
     num_nodes = parse_count(pairs.get("TotalNodes", ""))
     return Partition(
         name=name,
@@ -152,19 +164,42 @@ def _parse_partition(line: str, members: Mapping[str, Sequence[Node]], cluster: 
         state=pairs.get("State", "UNKNOWN").lower(),
         time_limit_s=parse_duration(pairs.get("MaxTime", "")),
         default_time_s=parse_duration(pairs.get("DefaultTime", "")),
-        num_nodes=len(nodes) if num_nodes is None else num_nodes,
-        num_nodes_idle=sum(is_idle(node) for node in nodes),
-        num_cpus=_sum_known(node.num_cpus for node in nodes),
-        num_cpus_allocated=_sum_known(node.num_cpus_allocated for node in nodes),
-        gpus=gpus,
-        num_gpus_per_node=max((sum(gpu.total for gpu in node.gpus) for node in nodes), default=0)
-        if gpus
-        else 0,
+        num_nodes=len(nodes or ()) if num_nodes is None else num_nodes,
+        num_nodes_idle=sums.num_nodes_idle,
+        num_cpus=sums.num_cpus,
+        num_cpus_allocated=sums.num_cpus_allocated,
+        gpus=sums.gpus,
+        num_gpus_per_node=sums.num_gpus_per_node,
         is_exclusive=pairs.get("OverSubscribe", "").startswith("EXCLUSIVE"),
         allow_accounts=_parse_allowed(pairs.get("AllowAccounts", "")),
         allow_qos=_parse_allowed(pairs.get("AllowQos", "")),
         allow_groups=_parse_allowed(pairs.get("AllowGroups", "")),
         cluster=cluster,
+        is_hidden=pairs.get("Hidden") == "YES",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """A partition's nodes together; but for the CPUs unknown where the site hides the nodes."""
+
+    num_cpus: int | None
+    num_cpus_allocated: int | None = None
+    num_nodes_idle: int | None = None
+    num_gpus_per_node: int | None = None
+    gpus: tuple[GpuCount, ...] = ()
+
+
+def _sums(name: str, members: Mapping[str, Sequence[Node]]) -> _Sums:
+    nodes = members.get(name, ())
+    gpus = () if _is_cpu_side_of_gpu_nodes(name, members) else sum_gpus(nodes)
+    per_node = max((sum(gpu.total for gpu in node.gpus) for node in nodes), default=0) if gpus else 0
+    return _Sums(
+        _sum_known(node.num_cpus for node in nodes),
+        _sum_known(node.num_cpus_allocated for node in nodes),
+        sum(is_idle(node) for node in nodes),
+        per_node,
+        gpus,
     )
 
 

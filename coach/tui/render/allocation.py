@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus
 from coach.analysis.queueing.node_state import explain_state
+from coach.model.errors import OTHERS_JOBS, hidden_by_site
 from coach.model.slurm.cluster import Job, Node
 from coach.tui.render.pending import labelled
 from coach.tui.render.severity import job_state_tone, node_state_sign, node_state_tone
@@ -62,15 +63,23 @@ def node_fact_lines(node: Node, free: Sequence[NodeGpus], now_s: float, width: i
     return rows
 
 
-def slot_lines(slots: Sequence[GpuSlot], jobs: Mapping[str, Job], is_known: bool, width: int) -> list[Line]:
+def slot_lines(
+    slots: Sequence[GpuSlot],
+    jobs: Mapping[str, Job],
+    is_known: bool,
+    width: int,
+    *,
+    are_others_hidden: bool = False,
+) -> list[Line]:
     """Each GPU by its index: idle, or whose it is. `is_known`: whether it was told which job has which."""
+    untold = " by a job that the site hides" if are_others_hidden else " by a job that is not told"
     rows = []
     for slot in slots:
         job = jobs.get(slot.job_id or "")
         if not slot.is_used:
             what: tuple[Span, ...] = (muted("idle"),)
         elif slot.job_id is None:
-            what = (Span("in use"), muted(" by a job that is not told" if is_known else ""))
+            what = (Span("in use"), muted(untold if is_known else ""))
         else:
             what = (strong(f"job {printable(slot.job_id)}"), *_whose(job))
         sign = Span("■ " if slot.is_used else "□ ", "accent" if slot.is_used else "muted")
@@ -87,8 +96,10 @@ def _whose(job: Job | None) -> tuple[Span, ...]:
     )
 
 
-def node_job_lines(jobs: Sequence[Job], width: int) -> list[Line]:
+def node_job_lines(jobs: Sequence[Job], width: int, *, are_others_hidden: bool = False) -> list[Line]:
     """The jobs of the queue that have this node."""
+    if not jobs and are_others_hidden:
+        return [line(muted(f"   no job of yours; {hidden_by_site(OTHERS_JOBS)}"))]
     rows = [line(muted("   JOB         USER      STATE        CPUS   USED        LEFT        NAME"))]
     for job in jobs:
         rows.append(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from coach.analysis.query.language import Order, in_order
 from coach.analysis.queueing.free_gpus import TypeGpus
+from coach.model.errors import hidden_by_site
 from coach.model.slurm.cluster import GpuCount, Node, Partition
 from coach.tui.render.severity import node_state_sign, node_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
@@ -56,8 +57,17 @@ def node_rows(nodes: Sequence[Node]) -> Rows:
     return LazyRows([node.name for node in nodes], nodes, _node_row)
 
 
-def nodes_title(num_nodes: int, query: str, num_found: int) -> str:
+def empty_nodes_note(has_answer: bool, is_hidden: bool) -> str:
+    """The words of an empty table of nodes: hidden, not there, or not read yet."""
+    if is_hidden:
+        return hidden_by_site("nodes")
+    return "no node" if has_answer else "waiting for the first answer…"
+
+
+def nodes_title(num_nodes: int, query: str, num_found: int, is_hidden: bool = False) -> str:
     """For example `nodes · 120 · filter "state:idle": 12 of 120`."""
+    if is_hidden:
+        return "nodes · hidden"
     title = f"nodes · {num_nodes:,}"
     return f'{title} · filter "{printable(query)}": {num_found:,} of {num_nodes:,}' if query else title
 
@@ -90,9 +100,11 @@ FreeGpus = Mapping[tuple[str | None, str], Sequence[TypeGpus]]
 
 
 def partition_lines(
-    partitions: Iterable[Partition], free: FreeGpus, width: int, max_lines: int
+    partitions: Iterable[Partition], free: FreeGpus, width: int, max_lines: int, is_hidden: bool = False
 ) -> list[Line]:
     """The partitions side by side, wrapped; what does not fit is counted."""
+    if is_hidden:
+        return [line(muted(f" {hidden_by_site('partitions')}"))]
     cells = [
         _partition(partition, free.get((partition.cluster, partition.name), ()))
         for partition in sorted(partitions, key=lambda p: (not p.is_default, p.name))
@@ -127,7 +139,7 @@ def _partition(partition: Partition, free: Sequence[TypeGpus]) -> Line:
         parts.append(muted(" default"))
     if partition.state != "up":
         parts.append(Span(f" ▲ {printable(partition.state)}", "warning"))
-    parts.append(Span(f"  {partition.num_nodes_idle} of {plural(partition.num_nodes, 'node')} idle"))
+    parts.append(Span(f"  {whole(partition.num_nodes_idle)} of {plural(partition.num_nodes, 'node')} idle"))
     for gpus in free:
         text = f", free {whole(gpus.free)} of {gpus.total} {printable(gpus.type) if gpus.type else 'GPUs'}"
         parts.append(Span(text, "good" if gpus.free else ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coach.analysis.queueing.arrays import unfold
+from coach.model.errors import OTHERS_JOBS, hidden_by_site
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.job_subject import JobSubject
 from coach.tui.question import Question
@@ -14,9 +15,15 @@ from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job_course import curve_rows, device_lines
 from coach.tui.render.pending import failed_alike_lines, place_lines, task_lines, why_lines
 from coach.tui.render.progress import progress_lines
-from coach.tui.render.text import BLANK, Line, line, mib, muted
+from coach.tui.render.text import BLANK, Line, line, mib, muted, printable
 
 _MIB = 1 << 20
+
+
+def hidden_job_words(job_id: str) -> tuple[str, str]:
+    """Two lines for a job that is not known here, where the site hides other users' jobs."""
+    known = f"no job {printable(job_id)} is known here"
+    return known, f"if it is somebody else's: {hidden_by_site(OTHERS_JOBS)}"
 
 
 def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from coach.analysis.query.language import Order, in_order
 from coach.analysis.queueing.arrays import FoldedJob, fold_rows, group_id, is_part, parse_task_ids, unfold
 from coach.analysis.queueing.pending_reasons import explain_job
+from coach.model.errors import OTHERS_JOBS, hidden_by_site
 from coach.model.slurm.cluster import Job
 from coach.model.training.other_machine import last_word, place
 from coach.tui.render.pending import short_reason, start_words
@@ -54,6 +55,9 @@ _CODES = {
     "TIMEOUT": "TO",
 }
 """Of squeue: how many tasks of an array are in which state."""
+
+
+_OTHERS_HIDDEN = hidden_by_site(OTHERS_JOBS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +239,20 @@ def state_words(job: Job, now_s: float | None) -> tuple[str, str, Tone]:
     return printable(place(job.host)), printable(last_word(job.state, since)), "muted"
 
 
-def queue_title(queue: Queue, num_jobs: int | None, are_all_shown: bool, query: str, label: KeyLabel) -> str:
+def queue_title(
+    queue: Queue,
+    num_jobs: int | None,
+    are_all_shown: bool,
+    query: str,
+    label: KeyLabel,
+    *,
+    are_others_hidden: bool = False,
+) -> str:
     """For example `queue · 19 jobs, 3 yours · filter "ddp": 2 of 19`. `num_jobs` is None as long as only the
     own ones are known."""
-    if are_all_shown and num_jobs is None:
+    if are_all_shown and are_others_hidden:
+        title = f"queue · {queue.num_own:,} yours, {_OTHERS_HIDDEN}"
+    elif are_all_shown and num_jobs is None:
         title = f"queue · {queue.num_own:,} yours, asking for everybody's…"
     elif are_all_shown:
         title = f"queue · {num_jobs:,} {'job' if num_jobs == 1 else 'jobs'}, {queue.num_own:,} yours"
@@ -250,7 +264,9 @@ def queue_title(queue: Queue, num_jobs: int | None, are_all_shown: bool, query: 
     return f'{title} · filter "{printable(query)}": {queue.num_found:,} of {num_asked:,}'
 
 
-def empty_queue_note(has_answer: bool, are_all_shown: bool, query: str, label: KeyLabel) -> str:
+def empty_queue_note(
+    has_answer: bool, are_all_shown: bool, query: str, label: KeyLabel, *, are_others_hidden: bool = False
+) -> str:
     """What an empty table says: nothing read is not the same as nothing there."""
     if not has_answer:
         return "waiting for the first answer…"
@@ -258,6 +274,8 @@ def empty_queue_note(has_answer: bool, are_all_shown: bool, query: str, label: K
         return f"no job of yours matches the filter; Esc clears it, {label('all')} shows everybody's"
     if query:
         return "no job matches the filter; Esc clears it"
+    if are_all_shown and are_others_hidden:
+        return f"no job of yours; {_OTHERS_HIDDEN}"
     if are_all_shown:
         return "the queue is empty"
     return f"no job of yours; {label('all')} shows everybody's, {label('new_launch')} launches one"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from coach.analysis.queueing.free_gpus import TypeGpus, why_no_access
+from coach.model.errors import hidden_by_site
 from coach.model.slurm.accounting import Limits
 from coach.model.slurm.cluster import Partition
 from coach.tui.render.cluster import FreeGpus
@@ -36,8 +37,11 @@ def where_lines(
     free: FreeGpus,
     associations: Sequence[Limits] | None,
     width: int,
+    is_hidden: bool = False,
 ) -> list[Line]:
     """A block for each partition, the default one first. `associations` are the user's; None: not told."""
+    if is_hidden:
+        return [line(muted(f" {hidden_by_site('partitions')}"))]
     rows: list[Line] = []
     for partition in sorted(partitions, key=lambda each: (not each.is_default, each.name)):
         may, asked = why_no_access(partition, associations)
@@ -55,9 +59,10 @@ def where_lines(
                 muted(f" ({printable('; '.join(asked))})" if asked else ""),
             ),
             line(
-                f"   {partition.num_nodes_idle} of {plural(partition.num_nodes, 'node')} idle"
+                f"   {whole(partition.num_nodes_idle)} of {plural(partition.num_nodes, 'node')} idle"
                 f" · cpus {of_total(partition.num_cpus_allocated, partition.num_cpus)} in use"
                 f" · {limit}{usual}{' · whole nodes only' if partition.is_exclusive else ''}"
+                f"{' · hidden: squeue and sinfo show it with -a' if partition.is_hidden else ''}"
             ),
         ]
         for gpus in free.get((partition.cluster, partition.name), ()):

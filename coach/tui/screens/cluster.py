@@ -24,6 +24,7 @@ from coach.tui.messages import Done, ScreenOpened, ScreenShown
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
     FreeGpus,
+    empty_nodes_note,
     node_rows,
     nodes_in_order,
     nodes_title,
@@ -114,19 +115,23 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         snapshot, context = self.context.snapshot, self.context
         width, height = self.app.size
         num_lines = self._show_verdicts(2 if height < 30 else MAX_VERDICTS)
-        strip = partition_lines(snapshot.partitions, self._free_gpus(), width, 2 if height < 30 else 4)
+        hidden = snapshot.hidden
+        most = 2 if height < 30 else 4
+        strip = partition_lines(snapshot.partitions, self._free_gpus(), width, most, "partitions" in hidden)
         partitions = self.pane("#partitions")
         partitions.styles.height = max(1, len(strip))
         partitions.set_lines(strip)
         nodes = self._found_nodes()
         self.nodes.lay_out(self._node_view.columns, self._node_view.sorted_column)
         has_nodes = "nodes" in snapshot.sources and snapshot.sources["nodes"].data_time_s is not None
-        self.nodes.set_rows(nodes, "no node" if has_nodes else "waiting for the first answer…")
+        self.nodes.set_rows(nodes, empty_nodes_note(has_nodes, "nodes" in hidden))
         self.nodes.styles.height = min(
             max(1, self.nodes.num_rows) + 2, max(5, height * 2 // 5 - len(strip) - num_lines)
         )
         self.nodes.set_title(
-            nodes_title(len(snapshot.nodes), self._node_view.view.filter, self.nodes.num_rows)
+            nodes_title(
+                len(snapshot.nodes), self._node_view.view.filter, self.nodes.num_rows, "nodes" in hidden
+            )
         )
         queue = self._shown_queue()
         status = snapshot.sources.get("jobs")
@@ -136,9 +141,14 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         query = self._queue_view.view.filter
         self.queue.lay_out(self._queue_view.columns, self._queue_view.sorted_column)
         rows = job_rows(queue, context.user, context.now_s)
-        self.queue.set_rows(rows, empty_queue_note(has_answer, context.are_all_shown, query, context.label))
+        are_all, are_others_hidden = context.are_all_shown, "jobs" in hidden
+        empty = empty_queue_note(
+            has_answer, are_all, query, context.label, are_others_hidden=are_others_hidden
+        )
+        self.queue.set_rows(rows, empty)
+        num_jobs = len(snapshot.jobs) if is_told else None
         title = queue_title(
-            queue, len(snapshot.jobs) if is_told else None, context.are_all_shown, query, context.label
+            queue, num_jobs, are_all, query, context.label, are_others_hidden=are_others_hidden
         )
         num_marked = len(self.queue.marked_keys)
         self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)

@@ -26,7 +26,7 @@ from coach.tui.messages import PagerRequested, ScreenOpened, ScreenShown, Wanted
 from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
-from coach.tui.render.job_page import facts_lines, page_lines
+from coach.tui.render.job_page import facts_lines, hidden_job_words, page_lines
 from coach.tui.render.queue import is_own
 from coach.tui.render.text import crumb, line, muted, printable
 from coach.tui.widgets.cause_and_log import CauseAndLog
@@ -118,6 +118,8 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         if self.targets and (asked is None or asked.data_time_s is None):
             return (f"asking Slurm for job {printable(self._asked_for)}…",)
         label = self.context.label
+        if "jobs" in self.context.snapshot.hidden:
+            return hidden_job_words(self._asked_for)
         return (
             f"Slurm knows no job {printable(self._asked_for)}, and coach has not seen one of that number",
             f"on the first screen {label('all')} lists everybody's jobs,"

@@ -53,6 +53,7 @@ class NodeScreen(CoachScreen, screen="node"):
     def _lines(self, node: Node, width: int) -> list[Line]:
         context = self.context
         now_s, partitions = context.now_s, context.snapshot.partitions
+        are_hidden = "jobs" in context.snapshot.hidden
         rows = node_fact_lines(node, free_gpus([node], partitions), now_s, width)
         if node.gpus:
             told: Asked[tuple[GpuAllocation, ...]] = context.answers[Question.ALLOCATIONS]
@@ -64,8 +65,10 @@ class NodeScreen(CoachScreen, screen="node"):
                 if self.questions
                 else line(muted(" gpus by index")),
             ]
-            rows += slot_lines(slots, by_id, told.value is not None, width)
-        return [*rows, BLANK, line(muted(" jobs here")), *node_job_lines(self._jobs(), width)]
+            is_known = told.value is not None
+            rows += slot_lines(slots, by_id, is_known, width, are_others_hidden=are_hidden)
+        here = node_job_lines(self._jobs(), width, are_others_hidden=are_hidden)
+        return [*rows, BLANK, line(muted(" jobs here")), *here]
 
     def _jobs(self) -> tuple[Job, ...]:
         jobs = self.context.snapshot.jobs

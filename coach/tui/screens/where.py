@@ -46,6 +46,7 @@ class WhereScreen(CoachScreen, screen="where"):
         nodes, partitions = snapshot.nodes, snapshot.partitions
         count = partial(free_by_partition, nodes, partitions)
         free = self._free.of(nodes, len(nodes), partitions, count, self.refresh_all)
-        rows = where_lines(partitions, free, associations, self.app.size.width - 2)
+        is_hidden = "partitions" in snapshot.hidden
+        rows = where_lines(partitions, free, associations, self.app.size.width - 2, is_hidden)
         heading = [asked_line("your accounts", told, now_s, self.context.label)] if self.questions else []
         self.pane("#body").set_lines([*heading, *rows])

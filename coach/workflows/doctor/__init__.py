@@ -106,7 +106,8 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
             return slurm.judge_controller_silence(error or "", said or None)
         pace = slurm.judge_pace(values)
         mail = slurm.judge_mail(values, lambda program: os.access(program, os.X_OK))
-        return [*slurm.judge_config(values), pace, mail]
+        privacy = slurm.judge_privacy(values, user_name() == "root")
+        return [*slurm.judge_config(values), pace, mail, *privacy]
 
     def look_at_queue() -> list[Check]:
         result = io.run(jobs_query(user_name()))
@@ -125,7 +126,7 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
 
     def judge_site(site: Site) -> list[Check]:
         values, _ = _ask_config(io)
-        return slurm.judge_gpus(site.partitions, values)
+        return slurm.judge_gpus(site.partitions, values, site.hidden)
 
     return {
         ("slurm", "controller"): look_at_controller,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 
 from coach.config import Settings
@@ -18,7 +19,7 @@ from coach.launch.refusal import fields_in_question, is_unanswered, option_of, s
 from coach.launch.resources import Site
 from coach.launch.spelling import format_time
 from coach.launch.submit import check_command
-from coach.model.errors import UserError
+from coach.model.errors import UserError, hidden_by_site
 from coach.model.judging.doctor_report import Check, CheckState
 from coach.model.launching.environment import EnvironmentKind
 from coach.model.launching.launch import LaunchRequest, Plan
@@ -50,10 +51,13 @@ def look_at_launch(
     what = f"plan of {recipe.name}"
     try:
         request = with_defaults(LaunchRequest(recipe.name), settings)
+        is_unsaid = "nodes" in site.hidden and request.gpus_per_node is None
+        if is_unsaid:
+            request = replace(request, gpus_per_node=0)
         plan = plan_for(request, settings, env, io, site, io.now())
     except UserError as error:
         return [*checks, Check(AREA, what, CheckState.WRONG, "refused", error.message, error.hint)]
-    checks.append(judge_plan(what, plan))
+    checks.append(_gpus_unsaid(judge_plan(what, plan)) if is_unsaid else judge_plan(what, plan))
     checks.append(_look_at_environment(plan, env, io))
     if backend == "slurm":
         checks.append(_test(plan, io))
@@ -77,6 +81,13 @@ def judge_plan(what: str, plan: Plan) -> Check:
     if plan.warnings:
         return Check(AREA, what, CheckState.WARNING, value, "; ".join(plan.warnings))
     return Check(AREA, what, CheckState.OK, value)
+
+
+def _gpus_unsaid(check: Check) -> Check:
+    """The plan was made for CPUs, because the site hides what else there is."""
+    because = f"{hidden_by_site('nodes')}: a launch has to say how many GPUs it wants"
+    todo = "say gpus = N in [launch] of config.toml, or --gpus N at each launch"
+    return replace(check, state=CheckState.WARNING, because=because, todo=todo)
 
 
 def judge_environment(plan: Plan, check: EnvironmentCheck, has_own_torch: bool) -> Check:

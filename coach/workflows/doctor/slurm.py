@@ -6,16 +6,20 @@ its shape, never by its version; so what can be tried is tried here, and the ver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coach.model.errors import hidden_by_site
 from coach.model.judging.doctor_report import Check, CheckState
 from coach.model.slurm.cluster import Partition
 from coach.sources.rpc_budget import ACTIVE_PER_MIN, RpcBudget
 from coach.sources.slurm.configuration import parse_rate_limit, parse_version
+from coach.sources.slurm.privacy import private_kinds
 
 AREA = "slurm"
+_TOLD_APART = frozenset({"jobs", "nodes", "partitions", "reservations"})
+"""Words of PrivateData that change what coach shows."""
 TESTED = ("22.05", "24.11")
 
 
@@ -97,6 +101,17 @@ def judge_pace(config: Mapping[str, str]) -> Check:
     return Check(AREA, "rate limit", CheckState.OK, value, because)
 
 
+def judge_privacy(config: Mapping[str, str], is_root: bool) -> list[Check]:
+    """What the site hides from its users; nothing to say where it hides nothing."""
+    kinds = sorted(private_kinds(config) & _TOLD_APART)
+    if not kinds:
+        return []
+    because = f"PrivateData={','.join(kinds)}: coach says so where it has nothing to show of them"
+    if is_root:
+        because = f"PrivateData={','.join(kinds)}: from users, not from root"
+    return [Check(AREA, "hidden by the site", CheckState.OK, ", ".join(kinds), because, is_needed=False)]
+
+
 def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Check:
     """Whether ended jobs can be asked for. coach's own runs are told from their directories, with it or
     without."""
@@ -154,9 +169,14 @@ def judge_queue(num_jobs: int, num_bad_rows: int, error: str | None) -> Check:
     return Check(AREA, "queue", CheckState.OK, own, "squeue understands every field that coach asks for")
 
 
-def judge_gpus(partitions: Sequence[Partition], config: Mapping[str, str] | None) -> list[Check]:
-    """What each partition offers to train on."""
+def judge_gpus(
+    partitions: Sequence[Partition], config: Mapping[str, str] | None, hidden: Collection[str] = ()
+) -> list[Check]:
+    """What each partition offers to train on. `hidden`: what the site hides, of `nodes` and `partitions`."""
     area = "gpus"
+    if hidden:
+        because = hidden_by_site(" and ".join(sorted(hidden)))
+        return [Check(area, "partitions", CheckState.UNKNOWN, None, because, is_needed=False)]
     checks = []
     for partition in partitions:
         if not partition.num_gpus_per_node:

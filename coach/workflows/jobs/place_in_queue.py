@@ -7,12 +7,14 @@ that part says why, and the others are there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from coach.model.errors import hidden_by_site
 from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
 from coach.model.slurm.cluster import Reservation
 from coach.sources.io import Io, Query
+from coach.sources.slurm.client import ask_private_kinds
 from coach.sources.slurm.limits import QOS_QUERY, associations_query, parse_limits
 from coach.sources.slurm.priority import (
     fair_share_query,
@@ -62,8 +64,16 @@ def read_place(io: Io, user: str) -> PlaceInQueue:
         ),
         associations=_ask(io, associations_query(user), lambda text, _: parse_limits(text, "association")),
         qos=_ask(io, QOS_QUERY, lambda text, _: parse_limits(text, "qos")),
-        reservations=_ask(io, RESERVATIONS_QUERY, lambda text, _: parse_reservations(text)),
+        reservations=_read_reservations(io, user),
     )
+
+
+def _read_reservations(io: Io, user: str) -> Part[tuple[Reservation, ...]]:
+    """Those that the user may see. A site that hides the others answers as if there were none."""
+    part = _ask(io, RESERVATIONS_QUERY, lambda text, _: parse_reservations(text))
+    if part.error is None and "reservations" in (ask_private_kinds(io, user) or ()):
+        return replace(part, error=hidden_by_site("others' reservations"))
+    return part
 
 
 def _ask(io: Io, query: Query, parse: Callable[[str, Query], tuple[T, int]]) -> Part[T]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from coach import runs
 from coach.analysis.jobs.belonging import is_job_of, is_of_another_cluster
 from coach.config import DEFAULT_CLUSTER, Settings
-from coach.model.errors import UserError
+from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
 from coach.model.training.log import Signature
@@ -35,7 +35,7 @@ from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs
-from coach.sources.slurm.client import JobsSource
+from coach.sources.slurm.client import JobsSource, ask_private_kinds
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
 from coach.workflows.judging.run_sources import RunSources
 
@@ -100,8 +100,14 @@ def resolve_target(
         if found is not None:
             return found
     near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
-    hint = f"did you mean {near[0]}?" if near else "`coach runs` lists the runs, `coach jobs` the jobs"
+    hint = f"did you mean {near[0]}?" if near else _hint_for_unknown(text, io, backend, user)
     raise UserError(f"{text}: no run, job or file of that name", hint)
+
+
+def _hint_for_unknown(text: str, io: Io, backend: str, user: str) -> str:
+    if _JOB_ID.match(text) and backend == "slurm" and "jobs" in (ask_private_kinds(io, user) or ()):
+        return f"if it is somebody else's: {hidden_by_site(OTHERS_JOBS)}"
+    return "`coach runs` lists the runs, `coach jobs` the jobs"
 
 
 def _by_job_id(

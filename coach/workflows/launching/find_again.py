@@ -14,7 +14,7 @@ from coach.model.slurm.cluster import Job, has_failed
 from coach.sources.io import Io, Query
 from coach.sources.machine.user import user_name
 from coach.workflows.jobs.own_jobs import Named, look_up
-from coach.workflows.launching.foreign_fix import find_script
+from coach.workflows.launching.foreign_fix import FoundScript, find_script
 from coach.workflows.readonly import refuse_if_readonly
 
 _FORGOTTEN = ("Invalid job id", "Slurm does not know it")
@@ -62,7 +62,8 @@ def _forgotten(job: Job, settings: Settings, io: Io) -> Resubmission:
 def _made(
     job_id: str, name: str, facts: Mapping[str, str], named: Named | None, settings: Settings, io: Io
 ) -> Resubmission:
-    script = find_script(io, job_id, facts.get("Command"), facts.get("WorkDir")).text
+    found = find_script(io, job_id, facts.get("Command"), facts.get("WorkDir"))
+    script = found.text
     file, kept = script_file(facts), settings.cache_dir / "resubmit" / f"{job_id}.sh"
     is_there = file is not None and _holds(io, file, script)
     return Resubmission(
@@ -72,7 +73,7 @@ def _made(
         script,
         file if file is not None and is_there else kept,
         is_there,
-        _notes(facts, named, file, is_there),
+        (*_unkept(found), *_notes(facts, named, file, is_there)),
         settings.sbatch_timeout_s,
         _tasks(named),
     )
@@ -86,6 +87,13 @@ def _tasks(named: Named | None) -> str:
     failed = sorted((int(task) for task, state in rows.items() if task.isdecimal() and has_failed(state)))
     task = named.job_id.partition("_")[2]
     return ",".join(map(str, failed)) or (task if task.isdecimal() else "")
+
+
+def _unkept(found: FoundScript) -> tuple[str, ...]:
+    """A note where only the file of the script is left, which may have changed since the submission."""
+    if found.why_not_kept is None:
+        return ()
+    return (f"the script is its file as it is now: nobody gives the copy of then ({found.why_not_kept})",)
 
 
 def _notes(

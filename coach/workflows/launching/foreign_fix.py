@@ -42,6 +42,8 @@ class FoundScript:
     origin: str
     files: Mapping[str, str]
     """The configuration files that it names and that can be read, by the names that it gives them."""
+    why_not_kept: str | None = None
+    """Why neither Slurm nor accounting gave its copy: then it is the file as it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,8 @@ def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) 
     if path is not None:
         try:
             text = io.read(path, 0, _MAX_BYTES).decode("utf-8", "surrogateescape")
-            return _with_files(io, text, f"the file of its command as it is now ({path})", work_dir)
+            found = _with_files(io, text, f"the file of its command as it is now ({path})", work_dir)
+            return replace(found, why_not_kept="; ".join(whys))
         except OSError as error:
             whys.append(f"{path}: {error.strerror or error}")
     raise UserError(f"job {job_id}: nobody has its batch script any more", "; ".join(whys))

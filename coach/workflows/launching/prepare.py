@@ -32,7 +32,7 @@ from coach.sources.io import Io, Query
 from coach.sources.machine.disk import read_space, why_not_writable
 from coach.sources.machine.quota import Mount, Quota, read_mount, read_quota
 from coach.sources.machine.this_machine import read_machine
-from coach.sources.machine.user import user_name
+from coach.sources.machine.user import group_names, user_name
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.slurm.client import read_partitions_and_nodes
 from coach.sources.values import table, whole
@@ -71,8 +71,8 @@ def look_at_site(backend: str, io: Io) -> Site:
     """What the target has, asked once. Raises UserError in Slurm's words when it does not answer."""
     if backend == "local":
         return Site(backend, (), (read_machine(),))
-    partitions, nodes = read_partitions_and_nodes(io)
-    return Site(backend, partitions, nodes)
+    partitions, nodes, hidden = read_partitions_and_nodes(io)
+    return Site(backend, partitions, nodes, hidden, None if user_name() == "root" else group_names())
 
 
 def plan_for(

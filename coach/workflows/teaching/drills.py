@@ -95,13 +95,16 @@ def _entry(recipe: Recipe, site: Site | None, newest_first: Sequence[Run], io: I
 
 
 def why_skipped(drill: Drill, site: Site) -> str | None:
-    """Why a drill cannot show its symptom on this site; None where it can."""
+    """Why a drill cannot show its symptom on this site; None where it can, or where the site hides what it
+    has."""
     reasons = {
         Need.GPU: _why_no_gpu(drill.options.get("gpus_per_node") or 1, site),
         Need.SLURM: None if site.backend == "slurm" else "needs Slurm: this is the local backend",
         Need.ROOT: None if os.geteuid() == 0 else "needs root",
         Need.TWO_NODES: None
-        if site.backend == "local" or any(partition.num_nodes > 1 for partition in site.partitions)
+        if site.backend == "local"
+        or site.hidden
+        or any(partition.num_nodes > 1 for partition in site.partitions)
         else "needs two nodes: no partition has them",
     }
     unmet = next((why for need in drill.needs if (why := reasons[need]) is not None), None)
@@ -110,7 +113,7 @@ def why_skipped(drill: Drill, site: Site) -> str | None:
 
 def _why_no_gpu(wanted: int, site: Site) -> str | None:
     most = max((sum(gpu.total for gpu in node.gpus) for node in site.nodes), default=0)
-    if most >= wanted:
+    if most >= wanted or "nodes" in site.hidden:
         return None
     what = "a GPU" if wanted == 1 else f"{wanted} GPUs in one node"
     return f"needs {what}: there {'is' if most < 2 else 'are'} {most or 'none'} here"

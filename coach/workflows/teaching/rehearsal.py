@@ -204,6 +204,8 @@ class Rehearsal:
         nodes = self._site.nodes
         if self._site.backend == "local":
             return place_of("this machine", nodes)
+        if self._site.hidden:
+            return None
         name, is_exclusive = "all nodes", resources.mem == _WHOLE_NODE
         for partition in self._site.partitions:
             if partition.name == resources.partition:

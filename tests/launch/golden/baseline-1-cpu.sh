@@ -225,8 +225,9 @@ done
 
 # Signalled before the limit, and further than at this start: go on from the newest checkpoint.
 if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then
-  echo "coach: the time limit is near; requeued to go on from $(newest_checkpoint)"
+  echo "coach: the time limit is near; requeuing to go on from $(newest_checkpoint)"
   if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi
+  echo "coach: Slurm refused the requeue: the run ends here, its checkpoint stays"
 fi
 
 # How it ended, for everybody who reads the run directory when Slurm has forgotten the job.

@@ -88,7 +88,8 @@ def test_partitions_that_fail_alone_do_not_hide_the_nodes() -> None:
 
 
 def test_a_launch_gets_partitions_and_nodes_or_slurms_words() -> None:
-    partitions, nodes = read_partitions_and_nodes(healthy())
+    partitions, nodes, hidden = read_partitions_and_nodes(healthy())
+    assert hidden == frozenset()
     assert [each.name for each in partitions] == ["gpu", "short", "cpu", "hidden"]
     assert [each.name for each in nodes] == ["node1", "node2", "node3"]
     io = healthy()

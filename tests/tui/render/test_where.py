@@ -7,8 +7,9 @@ from dataclasses import replace
 from coach.analysis.queueing.free_gpus import allocation_map, free_by_partition, free_gpus, why_no_access
 from coach.model.slurm.accounting import Limits
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Node
-from coach.tui.render.allocation import node_fact_lines, slot_lines
-from coach.tui.render.cluster import partition_lines
+from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
+from coach.tui.render.cluster import empty_nodes_note, nodes_title, partition_lines
+from coach.tui.render.queue import Queue, empty_queue_note, queue_title
 from coach.tui.render.text import Line, plain
 from coach.tui.render.where import where_lines
 from tests.tui.fake_session import NOW_S, make_job, make_snapshot
@@ -73,3 +74,19 @@ def test_each_gpu_says_whose_it_is_that_it_is_idle_or_that_nobody_tells() -> Non
     assert "job 12 of bob" in shown[0]
     assert "idle" in shown[1]
     assert "in use by a job that is not told" in shown[2]
+
+
+def test_what_the_site_hides_is_said_and_never_as_nothing() -> None:
+    node = replace(SNAPSHOT.nodes[0], gpus=(GpuCount("a100", 1, 1),), gpu_indices=(0,))
+    slots = allocation_map([node], [])
+    hidden = text(slot_lines(slots, {}, True, 80, are_others_hidden=True))
+    assert "in use by a job that the site hides" in hidden
+    assert "other users' jobs are hidden" in text(node_job_lines((), 80, are_others_hidden=True))
+    assert "partitions are hidden by the site" in text(where_lines((), {}, None, 80, True))
+    assert "partitions are hidden by the site" in text(partition_lines((), {}, 80, 2, True))
+    assert empty_nodes_note(True, is_hidden=True) == "nodes are hidden by the site (PrivateData)"
+    assert nodes_title(0, "", 0, is_hidden=True) == "nodes · hidden"
+    title = queue_title(Queue(num_own=3), 3, True, "", str, are_others_hidden=True)
+    assert title == "queue · 3 yours, other users' jobs are hidden by the site (PrivateData)"
+    empty = empty_queue_note(True, True, "", str, are_others_hidden=True)
+    assert empty == "no job of yours; other users' jobs are hidden by the site (PrivateData)"

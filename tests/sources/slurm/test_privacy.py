@@ -1,0 +1,85 @@
+"""A site that hides something from its users: the sources say so, and ask no more often for it."""
+
+from __future__ import annotations
+
+from coach.model.reading import JobList, NodeList, PartitionList, Reading
+from coach.monitor.monitor import Monitor
+from coach.sources.slurm.client import JobsSource, NodesSource, read_partitions_and_nodes
+from coach.sources.slurm.privacy import is_denied, private_kinds
+from tests.sources.scripted_io import PING_UP, ScriptedIo, captured
+
+DENIED_NODES = (1, "slurm_load_node error: Access/permission denied\n")
+DENIED_PARTITIONS = (1, "slurm_load_partitions error: Access/permission denied\n")
+QUEUE = captured("squeue-22.05.txt")
+OWN = b"|RECORDEND".join([*(row for row in QUEUE.split(b"|RECORDEND") if b"nobody" in row), b""])
+CONFIG = captured("scontrol-config-22.05.txt")
+PRIVATE = CONFIG.replace(b"PrivateData             = none", b"PrivateData             = jobs,usage")
+
+
+def asking(config: bytes, queue: bytes) -> ScriptedIo:
+    return ScriptedIo({"jobs": queue, "config": config, "ping": PING_UP})
+
+
+def told(source: JobsSource) -> JobList:
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, JobList)
+    return reading.payload
+
+
+def test_a_queue_of_own_jobs_alone_is_asked_about_once_and_only_for_a_user() -> None:
+    io = asking(PRIVATE, OWN)
+    source = JobsSource(io, "nobody", 10)
+    assert [told(source).are_others_hidden for _ in range(3)] == [True, True, True]
+    assert io.asked == ["jobs", "config", "jobs", "jobs"]
+    assert not told(JobsSource(asking(CONFIG, OWN), "nobody", 10)).are_others_hidden
+    root = asking(PRIVATE, b"")
+    assert not told(JobsSource(root, "root", 10)).are_others_hidden
+    assert root.asked == ["jobs"]
+
+
+def test_where_others_jobs_are_seen_nobody_asks_what_is_hidden() -> None:
+    io = asking(PRIVATE, QUEUE)
+    assert not told(JobsSource(io, "nobody", 10)).are_others_hidden
+    own = JobsSource(asking(PRIVATE, OWN), "nobody", 10, is_all=False)
+    assert not told(own).are_others_hidden
+    assert io.asked == ["jobs"]
+
+
+def test_nodes_that_are_denied_are_hidden_and_no_failure() -> None:
+    io = ScriptedIo({"nodes": DENIED_NODES, "partitions": captured("scontrol-partitions-22.05.txt")})
+    source = NodesSource(io, 30)
+    nodes, partitions = source.poll()
+    assert nodes.payload == NodeList((), is_hidden=True)
+    assert nodes.error is None
+    assert isinstance(partitions.payload, PartitionList)
+    assert not partitions.payload.is_hidden
+    assert {each.num_nodes_idle for each in partitions.payload.partitions} == {None}
+    assert {each.num_gpus_per_node for each in partitions.payload.partitions} == {None}
+    assert {each.num_cpus for each in partitions.payload.partitions} != {None}
+    list(source.poll())
+    assert io.asked == ["nodes", "partitions", "nodes"]  # no probe: who denies has answered
+    assert source.interval_s > 30
+
+
+def test_partitions_that_are_denied_leave_the_nodes() -> None:
+    io = ScriptedIo({"nodes": captured("scontrol-nodes-22.05.txt"), "partitions": DENIED_PARTITIONS})
+    partitions, nodes, hidden = read_partitions_and_nodes(io)
+    assert (partitions, len(nodes), hidden) == ((), 3, {"partitions"})
+
+
+def test_the_picture_keeps_what_is_hidden_until_it_is_shown_again() -> None:
+    monitor = Monitor("me", None)
+    for payload in (NodeList((), is_hidden=True), JobList((), is_all=True, are_others_hidden=True)):
+        source = "nodes" if isinstance(payload, NodeList) else "jobs"
+        assert monitor.apply(Reading(source, 1.0, 0.1, payload))
+    assert monitor.snapshot(1.0).hidden == {"nodes", "jobs"}
+    assert monitor.apply(Reading("nodes", 2.0, 0.1, NodeList(())))
+    assert monitor.snapshot(2.0).hidden == {"jobs"}
+
+
+def test_a_denial_is_told_from_a_failure_and_each_word_of_private_data_is_read() -> None:
+    assert is_denied("slurm_load_node error: Access/permission denied")
+    assert not is_denied("Unable to contact slurm controller (connect failure)")
+    assert not is_denied(None)
+    assert private_kinds({"PrivateData": "accounts, jobs"}) == {"accounts", "jobs"}
+    assert private_kinds({}) == frozenset()
