@@ -24,4 +24,5 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     args.share = None if said == NOWHERE else said
     if settings.why_off(Switch.JOB_VERDICT) is None:
         args.judge = args.judge or sys.executable
+    args.comment = args.comment or settings.launch.has_comment
     return supervise.run(args, settings.runs_root)

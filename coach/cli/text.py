@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO
 
 from coach.analysis.spelling.printable import cut, display_width
 from coach.analysis.spelling.printable import printable as printable
@@ -45,10 +45,10 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str | None]], al
         print_line(_GAP.join(parts).rstrip())
 
 
-def print_line(text: str) -> None:
-    """Print a line even where the terminal's encoding has no such characters."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding))
+def print_line(text: str, out: TextIO | None = None) -> None:
+    """Print a line, on standard output by default, even where its encoding has no such characters."""
+    encoding = (out or sys.stdout).encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), file=out)
 
 
 def print_json(

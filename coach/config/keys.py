@@ -239,7 +239,12 @@ def _from_number(said: str) -> Any:
     return said
 
 
-_LAUNCH_NAMES = {"num_nodes": "nodes", "gpus_per_node": "gpus", "has_gpm": "gpm"}
+_LAUNCH_NAMES = {
+    "num_nodes": "nodes",
+    "gpus_per_node": "gpus",
+    "has_gpm": "gpm",
+    "has_comment": "squeue_comment",
+}
 """Fields of LaunchDefaults that the config calls by their option's name."""
 
 _LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
@@ -255,6 +260,7 @@ _LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
     "environment": (_environment, str),
     "setup": (list_of(text), None),
     "has_gpm": (flag, _from_flag),
+    "has_comment": (flag, _from_flag),
     "share": (_shared, str),
 }
 

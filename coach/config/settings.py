@@ -69,6 +69,8 @@ class LaunchDefaults:
     """Shell lines put before srun, for example "module load cuda/12.4"."""
     has_gpm: bool | None = None
     """True: the sampler of a launch also reads SM, tensor and DRAM activity (Hopper or newer). Key `gpm`."""
+    has_comment: bool = False
+    """True: a failed job appends its finding to its own comment. Key `squeue_comment`."""
     share: str | None = None
     """Where each run puts a small summary for everybody to read; "none": nowhere."""
     sbatch: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -37,6 +37,8 @@ class Facts:
     environment: Environment = field(default_factory=Environment)
     locked: Mapping[str, str] = field(default_factory=dict)
     """Field of the request → the site's reason why nobody else may set it."""
+    has_comment: bool = False
+    """Whether the job may name its finding in its own comment."""
 
 
 def _text_of(recipe: Recipe) -> str | None:
@@ -97,6 +99,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         python=facts.paths.python,
         coach_version=facts.coach_version,
         git=facts.git,
+        has_comment=facts.has_comment,
     )
     if is_batch:
         script = render_batch(plan, facts.paths, record, facts.coach_version)

@@ -30,6 +30,7 @@ def run_record(
     python: str,
     coach_version: str,
     git: Mapping[str, Any] | None,
+    has_comment: bool = False,
 ) -> dict[str, Any]:
     """All keys of run.json; what is not known yet is null."""
     request = plan.request
@@ -69,6 +70,7 @@ def run_record(
         "remedies": {name: dict(changes) for name, changes in recipe.remedies.items()},
         **({"expects": list(recipe.expects)} if recipe.expects else {}),
         **({"drill": recipe.name} if is_drill(request, recipe) else {}),
+        **({"squeue_comment": True} if has_comment and plan.backend == "slurm" else {}),
         **({"sweep": asdict(request.sweep_point)} if request.sweep_point else {}),
     }
 

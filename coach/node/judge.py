@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import List, Mapping
 
 from coach import runs
+from coach.node import comment
 from coach.node.limits import memory_left_mib
 
 PATIENCE_S = 10.0
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     for line in judge(Path(args.run_dir), args.python, os.environ):
         sys.stdout.buffer.write(line + b"\n")
     sys.stdout.flush()
+    comment.append(runs.RunPaths(args.run_dir), os.environ)
     return 0
 
 
@@ -82,6 +84,7 @@ def say(paths: runs.RunPaths, python: str, env: Mapping[str, str], descriptor: i
             return
         for line in judge(paths.run_dir, python, env):
             os.write(descriptor, line + b"\n")
+        comment.append(paths, env)
 
 
 def _bound() -> None:

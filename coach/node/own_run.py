@@ -31,10 +31,12 @@ def prepare(
     command: List[str],
     time_s: float,
     env: Mapping[str, str],
-    shared: Optional[str] = None,
+    asked: Mapping[str, Any],
 ) -> Optional[runs.RunPaths]:
-    """The run directory, with its folders. None, after one line on stderr, when it cannot be made: the
-    command runs all the same."""
+    """The run directory, with its folders; `asked` goes into a new run.json.
+
+    None, after one line on stderr, when it cannot be made: the command runs all the same.
+    """
     try:
         if run_dir:
             paths = runs.RunPaths(Path(run_dir).absolute())
@@ -46,7 +48,6 @@ def prepare(
         for folder in (paths.metrics_dir, paths.telemetry_dir, paths.checkpoints_dir):
             folder.mkdir(exist_ok=True)
         if is_first_node(env) and not paths.run_json.exists():
-            asked = {"launch": {"share": shared} if shared else {}}
             runs.update_json(paths.run_json, {**_new_run(paths, recipe, command, time_s, env), **asked})
         if is_new and not run_dir and is_first_node(env):
             print(f"coach run: {paths.run_dir}", file=sys.stderr)

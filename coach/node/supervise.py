@@ -41,6 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpm", action="store_true", help=GPM_HELP)
     parser.add_argument("--share", metavar="DIR", help=share.HELP)
     parser.add_argument("--judge", metavar="PYTHON", help=argparse.SUPPRESS)  # the one that has coach
+    parser.add_argument("--comment", action="store_true", help=argparse.SUPPRESS)  # in the job's own
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments"
     )
@@ -94,7 +95,11 @@ def _prepare(
 ) -> Optional[runs.RunPaths]:
     root = runs_root or runs.default_runs_root(os.environ)
     shared = os.path.realpath(args.share) if args.share else None
-    return own_run.prepare(args.run_dir, root, args.recipe, command, started_time_s, os.environ, shared)
+    asked = {
+        "launch": {"share": shared} if shared else {},
+        **({"squeue_comment": True} if args.comment else {}),
+    }
+    return own_run.prepare(args.run_dir, root, args.recipe, command, started_time_s, os.environ, asked)
 
 
 def _report_not_started(

@@ -116,6 +116,7 @@ def plan_for(
         notes=(*settings.notes, *time_notes, *environment_notes, *share_notes),
         environment=environment,
         locked=locked_fields(settings),
+        has_comment=settings.launch.has_comment,
     )
     plan = make_plan(request, recipe, site, facts, run_id)
     replaced = request.parent_run_id if request.fix is not None else None  # launched again, it goes on beside

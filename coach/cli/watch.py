@@ -1,0 +1,103 @@
+"""`coach watch`: follow runs and jobs until the last one has ended, and say why those that failed did."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from coach.analysis.jobs.watched_jobs import News
+from coach.analysis.judging.verdict_object import OUTCOME
+from coach.analysis.judging.why_words import has_gone_wrong, why_lines, worst_severity
+from coach.analysis.spelling.printable import cut, printable
+from coach.cli.cluster import add_options
+from coach.cli.text import print_line
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.judging.finding import Severity
+from coach.workflows.backend import resolve_backend
+from coach.workflows.watching.until_ended import EndWatch
+
+_FAIL_ON = {severity.word: severity for severity in Severity}
+_WIDTH = 300
+_INTERRUPTED = 130
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "jobs", nargs="*", metavar="RUN", help="a run or a job id (default: all of yours that wait or run)"
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=tuple(_FAIL_ON),
+        default="warning",
+        help="exit with status 1 from this severity on (default: warning)",
+    )
+    add_options(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status as `coach check`: 1 if one has a finding from --fail-on on, else 0; 130 after Ctrl-C."""
+    backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
+    is_json = args.format == "json"
+    watch = EndWatch(args.jobs, settings, backend, os.environ)
+    teller = _Teller(watch, is_json)
+    try:
+        watch.follow(teller.tell, _tell_problem)
+    except KeyboardInterrupt:
+        left = watch.num_left
+        goes = "goes" if left == 1 else "go"
+        print(f"coach: not watched any more; {left} {goes} on as before", file=sys.stderr)
+        return _INTERRUPTED
+    if is_json:
+        ended = teller.verdicts.values()
+        jobs = [{key: value for key, value in each.items() if key != OUTCOME} for each in ended]
+        print(json.dumps({"schema": 1, "jobs": jobs}, indent=2))
+    elif not teller.has_said:
+        print_line("No job of yours waits or runs.")
+    worst = [worst_severity(each) for each in teller.verdicts.values()]
+    return int(any(each is not None and each >= _FAIL_ON[args.fail_on] for each in worst))
+
+
+class _Teller:
+    """Prints the news as they come: on standard error where standard output is for JSON."""
+
+    def __init__(self, watch: EndWatch, is_json: bool) -> None:
+        self._watch = watch
+        self._out = sys.stderr if is_json else sys.stdout
+        self.has_said = False
+        self.verdicts: dict[str, Mapping[str, Any]] = {}
+        """Name → the verdict of what has ended."""
+
+    def tell(self, news: News) -> None:
+        clock = f"{datetime.fromtimestamp(news.time_s, UTC).astimezone():%H:%M:%S}"
+        self.verdicts.pop(news.name, None)  # it may have been requeued
+        line = f"{news.name}  {news.words}"
+        if not news.has_ended:
+            self._say(f"{clock}  {line}")
+            return
+        try:
+            self.verdicts[news.name] = verdict = self._watch.verdict(news.name)
+        except UserError as error:
+            self._say(f"{clock}  {line}: {error.message}")
+            return
+        first, *more = why_lines(verdict)
+        self._say(f"{clock}  {first}")
+        for each in more if has_gone_wrong(verdict) else ():
+            self._say(f"{' ' * len(clock)}{each}")
+
+    def _say(self, line: str) -> None:
+        self.has_said = True
+        print_line(cut(printable(line), _WIDTH), self._out)
+        self._out.flush()
+
+
+def _tell_problem(problem: str | None) -> None:
+    said = (
+        f"the queue does not answer, still waiting: {printable(problem)}" if problem else "it answers again"
+    )
+    print(f"coach: {said}", file=sys.stderr, flush=True)

@@ -1,0 +1,74 @@
+"""What a failed job may append to its own comment, for `squeue -o %k`: `coach RUN_ID CODE`.
+
+Slurm lets a user change the comment of an own job while it runs, and not when it has ended (22.05). The text of the user and of the site stays.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any, List, Mapping, Optional
+
+from coach import runs
+
+PATIENCE_S = 3.0
+"""For each of the two questions to Slurm: a slow controller does not hold the nodes."""
+MAX_LENGTH = 1024
+"""A longer comment is left as it is."""
+_NONE = ("", "(null)")
+_JOB_ID = re.compile(r"\d{1,18}")
+_RULE = re.compile(r"[A-Z]{3}\d{3}")
+
+
+def append(paths: runs.RunPaths, env: Mapping[str, str]) -> bool:
+    """Append the code of the gravest finding to the comment of this job, if the run's launch asked for it.
+
+    Returns True if Slurm took it. Never raises.
+    """
+    try:
+        job_id = env.get("SLURM_JOB_ID", "")
+        words = _words(paths)
+        if words is None or not _JOB_ID.fullmatch(job_id):
+            return False
+        before = _ask(["squeue", "--noheader", "--jobs", job_id, "--format", "%k"], env)
+        if before is None or words in before or "\n" in before:
+            return False
+        said = words if before in _NONE else f"{before}; {words}"
+        if len(said) > MAX_LENGTH:
+            return False
+        return _ask(["scontrol", "update", f"JobId={job_id}", f"Comment={said}"], env) is not None
+    except (OSError, ValueError, subprocess.SubprocessError, runs.RunFileError):
+        return False
+
+
+def _words(paths: runs.RunPaths) -> Optional[str]:
+    """None where nobody asked, the job did not fail, or its verdict names no rule."""
+    run = runs.read_json(paths.run_json)
+    if run.get("squeue_comment") is not True or run.get("backend") != "slurm":
+        return None
+    if runs.read_json(paths.exit_json).get("state") in (None, "COMPLETED", "CANCELLED"):
+        return None
+    rule = _rule(runs.read_json(paths.verdict_json))
+    return f"coach {paths.run_dir.name} {rule}" if rule is not None else None
+
+
+def _rule(verdict: Mapping[str, Any]) -> Optional[str]:
+    findings = verdict.get("findings")
+    first = findings[0] if isinstance(findings, list) and findings else None
+    rule = first.get("rule") if isinstance(first, dict) else None
+    return rule if isinstance(rule, str) and _RULE.fullmatch(rule) else None
+
+
+def _ask(argv: List[str], env: Mapping[str, str]) -> Optional[str]:
+    done = subprocess.run(
+        argv,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        return None
+    return done.stdout.decode("utf-8", "replace").rstrip("\n")

@@ -1,0 +1,98 @@
+"""What a failed job appends to its own comment, and when it asks Slurm nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from coach import runs
+from coach.node import comment
+
+RUN = "20261121-142233-train-4f2a"
+SQUEUE = '#!/bin/sh\necho "squeue $*" >> "$ASKED"\ncat "$COMMENT"\n'
+SCONTROL = '#!/bin/sh\necho "scontrol $*" >> "$ASKED"\n'
+READ = "squeue --noheader --jobs 17 --format %k"
+
+
+class Job:
+    """A failed run, and clients of Slurm that note what they are asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = runs.RunPaths(folder / RUN)
+        self.paths.run_dir.mkdir()
+        self.asked = folder / "asked"
+        self.before = folder / "comment"
+        for name, text in (("squeue", SQUEUE), ("scontrol", SCONTROL)):
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        self.env = {
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "ASKED": str(self.asked),
+            "COMMENT": str(self.before),
+            "SLURM_JOB_ID": "17",
+        }
+        self.write({"backend": "slurm", "squeue_comment": True}, "FAILED", "MEM001")
+
+    def write(self, run: Mapping[str, object], state: str | None, rule: object) -> None:
+        runs.write_json(self.paths.run_json, dict(run))
+        runs.write_json(self.paths.exit_json, {"state": state})
+        runs.write_json(self.paths.verdict_json, {"findings": [{"rule": rule}] if rule else []})
+
+    def appends(self, before: str = "(null)\n") -> list[str]:
+        """What is asked of Slurm."""
+        self.before.write_text(before)
+        comment.append(self.paths, self.env)
+        return self.asked.read_text().splitlines() if self.asked.exists() else []
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("(null)\n", f"coach {RUN} MEM001"),
+        ("\n", f"coach {RUN} MEM001"),
+        ("for $(id) 'Ada'\n", f"for $(id) 'Ada'; coach {RUN} MEM001"),
+    ],
+)
+def test_the_finding_stands_behind_what_was_there(job: Job, before: str, after: str) -> None:
+    assert job.appends(before) == [READ, f"scontrol update JobId=17 Comment={after}"]
+
+
+@pytest.mark.parametrize("before", [f"for Ada; coach {RUN} MEM001\n", "two\nlines\n", "x" * 1020 + "\n"])
+def test_a_comment_that_cannot_be_kept_or_has_it_is_left(job: Job, before: str) -> None:
+    assert job.appends(before) == [READ]
+
+
+@pytest.mark.parametrize(
+    ("run", "state", "rule"),
+    [
+        ({"backend": "slurm"}, "FAILED", "MEM001"),
+        ({"backend": "local", "squeue_comment": True}, "FAILED", "MEM001"),
+        ({"backend": "slurm", "squeue_comment": True}, "COMPLETED", "MEM001"),
+        ({"backend": "slurm", "squeue_comment": True}, "CANCELLED", "MEM001"),
+        ({"backend": "slurm", "squeue_comment": True}, None, "MEM001"),
+        ({"backend": "slurm", "squeue_comment": True}, "FAILED", None),
+        ({"backend": "slurm", "squeue_comment": True}, "FAILED", "x Comment=y"),
+    ],
+    ids=["not asked", "local", "healthy", "cancelled", "no end", "open drill", "damaged"],
+)
+def test_slurm_is_not_asked_without_a_reason(
+    job: Job, run: Mapping[str, object], state: str | None, rule: object
+) -> None:
+    job.write(run, state, rule)
+    assert job.appends() == []
+
+
+def test_no_answer_and_no_verdict_fail_nothing(job: Job) -> None:
+    assert not comment.append(job.paths, {**job.env, "SLURM_JOB_ID": "17; id"})
+    job.before.unlink(missing_ok=True)
+    assert not comment.append(job.paths, job.env)
+    job.paths.verdict_json.unlink()
+    assert not comment.append(job.paths, job.env)
