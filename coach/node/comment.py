@@ -1,6 +1,7 @@
 """What a failed job may append to its own comment, for `squeue -o %k`: `coach RUN_ID CODE`.
 
-Slurm lets a user change the comment of an own job while it runs, and not when it has ended (22.05). The text of the user and of the site stays.
+Slurm lets a user change the comment of an own job while it runs, and not when it has ended (22.05). The text
+of the user and of the site stays.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def test_gpus_of_drained_and_reserved_nodes_are_not_free_and_the_map_names_the_j
     assert made.returncode == 0, made.stderr
     try:
         io = io_of(slurm)
-        partitions, nodes = wait_until(
+        partitions, nodes, _ = wait_until(
             lambda: (
                 found
                 if "reserved" in (found := read_partitions_and_nodes(io))[1][2].state
@@ -82,7 +82,7 @@ def test_gpus_of_drained_and_reserved_nodes_are_not_free_and_the_map_names_the_j
             ),
             20,
             "node3 is reserved, and node2 tells its GPU in use",
-        ) or ((), ())
+        ) or ((), (), "")
         (a100,) = sum_by_type(free_gpus(nodes, partitions))
         assert (a100.total, a100.allocated, a100.free) == (6, 1, 1)
         assert sorted(a100.blocked.values()) == [2, 2]

@@ -117,7 +117,7 @@ def test_a_job_that_hangs_says_how_long_its_log_is_silent(
     terminal.wait_for(re.compile(r"silent for \d+ min"), timeout_s=WITHIN_S)
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 36)])
+@pytest.mark.parametrize(("columns", "rows"), [(80, 36), (120, 36)])
 def test_jobs_that_fail_together_are_all_judged_and_the_same_cause_is_one_line(
     slurm: SlurmCluster, user_coach: InstalledCoach, open_terminal: OpenTerminal, columns: int, rows: int
 ) -> None:
@@ -126,8 +126,9 @@ def test_jobs_that_fail_together_are_all_judged_and_the_same_cause_is_one_line(
     jobs = [slurm.submit(script, f"--job-name={name}") for name, script in scripts.items()]
     for job_id in jobs:
         slurm.wait_state(job_id, "FAILED", "OUT_OF_MEMORY")
+    boom = re.compile(rf"COD001 .*\b{jobs[0]}\b")
     of_both = re.compile(rf"MEM001 ×[2-9].* (?:{jobs[1]}|{jobs[2]})\b")
-    last = re.compile(rf"MEM007 .*\b{jobs[3]}\b")
-    terminal.wait_for(re.compile(rf"COD001 .*\b{jobs[0]}\b"), of_both, timeout_s=INTERVAL_S + WITHIN_S)
+    killed = re.compile(rf"MEM007 .*\b{jobs[3]}\b")
+    terminal.wait_for(boom, of_both, killed, timeout_s=INTERVAL_S + WITHIN_S)
     terminal.send("f")
-    terminal.wait_for(last, timeout_s=WITHIN_S)
+    terminal.wait_for("findings in", boom, killed, timeout_s=WITHIN_S)

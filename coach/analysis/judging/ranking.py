@@ -58,7 +58,7 @@ def ranked_findings(snapshot: Snapshot, ended: Mapping[str, Job]) -> dict[str, t
 
 def by_impact(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> list[RankedFinding]:
     """Those of jobs that run or ended within a day: causes before what follows from them, then by cost, then
-    by severity."""
+    by severity, then what runs or ended last."""
     recent = [
         each
         for findings in found.values()
@@ -70,6 +70,7 @@ def by_impact(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> lis
             each.finding.consequence_of is not None,
             -(each.lost_gpu_hours or 0.0),
             -each.finding.severity,
+            -_ended_s(each),
             each.target,
         )
     )
@@ -98,10 +99,11 @@ def by_cause(wrong: Iterable[RankedFinding]) -> list[tuple[RankedFinding, ...]]:
         finding = each.finding
         words = _NUMBER.sub("#", finding.summary) if finding.cause in _MANY_CAUSES else ""
         groups.setdefault((finding.rule, words), []).append(each)
-    return [
-        tuple(sorted(group, key=lambda each: -math.inf if each.ended_s is None else -each.ended_s))
-        for group in groups.values()
-    ]
+    return [tuple(sorted(group, key=lambda each: -_ended_s(each))) for group in groups.values()]
+
+
+def _ended_s(each: RankedFinding) -> float:
+    return math.inf if each.ended_s is None else each.ended_s
 
 
 def worst(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> RankedFinding | None:

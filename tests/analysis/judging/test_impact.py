@@ -66,6 +66,17 @@ def test_all_jobs_are_ranked_by_cost_and_the_gravest_is_the_worst() -> None:
     assert gravest.finding.rule == "MEM001"
 
 
+def test_of_two_that_cost_the_same_the_one_that_ended_last_comes_first() -> None:
+    found = {}
+    for name, ended_s in (("17", NOW_S - 60), ("18", NOW_S - 5), ("19", NOW_S - 30)):
+        failed = replace(target("FAILED", 0), target=name, now_s=ended_s)
+        found[name] = ranked_of(Diagnosis(name, "FAILED", (FINDING,), ()), failed)
+    assert [each.target for each in by_impact(found, NOW_S)] == ["18", "19", "17"]
+    gravest = worst(found, NOW_S)
+    assert gravest is not None
+    assert gravest.target == "18"
+
+
 def test_a_job_that_ended_days_ago_is_history() -> None:
     found = {"17": ranked_of(Diagnosis("17", "FAILED", (FINDING,), ()), target("FAILED"))}
     assert by_impact(found, NOW_S + 3600)
