@@ -28,12 +28,13 @@ from coach.model.training.stacks import Stacks, StacksPlan
 from coach.model.training.telemetry import StepUse
 from coach.sources.io import SystemIo
 from coach.sources.logs.log_windows import LogWindows, Stopped, both_by_time
+from coach.sources.slurm.kept_script import FoundScript
 from coach.sources.slurm.overlap_step import StreamSource
 from coach.tui.ports import Ports, RecipeKey, RelaunchOffer, RuleTitle
 from coach.tui.question import Question
 from coach.workflows.jobs.ended_jobs import PastJobs
 from coach.workflows.jobs.place_in_queue import PlaceInQueue
-from coach.workflows.launching.foreign_fix import ForeignFixes, FoundScript, foreign_fixes
+from coach.workflows.launching.foreign_fix import ForeignFixes, foreign_fixes
 from coach.workflows.launching.launchables import Launchable, Launchables, Origin
 from coach.workflows.launching.recipes import Page
 from coach.workflows.teaching.drill_answer import Judgement

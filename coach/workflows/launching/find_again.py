@@ -13,8 +13,8 @@ from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job, has_failed
 from coach.sources.io import Io, Query
 from coach.sources.machine.user import user_name
+from coach.sources.slurm.kept_script import FoundScript, find_script
 from coach.workflows.jobs.own_jobs import Named, look_up
-from coach.workflows.launching.foreign_fix import FoundScript, find_script
 from coach.workflows.readonly import refuse_if_readonly
 
 _FORGOTTEN = ("Invalid job id", "Slurm does not know it")

@@ -9,15 +9,12 @@ limits, hold for it as well.
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from coach.analysis.jobs.batch_script import Script, change_script, read_script
-from coach.analysis.queueing.arrays import group_id
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Fix
@@ -26,24 +23,10 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.rules.base import Rule
 from coach.rules.engine import Engine
-from coach.sources.io import Io, Query
+from coach.sources.io import Io
+from coach.sources.slurm.kept_script import FoundScript, find_script
 
-_MAX_BYTES = 1 << 20
-_KEPT = re.compile(r"Batch Script for [^\n]*\n-{20,}\n")
-_CONFIG = re.compile(r"--deepspeed(?:_config)?[= ][\"']?([\w./-]+\.json)")
 _TITLE = "its batch script"
-
-
-@dataclass(frozen=True, slots=True)
-class FoundScript:
-    """A batch script as somebody still has it. `origin` says who."""
-
-    text: str
-    origin: str
-    files: Mapping[str, str]
-    """The configuration files that it names and that can be read, by the names that it gives them."""
-    why_not_kept: str | None = None
-    """Why neither Slurm nor accounting gave its copy: then it is the file as it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,40 +64,6 @@ def fixes_of_job(
         fixes = tuple(ForeignFix(each, fix, (), ()) for each in told.findings for fix in each.fixes)
         return ForeignFixes(None, None, fixes, f"{error.message} ({error.hint})")
     return foreign_fixes(snapshot, history, told, found, rules)
-
-
-def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) -> FoundScript:
-    """Slurm's own copy while it remembers the job, else that of accounting, else the file. Raises UserError
-    when nobody has it."""
-    number = group_id(job_id).partition("+")[0]
-    whys = []
-    for origin, argv in (
-        ("as Slurm keeps it", ("scontrol", "write", "batch_script", number, "-")),
-        ("as accounting keeps it", ("sacct", "-B", "-j", number)),
-    ):
-        answer = io.run(Query("batch-script", argv))
-        text = answer.stdout.decode("utf-8", "surrogateescape")
-        if argv[0] == "sacct":
-            text = parse_kept(text)
-        if answer.returncode == 0 and text.strip():
-            return _with_files(io, text, f"{origin} ({' '.join(argv)})", work_dir)
-        whys.append(f"{argv[0]}: {answer.error or ' '.join(answer.stderr.split()) or 'no script'}")
-    path = Path((command or "").split()[0]) if command and command.startswith("/") else None
-    if path is not None:
-        try:
-            text = io.read(path, 0, _MAX_BYTES).decode("utf-8", "surrogateescape")
-            found = _with_files(io, text, f"the file of its command as it is now ({path})", work_dir)
-            return replace(found, why_not_kept="; ".join(whys))
-        except OSError as error:
-            whys.append(f"{path}: {error.strerror or error}")
-    raise UserError(f"job {job_id}: nobody has its batch script any more", "; ".join(whys))
-
-
-def parse_kept(text: str) -> str:
-    """The script in the answer of `sacct -B`, of the newest job of this number; empty where accounting keeps
-    none."""
-    script = _KEPT.split(text)[-1] if _KEPT.search(text) else ""
-    return "" if script.strip() == "NONE" else script.removesuffix("\n")
 
 
 def foreign_fixes(
@@ -201,15 +150,3 @@ def _unsaid(script: Script, key: str, value: Any) -> str:
         else f"in the program: {key.replace('_', ' ')} {value}"
     )
     return where + (", if it accumulates nothing yet" if key == "gradient_accumulation" else "")
-
-
-def _with_files(io: Io, text: str, origin: str, work_dir: str | None) -> FoundScript:
-    return FoundScript(text, origin, dict(_files(io, text, work_dir)))
-
-
-def _files(io: Io, text: str, work_dir: str | None) -> Iterator[tuple[str, str]]:
-    for name in dict.fromkeys(_CONFIG.findall(text)):
-        try:
-            yield name, io.read(Path(work_dir or "/", name), 0, _MAX_BYTES).decode("utf-8", "surrogateescape")
-        except OSError:
-            continue  # elsewhere, or made by the job itself

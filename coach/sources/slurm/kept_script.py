@@ -1,0 +1,78 @@
+"""The batch script of a job, from whoever still has it: Slurm, accounting, or the file itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coach.model.errors import UserError
+from coach.sources.io import Io, Query
+
+_MAX_BYTES = 1 << 20
+_NUMBER = re.compile(r"\d+")
+_KEPT = re.compile(r"Batch Script for [^\n]*\n-{20,}\n")
+_CONFIG = re.compile(r"--deepspeed(?:_config)?[= ][\"']?([\w./-]+\.json)")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundScript:
+    """A batch script as somebody still has it. `origin` says who."""
+
+    text: str
+    origin: str
+    files: Mapping[str, str]
+    """The configuration files that it names and that can be read, by the names that it gives them."""
+    why_not_kept: str | None = None
+    """Why neither Slurm nor accounting gave its copy: then it is the file as it is now."""
+
+
+def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) -> FoundScript:
+    """Slurm's own copy while it remembers the job, else that of accounting, else the file. Raises UserError
+    when nobody has it."""
+    whys = []
+    for origin, argv in _holders(job_id):
+        answer = io.run(Query("batch-script", argv))
+        text = answer.stdout.decode("utf-8", "surrogateescape")
+        if argv[0] == "sacct":
+            text = parse_kept(text)
+        if answer.returncode == 0 and text.strip():
+            return _with_files(io, text, f"{origin} ({' '.join(argv)})", work_dir)
+        whys.append(f"{argv[0]}: {answer.error or ' '.join(answer.stderr.split()) or 'no script'}")
+    path = Path((command or "").split()[0]) if command and command.startswith("/") else None
+    if path is not None:
+        try:
+            text = io.read(path, 0, _MAX_BYTES).decode("utf-8", "surrogateescape")
+            found = _with_files(io, text, f"the file of its command as it is now ({path})", work_dir)
+            return replace(found, why_not_kept="; ".join(whys))
+        except OSError as error:
+            whys.append(f"{path}: {error.strerror or error}")
+    raise UserError(f"job {job_id}: nobody has its batch script any more", "; ".join(whys))
+
+
+def _holders(job_id: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Who is asked, with the command. All tasks of an array have one script, that of its number."""
+    found = _NUMBER.match(job_id)
+    number = found[0] if found is not None else job_id
+    yield "as Slurm keeps it", ("scontrol", "write", "batch_script", number, "-")
+    yield "as accounting keeps it", ("sacct", "-B", "-j", number)
+
+
+def parse_kept(text: str) -> str:
+    """The script in the answer of `sacct -B`, of the newest job of this number; empty where accounting keeps
+    none."""
+    script = _KEPT.split(text)[-1] if _KEPT.search(text) else ""
+    return "" if script.strip() == "NONE" else script.removesuffix("\n")
+
+
+def _with_files(io: Io, text: str, origin: str, work_dir: str | None) -> FoundScript:
+    return FoundScript(text, origin, dict(_files(io, text, work_dir)))
+
+
+def _files(io: Io, text: str, work_dir: str | None) -> Iterator[tuple[str, str]]:
+    for name in dict.fromkeys(_CONFIG.findall(text)):
+        try:
+            yield name, io.read(Path(work_dir or "/", name), 0, _MAX_BYTES).decode("utf-8", "surrogateescape")
+        except OSError:
+            continue  # elsewhere, or made by the job itself
