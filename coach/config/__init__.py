@@ -9,6 +9,7 @@ from __future__ import annotations
 from coach.config.load import load as load
 from coach.config.settings import BACKENDS as BACKENDS
 from coach.config.settings import DEFAULT_CLUSTER as DEFAULT_CLUSTER
+from coach.config.settings import DEFAULT_THEME as DEFAULT_THEME
 from coach.config.settings import FileStamp as FileStamp
 from coach.config.settings import LaunchDefaults as LaunchDefaults
 from coach.config.settings import Settings as Settings

@@ -71,6 +71,8 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "readonly": settings.is_readonly,
         "records.max_size": f"{settings.max_records_bytes // 2**20}M",
         "records.max_files": settings.max_records_files,
+        "theme": settings.theme,
+        "ascii": settings.is_ascii,
         "telemetry.ssh": settings.is_ssh_allowed,
         "cohort.roster": settings.roster,
         "cohort.group": settings.cohort_group,

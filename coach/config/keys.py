@@ -15,7 +15,7 @@ from typing import Any
 
 from coach.analysis.spelling.environment import spelt_environment
 from coach.analysis.spelling.slurm import parse_mem_mib, parse_time
-from coach.config.settings import BACKENDS, LaunchDefaults
+from coach.config.settings import BACKENDS, THEMES, LaunchDefaults
 from coach.model.errors import UserError
 from coach.model.launching.launch import GPU_REQUESTS, NOWHERE
 from coach.model.launching.site import Switch
@@ -272,7 +272,7 @@ open find findings trial parent fix explain copy compare mark cancel select hold
 resubmit shell attach stacks log all unfold filter sort reverse columns stdout stderr both
 next_error previous_error wrap numbers proof pager gpus quantity answer next previous view where
 history runs all_findings recipes new_launch drills cohort pane
-zoom refresh doctor help palette leave quit go_to
+zoom refresh theme doctor help palette leave quit go_to
 """
 SCREEN_KEYS = tuple(_SCREEN_KEYS.split())
 """Ids of the keys of the screens that a person may choose; `coach/tui/keys/` has the table."""
@@ -320,6 +320,8 @@ KEYS: Mapping[str, Key] = {
         Key("slurm.sbatch_timeout_s", patience, from_text=_from_number),
         Key("records.max_size", _size, from_text=str),
         Key("records.max_files", whole(MIN_RECORDS_FILES), from_text=_from_number),
+        Key("theme", one_of(THEMES), from_text=str),
+        Key("ascii", flag, from_text=_from_flag),
         Key("telemetry.ssh", flag, from_text=_from_flag),
         Key("cohort.roster", path, is_path=True, from_text=str),
         Key("cohort.group", text, from_text=str),

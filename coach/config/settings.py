@@ -15,6 +15,16 @@ from typing import Any
 from coach.model.launching.environment import Environment
 from coach.model.launching.site import Advice, Limits, Lock, Switch
 
+OWN_THEMES = ("night", "day", "colour-blind-night", "colour-blind-day")
+DEFAULT_THEME = OWN_THEMES[0]
+THEMES = (
+    *OWN_THEMES,
+    *("textual-dark", "textual-light", "nord", "gruvbox", "catppuccin-mocha", "catppuccin-macchiato"),
+    *("catppuccin-frappe", "catppuccin-latte", "dracula", "tokyo-night", "monokai", "flexoki"),
+    *("solarized-dark", "solarized-light", "rose-pine", "rose-pine-moon", "rose-pine-dawn"),
+    *("atom-one-dark", "atom-one-light"),
+)
+"""coach's own and Textual's; tests hold the latter against its list."""
 BACKENDS = ("auto", "slurm", "local")
 DEFAULT_JOBS_INTERVAL_S = 15.0
 DEFAULT_NODES_INTERVAL_S = 60.0
@@ -134,6 +144,11 @@ class Settings:
     is_ssh_allowed: bool = False
     """True: where no step can run beside a job's own, `coach attach` may go to its nodes by ssh. Key
     `telemetry.ssh`."""
+    theme: str = DEFAULT_THEME
+    """The colours of the screens. Key `theme`."""
+    is_ascii: bool | None = None
+    """True: the screens show ASCII alone; False: never; None: where the locale's encoding is not UTF-8. Key
+    `ascii`."""
     muted_rules: frozenset[str] = frozenset()
     """Codes of rules that never fire. Key `rules.mute`."""
     rule_files: tuple[Path, ...] = ()

@@ -34,8 +34,8 @@ from coach.tui.palette import Commands, GoTo, commands_of, places_of, rule_place
 from coach.tui.processor_limit import Left, ProcessorLimit, soft_limit_s
 from coach.tui.screen_specs import HOME, Follows, ScreenSpec
 from coach.tui.stage import Stage
-from coach.tui.terminal_input import PatientDriver
-from coach.tui.theme import NIGHT
+from coach.tui.terminal_input import AsciiDriver, PatientDriver
+from coach.tui.theme import NIGHT, find_theme, next_own
 from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recorded
 from coach.tui.worker import FINISH_TIMEOUT_S
 
@@ -88,6 +88,7 @@ class CoachApp(App[None]):
     BINDINGS = [Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)]  # noqa: RUF012 (Textual's own spelling)
 
     def __init__(self, opening: Opening, clock: Callable[[], float] = time.monotonic) -> None:
+        self._is_ascii = opening.is_ascii  # Textual asks for the driver while it begins
         super().__init__()
         self.context = Context(
             session=opening.session,
@@ -103,8 +104,7 @@ class CoachApp(App[None]):
         )
         self.crash: BaseException | None = None
         self.animation_level = "none"
-        self.register_theme(NIGHT)
-        self.theme = NIGHT.name
+        self._take_theme(opening.theme)
         self.set_keymap(opening.keys.keymap)
         self._standing = opening.standing
         self._watch: Watch | None = None
@@ -133,7 +133,9 @@ class CoachApp(App[None]):
 
     def get_driver_class(self) -> type[Driver]:
         found = super().get_driver_class()
-        return PatientDriver if found is LinuxDriver else found
+        if found is not LinuxDriver:
+            return found
+        return AsciiDriver if self._is_ascii else PatientDriver
 
     # From start to end
 
@@ -331,6 +333,19 @@ class CoachApp(App[None]):
         if screen is self.screen:
             screen.note("")
             await self.run_action(action, screen)
+
+    # Colours
+
+    def _take_theme(self, name: str) -> None:
+        theme = find_theme(name) or NIGHT
+        self.register_theme(theme)
+        self.theme = theme.name
+
+    def action_next_theme(self) -> None:
+        """The next of our themes, until coach is left."""
+        self._take_theme(next_own(self.theme))
+        if self.top is not None:
+            self.top.note(f'{self.theme}; theme = "{self.theme}" in the config keeps it')
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return dict(NIGHT.variables)

@@ -436,5 +436,8 @@ class LiveQuestions:
     def examine(self) -> Report:
         settings = doctor.with_backend(self._reach.settings, self._place)
         return doctor.examine(
-            settings, self._reach.env, self._reach.asking_io, terminal.read_terminal(self._reach.env)
+            settings,
+            self._reach.env,
+            self._reach.asking_io,
+            terminal.read_terminal(terminal.started_environment(self._reach.env)),
         )

@@ -14,11 +14,14 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Iterator
 from time import monotonic
+from typing import Any
 
 from textual import constants, events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+
+from coach.tui.render.ascii import AsciiText
 
 ESC = "\x1b"
 ESCAPE_WAIT_S = 0.4
@@ -154,3 +157,14 @@ class PatientDriver(LinuxDriver):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
+
+
+class AsciiDriver(PatientDriver):
+    """A terminal that shows ASCII alone."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._ascii = AsciiText()
+
+    def write(self, data: str) -> None:
+        super().write(self._ascii.of(data))

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coach.config import Settings, Switch
+from coach.config import DEFAULT_THEME, Settings, Switch
 from coach.late import late
-from coach.sources.machine import malloc, user
+from coach.sources.machine import malloc, terminal, user
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.slurm.cluster_name import cluster_name
 from coach.tui.keys.chosen import KeysInForce, keys_in_force
@@ -47,6 +47,9 @@ class Opening:
     views: ViewStore | None = None
     """Where the ways to look at the tables are kept; None where nothing is."""
     keys: KeysInForce = field(default_factory=KeysInForce)
+    theme: str = DEFAULT_THEME
+    is_ascii: bool = False
+    """True if the terminal shows ASCII alone."""
 
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
@@ -68,6 +71,8 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
         lambda: _standing(reach.settings, is_readonly),
         ViewStore(settings.cache_dir),
         keys,
+        settings.theme,
+        _is_ascii(settings),
     )
 
 
@@ -93,7 +98,16 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
         header.backend,
         header.backend,
         keys=keys,
+        theme=settings.theme,
+        is_ascii=_is_ascii(settings),
     )
+
+
+def _is_ascii(settings: Settings) -> bool:
+    """As the settings say, else by the locale."""
+    if settings.is_ascii is not None:
+        return settings.is_ascii
+    return terminal.locale_encoding(terminal.started_environment(os.environ)) != "UTF-8"
 
 
 def demo_recording_path() -> Path:

@@ -10,7 +10,9 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+_COERCED = "LC_CTYPE"
 _MULTIPLEXERS = {"TMUX": "tmux", "STY": "screen", "ZELLIJ": "zellij"}
 
 _WITH_256_COLOURS = ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "wezterm")
@@ -71,6 +73,18 @@ def locale_encoding(env: Mapping[str, str]) -> str | None:
     said = next((env[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(key)), "")
     encoding = said.partition(".")[2].partition("@")[0]
     return encoding.upper().replace("UTF8", "UTF-8") or None
+
+
+def started_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` with the locale that this process was started with. Python changes LC_CTYPE from C to C.UTF-8
+    (PEP 538), which says nothing about the terminal."""
+    try:
+        said = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return dict(env)
+    started = dict(pair.split("=", 1) for pair in os.fsdecode(said).split("\0") if "=" in pair)
+    kept = {name: value for name, value in env.items() if name != _COERCED}
+    return kept | ({_COERCED: started[_COERCED]} if _COERCED in started else {})
 
 
 def _size() -> os.terminal_size | None:

@@ -39,6 +39,15 @@ COACH_KEYS: tuple[Key, ...] = (
         action="app.refresh_data",
     ),
     Key(
+        id="theme",
+        key="ctrl+t",
+        label="^t",
+        description="Other colours: night, day, for the colour-blind",
+        tooltip="Until coach is left; `theme` in the config keeps one, also of Textual's",
+        places=frozenset({Kind.ANY}),
+        action="app.next_theme",
+    ),
+    Key(
         id="doctor",
         key="d",
         label="d",

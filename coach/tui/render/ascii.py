@@ -1,0 +1,107 @@
+"""Text for a terminal that shows ASCII alone: each sign becomes one that looks or means the same.
+
+Every character keeps its width in cells, so that columns stay where they are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from rich.cells import cell_len
+
+_OTHERS = re.compile(r"[^\x00-\x7f]+")
+_SIGNS = {
+    "✖": "x",
+    "✓": "+",
+    "▲": "!",
+    "●": "*",
+    "○": "o",
+    "■": "#",
+    "□": "o",
+    "▸": ">",
+    "▹": ">",
+    "›": ">",
+    "‹": "<",
+    "→": ">",
+    "←": "<",
+    "↑": "^",
+    "↓": "v",
+    "…": "~",
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "·": "-",
+    "•": "*",
+    "×": "x",
+    "±": "~",
+    "≤": "<",
+    "≥": ">",
+    "≈": "~",
+    "°": "'",
+    "“": '"',
+    "”": '"',
+    "‘": "'",
+    "’": "'",
+}
+_BLOCKS = " .:-=+*#@"
+"""From empty to full: bars, heat maps and the dots of a curve."""
+_EIGHTHS = "▁▂▃▄▅▆▇█"
+_SHADES = "░▒▓"
+_NUM_DOTS = 8
+_MOST_KNOWN = 4096
+
+
+class AsciiText:
+    """Remembers the characters that it met: a screen has few of them, thousands of times."""
+
+    def __init__(self) -> None:
+        self._known = dict(_SIGNS)
+
+    def of(self, text: str) -> str:
+        """The text in ASCII, as wide as it was."""
+        return text if text.isascii() else _OTHERS.sub(self._replace, text)
+
+    def _replace(self, found: re.Match[str]) -> str:
+        known = self._known
+        for character in found[0]:
+            if character not in known:
+                if len(known) > _MOST_KNOWN:
+                    known = self._known = dict(_SIGNS)
+                known[character] = _ascii(character)
+        return "".join(known[character] for character in found[0])
+
+
+def _ascii(character: str) -> str:
+    code = ord(character)
+    if 0x2500 <= code < 0x2580:
+        return _line(unicodedata.name(character, ""))
+    if 0x2580 <= code < 0x25A0:
+        return _block(character)
+    if 0x2800 <= code < 0x2900:
+        return _dots((code - 0x2800).bit_count())
+    width = cell_len(character)
+    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    return plain if len(plain) == width and plain.isprintable() else "?" * width
+
+
+def _dots(count: int) -> str:
+    """A cell of a curve, by the dots that are set in it; the first one shows already."""
+    return _BLOCKS[max(min(count, 1), count * (len(_BLOCKS) - 1) // _NUM_DOTS)]
+
+
+def _line(name: str) -> str:
+    """A character that draws lines, by its Unicode name."""
+    is_flat = "HORIZONTAL" in name or name.endswith((" LEFT", " RIGHT"))
+    is_upright = "VERTICAL" in name or name.endswith((" UP", " DOWN"))
+    return "+" if " AND " in name or is_flat == is_upright else "-" if is_flat else "|"
+
+
+def _block(character: str) -> str:
+    """A part of a bar, or of a scroll bar."""
+    if character in _EIGHTHS:
+        return _BLOCKS[_EIGHTHS.index(character) + 1]
+    if character in _SHADES:
+        return _BLOCKS[2 * _SHADES.index(character) + 2]
+    name = unicodedata.name(character, "")
+    return "|" if "LEFT" in name or "RIGHT" in name else "="
