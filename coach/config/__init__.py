@@ -12,6 +12,7 @@ from coach.config.settings import DEFAULT_CLUSTER as DEFAULT_CLUSTER
 from coach.config.settings import DEFAULT_THEME as DEFAULT_THEME
 from coach.config.settings import FileStamp as FileStamp
 from coach.config.settings import LaunchDefaults as LaunchDefaults
+from coach.config.settings import NoticeSettings as NoticeSettings
 from coach.config.settings import Settings as Settings
 from coach.model.launching.site import Advice as Advice
 from coach.model.launching.site import Limits as Limits

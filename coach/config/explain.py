@@ -73,6 +73,8 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "records.max_files": settings.max_records_files,
         "theme": settings.theme,
         "ascii": settings.is_ascii,
+        "notify.ways": settings.notices.ways,
+        "notify.command": settings.notices.command,
         "telemetry.ssh": settings.is_ssh_allowed,
         "cohort.roster": settings.roster,
         "cohort.group": settings.cohort_group,

@@ -7,6 +7,7 @@ One table feeds the reading of files and environment variables, the locks, `coac
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -15,7 +16,7 @@ from typing import Any
 
 from coach.analysis.spelling.environment import spelt_environment
 from coach.analysis.spelling.slurm import parse_mem_mib, parse_time
-from coach.config.settings import BACKENDS, THEMES, LaunchDefaults
+from coach.config.settings import BACKENDS, NOTICE_WAYS, THEMES, LaunchDefaults
 from coach.model.errors import UserError
 from coach.model.launching.launch import GPU_REQUESTS, NOWHERE
 from coach.model.launching.site import Switch
@@ -212,6 +213,17 @@ def _size(value: Any) -> int:
     return size_bytes
 
 
+def _command(value: Any) -> str:
+    """A command line that can be taken apart into words; no shell will read it."""
+    try:
+        words = shlex.split(text(value))
+    except ValueError as problem:
+        raise WrongValueError(f"its quotes do not end: {problem}") from None
+    if not words:
+        raise WrongValueError("expected a command")
+    return str(value)
+
+
 def _environment(value: Any) -> str:
     spelt_environment(text(value))
     return str(value)
@@ -322,6 +334,8 @@ KEYS: Mapping[str, Key] = {
         Key("records.max_files", whole(MIN_RECORDS_FILES), from_text=_from_number),
         Key("theme", one_of(THEMES), from_text=str),
         Key("ascii", flag, from_text=_from_flag),
+        Key("notify.ways", list_of(one_of(NOTICE_WAYS))),
+        Key("notify.command", _command, from_text=str),
         Key("telemetry.ssh", flag, from_text=_from_flag),
         Key("cohort.roster", path, is_path=True, from_text=str),
         Key("cohort.group", text, from_text=str),

@@ -30,6 +30,7 @@ from coach.config.settings import (
     MESSAGE_SLACK_S,
     FileStamp,
     LaunchDefaults,
+    NoticeSettings,
     Settings,
 )
 from coach.config.variables import home_values, variable_values
@@ -214,6 +215,9 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "is_readonly": _value(values, "readonly", False),
         "theme": _value(values, "theme", DEFAULT_THEME),
         "is_ascii": _value(values, "ascii"),
+        "notices": NoticeSettings(
+            _value(values, "notify.ways", ()), _value(values, "notify.command"), env.get("TERM", "")
+        ),
         "is_ssh_allowed": _value(values, "telemetry.ssh", False),
         "roster": _value(values, "cohort.roster"),
         "cohort_group": _value(values, "cohort.group"),

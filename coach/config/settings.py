@@ -25,6 +25,7 @@ THEMES = (
     *("atom-one-dark", "atom-one-light"),
 )
 """coach's own and Textual's; tests hold the latter against its list."""
+NOTICE_WAYS = ("toast", "bell", "terminal", "title")
 BACKENDS = ("auto", "slurm", "local")
 DEFAULT_JOBS_INTERVAL_S = 15.0
 DEFAULT_NODES_INTERVAL_S = 60.0
@@ -102,6 +103,22 @@ class FileStamp:
 
 
 @dataclass(frozen=True, slots=True)
+class NoticeSettings:
+    """How the screens tell that a job starts, ends or gets a finding."""
+
+    ways: tuple[str, ...] = ()
+    """Of NOTICE_WAYS. Key `notify.ways`."""
+    command: str | None = None
+    """The user's own, run without a shell for each notice. Key `notify.command`."""
+    term: str = ""
+    """TERM, which says how the terminal is told."""
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.ways) or self.command is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set. Paths are absolute."""
 
@@ -146,6 +163,7 @@ class Settings:
     `telemetry.ssh`."""
     theme: str = DEFAULT_THEME
     """The colours of the screens. Key `theme`."""
+    notices: NoticeSettings = field(default_factory=NoticeSettings)
     is_ascii: bool | None = None
     """True: the screens show ASCII alone; False: never; None: where the locale's encoding is not UTF-8. Key
     `ascii`."""

@@ -123,6 +123,7 @@ class CoachApp(App[None]):
             {messages.ScreenShown: self._follow_top, messages.ScreenOpened: self._open},
         )
         self._launches, self._questions = controllers.launches, controllers.questions
+        self._job_notices = controllers.notices
         self.handlers = controllers.handlers
         """Who answers which request of a screen."""
         self._note_standing()
@@ -171,6 +172,7 @@ class CoachApp(App[None]):
         context.forget_jobs_of_runs()
         self._note_standing()
         self._follow()
+        self._job_notices.look(message.snapshot)
         self._stage.redraw()
 
     async def on_done(self, message: messages.Done) -> None:

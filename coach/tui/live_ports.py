@@ -29,6 +29,7 @@ from coach.tui.question import Question
 from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
+    from coach.analysis.jobs.notices import Notice
     from coach.launch.resources import Site
     from coach.launch.resubmission import Resubmission
     from coach.lookback.history import History
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from coach.launch import recipe
     from coach.rules import documentation, registry
     from coach.sources.logs import log_windows
-    from coach.sources.machine import clipboard, terminal
+    from coach.sources.machine import terminal, tmux
     from coach.sources.slurm import client, start_times
     from coach.workflows import doctor
     from coach.workflows.jobs import attach, ended_jobs, job_actions, lost_work, place_in_queue, stacks
@@ -68,12 +69,12 @@ if TYPE_CHECKING:
         sweep,
     )
     from coach.workflows.teaching import cohort, drill_answer, drills
-    from coach.workflows.watching import step_use
+    from coach.workflows.watching import notice_command, step_use
 else:
     recipe = late("coach.launch", "recipe")
     documentation, registry = late("coach.rules", "documentation", "registry")
     log_windows = late("coach.sources.logs", "log_windows")
-    clipboard, terminal = late("coach.sources.machine", "clipboard", "terminal")
+    terminal, tmux = late("coach.sources.machine", "terminal", "tmux")
     client, start_times = late("coach.sources.slurm", "client", "start_times")
     doctor = late("coach.workflows", "doctor")
     attach, ended_jobs, job_actions = late("coach.workflows.jobs", "attach", "ended_jobs", "job_actions")
@@ -86,7 +87,7 @@ else:
     recipes, refusals = late("coach.workflows.launching", "recipes", "refusals")
     relaunch, resubmit, sweep = late("coach.workflows.launching", "relaunch", "resubmit", "sweep")
     cohort, drill_answer, drills = late("coach.workflows.teaching", "cohort", "drill_answer", "drills")
-    step_use = late("coach.workflows.watching", "step_use")
+    notice_command, step_use = late("coach.workflows.watching", "notice_command", "step_use")
 
 PAST_S = 7 * 86400.0
 MAX_PAST_JOBS = 200
@@ -148,6 +149,7 @@ def live_ports(reach: Reach, backend: str, place: str) -> Ports:
         LiveDrills(reach, backend),
         LiveQuestions(reach, backend, place),
         LiveLaunchables(reach),
+        LiveNotices(reach),
     )
 
 
@@ -310,7 +312,7 @@ class LiveJobActions:
         return attach.streams(action, target, self._reach.env)
 
     def copy(self, text: str) -> bool:
-        return clipboard.load_tmux_buffer(text, self._reach.env)
+        return tmux.load_tmux_buffer(text, self._reach.env)
 
     def open_pager(self, file: str) -> int:
         return job_actions.open_pager(file, self._reach.env)
@@ -318,6 +320,19 @@ class LiveJobActions:
     def open_shell(self, action: JobAction) -> int:
         self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
         return job_actions.open_shell(action, self._reach.env)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveNotices:
+    """By tmux, and by the user's own command."""
+
+    _reach: Reach
+
+    def show_in_tmux(self, text: str) -> bool:
+        return tmux.show_tmux_message(text, self._reach.env)
+
+    def run_command(self, notice: Notice) -> None:
+        notice_command.run_notice_command(self._reach.settings.notices.command, notice, self._reach.env)
 
 
 @dataclass(frozen=True, slots=True)

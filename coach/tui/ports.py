@@ -25,6 +25,7 @@ from coach.model.training.stacks import Stacks, StacksPlan
 from coach.workflows.launching.relaunch_offer import RelaunchOffer as RelaunchOffer
 
 if TYPE_CHECKING:
+    from coach.analysis.jobs.notices import Notice
     from coach.launch.resubmission import Resubmission
     from coach.model.slurm.cluster import Job
     from coach.sources.slurm.overlap_step import StreamSource
@@ -192,6 +193,18 @@ class JobActionPort(Protocol):
         ...
 
 
+class NoticePort(Protocol):
+    """How the user is told of jobs beside the screens."""
+
+    def show_in_tmux(self, text: str) -> bool:
+        """A line of tmux's. False where there is no tmux."""
+        ...
+
+    def run_command(self, notice: Notice) -> None:
+        """The command of the user's config, to its end. Raises UserError when it fails."""
+        ...
+
+
 class StacksPort(Protocol):
     """Where every rank of a job stands. It need not wait for its turn."""
 
@@ -268,3 +281,4 @@ class Ports:
     drills: DrillPort
     questions: QuestionPort
     launchables: LaunchablePort
+    notices: NoticePort

@@ -22,6 +22,7 @@ from coach.tui.screen_specs import HOME, Kind, by_name
 from coach.tui.worker import FINISH_TIMEOUT_S, Worker
 
 T = TypeVar("T")
+TOAST_S = 8.0
 READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing can be launched or changed")
 
 
@@ -101,6 +102,20 @@ class Stage:
     def copy_by_terminal(self, text: str) -> None:
         """Ask the terminal to put text into its clipboard (OSC 52)."""
         self._app.copy_to_clipboard(text)
+
+    def toast(self, text: str, *, is_bad: bool) -> None:
+        """Show a text over the screen on top for some seconds. It takes neither key nor focus."""
+        self._app.notify(text, severity="warning" if is_bad else "information", timeout=TOAST_S, markup=False)
+
+    def ring(self) -> None:
+        """The terminal's bell."""
+        self._app.bell()
+
+    def write_to_terminal(self, sequence: str) -> None:
+        """A sequence that paints nothing. Textual has no public way for it."""
+        driver = self._app._driver
+        if driver is not None and not self._app.is_headless:
+            driver.write(sequence)
 
     def tell(self, words: str) -> None:
         """Say what came of something, once the screens have been painted."""

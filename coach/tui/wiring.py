@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coach.config import DEFAULT_THEME, Settings, Switch
+from coach.config import DEFAULT_THEME, NoticeSettings, Settings, Switch
 from coach.late import late
 from coach.sources.machine import malloc, terminal, user
 from coach.sources.rpc_budget import RpcBudget
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 else:
     recording = late("coach.workflows.watching", "recording")
 
+_OFFERED = "notices-offered"
 Standing = tuple[Mode, str | None, Mapping[Switch, str]]
 """The mode, the reason if nothing may be changed, and what the site has switched off with its words."""
 
@@ -47,6 +48,9 @@ class Opening:
     views: ViewStore | None = None
     """Where the ways to look at the tables are kept; None where nothing is."""
     keys: KeysInForce = field(default_factory=KeysInForce)
+    notices: NoticeSettings = field(default_factory=NoticeSettings)
+    offered: Path | None = None
+    """The file that says that notices were offered; None: they never are."""
     theme: str = DEFAULT_THEME
     is_ascii: bool = False
     """True if the terminal shows ASCII alone."""
@@ -71,6 +75,8 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
         lambda: _standing(reach.settings, is_readonly),
         ViewStore(settings.cache_dir),
         keys,
+        settings.notices,
+        settings.cache_dir / _OFFERED,
         settings.theme,
         _is_ascii(settings),
     )

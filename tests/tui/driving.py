@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from textual.command import CommandList
 from textual.pilot import Pilot
 
-from coach.config import Settings
+from coach.config import NoticeSettings, Settings
 from coach.tui.app import CoachApp
 from coach.tui.keys.chosen import keys_in_force
 from coach.tui.mode import Mode
@@ -101,11 +102,14 @@ async def opened(
     are_all_shown: bool = True,
     views: ViewStore | None = None,
     settings: Settings | None = None,
+    notices: NoticeSettings | None = None,
+    offered: Path | None = None,
 ) -> AsyncIterator[Driver]:
     session = session or FakeSession(make_snapshot(), {RUN_ID: make_history(lost_at=150)})
     ports = ports or FakePorts()
     clock = Clock()
     opening = Opening(session, ports.ports(), mode, "ada", "slurm · tiger", "slurm", views=views)
+    opening = replace(opening, notices=notices or NoticeSettings(), offered=offered)
     if settings is not None:
         opening = replace(opening, keys=keys_in_force(settings))
     app = CoachApp(opening, clock)

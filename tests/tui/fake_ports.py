@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.analysis.comparing.steady_state import newest_step
+from coach.analysis.jobs.notices import Notice
 from coach.launch.job_control import action_command
 from coach.launch.resubmission import Resubmission
 from coach.lookback.history import History
@@ -331,6 +332,22 @@ class FakeLogs:
 
 
 @dataclass
+class FakeNotices:
+    """Writes down what would be told."""
+
+    in_tmux: list[str] = field(default_factory=list)
+    commands: list[Notice] = field(default_factory=list)
+    has_tmux: bool = True
+
+    def show_in_tmux(self, text: str) -> bool:
+        self.in_tmux.append(text)
+        return self.has_tmux
+
+    def run_command(self, notice: Notice) -> None:
+        self.commands.append(notice)
+
+
+@dataclass
 class FakePorts:
     """All of them; a test gives those that it is about."""
 
@@ -343,6 +360,7 @@ class FakePorts:
     drills: FakeDrills = field(default_factory=FakeDrills)
     questions: FakeQuestions = field(default_factory=FakeQuestions)
     launchables: FakeLaunchables = field(default_factory=FakeLaunchables)
+    notices: FakeNotices = field(default_factory=FakeNotices)
 
     def ports(self) -> Ports:
         return Ports(
@@ -355,4 +373,5 @@ class FakePorts:
             self.drills,
             self.questions,
             self.launchables,
+            self.notices,
         )

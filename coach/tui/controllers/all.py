@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from coach.tui.controllers.drills import Drills
 from coach.tui.controllers.fixes import Fixes
 from coach.tui.controllers.handlers import Controller, Handlers
@@ -9,11 +11,14 @@ from coach.tui.controllers.job_actions import JobActions
 from coach.tui.controllers.launches import Launches
 from coach.tui.controllers.logs import Logs
 from coach.tui.controllers.new_launches import NewLaunches
+from coach.tui.controllers.notices import JobNotices
 from coach.tui.controllers.questions import Questions
 from coach.tui.controllers.stacks import RankStacks
 from coach.tui.controllers.views import Views
 from coach.tui.stage import Stage
-from coach.tui.wiring import Opening
+
+if TYPE_CHECKING:
+    from coach.tui.wiring import Opening
 
 
 class Controllers:
@@ -24,6 +29,7 @@ class Controllers:
         ports = opening.ports
         self.launches = Launches(stage, ports.recipes, ports.launches, opening.backend)
         self.questions = Questions(stage, ports.questions, opening.backend)
+        self.notices = JobNotices(stage, ports.notices, opening.notices, opening.offered)
         each: tuple[Controller, ...] = (
             self.launches,
             self.questions,

@@ -1,11 +1,11 @@
-"""tmux's paste buffer."""
+"""tmux's paste buffer and its message line."""
 
 from __future__ import annotations
 
 import stat
 from pathlib import Path
 
-from coach.sources.machine.clipboard import load_tmux_buffer
+from coach.sources.machine.tmux import load_tmux_buffer, show_tmux_message
 
 
 def a_tmux(folder: Path, status: int) -> dict[str, str]:
@@ -28,3 +28,10 @@ def test_outside_of_tmux_and_where_it_refuses_nothing_is_copied(tmp_path: Path) 
     assert not load_tmux_buffer("17", env)
     assert not load_tmux_buffer("17", {**env, "TMUX": ""})
     assert not load_tmux_buffer("17", {"PATH": "/nonexistent", "TMUX": "x"})
+
+
+def test_a_message_of_tmux_is_taken_literally(tmp_path: Path) -> None:
+    env = a_tmux(tmp_path, 0)
+    assert show_tmux_message("17: #(touch x) 50%H", env)
+    assert (tmp_path / "arguments").read_text() == "display-message -- 17: ##(touch x) 50%%H\n"
+    assert not show_tmux_message("17", {**env, "TMUX": ""})

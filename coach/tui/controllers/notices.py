@@ -1,0 +1,86 @@
+"""Tells of the user's jobs beside the screens, in the ways that the config names; once, it says that there
+are such ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from coach.analysis.jobs.notices import Notice, Notices
+from coach.config import NoticeSettings
+from coach.model.snapshot import Snapshot
+from coach.tui.controllers.handlers import Handlers
+from coach.tui.mode import Mode
+from coach.tui.ports import NoticePort
+from coach.tui.render.notice import OFFER, notice_text, tab_title, terminal_notice
+from coach.tui.stage import Stage
+
+
+class JobNotices:
+    """Looks at each picture. Nothing is told of a recording."""
+
+    def __init__(
+        self, stage: Stage, port: NoticePort, settings: NoticeSettings, offered: Path | None
+    ) -> None:
+        """`offered` is the file that says that the ways were offered; None: they never are."""
+        self._stage = stage
+        self._port = port
+        self._settings = settings
+        self._offered = offered
+        self._notices = Notices(stage.context.user or "")
+
+    @property
+    def handlers(self) -> Handlers:
+        return {}
+
+    def look(self, picture: Snapshot) -> None:
+        """Tell what is new in it."""
+        if self._stage.context.mode in (Mode.DEMO, Mode.REPLAY):
+            return
+        if self._settings.is_on:
+            self._tell(self._notices.notices(picture))
+        elif self._offered is not None:
+            self._notices.notices(picture)
+            self._offer()
+
+    def _offer(self) -> None:
+        if self._offered is None or not self._notices.num_watched:
+            return
+        file, self._offered = self._offered, None
+        self._stage.do_aside(partial(_make_once, file), self._show_offer, lambda _: None)
+
+    def _show_offer(self, is_first: bool) -> None:
+        if is_first:
+            self._stage.toast(OFFER, is_bad=False)
+
+    def _tell(self, notices: Iterable[Notice]) -> None:
+        ways = self._settings.ways
+        told = list(notices)
+        for each in told:
+            text = notice_text(each)
+            if "toast" in ways:
+                self._stage.toast(text, is_bad=each.is_bad)
+            if "terminal" in ways:
+                by_terminal = partial(self._by_terminal, text)
+                self._stage.do_aside(partial(self._port.show_in_tmux, text), by_terminal, self._stage.note)
+            if "title" in ways:
+                self._stage.write_to_terminal(tab_title(each))
+            if self._settings.command is not None:
+                self._stage.do_aside(partial(self._port.run_command, each), lambda _: None, self._stage.note)
+        if told and "bell" in ways:
+            self._stage.ring()
+
+    def _by_terminal(self, text: str, is_in_tmux: bool) -> None:
+        if not is_in_tmux:
+            self._stage.write_to_terminal(terminal_notice(text, self._settings.term))
+
+
+def _make_once(file: Path) -> bool:
+    """True for the first who comes. Where nothing can be kept, nobody is asked each time."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600, exist_ok=False)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,70 @@
+"""What of one's own jobs is told beside the screens."""
+
+from __future__ import annotations
+
+from coach.analysis.jobs.notices import CAUSE_S, Notice, Notices
+from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.snapshot import Snapshot
+from tests.analysis.jobs.test_watched_jobs import finding, picture
+from tests.analysis.made_jobs import job
+
+FAILED = Diagnosis("17", "FAILED", (finding("COD001", Severity.CRITICAL),), ())
+
+
+def begun(*pictures: Snapshot) -> Notices:
+    notices = Notices("ada")
+    for each in pictures:
+        notices.notices(each)
+    return notices
+
+
+def test_what_was_so_when_coach_opened_is_no_news() -> None:
+    notices = Notices("ada")
+    opening = picture(job("17", "RUNNING"), job("18"), job("19", "FAILED"), job("20", "RUNNING", user="eve"))
+    assert notices.notices(Snapshot(1000.0)) == []
+    assert notices.notices(opening) == []
+    assert notices.notices(opening) == []
+    assert notices.num_watched == 2
+
+
+def test_a_start_is_told_and_waiting_is_not() -> None:
+    notices = begun(picture())
+    assert notices.notices(picture(job("18"))) == []
+    assert notices.notices(picture(job("18", "RUNNING", nodes="n1"))) == [
+        Notice("18", "RUNNING on n1", is_bad=False)
+    ]
+
+
+def test_a_failed_job_is_told_with_its_cause_as_soon_as_that_is_known() -> None:
+    notices = begun(picture(job("17", "RUNNING")))
+    assert notices.notices(picture(job("17", "FAILED"))) == []
+    assert notices.notices(picture(now_s=1002.0, diagnoses={"17": FAILED})) == [
+        Notice("17", "FAILED: COD001 said by COD001", is_bad=True)
+    ]
+    assert notices.notices(picture(now_s=1003.0, diagnoses={"17": FAILED})) == []
+
+
+def test_a_failed_job_without_a_cause_is_told_all_the_same() -> None:
+    notices = begun(picture(job("17", "RUNNING")), picture(job("17", "TIMEOUT")))
+    assert notices.notices(picture(now_s=1000.0 + CAUSE_S)) == [Notice("17", "TIMEOUT", is_bad=True)]
+
+
+def test_a_good_end_is_told_at_once_and_the_job_is_let_go() -> None:
+    notices = begun(picture(job("17", "RUNNING")))
+    assert notices.notices(picture(job("17", "COMPLETED"))) == [Notice("17", "COMPLETED", is_bad=False)]
+    assert notices.num_watched == 0
+
+
+def test_a_finding_of_a_running_job_is_told_once() -> None:
+    notices = begun(picture(job("17", "RUNNING")))
+    slow = {"17": Diagnosis("17", "RUNNING", (finding("GPU005", Severity.WARNING),), ())}
+    told = notices.notices(picture(job("17", "RUNNING"), diagnoses=slow))
+    assert told == [Notice("17", "warning GPU005: said by GPU005", is_bad=True)]
+    assert notices.notices(picture(job("17", "RUNNING"), diagnoses=slow)) == []
+
+
+def test_many_at_once_are_told_as_one() -> None:
+    jobs = [job(str(number), "RUNNING") for number in range(17, 22)]
+    notices = begun(picture(*jobs))
+    ended = [job(str(number), "COMPLETED") for number in range(17, 22)]
+    assert notices.notices(picture(*ended)) == [Notice(None, "5 of your jobs have news", is_bad=False)]
