@@ -126,6 +126,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
         *(["--since-login", "--format", "json"], ["--write-verdict", "RUN"], ["101"], [FIRST]),
         ["--ended", "FAILED", "101"],
     ],
+    "ticket": [["RUN"], ["LOG", "-o", "NEW", "--yes"], ["101", "--format", "json"], ["104"], [FIRST]],
     "watch": [["RUN", "OTHER"], ["RUN", "--format", "json"], ["LOG"], [FIRST]],
     "explain": [[], ["MEM001"], [FIRST]],
     "rules": [["check", "ROWS"], ["check", "ROWS", "--format", "json"], ["check", "TOML"], ["check", FIRST]],

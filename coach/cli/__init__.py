@@ -40,6 +40,7 @@ COMMANDS = {
     "partitions": "list the partitions",
     "check": "diagnose a run, a job or a log",
     "why": "say why a job ended, in six lines at most",
+    "ticket": "write what a help desk asks for about a job, as Markdown without secrets",
     "watch": "follow runs and jobs until they end, and say why those that failed did",
     "explain": "explain a rule by its code",
     "rules": "try a file of wordings and thresholds that a site or a user adds",

@@ -8,27 +8,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from coach.analysis.spelling.printable import cut
-from coach.cli.acting import is_confirmed, say
-from coach.cli.text import print_line, printable
+from coach.cli.saving import save_shown
+from coach.cli.text import printable
 from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.workflows.doctor import capture
 
 _WIDTH = 160
+_NOTES = (
+    "names of users, accounts, jobs, nodes, partitions and paths are replaced, each always by the same",
+    "of all that coach does not read only the shape is kept; nothing is sent: look at the file",
+)
 
 
 def save_capture(file: Path, io: SystemIo, *, is_known: bool) -> int:
     """Ask Slurm, show what is left of its answers, and save that when it was confirmed."""
     taken = capture.take(io, user_name())
-    for line in capture.shown_lines(taken):
-        print_line(cut(printable(line), _WIDTH))
-    notes = (
-        "names of users, accounts, jobs, nodes, partitions and paths are replaced, each always by the same",
-        "of all that coach does not read only the shape is kept; nothing is sent: look at the file",
-    )
-    if not is_confirmed(f"save {file}", is_known, notes):
-        say("nothing was saved")
-        return 1
-    capture.save(file, taken)
-    say(f"saved {file}")
-    return 0
+    shown = (cut(printable(line), _WIDTH) for line in capture.shown_lines(taken))
+    return save_shown(file, capture.as_text(taken), shown, _NOTES, is_known=is_known)

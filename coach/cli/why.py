@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,10 @@ from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
+    from coach.workflows import sharing
     from coach.workflows.judging import checked_object, kept_verdicts, newest_bad, since_login
 else:
+    sharing = late("coach.workflows", "sharing")
     checked_object, kept_verdicts, newest_bad, since_login = late(
         "coach.workflows.judging", "checked_object", "kept_verdicts", "newest_bad", "since_login"
     )
@@ -101,10 +104,12 @@ def _judged(job: str, settings: Settings, io: SystemIo, args: argparse.Namespace
 
 def _write_verdict(run_dir: Path, settings: Settings, io: SystemIo) -> int:
     """What a job calls at its own end: judge the run by its files alone, and print what its log is to say."""
-    verdict, snapshot = checked_object.judged(run_dir, settings, io, "local")
-    kept_verdicts.keep(settings, io, snapshot, verdict, is_by_job=True)
+    verdict, checked = checked_object.judged_whole(run_dir, settings, io, "local")
+    kept_verdicts.keep(settings, io, checked.snapshot, verdict, is_by_job=True)
     for line in log_lines(verdict):
         print_line(line)
+    sys.stdout.flush()  # a shared directory that hangs may cost the time that is left
+    sharing.share_own_verdict(checked.snapshot.run, checked.diagnosis)
     return 0
 
 

@@ -66,13 +66,19 @@ def judge(run_dir: Path, python: str, env: Mapping[str, str]) -> List[bytes]:
             preexec_fn=_bound,
             check=False,
         )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+    except subprocess.TimeoutExpired as late:
+        # It may have judged, and hang with the cohort's directory.
+        return _said(late.stdout or b"")
+    except (OSError, ValueError):
         return []
-    if done.returncode != 0:
-        return []
-    said = runs.SAID_OF_END.encode()
-    lines = [line[:_MAX_LINE_BYTES] for line in done.stdout.splitlines() if line.startswith(said)]
-    return lines[:MAX_LINES]
+    return _said(done.stdout) if done.returncode == 0 else []
+
+
+def _said(output: bytes) -> List[bytes]:
+    """The whole lines that are meant for the job's log."""
+    lines = output[: output.rfind(b"\n") + 1].splitlines()
+    said = [line[:_MAX_LINE_BYTES] for line in lines if line.startswith(runs.SAID_OF_END.encode())]
+    return said[:MAX_LINES]
 
 
 def say(paths: runs.RunPaths, python: str, env: Mapping[str, str], descriptor: int) -> None:

@@ -1,14 +1,14 @@
 """Strike secrets from a command line or a text: values of options and variables named like one, and tokens of
 known forms.
 
-run.json keeps the command of `coach run`, and recordings are shared. A key on a command line belongs in
-neither.
+run.json keeps the command of `coach run`, recordings are shared, and a ticket goes to a help desk. A key
+belongs in none of them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import List, Sequence
+from typing import List, Match, Sequence
 
 MASK = "***"
 
@@ -21,19 +21,59 @@ _NAME = (
 _VALUE = r"""[^\s"'\\,;&\ue001\ue002]"""
 """Without the backslash of an escaped quote, and without the marks that stand for field separators in an
 anonymized answer."""
+_NO_REFERENCE = r"(?!\$\{?[A-Za-z_]\w{0,60}\}?(?:[\s\"';,)]|$)|\$\()"
+"""`$HF_TOKEN` and `$(cat FILE)` name a secret and tell none."""
 
 _ASSIGNED = re.compile(rf"(?is)([\w.-]*{_NAME}[=:]).+")
 _OPTION = re.compile(rf"(?i)--?[\w.-]*{_NAME}")
-_IN_TEXT = re.compile(
-    rf"""(?i)({_NAME}(?:"?\s?[=:]\s?["']?|"\s?,\s?"))(?![\d.]+(?:\s|["',;]|$)){_VALUE}{{6,}}"""
-    rf"|((?<![\w-])--[\w.-]{{0,40}}?{_NAME}\s){_VALUE}+"
+_QUOTED = re.compile(
+    rf"""(?i)({_NAME}\\?["']?\s?[=:]\s?)(\\?["'])(?![\d.]+\\?["'])(?:(?<=')|{_NO_REFERENCE})"""
+    r"(?:(?!\2)[^\n\ue001\ue002]){6,400}?\2"
 )
+"""A value in quotes may have blanks."""
+_IN_TEXT = re.compile(
+    rf"""(?i)({_NAME}(?:\\?["']?\s?[=:]\s?\\?["']?|"\s?,\s?"))"""
+    rf"""(?![\d.]+(?:\s|["',;]|$)){_NO_REFERENCE}{_VALUE}{{6,}}"""
+    rf"|((?<![\w-])--[\w.-]{{0,40}}?{_NAME}\s){_NO_REFERENCE}{_VALUE}+"
+)
+_VARIABLE = re.compile(
+    r"(?<![A-Za-z0-9_])((?!(?:PAD|EOS|BOS|UNK|SEP|CLS|MASK|STOP)_TOKEN=)(?:[A-Z0-9]{1,30}_){0,6}"
+    r"(?:(KEY|KEY_ID|PWD|AUTH|COOKIE|CREDENTIALS?)|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PASSPHRASE|PAT|JWT)=)"
+    r"(?![\d.]+(?:\s|[\"',;]|$))"
+    rf"((?:\"{_NO_REFERENCE}[^\"\n]{{1,400}}\"|'[^'\n]{{1,400}}'|[\"']?{_NO_REFERENCE}{_VALUE}+))"
+)
+"""`DB_PASSWORD=x` of a shell, however short it is; the second group: names whose value may be the path of a
+file."""
 _TOKEN = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[\w-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
-    r"|xox[abprs]-[\w-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16})"
+    r"|xox[abprs]-[\w-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16}|AIza[\w-]{30,}|npm_[A-Za-z0-9]{30,}"
+    r"|pypi-[\w-]{30,}|wandb_v1_\w{20,}|dckr_pat_[\w-]{20,}|(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]+)?)"
 )
-_HEADER = re.compile(r"(?i)(\bauthorization:\s?(?:bearer|basic)\s|\bbearer\s)[A-Za-z0-9._~+/=-]{12,}")
+_HEADER = re.compile(
+    r"(?i)(\bauthorization\\?[\"']?\s?[:=]\s?\\?[\"']?(?:bearer|basic|token|digest|negotiate)\s)[^\s\"'\\,;]+"
+    r"|(\bbearer\s)[A-Za-z0-9._~+/=-]{12,}"
+    r"|(\b(?:set-)?cookie:\s?)[^\n\"']+"
+)
+_IN_QUERY = re.compile(r"(?i)([?&](?:x-amz-signature|signature|sig|key|auth|code)=)[^\s&\"'<>]{6,}")
+_NAME_IN_URL = re.compile(r"(://)[^/\s:@]{20,200}:[^/\s@]{0,200}@")
+"""A token takes the place of the name there: `https://TOKEN:x-oauth-basic@host`."""
 _IN_URL = re.compile(r"(://[^/\s:@]{1,100}:)[^/\s@]{1,200}@")
+_ALONE_IN_URL = re.compile(r"(?i)(https?://)[^/\s:@\"'<>]{1,200}:?@")
+_LOGIN = re.compile(
+    r"(\blogin\s{1,4}\S{1,100}\s{1,4}password\s{1,4})\S{1,200}"
+    r"|(\bwandb\s{1,4}login\s{1,4}(?:--relogin\s{1,4})?)[0-9a-zA-Z_]{20,}"
+    r"|(\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[\s=][^\s:]{1,100}:)\S{1,200}"
+)
+"""`.netrc`, and commands that take a secret without naming it."""
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?s:.*?)-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?s:.*))"
+)
+"""Without its end, as at the end of a text that was cut, all that follows."""
+_END_OF_KEY = re.compile(
+    r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/=]{8,100}\s{1,4}){1,100}"
+    r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY[ A-Z]*-----"
+)
 
 
 def mask_command(words: Sequence[str]) -> List[str]:
@@ -50,8 +90,33 @@ def mask_command(words: Sequence[str]) -> List[str]:
     return masked
 
 
+def mask_value(name: str, value: str) -> str:
+    """The value of a variable, a key or a parameter of this name: a mark where the name says that it is
+    secret."""
+    if value and (_ASSIGNED.fullmatch(f"{name}={value}") or _VARIABLE.match(f"{name}={value}")):
+        return MASK
+    return mask_text(value)
+
+
 def mask_text(text: str) -> str:
-    """The text with a mark for each secret in it."""
+    """The text with a mark for each secret in it. A private key is known by its lines: they have to be in one
+    text."""
+    text = _PRIVATE_KEY.sub(MASK, text)
+    text = _END_OF_KEY.sub(MASK, text)
+    text = _NAME_IN_URL.sub(rf"\1{MASK}:{MASK}@", text)
+    text = _ALONE_IN_URL.sub(rf"\1{MASK}@", _IN_URL.sub(rf"\1{MASK}@", text))
+    text = _TOKEN.sub(MASK, text)
+    text = _HEADER.sub(lambda found: (found[1] or found[2] or found[3]) + MASK, text)
+    text = _QUOTED.sub(rf"\1\2{MASK}\2", text)
+    text = _VARIABLE.sub(_masked_variable, text)
     text = _IN_TEXT.sub(lambda found: (found[1] or found[2]) + MASK, text)
-    text = _HEADER.sub(rf"\1{MASK}", text)
-    return _TOKEN.sub(MASK, _IN_URL.sub(rf"\1{MASK}@", text))
+    text = _IN_QUERY.sub(rf"\1{MASK}", text)
+    return _LOGIN.sub(lambda found: (found[1] or found[2] or found[3]) + MASK, text)
+
+
+def _masked_variable(found: Match[str]) -> str:
+    bare = found[3].strip("\"'")
+    if found[2] and bare.startswith(("/", "./", "../", "~/")):
+        return found[0]
+    quotes = [mark if mark in ("'", '"') else "" for mark in (found[3][0], found[3][-1])]
+    return f"{found[1]}{quotes[0]}{MASK}{quotes[1]}"

@@ -71,7 +71,10 @@ def share(
 
 
 def share_in_time(
-    paths: runs.RunPaths, finding: Optional[Mapping[str, Any]] = None, state: Optional[str] = None
+    paths: runs.RunPaths,
+    finding: Optional[Mapping[str, Any]] = None,
+    state: Optional[str] = None,
+    patience_s: float = PATIENCE_S,
 ) -> Optional[str]:
     """The same for whoever must not hang with the shared directory."""
     problems: List[Optional[str]] = []
@@ -79,8 +82,8 @@ def share_in_time(
         target=lambda: problems.append(share(paths, finding, state)), name="share", daemon=True
     )
     thread.start()
-    thread.join(PATIENCE_S)
-    return problems[0] if problems else f"no answer within {PATIENCE_S:.0f} s"
+    thread.join(patience_s)
+    return problems[0] if problems else f"no answer within {patience_s:.0f} s"
 
 
 def withdraw(paths: runs.RunPaths) -> None:

@@ -22,6 +22,9 @@ from coach.model.snapshot import Snapshot
 from coach.model.training.run import Run
 from coach.node import share
 
+JOB_PATIENCE_S = 3.0
+"""How long the verdict of a job waits for the shared directory. The job's end itself has waited before it."""
+
 
 def shared_where(request: LaunchRequest) -> tuple[LaunchRequest, tuple[str, ...], tuple[str, ...]]:
     """The request with the directory as it is, what the plan says of it, and what it warns of.
@@ -63,6 +66,12 @@ def share_diagnosis(run: Run | None, diagnosis: Diagnosis) -> None:
     """Tell the cohort what was judged, and how the run ended where it has."""
     if run is not None and _is_shared(run):
         share.share_in_time(runs.RunPaths(run.run_dir), _told(diagnosis), _end_of(diagnosis))
+
+
+def share_own_verdict(run: Run | None, diagnosis: Diagnosis) -> None:
+    """The same for a job that judges itself at its end, and holds its nodes meanwhile."""
+    if run is not None and _is_shared(run):
+        share.share_in_time(runs.RunPaths(run.run_dir), _told(diagnosis), _end_of(diagnosis), JOB_PATIENCE_S)
 
 
 def share_answer(run: Run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coach.node.secret_words import mask_command, mask_text
+from coach.node.secret_words import mask_command, mask_text, mask_value
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,50 @@ from coach.node.secret_words import mask_command, mask_text
 )
 def test_the_value_of_a_secret_is_masked_and_its_name_stays(words: list[str], masked: list[str]) -> None:
     assert mask_command(words) == masked
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("export DB_PASSWORD=abc", "export DB_PASSWORD=***"),
+        ('export PASSWORD="correct horse battery"', 'export PASSWORD="***"'),
+        (r"{\"password\": \"abc def\"}", r"{\"password\": \"***\"}"),
+        ("api_key: 'x y z long'", "api_key: '***'"),
+        ("PASSWORD='$ecret-x'", "PASSWORD='***'"),
+        ("https://ghs0123456789@git.example.org/x", "https://***@git.example.org/x"),
+        ("https://0123456789abcdef01234:x-oauth-basic@h", "https://***:***@h"),
+        ("Authorization: Bearer s3cr", "Authorization: Bearer ***"),
+        ('{"authorization":"token abcd"}', '{"authorization":"token ***"}'),
+        ("curl -s -u ada:pw https://h", "curl -s -u ada:*** https://h"),
+        ("machine h login ada password pw", "machine h login ada password ***"),
+        ("wandb login 0123456789abcdef0123", "wandb login ***"),
+        ("https://h/x?X-Amz-Signature=0123456789&x=1", "https://h/x?X-Amz-Signature=***&x=1"),
+        ("SLURM_JWT=eyJhbGciOi.eyJleHAiOj.abc", "SLURM_JWT=***"),
+        ("found eyJhbGciOiJI.eyJleHAiOjEx.abcd", "found ***"),
+        ("Set-Cookie: sid=abc; path=/", "Set-Cookie: ***"),
+        ("a\n-----BEGIN RSA PRIVATE KEY-----\nAB\n-----END RSA PRIVATE KEY-----\nb", "a\n***\nb"),
+        ("a\n-----BEGIN OPENSSH PRIVATE KEY-----\nAB\nCD", "a\n***"),
+        ("AAAABBBBCCCC\nDDDDEEEE==\n-----END PRIVATE KEY-----\nb", "***\nb"),
+    ],
+)
+def test_secrets_of_known_forms_are_masked_in_a_text(text: str, masked: str) -> None:
+    assert mask_text(text) == masked
+    assert mask_text(masked) == masked
+
+
+def test_what_only_names_a_secret_stays() -> None:
+    for text in (
+        *("--token $HF_TOKEN x", 'HF_TOKEN="${HF_TOKEN}"', "WANDB_API_KEY=$(cat ~/.key)"),
+        *("PWD=/home/ada OLDPWD=/tmp", "SSH_KEY=/home/ada/.ssh/id", "git@github.com:ada/x.git"),
+        *("ssh://git@host/x", "MAX_TOKEN=512", "EOS_TOKEN=</s>", "sort_key=lambda row: row[1]"),
+    ):
+        assert mask_text(text) == text
+
+
+def test_a_value_is_masked_by_the_name_of_its_key() -> None:
+    assert [mask_value(*pair) for pair in (("hub_token", "x"), ("DB_PASS", "x"), ("lr", "0.1"))] == [
+        *("***", "***", "0.1")
+    ]
 
 
 def test_numbers_and_code_of_a_log_stay_as_they_are() -> None:

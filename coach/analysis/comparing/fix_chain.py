@@ -45,6 +45,23 @@ def ancestry(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(chain)
 
 
+def family(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
+    """The first run of its chain and all that was made of it, in the order of their launches; this one among
+    them."""
+    by_id = {each.run_id: each for each in known} | {run.run_id: run}
+
+    def root(each: Run) -> str:
+        seen = {each.run_id}
+        while (parent := by_id.get(each.parent_run_id or "")) is not None and parent.run_id not in seen:
+            each = parent
+            seen.add(each.run_id)
+        return each.run_id
+
+    first = root(run)
+    found = [each for each in by_id.values() if root(each) == first]
+    return tuple(sorted(found, key=lambda each: each.created_time_s or 0.0))
+
+
 def siblings(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
     """What fixes have made of this run already, without what was ended from outside: that tells nothing of
     its fix."""

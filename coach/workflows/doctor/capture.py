@@ -7,14 +7,11 @@ struck, and how, is `recorder/struck_answers.py`; here it is asked, shown and sa
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from coach import __version__
-from coach.model.errors import UserError
 from coach.node.secret_words import mask_text
 from coach.recorder.struck_answers import Strikes, shape, strike_config, strike_pairs, strike_records
 from coach.sources.io import CommandResult, Io, Query
@@ -157,14 +154,3 @@ def shown_lines(capture: Mapping[str, Any]) -> Iterator[str]:
 def as_text(capture: Mapping[str, Any]) -> str:
     """The file: JSON in ASCII; bytes that are not UTF-8 are surrogate escapes."""
     return json.dumps(capture, indent=1, ensure_ascii=True) + "\n"
-
-
-def save(file: Path, capture: Mapping[str, Any]) -> None:
-    """Write it for its owner alone. Raises UserError, also where the file exists."""
-    try:
-        with open(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as out:
-            out.write(as_text(capture))
-    except FileExistsError:
-        raise UserError(f"{file}: exists already", "choose another name, or remove it first") from None
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None

@@ -128,11 +128,12 @@ class Checker:
 
     def ended_run(self, run_dir: Path) -> Checked:
         """A run as its files alone tell it, for the job itself at its end: nobody is asked, and no earlier
-        run is read. Raises UserError."""
+        run is read. The cohort is not told: the job does so when it has said why it ended. Raises
+        UserError."""
         target = Target(run_dir.name, TargetKind.RUN, run_dir)
         snapshot, history, diagnosis, _ = self._read(target, JobList((), False))
         this = self._past.note(snapshot, history, diagnosis)
-        return Checked(self._beside_others(diagnosis, snapshot, this), snapshot, None, history=history)
+        return Checked(self._with_past(diagnosis, snapshot, this), snapshot, None, history=history)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
         """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError
@@ -178,13 +179,16 @@ class Checker:
     def _beside_others(
         self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None
     ) -> Diagnosis:
-        found = () if this is None else self._past.findings(self._engine.rules, snapshot, this)
-        told = as_told(
-            with_advice(joined(diagnosis, found), self._settings.advice), snapshot.run, self._drills
-        )
+        told = self._with_past(diagnosis, snapshot, this)
         if not self._settings.is_readonly:
             share_diagnosis(snapshot.run, told)
         return told
+
+    def _with_past(self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None) -> Diagnosis:
+        """With what earlier runs add and the site advises; of an open drill nothing is left."""
+        found = () if this is None else self._past.findings(self._engine.rules, snapshot, this)
+        advised = with_advice(joined(diagnosis, found), self._settings.advice)
+        return as_told(advised, snapshot.run, self._drills)
 
     def _read(
         self, target: Target, queue: JobList | None = None

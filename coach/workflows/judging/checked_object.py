@@ -40,6 +40,14 @@ def judged(
 ) -> tuple[Mapping[str, Any], TargetSnapshot]:
     """The verdict to keep of what a person named, or of a run (a Path) that has just ended: that is read by
     its files alone. `ended_as` is the state of a job whose epilog runs. Raises UserError."""
+    verdict, checked = judged_whole(named, settings, io, backend, ended_as)
+    return verdict, checked.snapshot
+
+
+def judged_whole(
+    named: str | Path, settings: Settings, io: Io, backend: str | None, ended_as: str | None = None
+) -> tuple[Mapping[str, Any], Checked]:
+    """The same with all that was read. Raises UserError."""
     checker = Checker(settings, io, Engine(rules_of(settings)), backend, ended_as)
     checked = checker.ended_run(named) if isinstance(named, Path) else checker.target(named)
-    return kept_object(checked.diagnosis, checked_object(checked)), checked.snapshot
+    return kept_object(checked.diagnosis, checked_object(checked)), checked

@@ -7,6 +7,7 @@ before, no query, and works when the logs are gone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,11 @@ class PastRuns:
         looked_at = replace(snapshot, across=across(this, self._known()))
         engine = Engine([rule for rule in rules if rule.code.startswith(FAMILY)])
         return engine.diagnose(looked_at, History()).findings
+
+    def attempts(self, this: PastRun) -> list[PastRun]:
+        """All other attempts at the same, the one that ended last first; those that go on before all."""
+        same = [past for past in self._known() if past.work == this.work and past.target != this.target]
+        return sorted(same, key=lambda past: past.ended_s or math.inf, reverse=True)
 
     def forget(self, target: str) -> None:
         self._live.pop(target, None)

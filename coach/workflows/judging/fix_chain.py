@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coach.analysis.comparing.fix_chain import Link, ancestry, with_best
+from coach.analysis.comparing.fix_chain import Link, family, with_best
 from coach.analysis.comparing.two_runs import measure
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -25,20 +25,14 @@ def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -
     """
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
-    family = [] if named is None else _family(named, known)
-    if len(family) < 2:
+    members = () if named is None else family(named, known)
+    if len(members) < 2:
         raise UserError(
             f"{text}: neither a group of runs nor one of a chain of fixes",
             "one run is compared with another: coach compare RUN RUN; `coach runs` lists them",
         )
     engine = Engine(rules_of(settings))
-    return with_best([_link(run, settings, io, backend, user, engine) for run in family])
-
-
-def _family(named: Run, known: tuple[Run, ...]) -> list[Run]:
-    root = ancestry(named, known)[0].run_id
-    members = [run for run in known if ancestry(run, known)[0].run_id == root]
-    return sorted(members, key=lambda run: run.created_time_s or 0.0)
+    return with_best([_link(run, settings, io, backend, user, engine) for run in members])
 
 
 def _link(run: Run, settings: Settings, io: Io, backend: str, user: str, engine: Engine) -> Link:

@@ -34,7 +34,7 @@ from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import RunListSource
-from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource, ask_private_kinds
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
 from coach.workflows.judging.run_sources import RunSources
@@ -129,6 +129,7 @@ def _by_job_id(
             raise
         queue = ()
     paths.learn(queue)
+    remember_jobs(SeenJobs(settings.cache_dir), queue, user, io.now())
     job = next((job for job in queue if job.job_id == job_id), None)
     if job is not None:
         return _of_row(job_id, job, known, settings)

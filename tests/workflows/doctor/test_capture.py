@@ -10,6 +10,7 @@ import pytest
 
 from coach.model.errors import UserError
 from coach.recorder.struck_answers import Strikes, shape, strike_config, strike_pairs, strike_records
+from coach.sources.machine.new_file import save_new
 from coach.sources.slurm.configuration import parse_config, parse_version
 from coach.sources.slurm.ended_jobs import history_query, parse_history
 from coach.sources.slurm.nodes import parse_nodes, parse_partitions
@@ -150,7 +151,7 @@ def test_what_does_not_answer_is_captured_as_that_and_nothing_is_overwritten(tmp
     assert "alice" not in capture.as_text(taken)
     assert any("command not found" in line for line in capture.shown_lines(taken))
     file = tmp_path / "capture.json"
-    capture.save(file, taken)
+    save_new(file, capture.as_text(taken))
     assert file.stat().st_mode & 0o777 == 0o600
     with pytest.raises(UserError, match="exists already"):
-        capture.save(file, taken)
+        save_new(file, capture.as_text(taken))

@@ -1,0 +1,29 @@
+"""Shows a text that somebody will send on, asks, and saves it: what `doctor --capture` and `ticket` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from coach.cli.acting import is_confirmed, say
+from coach.cli.text import print_line
+from coach.sources.machine.new_file import refuse_if_there, save_new
+
+
+def path_of(text: str) -> Path:
+    """The file that a person named."""
+    return Path(text).expanduser().absolute()
+
+
+def save_shown(file: Path, text: str, shown: Iterable[str], notes: Sequence[str], *, is_known: bool) -> int:
+    """Exit status: 0 saved, 1 not confirmed. `shown` are harmless lines that tell the text. Raises
+    UserError where the file exists or cannot be written."""
+    refuse_if_there(file)
+    for line in shown:
+        print_line(line)
+    if not is_confirmed(f"save {file}", is_known, notes):
+        say("nothing was saved")
+        return 1
+    save_new(file, text)
+    say(f"saved {file}")
+    return 0

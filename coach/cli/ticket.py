@@ -1,0 +1,63 @@
+"""`coach ticket`: what a help desk asks for about a job, as Markdown, without secrets.
+
+It goes to standard output, or into a new file that only its owner can read, once it was shown and confirmed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from coach.analysis.judging.ticket_markdown import ticket_markdown
+from coach.cli.acting import say
+from coach.cli.cluster import add_options
+from coach.cli.saving import path_of, save_shown
+from coach.cli.text import print_line
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.new_file import refuse_if_there
+from coach.workflows.backend import resolve_backend
+from coach.workflows.judging import newest_bad
+from coach.workflows.judging.ticket import struck_words, ticket
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "job",
+        nargs="?",
+        metavar="JOB",
+        help="a job id, a run id, a directory or a log file (default: your job that ended badly last)",
+    )
+    parser.add_argument(
+        *("-o", "--save"),
+        metavar="FILE",
+        help="show the ticket, ask, and save it in a new file that only you can read",
+    )
+    parser.add_argument("--yes", action="store_true", help="save without asking")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status: 0 told or saved, 1 not confirmed, 2 not readable."""
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    file = None if args.save is None else path_of(args.save)
+    if file is not None:
+        refuse_if_there(file)
+    backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
+    job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)
+    if job is None:
+        raise UserError("no job of yours is known to have ended badly", "name one: coach ticket JOB")
+    told = ticket(job, settings, io, args.backend)
+    is_json = args.format == "json"
+    lines = json.dumps(told, indent=2).split("\n") if is_json else ticket_markdown(told)
+    notes = tuple(struck_words(told["num_struck"], file is not None))
+    if file is not None:
+        text = "\n".join(lines) + "\n"
+        return save_shown(file, text, lines, notes, is_known=args.yes)
+    for line in lines:
+        print_line(line)
+    for note in notes:
+        say(note)
+    return 0

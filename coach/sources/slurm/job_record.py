@@ -1,0 +1,79 @@
+"""One job and its nodes as Slurm itself describes them, for somebody who is asked to help.
+
+The text is not parsed but for the nodes: a person reads it. Slurm forgets a job minutes after its end; then
+accounting is asked, which many sites have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coach.model.errors import hidden_by_site
+from coach.model.slurm.cluster import Node
+from coach.sources.io import CommandResult, Io, Query
+from coach.sources.slurm.node_sets import expand_nodes, fold_nodes
+from coach.sources.slurm.nodes import parse_nodes
+from coach.sources.slurm.privacy import is_denied
+from coach.sources.slurm.text import failure_words
+
+MAX_NODES = 32
+_COLUMNS = (
+    *("JobID", "JobName", "State", "ExitCode", "DerivedExitCode", "Submit", "Eligible", "Start", "End"),
+    *("Elapsed", "Timelimit", "Partition", "Account", "QOS", "NodeList", "ReqTRES", "AllocTRES", "MaxRSS"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """`text` is the answer of `command`; None where nobody has it, for the reason in `problem`."""
+
+    text: str | None
+    command: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobNodes:
+    """The nodes of a job as they are now. `problem` says why some or all of them are not told."""
+
+    nodes: tuple[Node, ...]
+    problem: str | None = None
+
+
+def job_record(io: Io, job_id: str) -> JobRecord:
+    """By Slurm's own queue, else by accounting. At most 3 RPCs."""
+    whys = []
+    asked = (
+        ("scontrol", "show", "job", job_id),
+        ("sacct", "-P", "-j", job_id, "-o", ",".join(_COLUMNS)),
+    )
+    for argv in asked:
+        answer = io.run(Query("job-record", argv))
+        text = answer.stdout.decode("utf-8", "surrogateescape").strip("\n")
+        is_told = len(text.split("\n")) > 1 if argv[0] == "sacct" else bool(text.strip())
+        if answer.returncode == 0 and is_told:
+            return JobRecord(text, " ".join(argv))
+        whys.append(f"{argv[0]}: {_failure(answer)}")
+    return JobRecord(None, "", "; ".join(whys))
+
+
+def job_nodes(io: Io, expression: str | None) -> JobNodes:
+    """The nodes of a node set expression. 2 RPCs."""
+    names = expand_nodes(expression)
+    if not names:
+        return JobNodes((), "it has no node yet, or nobody knows it any more")
+    asked = fold_nodes(names[:MAX_NODES])
+    answer = io.run(Query("job-nodes", ("scontrol", "-a", "-d", "-o", "show", "nodes", asked)))
+    if is_denied(answer.stderr):
+        return JobNodes((), hidden_by_site("nodes"))
+    if answer.returncode != 0:
+        return JobNodes((), _failure(answer))
+    nodes = parse_nodes(answer.stdout.decode("utf-8", "surrogateescape"))[0]
+    more = len(names) - MAX_NODES
+    return JobNodes(nodes, f"{more} more nodes are left out" if more > 0 else None)
+
+
+def _failure(answer: CommandResult) -> str:
+    """What went wrong, in the words of the client."""
+    words = answer.error or failure_words(answer.stderr) or "it knows no such job"
+    return words.strip()

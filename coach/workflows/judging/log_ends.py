@@ -1,0 +1,86 @@
+"""The last error of a target, and how its logs end: the lines themselves, for somebody who has no access to
+the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from coach.model.error_block import ErrorBlock
+from coach.model.judging.finding import Diagnosis
+from coach.model.judging.outcome import Outcome
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
+from coach.runs import SAID_OF_END
+
+_MAX_ERROR_LINES = 80
+_MAX_END_LINES = 20
+_MAX_LOGS = 4
+
+
+def error_and_ends(snapshot: TargetSnapshot, diagnosis: Diagnosis) -> dict[str, Any]:
+    """`error`: the error that ended it, else the last one that any of its logs shows, else the lines that
+    prove the root cause; None: no log shows one. `log_ends`: the ends of its newest logs. As they stand:
+    `shortened` cuts them once secrets are struck, for a private key is known by its first line and its last.
+    """
+    tails = _newest_first(snapshot.log_tails)
+    block = _block(diagnosis.outcome, tails)
+    told = _proof(diagnosis)
+    if block is not None:
+        lines = [*block.lines, *block.message.splitlines()[1:]]
+        told = {"file": block.file, "line": block.error_line, "rank": block.rank, "lines": lines}
+    return {"error": told, "log_ends": [_end(tail, block) for tail in tails[:_MAX_LOGS]]}
+
+
+def shortened(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What `error_and_ends` told, without secrets, in so many lines as a person reads."""
+    error = told["error"]
+    if error is not None:
+        left_out = len(error["lines"]) - _MAX_ERROR_LINES
+        if left_out > 0:  # what is raised stands at the end
+            error = {**error, "lines": [f"… {left_out} lines", *error["lines"][left_out:]]}
+    ends = ({**end, "lines": _last(end["lines"])} for end in told["log_ends"])
+    return {"error": error, "log_ends": [end for end in ends if end["lines"]]}
+
+
+def _last(lines: Sequence[str]) -> list[str]:
+    """Without the verdict of coach, which is told anyway, and without empty lines at the end."""
+    kept = [line for line in lines if not line.startswith(SAID_OF_END)]
+    while kept and not kept[-1].strip():
+        kept.pop()
+    return kept[-_MAX_END_LINES:]
+
+
+def _proof(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    for finding in diagnosis.findings:
+        lines = [item for item in finding.evidence if item.file is not None]
+        if finding.is_primary and lines:
+            texts = [item.text for item in lines]
+            return {
+                "file": lines[0].file,
+                "line": lines[0].line,
+                "rank": finding.subject.rank,
+                "lines": texts,
+            }
+    return None
+
+
+def _newest_first(tails: Iterable[LogTail]) -> list[LogTail]:
+    told = [tail for tail in tails if not tail.is_binary and any(map(str.strip, tail.lines))]
+    return sorted(told, key=lambda tail: tail.written_s or 0.0, reverse=True)
+
+
+def _block(outcome: Outcome | None, tails: Sequence[LogTail]) -> ErrorBlock | None:
+    if outcome is not None and outcome.first is not None and outcome.first.block is not None:
+        return outcome.first.block
+    blocks = [block for tail in tails for block in reversed(tail.blocks)]
+    return next((block for block in blocks if not block.is_ignored), None)
+
+
+def _end(tail: LogTail, error: ErrorBlock | None) -> dict[str, Any]:
+    """Without the error, which is told anyway."""
+    lines = list(tail.lines)
+    if error is not None and error.file == tail.file and error.last_line >= tail.first_line:
+        behind = lines[error.last_line + 1 - tail.first_line :]
+        lines = behind if len(behind) < _MAX_END_LINES else lines
+    return {"file": tail.file, "num_lines": tail.num_lines if tail.is_counted else None, "lines": lines}

@@ -1,0 +1,69 @@
+"""A ticket: what a help desk asks for about one job, gathered once and without secrets.
+
+It is one plain object, struck as a whole: whatever is added to it later cannot forget to be. What nobody
+knows, or what the site hides, is said in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from coach import __version__
+from coach.analysis.judging.why_words import is_withheld, why_lines
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.sources.io import Io
+from coach.workflows.judging import ticket_facts as facts
+from coach.workflows.judging.checked_object import judged_whole
+from coach.workflows.judging.log_ends import error_and_ends, shortened
+from coach.workflows.judging.struck import without_secrets
+from coach.workflows.judging.ticket_subject import subject_of
+from coach.workflows.judging.tried import what_was_tried
+
+
+def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[str, Any]:
+    """What is to be told of a job, a run, a directory or a log. Raises UserError where it cannot be read, and
+    for an open drill. At most 8 RPCs beside those of `coach check`."""
+    verdict, checked = judged_whole(named, settings, io, backend)
+    if is_withheld(verdict):
+        raise UserError(
+            f"{named}: an open drill: its planted fault is yours to find", "`coach drill` tells more"
+        )
+    subject = subject_of(checked.snapshot, settings, io, backend)
+    worst = checked.parts[0] if checked.parts else checked  # of an array the task that went wrong most
+    script = facts.script(subject, io)
+    tried = what_was_tried(checked, settings, io, subject.backend)
+    told: dict[str, Any] = {
+        "schema": 1,
+        "target": named,
+        "state": checked.snapshot.state,
+        "written": facts.moment(io.now()),
+        "written_by": f"coach {__version__}",
+        "verdict": why_lines(verdict),
+        "findings": verdict["findings"],
+        "not_measured": verdict["not_measured"],
+        "times": facts.times(subject, io.now()),
+        "job": facts.job_facts(subject),
+        "parts": [f"{part.diagnosis.target}: {part.snapshot.state}" for part in checked.parts],
+        "nodes": facts.nodes(subject, checked.history, io),
+        "modules": facts.modules(subject, script["text"] or ""),
+        "environment": facts.environment(subject, script["text"] or ""),
+        **error_and_ends(worst.snapshot, worst.diagnosis),
+        "logs": facts.logs(checked),
+        "tried": [{**asdict(each), "ended": facts.moment(each.ended_s)} for each in tried],
+        "script": script,
+        "slurm_record": facts.slurm_record(subject, io),
+    }
+    struck = without_secrets(told)
+    return {**struck, **shortened(struck)}
+
+
+def struck_words(num_struck: int, is_saved: bool) -> Iterable[str]:
+    """What a person should know before the ticket leaves his hands."""
+    number = {0: "no secret was found in it", 1: "1 secret was struck"}.get(
+        num_struck, f"{num_struck} secrets were struck"
+    )
+    yield f"{number}: keys, tokens and passwords of known forms; it names you, your paths and your jobs"
+    yield "nothing is sent: read it" + (" before you save it" if is_saved else " before you pass it on")

@@ -1,0 +1,241 @@
+"""The facts of a ticket: the job, its times, its nodes, its script and its environment, each from whoever
+knows it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from coach import runs
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.slurm.cluster import Job, Node
+from coach.sources.io import Io
+from coach.sources.slurm.job_record import job_nodes, job_record
+from coach.sources.slurm.kept_script import find_script
+from coach.workflows.judging.check import Checked
+from coach.workflows.judging.ticket_subject import Subject
+
+_MAX_SCRIPT_BYTES = 64 << 10
+_NOT_KNOWN = "not known"
+_RECORD_IN_SCRIPT = re.compile(r"(?ms)^(.*<<'COACH_RUN_JSON'\n).*?^COACH_RUN_JSON$")
+_OF_MODULES = re.compile(r"\s*(?:module|ml)\s")
+_OF_SOFTWARE = re.compile(
+    r"^\s*(?:module|ml|source|\.|conda|mamba|micromamba|spack|export|pyenv|uv|poetry|apptainer|singularity|"
+    r"enroot|podman)\s|--container-image|^\s*eval\s.*(?:conda|mamba|pyenv)"
+)
+"""The lines of a batch script that make the environment of what it starts."""
+
+
+def job_facts(subject: Subject) -> dict[str, Any]:
+    """What it is and what it asked for; what nobody knows is left out."""
+    facts = {
+        "job id": subject.job_id,
+        **_of_run(subject),
+        "state": subject.snapshot.state,
+        "exit code": subject.snapshot.exit.exit_code if subject.snapshot.exit is not None else None,
+        "cluster": subject.cluster,
+        **(_of_row(subject.job) if subject.job is not None else {}),
+        **{f"{name} asked for": value for name, value in _table(subject.record, "resources").items()},
+    }
+    return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def _of_run(subject: Subject) -> dict[str, Any]:
+    run = subject.snapshot.run
+    if run is None:
+        return {}
+    return {"run id": run.run_id, "run directory": run.run_dir, "name": run.recipe, "user": run.user}
+
+
+def _of_row(job: Job) -> dict[str, Any]:
+    known = {"name": job.name, "user": job.user, "reason": job.reason, "exit code": job.exit_code}
+    return {
+        # What the run itself says stays where Slurm says nothing.
+        **{name: value for name, value in known.items() if value not in (None, "")},
+        "account": job.account,
+        "QOS": job.qos,
+        "partition": job.partition,
+        "reservation": job.reservation,
+        "dependency": job.dependency,
+        "number of nodes": job.num_nodes,
+        "CPUs": job.num_cpus,
+        "GPUs": job.num_gpus,
+        "time limit": None if job.time_limit_s is None else str(timedelta(seconds=job.time_limit_s)),
+        "times requeued": job.num_requeues or None,
+        "working directory": job.work_dir,
+        "command": job.command,
+    }
+
+
+def times(subject: Subject, now_s: float) -> dict[str, str]:
+    """When it was submitted, started and ended; what is not known is said: it may be what is asked first."""
+    has_ended = subject.snapshot.has_ended
+    is_waiting = subject.job is not None and subject.job.state == "PENDING"
+    submitted, started, ended = (next((each for each in known if each), None) for known in _clocks(subject))
+    if is_waiting:
+        started = None  # Slurm's forecast
+    told = {"submitted": moment(submitted), "started": moment(started), "ended": moment(ended)}
+    if is_waiting:
+        told["started"] = "it has not started"
+    if not has_ended:
+        ended = None
+        told["ended"] = f"it had not ended at {moment(now_s)}" if subject.snapshot.state else None
+    found = {name: value or _NOT_KNOWN for name, value in told.items()}
+    if submitted is not None and started is not None:
+        found["waited for"] = _span(started - submitted)
+    if started is not None and ended is not None:
+        found["ran for"] = _span(ended - started)
+    return found
+
+
+def _clocks(subject: Subject) -> tuple[list[float | None], ...]:
+    """Who knows its times, the best first: Slurm, the job itself, its run."""
+    job, run, exit_ = subject.job, subject.snapshot.run, subject.snapshot.exit
+    of_job = (None,) * 3 if job is None else (job.submit_time_s, job.start_time_s, job.end_time_s)
+    of_run = (None,) * 3 if run is None else (run.submitted_time_s, run.started_time_s, run.ended_time_s)
+    of_exit = (None, None, exit_.ended_time_s if exit_ is not None else None)
+    return tuple(list(known) for known in zip(of_job, of_exit, of_run, strict=True))
+
+
+def _span(seconds: float) -> str:
+    return str(timedelta(seconds=round(max(0.0, seconds))))
+
+
+def moment(time_s: float | None) -> str | None:
+    """The time on this machine's clock with its distance from UTC."""
+    if time_s is None:
+        return None
+    try:
+        return datetime.fromtimestamp(time_s).astimezone().isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def logs(checked: Checked) -> list[str]:
+    """Where logs lie, and where they were looked for in vain."""
+    files = checked.files
+    if files is None:
+        found = checked.snapshot.log_files
+        return [each.path + ("" if each.is_found else ": no such file, or not yet") for each in found]
+    read = [each.path if each.problem is None else f"{each.path}: {each.problem}" for each in files.files]
+    return read or list(files.not_found)
+
+
+def script(subject: Subject, io: Io) -> dict[str, Any]:
+    """The batch script: what coach submitted, or what Slurm, accounting or the file itself has."""
+    run, job = subject.snapshot.run, subject.job
+    told: dict[str, Any] = {
+        "command": _command(subject.record),
+        "origin": None,
+        "problem": None,
+        "text": None,
+    }
+    if run is not None:
+        path = runs.RunPaths(run.run_dir).job_script
+        try:
+            text = io.read(path, 0, _MAX_SCRIPT_BYTES).decode("utf-8", "surrogateescape")
+        except OSError as error:
+            told["problem"] = f"{path}: {error.strerror or error}"
+        else:
+            text = _RECORD_IN_SCRIPT.sub(r"\1(left out here: it is told above)\nCOACH_RUN_JSON", text)
+            return {**told, "origin": f"written by coach, {path}", "text": text}
+    if subject.job_id is None:
+        return {**told, "problem": told["problem"] or "Slurm does not know it as a job"}
+    try:
+        where = (None, None) if job is None else (job.command, job.work_dir)
+        found = find_script(io, subject.job_id, *where)
+    except UserError as error:
+        return {**told, "problem": f"{error.message} ({error.hint})"}
+    kept = found.why_not_kept
+    problem = f"it may have changed since: nobody gives the copy of then ({kept})" if kept else None
+    return {**told, "origin": found.origin, "problem": problem, "text": found.text[:_MAX_SCRIPT_BYTES]}
+
+
+def _command(record: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The words of the program that a launch, or `coach run`, was given."""
+    own = _table(_table(record, "launch"), "own")
+    words = own.get("words") or record.get("command")
+    return tuple(map(str, words)) if words and isinstance(words, list) else None
+
+
+def modules(subject: Subject, text: str) -> dict[str, Any]:
+    """Those of a launch, those that the script (`text`) loads, and those of this shell."""
+    here = [name for name in os.environ.get("LOADEDMODULES", "").split(":") if name]
+    by_script = [line.strip() for line in text.splitlines() if _OF_MODULES.match(line)]
+    return {
+        "of the launch": list(_table(subject.record, "environment").get("modules") or []),
+        "loaded by the script": by_script,
+        "loaded in the shell that wrote this": here,
+    }
+
+
+def environment(subject: Subject, text: str) -> dict[str, Any]:
+    """What its software is made of, as far as the launch or the script (`text`) says it."""
+    run, record = subject.snapshot.run, subject.record
+    lines = [line.strip() for line in text.splitlines() if _OF_SOFTWARE.search(line)]
+    told: dict[str, Any] = {
+        **{name: value for name, value in _table(record, "environment").items() if name != "modules"},
+        **{f"version of {name}": value for name, value in _table(record, "versions").items()},
+        "variables of the launch": dict(_table(_table(record, "launch"), "env")),
+        "device": _table(record, "device").get("name"),
+        "data set": _table(record, "dataset").get("path"),
+        "commit of the program": _commit(_table(record, "git")),
+        # What coach wrote into its own script is told by the launch.
+        "lines of the script": lines if run is None else [],
+        "parameters": dict(run.parameters) if run is not None else {},
+        "run.json": record.get("unreadable"),
+    }
+    return {name: value for name, value in told.items() if value not in (None, "", [], {})}
+
+
+def _commit(git: Mapping[str, Any]) -> str | None:
+    commit = git.get("commit")
+    return f"{commit}{', and changed since' if git.get('is_dirty') else ''}" if commit else None
+
+
+def nodes(subject: Subject, history: History | None, io: Io) -> dict[str, Any]:
+    """The nodes of the job, and how they are now."""
+    told = _table(_exit_record(subject), "nodes")
+    names = (subject.job.nodes if subject.job is not None else None) or ",".join(
+        told or (history.nodes if history is not None else ())
+    )
+    if subject.job_id is None:
+        return {"names": names or None, "nodes": [], "problem": None if names else _NOT_KNOWN}
+    found = job_nodes(io, names)
+    lines = [line for node in found.nodes for line in _node_lines(node)]
+    return {"names": names or None, "nodes": lines, "problem": found.problem}
+
+
+def slurm_record(subject: Subject, io: Io) -> dict[str, Any] | None:
+    """Slurm's own words about the job; None without Slurm."""
+    return None if subject.job_id is None else asdict(job_record(io, subject.job_id))
+
+
+def _exit_record(subject: Subject) -> Mapping[str, Any]:
+    """exit.json of a run: it tells the nodes when Slurm has forgotten the job."""
+    if subject.snapshot.run is None:
+        return {}
+    try:
+        return runs.read_json(runs.RunPaths(subject.snapshot.run.run_dir).exit_json)
+    except runs.RunFileError:
+        return {}
+
+
+def _node_lines(node: Node) -> Iterator[str]:
+    gpus = ", ".join(f"{gpu.total} × {gpu.type or 'GPU'}" for gpu in node.gpus)
+    size = f"{node.num_cpus} CPUs, {node.memory_mib} MiB" + (f", {gpus}" if gpus else "")
+    features = f"; features {', '.join(node.features)}" if node.features else ""
+    yield f"{node.name}: {node.state}; {size}{features}"
+    if node.reason is not None:
+        by = f" ({node.reason_user}, {moment(node.reason_time_s)})" if node.reason_user else ""
+        yield f"  reason: {node.reason}{by}"
+
+
+def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = value.get(key)
+    return found if isinstance(found, dict) else {}

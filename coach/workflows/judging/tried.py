@@ -1,0 +1,69 @@
+"""What was tried before: the runs that fixes made of one another, measured, and other attempts at the same.
+
+Apart from the ticket, which only shows it: here runs are read again to be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coach.analysis.comparing.earlier_runs import past_run
+from coach.analysis.comparing.fix_chain import family
+from coach.analysis.comparing.tried_words import Tried, attempt, found_in, how_made, measured_words
+from coach.analysis.comparing.two_runs import compare
+from coach.config import Settings
+from coach.model.judging.verdict import PastRun
+from coach.model.training.run import Run
+from coach.sources.io import Io
+from coach.sources.runs.verdict_files import verdict_of_run
+from coach.workflows.judging.check import Checked
+from coach.workflows.judging.earlier_runs import PastRuns
+from coach.workflows.judging.run_reader import RunReader
+
+MAX_FAMILY = 8
+"""So many runs of a chain of fixes are read and compared, the newest."""
+MAX_ATTEMPTS = 8
+
+
+def what_was_tried(checked: Checked, settings: Settings, io: Io, backend: str) -> tuple[Tried, ...]:
+    """The chain of fixes in the order of its launches, without the target itself where it stands alone; then
+    other attempts, the newest first."""
+    if checked.history is None:
+        return ()
+    this = past_run(checked.snapshot, checked.history, checked.diagnosis, ())
+    if this is None:
+        return ()
+    others = PastRuns(settings).attempts(this)
+    judged = {past.target: past for past in others} | {this.target: this}
+    reader, run = RunReader(settings, io, backend), checked.snapshot.run
+    members = () if run is None else family(run, reader.known())[-MAX_FAMILY:]
+    chain = tuple(_chain(members, judged, reader)) if len(members) > 1 else ()
+    told = {each.target for each in chain}
+    rest = [attempt(past, this) for past in others if past.target not in told]
+    return (*chain, *rest[:MAX_ATTEMPTS])
+
+
+def _chain(members: Sequence[Run], judged: Mapping[str, PastRun], reader: RunReader) -> Iterator[Tried]:
+    by_id = {run.run_id: run for run in members}
+    for run in members:
+        past, verdict = judged.get(run.run_id), verdict_of_run(Path(run.run_dir))
+        found = _first_finding(verdict) if verdict is not None else found_in(past)
+        is_judged = verdict is not None or (past is not None and past.is_judged)
+        parent = by_id.get(run.parent_run_id or "")
+        measured = [] if parent is None else _measured(parent, run, reader)
+        yield Tried(run.run_id, run.state, run.ended_time_s, found, is_judged, how_made(run), measured)
+
+
+def _measured(parent: Run, run: Run, reader: RunReader) -> list[str]:
+    before, after = reader.read(parent), reader.read(run)
+    if before is None or after is None:
+        return []
+    return measured_words(compare(*before, *after).rows)
+
+
+def _first_finding(verdict: Mapping[str, Any]) -> str | None:
+    findings = verdict.get("findings")
+    first = next(iter(findings), None) if isinstance(findings, list) else None
+    return f"{first.get('rule')} {first.get('summary')}" if isinstance(first, dict) else None

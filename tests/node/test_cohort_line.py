@@ -1,0 +1,125 @@
+"""A job's own verdict in its line of the cohort's directory, while nobody's coach is open."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach import runs
+from coach.node import judge, share
+from coach.sources.machine.user import user_name
+from tests.node.test_judge import RUN, write_ended
+from tests.ordinary_user import NOBODY
+
+OTHER = f"{NOBODY}-20261121-142233-ddp-0000.json"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory like /tmp, with the line of somebody else."""
+    place = tmp_path / "cohort"
+    place.mkdir()
+    place.chmod(0o1777)
+    (place / OTHER).write_text('{"schema": 1, "state": "RUNNING", "finding": null}')
+    return place
+
+
+def an_ended_run(tmp_path: Path, place: Path | None, **record: Any) -> runs.RunPaths:
+    paths = write_ended(tmp_path / "runs" / RUN, "FAILED")
+    launch = {"share": str(place)} if place is not None else {}
+    runs.update_json(paths.run_json, {"launch": launch, "user": user_name(), **record})
+    return paths
+
+
+def judged(paths: runs.RunPaths, home: Path) -> list[bytes]:
+    """As the job does it at its end."""
+    return judge.judge(paths.run_dir, sys.executable, {**os.environ, "COACH_HOME": str(home)})
+
+
+def line(place: Path) -> dict[str, Any]:
+    """This run's line. Nothing else is there but the one of somebody else, as it was."""
+    assert json.loads((place / OTHER).read_text())["finding"] is None
+    own = place / f"{os.geteuid()}-{RUN}.json"
+    assert set(place.iterdir()) == {own, place / OTHER}
+    assert own.stat().st_mode & 0o777 == 0o644
+    return dict(json.loads(own.read_bytes()))
+
+
+def test_the_job_s_own_verdict_changes_its_line_while_no_coach_is_open(tmp_path: Path, place: Path) -> None:
+    paths = an_ended_run(tmp_path, place)
+    assert share.share(paths) is None
+    assert (line(place)["finding"], line(place)["is_judged"]) == (None, False)
+    assert b"ValueError" in b"\n".join(judged(paths, tmp_path))
+    told = line(place)
+    assert (told["finding"], told["is_judged"]) == ({"code": "COD001", "severity": "critical"}, True)
+    assert (told["state"], told["user"]) == ("FAILED", user_name())
+
+
+def test_a_healthy_job_s_line_says_that_it_was_judged(tmp_path: Path, place: Path) -> None:
+    paths = write_ended(tmp_path / "runs" / RUN, "COMPLETED")
+    paths.stderr_log.write_text("")
+    runs.update_json(paths.run_json, {"launch": {"share": str(place)}})
+    assert judged(paths, tmp_path) == []
+    told = line(place)
+    assert (told["finding"], told["is_judged"], told["state"]) == (None, True, "COMPLETED")
+
+
+def test_a_person_s_readonly_keeps_no_job_from_telling_its_own_end(tmp_path: Path, place: Path) -> None:
+    (tmp_path / "config.toml").write_text("readonly = true\n")
+    paths = an_ended_run(tmp_path, place)
+    assert judged(paths, tmp_path)
+    assert (paths.run_dir / "verdict.json").exists()
+    assert line(place)["finding"] == {"code": "COD001", "severity": "critical"}
+
+
+def test_an_open_drill_s_line_names_no_cause(tmp_path: Path, place: Path) -> None:
+    judged(an_ended_run(tmp_path, place, drill="typo"), tmp_path)
+    told = line(place)
+    assert (told["finding"], told["is_judged"], told["drill"]) == (None, False, "typo")
+
+
+@pytest.mark.parametrize("launch", [{}, {"share": "none"}, {"share": "relative"}, {"share": 3}, None])
+def test_a_run_that_shares_nothing_writes_nothing(tmp_path: Path, place: Path, launch: Any) -> None:
+    paths = an_ended_run(tmp_path, None, launch=launch)
+    assert judged(paths, tmp_path)
+    assert [file.name for file in place.iterdir()] == [OTHER]
+
+
+def test_a_directory_that_hangs_costs_the_job_neither_its_verdict_nor_its_last_words(
+    tmp_path: Path, place: Path
+) -> None:
+    paths = an_ended_run(tmp_path, place)
+    lock = paths.run_dir / ".share.lock"
+    lock.touch()  # somebody holds it for longer than a job may wait
+    future_s = lock.stat().st_mtime + 3600
+    os.utime(lock, (future_s, future_s))
+    assert b"ValueError" in b"\n".join(judged(paths, tmp_path))
+    assert json.loads((paths.run_dir / "verdict.json").read_text())["findings"]
+    assert [file.name for file in place.iterdir()] == [OTHER]
+
+
+def test_nothing_of_others_is_followed_or_replaced(tmp_path: Path, place: Path) -> None:
+    victim, own = tmp_path / "victim", place / f"{os.geteuid()}-{RUN}.json"
+    victim.write_text('{"finding": {"code": "NUM001", "severity": "critical"}, "is_judged": true}')
+    own.symlink_to(victim)
+    paths = an_ended_run(tmp_path, place)
+    judged(paths, tmp_path)
+    assert line(place)["finding"]["code"] == "COD001"
+    assert "NUM001" in victim.read_text()
+    own.unlink()
+    place.chmod(0o777)  # everybody could replace what others share
+    assert judged(paths, tmp_path)
+    assert [file.name for file in place.iterdir()] == [OTHER]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a run of somebody else")
+def test_a_run_of_somebody_else_is_not_told_in_one_s_own_name(tmp_path: Path, place: Path) -> None:
+    paths = an_ended_run(tmp_path, place)
+    os.chown(paths.run_dir, NOBODY, NOBODY)
+    judged(paths, tmp_path)
+    assert [file.name for file in place.iterdir()] == [OTHER]
