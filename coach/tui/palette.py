@@ -204,10 +204,17 @@ class GoTo(CommandPalette):
     def add(self, places: Sequence[Place]) -> None:
         """Offer these too, also for what has been typed already."""
         self.places += tuple(places)
-        if self.is_mounted and self.is_attached:
+        if self.is_mounted and self.is_current:
             line = self.query_one(Input)
             if line.value:
                 line.post_message(Input.Changed(line, line.value))
+
+    @on(Input.Changed)
+    def _look_no_more(self, event: Input.Changed) -> None:
+        """The last letter may be told after Enter: nothing is left then to show matches in."""
+        if not self.is_current:
+            event.stop()
+            event.prevent_default()
 
     @on(Input.Submitted)
     def _take_first(self, event: Input.Submitted) -> None:
@@ -220,6 +227,7 @@ class GoTo(CommandPalette):
         if found:
             event.stop()
             event.prevent_default()
+            self.workers.cancel_node(self)  # what still looks for matches would miss the list
             self.dismiss()
             self.app.call_later(found[0][1].go)
         elif commands.option_count:

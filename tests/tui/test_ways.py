@@ -330,3 +330,13 @@ async def test_a_job_number_leads_to_the_job_though_no_list_has_it() -> None:
         await driver.reaches("cluster")
         await driver.pilot.press("colon", *"98765_3", "enter")  # faster than the list is made
         await driver.sees("job 98765_3")
+
+
+async def test_a_number_and_enter_that_come_faster_than_the_list_lead_to_the_job_again_and_again() -> None:
+    async with opened() as driver:
+        for _ in range(3):
+            for key in ("colon", *"4575", "enter"):
+                driver.app.simulate_key(key)
+            await driver.reaches("job")
+            await driver.press("escape")
+            await driver.reaches("cluster")
