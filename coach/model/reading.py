@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coach.model.slurm.accounting import JobSummary
 from coach.model.slurm.cluster import Job, Node, Partition
 from coach.model.training.flight import FlightRecord
 from coach.model.training.log import LogFile, LogHit, LogTail
@@ -31,6 +32,8 @@ class JobRow:
 
     target: str
     job: Job | None
+    summary: JobSummary | None = None
+    """What the site's jobstats measured of it, once it has ended; None where there is none, or not yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.judging.outcome import Outcome
 from coach.model.judging.verdict import Across
 from coach.model.politeness import Spending
+from coach.model.slurm.accounting import JobSummary
 from coach.model.slurm.cluster import Job, Node, Partition, is_final
 from coach.model.training.flight import FlightRecord
 from coach.model.training.log import LogFile, LogHit, LogTail
@@ -43,6 +44,8 @@ class TargetSnapshot:
     job: Job | None = None
     run: Run | None = None
     exit: RunExit | None = None
+    summary: JobSummary | None = None
+    """What the site's jobstats measured of a job that coach did not launch, once it has ended."""
     log_hits: tuple[LogHit, ...] = ()
     log_tails: tuple[LogTail, ...] = ()
     log_files: tuple[LogFile, ...] = ()

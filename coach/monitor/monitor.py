@@ -137,7 +137,8 @@ class Monitor:
         job = payload.job
         if target is None or job is None or (job.user == self._user and not is_final(job.state)):
             return False
-        is_news, target.told_row = job != target.told_row, job
+        is_news, target.told = payload != target.told, payload
+        target.is_changed = target.is_changed or is_news
         self._join_job(target)
         return is_news
 

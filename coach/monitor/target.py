@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from coach.lookback.history import History
 from coach.model.reading import (
     FlightRecords,
+    JobRow,
     LogChunk,
     LogFiles,
     MetricsChunk,
@@ -48,7 +49,7 @@ class WatchedTarget:
     history: History = field(default_factory=History)
     facts: RunFacts | None = None
     job: Job | None = None
-    told_row: Job | None = None
+    told: JobRow | None = None
     """What Slurm said of the job when it was asked for this one, for a job that the queue does not tell."""
     hits: dict[tuple[str, str, str], KeptHits] = field(default_factory=dict)
     """(file, rule, signature) → hits."""
@@ -101,7 +102,7 @@ class WatchedTarget:
 
     def join_job(self, row: Job | None) -> None:
         """Take the target's row in the queue."""
-        row = row or self.told_row
+        row = row or (self.told.job if self.told is not None else None)
         if row is None and self.job is not None and is_final(self.job.state):
             # Slurm forgets a job minutes after its end. How the job ended stays true.
             return
@@ -116,6 +117,7 @@ class WatchedTarget:
             now_s=now_s,
             job=self.job,
             run=self.run,
+            summary=self.told.summary if self.told is not None else None,
             exit=self.exit,
             log_hits=self._hits(),
             log_tails=tuple(tail for _, tail in sorted(self.tails.items())),

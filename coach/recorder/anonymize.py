@@ -23,6 +23,7 @@ from coach.model.training import metrics, run, telemetry
 from coach.node.secret_words import mask_text
 from coach.recorder.recording import Entry, Header, Recording, decode_bytes, write_header, write_line
 from coach.sources.logs.job_outputs import QUESTION, jobs_told
+from coach.sources.slurm.jobstats import NO_SUMMARY, SUMMARY, packed, unpacked
 
 _WORDS = frozenset(
     [
@@ -299,13 +300,23 @@ def _strike_answer(entry: Entry, strike: Callable[[str], str]) -> Entry:
     def apart(text: str) -> str:
         for token, mark in tokens:
             text = text.replace(token, mark) if token else text
-        text = strike(text)
+        text = _strike_summaries(text, strike)
         for token, mark in tokens:
             text = text.replace(mark, token) if token else text
         return text
 
     clean: Entry = _deep(entry, apart, skipped=("k", "sep", "end"))
     return clean
+
+
+def _strike_summaries(text: str, strike: Callable[[str], str]) -> str:
+    """A text, also what jobstats packed into it: nodes have their names there."""
+    parts, start = [], 0
+    for found in SUMMARY.finditer(text):
+        plain = unpacked(found[0])
+        parts += [strike(text[start : found.start()]), NO_SUMMARY if plain is None else packed(strike(plain))]
+        start = found.end()
+    return "".join([*parts, strike(text[start:])])
 
 
 def _deep(value: Any, strike: Callable[[str], str], skipped: tuple[str, ...] = ()) -> Any:

@@ -25,6 +25,10 @@ class Need(StrEnum):
     GPU_HEALTH = "gpu.health"
     HOST_TELEMETRY = "host"
     JOB_STATE = "job.state"
+    GPU_SUMMARY = "job.gpu_utilization"
+    """The mean of a whole job, as a site's jobstats tells it; so are the next two."""
+    CPU_SUMMARY = "job.cpu_time"
+    MEMORY_SUMMARY = "job.memory"
     STACKS = "stacks"
 
 

@@ -14,6 +14,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import rough_age, told
 from coach.model.training.run import Run
 from coach.rules.base import Need, Rule
+from coach.rules.from_numbers.job_means import cpu_means, gpu_means, node_means, peaks_of_memory
 
 _REMEDIES = {
     Need.LOG: ("no log was found, or it is empty", "name the log file: coach check FILE"),
@@ -41,6 +42,10 @@ _REMEDIES = {
     Need.JOB_STATE: (
         "the target is no job or run that the queue or a run directory knows",
         "name the job id",
+    ),
+    **dict.fromkeys(
+        (Need.GPU_SUMMARY, Need.CPU_SUMMARY, Need.MEMORY_SUMMARY),
+        ("no summary of jobstats is there", "start the training with `srun … coach run -- COMMAND`"),
     ),
 }
 _OF_A_RUN = {
@@ -87,6 +92,8 @@ class Sight:
     """The record of the run; None for a job that coach did not start."""
     unmeasured_job: str | None
     """A running job of Slurm's in which no sampler runs, as far as is known: a step can be put into it."""
+    summary_told: str
+    """What jobstats told of the job, or why it told nothing; empty where no summary of it is there."""
     unread_logs: str
     """Where logs were looked for, and what came of it; empty where nobody knows a place."""
 
@@ -100,7 +107,7 @@ class Sight:
         asked_no_gpu = snapshot.run is not None and snapshot.run.num_gpus == 0
         gaps = elsewhere + _gaps(snapshot, asked_no_gpu)
         job, logs = _unmeasured_job(snapshot), _unread_logs(snapshot)
-        return cls(frozenset(met), asked_no_gpu, gaps, snapshot.run, job, logs)
+        return cls(frozenset(met), asked_no_gpu, gaps, snapshot.run, job, _summary_told(snapshot), logs)
 
     def can_judge(self, rule: Rule) -> bool:
         return not rule.needs or any(needs <= self.met for needs in rule.needs)
@@ -125,6 +132,9 @@ class Sight:
         if said is None and self.unmeasured_job is not None and need in _TELEMETRY:
             because, how = _REMEDIES[need]
             return NotMeasured(need.value, because, f"coach attach {self.unmeasured_job}; next time, {how}")
+        if said is None and self.summary_told and need in _TELEMETRY:
+            because, how = _REMEDIES[need]
+            return NotMeasured(need.value, f"{because}; {self.summary_told}", how)
         return said or NotMeasured(need.value, *_remedy(need, self.run))
 
 
@@ -138,6 +148,9 @@ def _met(snapshot: TargetSnapshot, history: History) -> set[Need]:
         Need.GPU_HEALTH: any(history.gpu_health(*key) for key in history.gpus),
         Need.STACKS: bool(snapshot.bursts),
         Need.HOST_TELEMETRY: bool(history.nodes),
+        Need.GPU_SUMMARY: bool(gpu_means(snapshot, 0.0)),
+        Need.CPU_SUMMARY: bool(cpu_means(snapshot, 0.0)),
+        Need.MEMORY_SUMMARY: bool(peaks_of_memory(node_means(snapshot, 0.0))),
     }
     return {need for need, known in is_met.items() if known}
 
@@ -167,6 +180,18 @@ def _unmeasured_job(snapshot: TargetSnapshot) -> str | None:
     job = snapshot.job
     is_foreign = snapshot.run is None and job is not None and job.raw_job_id is not None
     return job.job_id if job is not None and is_foreign and job.state == "RUNNING" else None
+
+
+def _summary_told(snapshot: TargetSnapshot) -> str:
+    """A summary has the mean of a few numbers: what needs their course stays unknown, and so does a number
+    that it lacks."""
+    summary = snapshot.summary
+    if summary is None or summary.gap:
+        return summary.gap if summary is not None else ""
+    has_gpus = any(node.gpus for node in summary.nodes)
+    if has_gpus and not gpu_means(snapshot, 0.0):
+        return "the summary of jobstats has no GPU utilization"
+    return "jobstats told the means of the whole job alone, not their course"
 
 
 def _unread_logs(snapshot: TargetSnapshot) -> str:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -147,17 +148,26 @@ def test_without_a_target_own_jobs_are_judged(coach) -> None:  # type: ignore[no
     assert (json.loads(done.stdout), done.returncode) == ({"schema": 1, "jobs": []}, 0)
 
 
-def checked_queue(tmp_path: Path, log: str) -> tuple[subprocess.CompletedProcess[str], str]:
+def checked_queue(
+    tmp_path: Path, log: str, state: str = "RUNNING"
+) -> tuple[subprocess.CompletedProcess[str], str]:
     """`coach check` with three jobs in the queue that write into this log; and what the queue was asked."""
     asked = tmp_path / "asked"
-    job = {"username": getpass.getuser(), "state": "RUNNING", "workdir": "/", "stdout": log, "stderr": log}
+    job = {"username": getpass.getuser(), "state": state, "workdir": "/", "stdout": log, "stderr": log}
+    job["endtime"] = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 3600))
     clients = tmp_path / "bin"
-    clients.mkdir()
+    clients.mkdir(exist_ok=True)
     (clients / "squeue").write_text(SQUEUE.format(python=sys.executable, asked=str(asked), job=job))
     (clients / "scontrol").write_text(f"#!/bin/sh\necho one by one >> {asked}\n")
     for client in clients.iterdir():
         client.chmod(0o755)
-    env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "PATH": f"{clients}:{os.environ['PATH']}"}
+    site = tmp_path / "site.toml"
+    env = {
+        **os.environ,
+        "COACH_HOME": str(tmp_path / "home"),
+        "PATH": f"{clients}:{os.environ['PATH']}",
+        **({"COACH_SITE": str(site)} if site.exists() else {}),
+    }
     command = [sys.executable, "-m", "coach", "check", "--format", "json", "--backend", "slurm"]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     return done, asked.read_text()
@@ -169,6 +179,35 @@ def test_all_own_jobs_cost_one_look_at_the_queue_which_tells_where_they_write(tm
     assert [(item["target"], item["state"]) for item in found] == [(str(n), "RUNNING") for n in (42, 43, 44)]
     assert [item["findings"][0]["rule"] for item in found] == ["MEM001"] * 3
     assert (done.returncode, asked) == (1, "asked\n")
+
+
+SACCT = """#!{python}
+import sys
+if "AdminComment" not in sys.argv[-1]:
+    sys.exit("not asked here")
+which, separator = (sys.argv[sys.argv.index(option) + 1] for option in ("-j", "--delimiter"))
+open({asked!r}, "a").write(which + "\\n")
+for job_id in which.split(","):
+    print(separator.join([job_id, {comment!r}, ""]))
+"""
+
+
+def test_what_jobstats_left_of_ended_jobs_is_asked_for_once_and_judged(tmp_path: Path) -> None:
+    asked = tmp_path / "summaries"
+    comments = (RECORDINGS.parent / "fixtures/slurm/public/admin-comments.txt").read_text().splitlines()
+    comment = next(line for line in comments if line.startswith("four-idle ")).split()[1]
+    clients = tmp_path / "bin"
+    clients.mkdir()
+    (clients / "sacct").write_text(SACCT.format(python=sys.executable, asked=str(asked), comment=comment))
+    done, _ = checked_queue(tmp_path, str(tmp_path / "no.log"), state="COMPLETED")
+    found = json.loads(done.stdout)["jobs"]
+    assert [item["findings"][0]["rule"] for item in found] == ["GPU003"] * 3
+    assert "jobstats, mean over the job" in found[0]["findings"][0]["evidence"][0]["text"]
+    assert asked.read_text() == "42,43,44\n"
+    (tmp_path / "site.toml").write_text("[switches]\nhistory = false\n")
+    done, _ = checked_queue(tmp_path, str(tmp_path / "no.log"), state="COMPLETED")
+    assert [item["findings"] for item in json.loads(done.stdout)["jobs"]] == [[]] * 3
+    assert asked.read_text() == "42,43,44\n"
 
 
 def test_a_job_whose_log_is_that_of_an_open_drill_elsewhere_is_not_told_among_ones_own(

@@ -21,6 +21,7 @@ from coach.model.reading import (
     RunList,
     TelemetryChunk,
 )
+from coach.model.slurm.accounting import JobSummary
 from coach.model.slurm.cluster import Job, Node
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import MARK, LogFile, LogHit, LogTail
@@ -418,3 +419,16 @@ def test_one_log_that_cannot_be_read_is_said_until_it_can_be() -> None:
     for file, error in ((denied, denied.problem), (LogFile("/b", is_found=True), None)):
         monitor.apply(reading("log", LogFiles(RUN_ID, (file,)), target=RUN_ID))
         assert monitor.snapshot(1000.0).sources[f"log:{RUN_ID}"].error == error
+
+
+def test_a_summary_that_comes_after_the_row_is_news_and_is_judged() -> None:
+    judge = Judge()
+    monitor = Monitor("me", judge)
+    monitor.watch({"17": ("row",)})
+    ended, summary = replace(JOB, state="COMPLETED"), JobSummary(90.0, ())
+    assert monitor.apply(reading("row", JobRow("17", ended), target="17"))
+    assert monitor.snapshot(1000.0).targets["17"].summary is None
+    assert monitor.apply(reading("row", JobRow("17", ended, summary), target="17"))
+    assert monitor.snapshot(1010.0).targets["17"].summary == summary
+    assert not monitor.apply(reading("row", JobRow("17", ended, summary), target="17"))
+    assert [snapshot.summary for snapshot in judge.asked] == [None, summary]

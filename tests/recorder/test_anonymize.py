@@ -13,6 +13,8 @@ from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.metrics.run_metrics import MetricsSource
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.slurm.client import JobsSource
+from coach.sources.slurm.job_summaries import KIND, parse_summaries, summaries_query
+from coach.sources.slurm.jobstats import packed
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import own_squeue, squeue
 
@@ -54,6 +56,9 @@ def cleaned(tmp_path: Path) -> Path:
     somebody_elses = {"job_id": "19", "user": "carla", "name": "hidden-drug", "stdout": "/o/%j"}
     world.answer("job-files 19", own_squeue(somebody_elses))
     OutputPaths(io).of("19")
+    told = packed('{"nodes": {"bignode017": {"cpus": 4}}, "total_time": 90}')
+    world.answer(KIND, lambda query: f"19{query.separator}{told}{query.separator}\n".encode())
+    io.run(summaries_query(["19"]))
     for reading in (*JobsSource(io, "alice.smith", 10).poll(), *RunListSource(io, Path(ROOT)).poll()):
         found.add_reading(reading)
     list(MetricsSource(io, RUN, Path(ROOT) / RUN).poll())
@@ -91,6 +96,9 @@ def test_a_struck_recording_still_plays_and_names_are_struck_alike_everywhere(cl
     assert [step.loss for step in chunk.payload.steps] == [2.5]
     log = replay.read(Path(header.runs_root) / RUN / "stdout.log", 0, 1000).decode()
     stem = (mine.nodes or "").partition("[")[0]
+    answer = replay.run(summaries_query(["19"]))
+    (summary,) = parse_summaries(answer.stdout.decode(), answer.query.separator).values()
+    assert [node.node for node in summary.nodes] == [f"{stem}017"]
     assert log.startswith(f"started on {stem}017 by {header.user} at ")
     assert f"MASTER_ADDR={stem}018" in log
 

@@ -89,6 +89,46 @@ class Efficiency:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuMeans:
+    """One GPU over a whole job. None: not measured."""
+
+    gpu: int
+    """Its minor number on the node."""
+    utilization_pct: float | None = None
+    """The mean."""
+    memory_used_mib: float | None = None
+    """The most at once."""
+    memory_total_mib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMeans:
+    """What a job used of one node, over all of its time. None: not measured."""
+
+    node: str
+    num_cpus: int | None = None
+    """Allotted to the job."""
+    cpu_time_s: float | None = None
+    """Seconds of processor, all CPUs together."""
+    memory_used_mib: float | None = None
+    """The most at once."""
+    memory_allotted_mib: float | None = None
+    gpus: tuple[GpuMeans, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """What a site's jobstats measured of a job that has ended: one number of each kind for all of its time,
+    so that nothing in it says when."""
+
+    time_s: float | None
+    """How long the job ran."""
+    nodes: tuple[NodeMeans, ...]
+    gap: str = ""
+    """Why jobstats measured nothing, in words; empty where it did."""
+
+
+@dataclass(frozen=True, slots=True)
 class PastJob:
     """A job as it was, in the form of the queue, with where that is known from."""
 

@@ -10,6 +10,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import parse_mib, size_text
+from coach.rules.from_numbers.job_means import CONFIDENCE, PEAK, node_means, peaks_of_memory
 
 
 class MemoryAsked(Rule):
@@ -17,12 +18,13 @@ class MemoryAsked(Rule):
 
     What it sees
         The largest resident memory of the job on any node, sampled over the whole run, against the `--mem` of
-        the launch.
+        the launch. Of a job that coach did not launch, the peak that the site's jobstats left in the
+        accounting, against the memory that Slurm allotted.
     Why it matters
         Memory that is held and not used keeps other jobs off the node, and a smaller request starts sooner.
     When it stays silent
-        Unless the run completed, and unless `--mem` was said: the site's default is nobody's choice. On small
-        requests and short runs.
+        Unless the run completed, and unless `--mem` was said: the site's default is nobody's choice. Of a job
+        that coach did not launch it is not known who said it. On small requests and short runs.
     What to do
         Ask for 1.3 times the peak the next time. Never less than that: a sampled peak misses bursts.
     Sources
@@ -33,7 +35,10 @@ class MemoryAsked(Rule):
     name = "memory-asked"
     cause = "memory_over_request"
     severity = Severity.INFO
-    needs = (frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),)
+    needs = (
+        frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),
+        frozenset({Need.MEMORY_SUMMARY, Need.JOB_STATE}),
+    )
     thresholds = (
         Threshold("used_share", 0.35, "of what was asked", "slurmpast's bound"),
         Threshold("idle_mib", 32768, "MiB", "less keeps nobody off a node"),
@@ -42,10 +47,20 @@ class MemoryAsked(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        run = snapshot.run
-        asked_text = run.resources.get("mem") if run is not None else None
+        if snapshot.state != "COMPLETED":
+            return
+        if snapshot.run is None:
+            peaks = peaks_of_memory(node_means(snapshot, self.values["min_s"]))
+            if peaks:
+                # Of several nodes the fullest: the next request must hold it.
+                peak, allotted = max(peaks, key=lambda each: each[0] / each[1])
+                yield from self._judged(
+                    peak, allotted, f"on a node {PEAK}", "memory allotted per node", CONFIDENCE
+                )
+            return
+        asked_text = snapshot.run.resources.get("mem")
         asked = parse_mib(asked_text, "M") if isinstance(asked_text, str) else None
-        if run is None or not asked or snapshot.state != "COMPLETED":
+        if not asked:
             return
         samples = [
             sample
@@ -56,6 +71,11 @@ class MemoryAsked(Rule):
         if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
             return
         peak = max(sample.memory_used_mib or 0.0 for sample in samples)
+        yield from self._judged(peak, asked, "on a node, sampled", "memory asked per node", 0.8)
+
+    def _judged(
+        self, peak: float, asked: float, how: str, what_asked: str, confidence: float
+    ) -> Iterable[Hit]:
         if peak >= self.values["used_share"] * asked or asked - peak < self.values["idle_mib"]:
             return
         wanted = f"{max(1, math.ceil(peak * self.values['headroom'] / 1024))}G"
@@ -64,9 +84,9 @@ class MemoryAsked(Rule):
                 f"Of the {size_text(asked)} per node that were asked for, {size_text(peak)} were used at most"
             ),
             evidence=(
-                Evidence("peak of the job's resident memory on a node, sampled", value=peak, unit="MiB"),
-                Evidence("memory asked per node", value=asked, unit="MiB"),
+                Evidence(f"peak of the job's resident memory {how}", value=peak, unit="MiB"),
+                Evidence(what_asked, value=asked, unit="MiB"),
             ),
-            confidence=0.8,
+            confidence=confidence,
             fixes=(Fix(f"Memory per node → {wanted} the next time", {"mem": wanted}),),
         )

@@ -11,6 +11,7 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.from_numbers.job_means import CONFIDENCE, MEAN, cpu_means
 from coach.rules.from_numbers.telemetry_windows import training_host_samples
 
 
@@ -18,7 +19,8 @@ class CpusAsked(Rule):
     """A run that completed used few of the CPUs it had.
 
     What it sees
-        The use of the CPUs that the job had on each node, over all of its training that was kept.
+        The use of the CPUs that the job had on each node, over all of its training that was kept. Of a job
+        that coach did not launch, the CPU time that the site's jobstats left in the accounting.
     Why it matters
         CPUs that are held and idle keep other jobs off the node, and the GPUs beside them lie idle.
     When it stays silent
@@ -34,7 +36,10 @@ class CpusAsked(Rule):
     name = "cpus-asked"
     cause = "cpu_over_request"
     severity = Severity.INFO
-    needs = (frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),)
+    needs = (
+        frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),
+        frozenset({Need.CPU_SUMMARY, Need.JOB_STATE}),
+    )
     thresholds = (
         Threshold("used_pct", 15, "percent of the CPUs", "slurmpast's bound"),
         Threshold("min_cpus", 16, "CPUs on a node", "fewer come with a GPU, and keep nobody off it"),
@@ -44,6 +49,30 @@ class CpusAsked(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if snapshot.state != "COMPLETED":
             return
+        used = self._sampled(snapshot, history)
+        means = [] if history.nodes else cpu_means(snapshot, self.values["min_s"])
+        if not used and not means:
+            return
+        mean_pct, cpus = max(used or means)
+        if mean_pct >= self.values["used_pct"] or cpus < self.values["min_cpus"]:
+            return
+        ranks = int_resource(snapshot.run, "nproc_per_node") or 1
+        wanted = max(ranks, math.ceil(2 * cpus * mean_pct / 100))
+        how = "while it trained, mean" if used else MEAN
+        yield Hit(
+            summary=f"Of {cpus} CPUs per node, {mean_pct:.0f} % were used on the busiest node",
+            evidence=(Evidence(f"use of the allotted CPUs {how}", value=round(mean_pct, 1), unit="%"),),
+            confidence=0.8 if used else CONFIDENCE,
+            fixes=(
+                Fix(
+                    f"CPUs per task → {wanted} the next time, where the site lets you choose",
+                    {"cpus_per_task": wanted} if int_resource(snapshot.run, "cpus_per_task") else {},
+                ),
+            ),
+        )
+
+    def _sampled(self, snapshot: TargetSnapshot, history: History) -> list[tuple[float, int]]:
+        """Percent of its CPUs, and their number, of each node; empty where one was sampled for too short."""
         used: list[tuple[float, int]] = []
         for node in history.nodes:
             samples = [
@@ -52,27 +81,6 @@ class CpusAsked(Rule):
                 if s.cpu_pct is not None and s.num_cpus
             ]
             if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
-                return
+                return []
             used.append((fmean([s.cpu_pct or 0.0 for s in samples]), samples[-1].num_cpus or 0))
-        if not used:
-            return
-        mean_pct, cpus = max(used)
-        if mean_pct >= self.values["used_pct"] or cpus < self.values["min_cpus"]:
-            return
-        ranks = int_resource(snapshot.run, "nproc_per_node") or 1
-        wanted = max(ranks, math.ceil(2 * cpus * mean_pct / 100))
-        yield Hit(
-            summary=f"Of {cpus} CPUs per node, {mean_pct:.0f} % were used on the busiest node",
-            evidence=(
-                Evidence(
-                    "use of the allotted CPUs while it trained, mean", value=round(mean_pct, 1), unit="%"
-                ),
-            ),
-            confidence=0.8,
-            fixes=(
-                Fix(
-                    f"CPUs per task → {wanted} the next time, where the site lets you choose",
-                    {"cpus_per_task": wanted} if int_resource(snapshot.run, "cpus_per_task") else {},
-                ),
-            ),
-        )
+        return used

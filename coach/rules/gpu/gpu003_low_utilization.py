@@ -14,6 +14,7 @@ from coach.model.training.telemetry import ProcessSample
 from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import size_text
+from coach.rules.from_numbers.job_means import CONFIDENCE, MEAN, MIN_MEAN_S, GpuMean, gpu_means
 from coach.rules.from_numbers.telemetry_windows import WINDOW, GpuUse, gpu_uses
 from coach.rules.from_numbers.training_windows import newest_steady_steps
 
@@ -36,18 +37,21 @@ class LowGpuUtilization(Rule):
 
     What it sees
         The mean utilization of each GPU over the newest window of training; over the whole of what was kept
-        once the run has ended. Each GPU is judged by itself: a mean over all would hide that one of two does
-        nothing. Power and memory stand beside it. The cause is split as far as the data allows: no process of
-        the job is on a GPU or takes CPU time (an allocation left open, a program that ended and left its
-        shell), never used, waiting for input, too little work per step (CPUs at their limit are GPU006, slow
-        storage DAT006); otherwise it is called unexplained, with what to measure next.
+        once the run has ended. Of a job that coach did not launch, and in which no sampler ran, the mean of
+        each GPU over the whole job, where the site's jobstats left it in the accounting. Each GPU is judged
+        by itself: a mean over all would hide that one of two does nothing. Power and memory stand beside it.
+        The cause is split as far as the data allows: no process of the job is on a GPU or takes CPU time (an
+        allocation left open, a program that ended and left its shell), never used, waiting for input, too
+        little work per step (CPUs at their limit are GPU006, slow storage DAT006); otherwise it is called
+        unexplained, with what to measure next.
     Why it matters
         A GPU that is allotted and idle is paid for, and nobody else can use it. But utilization is only the
         share of time in which any kernel ran: low is a symptom, and high proves nothing.
     When it stays silent
         Before the first step (without metrics: before the GPU's first use, for `startup_s`), in evaluation,
-        checkpoints and compilation, and until the window holds enough seconds and samples. When power is
-        high, or in the warning band when the memory is well used: the job then needs this GPU.
+        checkpoints and compilation, and until the window holds enough seconds and samples. On the mean of a
+        whole job that was short: its start is in it. When power is high, or in the warning band when the
+        memory is well used: the job then needs this GPU.
     What to do
         Follow the cause that is named. Where it is unexplained, profile some steps: synchronisation per step
         (`.item()`), many small kernels, communication and checkpoints leave these traces.
@@ -60,12 +64,13 @@ class LowGpuUtilization(Rule):
     name = "low-gpu-utilization"
     cause = "low_gpu_utilization"
     severity = Severity.WARNING
-    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    needs = (frozenset({Need.GPU_TELEMETRY}), frozenset({Need.GPU_SUMMARY}))
     keep_s = 10.0
     thresholds = (
         Threshold("warning_pct", 30, "percent", "TraceML's lower band: two thirds of the time are lost"),
         Threshold("critical_pct", 15, "percent", "jobstats' red line"),
         *WINDOW,
+        MIN_MEAN_S,
         Threshold(
             "power_share",
             0.5,
@@ -94,26 +99,18 @@ class LowGpuUtilization(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
-        low = [use for use in uses if self._is_low(use)]
+        low = [use for use in uses if self._is_low(use.mean_pct, use.power_share, use.memory_share)]
+        if not uses:
+            yield from self._of_summary(snapshot)
         if not low:
             return
         worst = min(low, key=lambda use: use.mean_pct)
         is_critical = worst.mean_pct < self.values["critical_pct"]
         found = self._cause_of(snapshot, history, low, uses)
         shown = sorted(low, key=lambda use: (use.node, use.gpu))
-        evidence = [
-            Evidence(_text(use), value=round(use.mean_pct, 1), unit="%") for use in shown[:_MAX_GPUS_SHOWN]
-        ]
-        if len(shown) > _MAX_GPUS_SHOWN:
-            evidence.append(Evidence(f"and {len(shown) - _MAX_GPUS_SHOWN} more GPUs like these"))
-        of_all = f" (of {len(uses)})" if len(uses) > 1 else ""
-        which = (
-            f"GPU {worst.gpu} on {worst.node}{of_all} is" if len(low) == 1 else f"{len(low)} GPUs{of_all} are"
-        )
+        evidence = _listed([(_text(use), use.mean_pct) for use in shown])
         yield Hit(
-            summary=f"{which} busy {worst.mean_pct:.0f} % of the time"
-            + (" or little more" if len(low) > 1 else "")
-            + f": {found.text}",
+            summary=f"{_which(low, len(uses), worst)}: {found.text}",
             evidence=(*evidence, *found.evidence),
             confidence=found.confidence,
             subject=Subject(node=worst.node, gpu=worst.gpu) if len(low) == 1 else Subject(),
@@ -122,13 +119,31 @@ class LowGpuUtilization(Rule):
             since_s=min(use.first.time_s for use in low),
         )
 
-    def _is_low(self, use: GpuUse) -> bool:
-        if use.mean_pct >= self.values["warning_pct"]:
+    def _is_low(self, mean_pct: float, power_share: float | None, memory_share: float | None) -> bool:
+        if mean_pct >= self.values["warning_pct"]:
             return False
-        if (use.power_share or 0) >= self.values["power_share"]:
+        if (power_share or 0) >= self.values["power_share"]:
             return False
-        is_warning_band = use.mean_pct >= self.values["critical_pct"]
-        return not (is_warning_band and (use.memory_share or 0) >= self.values["memory_share"])
+        is_warning_band = mean_pct >= self.values["critical_pct"]
+        return not (is_warning_band and (memory_share or 0) >= self.values["memory_share"])
+
+    def _of_summary(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
+        """By the means of a whole job that has ended."""
+        means = gpu_means(snapshot, self.values["min_mean_s"])
+        low = [gpu for gpu in means if self._is_low(gpu.mean_pct, None, gpu.memory_share)]
+        if not low:
+            return
+        worst = min(low, key=lambda gpu: gpu.mean_pct)
+        is_critical = worst.mean_pct < self.values["critical_pct"]
+        found = _cause_of_means(low, means)
+        yield Hit(
+            summary=f"{_which(low, len(means), worst, 'was', 'were')}: {found.text}",
+            evidence=_listed([(_mean_text(gpu), gpu.mean_pct) for gpu in low]),
+            confidence=found.confidence,
+            subject=Subject(node=worst.node, gpu=worst.gpu) if len(low) == 1 else Subject(),
+            fixes=found.fixes,
+            severity=Severity.CRITICAL if is_critical else Severity.WARNING,
+        )
 
     def _cause_of(
         self, snapshot: TargetSnapshot, history: History, low: list[GpuUse], uses: list[GpuUse]
@@ -137,7 +152,7 @@ class LowGpuUtilization(Rule):
             return empty
         unused = [use for use in low if use.is_never_used]
         if unused and len(unused) == len(low):
-            return _never_used(snapshot.run, unused, uses)
+            return _never_used(snapshot.run, len(unused), len(uses))
         return (
             self._input(snapshot, history)
             or (self._small_work(snapshot.run, low) if len(low) == len(uses) else None)
@@ -231,12 +246,50 @@ class LowGpuUtilization(Rule):
         )
 
 
-def _never_used(run: Run | None, unused: list[GpuUse], uses: list[GpuUse]) -> _Cause:
-    if len(unused) < len(uses):
+def _which(
+    low: Sequence[GpuUse] | Sequence[GpuMean],
+    num_gpus: int,
+    worst: GpuUse | GpuMean,
+    one: str = "is",
+    more: str = "are",
+) -> str:
+    of_all = f" (of {num_gpus})" if num_gpus > 1 else ""
+    busy = f"busy {worst.mean_pct:.0f} % of the time"
+    if len(low) == 1:
+        return f"GPU {worst.gpu} on {worst.node}{of_all} {one} {busy}"
+    return f"{len(low)} GPUs{of_all} {more} {busy} or little more"
+
+
+def _listed(texts: Sequence[tuple[str, float]]) -> tuple[Evidence, ...]:
+    """One line for each GPU with its percent, up to a bound."""
+    lines = [Evidence(text, value=round(pct, 1), unit="%") for text, pct in texts[:_MAX_GPUS_SHOWN]]
+    if len(texts) > _MAX_GPUS_SHOWN:
+        lines.append(Evidence(f"and {len(texts) - _MAX_GPUS_SHOWN} more GPUs like these"))
+    return tuple(lines)
+
+
+def _cause_of_means(low: list[GpuMean], means: list[GpuMean]) -> _Cause:
+    """A mean tells no cause but that no kernel ran, or that it was not the same on all GPUs."""
+    if not any(gpu.mean_pct for gpu in low):
+        return _never_used(None, len(low), len(means))
+    what = "uneven, the other GPUs worked" if len(low) < len(means) else "unexplained"
+    again = "measure the next run: start its training with `srun … coach run -- COMMAND`"
+    return _Cause(f"{what}; {again}", (), (Fix(f"{again[0].upper()}{again[1:]}"),), CONFIDENCE)
+
+
+def _mean_text(gpu: GpuMean) -> str:
+    used, total = gpu.means.memory_used_mib, gpu.means.memory_total_mib
+    of_total = "" if total is None else f" of {size_text(total)}"
+    memory = "memory –" if used is None else f"memory {size_text(used)}{of_total} at most"
+    return f"GPU {gpu.gpu} on {gpu.node}: busy {gpu.mean_pct:.0f} % of the time, {memory} {MEAN}"
+
+
+def _never_used(run: Run | None, num_unused: int, num_gpus: int) -> _Cause:
+    if num_unused < num_gpus:
         ranks = int_resource(run, "nproc_per_node")
         started = f" ({ranks} ranks per node were started)" if ranks else ""
         return _Cause(
-            f"no kernel ever ran on {'it' if len(unused) == 1 else 'them'}, while other GPUs work{started}",
+            f"no kernel ever ran on {'it' if num_unused == 1 else 'them'}, while other GPUs work{started}",
             fixes=(Fix("Start one rank per GPU (--nproc-per-node), or ask for fewer GPUs"),),
             confidence=0.95,
         )

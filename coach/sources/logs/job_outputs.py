@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 from coach.model.slurm.cluster import Job
 from coach.sources.io import CommandResult, Io, Query, new_separator
 from coach.sources.logs.output_path import output_paths
+from coach.sources.slurm.job_summaries import JobSummaries
 from coach.sources.slurm.queue import jobs_by_id_query, parse_jobs
 from coach.sources.slurm.text import failure_words, optional, parse_time
 
@@ -25,6 +26,7 @@ QUESTION = "job-files"
 
 _RETRY_S = 30.0
 _NUMBER = re.compile(r"\d+")
+_MINUTES = re.compile(r"[0-9]{1,9}")
 _COMPONENT = re.compile(r"\+\d+$")
 _OUTPUT_OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
 
@@ -36,7 +38,9 @@ _SWITCHES = frozenset(
 )
 """Options of sbatch that no value follows."""
 
-_ALWAYS = ("JobID", "JobIDRaw", "User", "State", "NodeList", "Submit", "Start", "End", "WorkDir")
+_ALWAYS = (
+    *("JobID", "JobIDRaw", "User", "State", "NodeList", "Submit", "Start", "End", "TimelimitRaw", "WorkDir"),
+)
 _TOLD = (*_ALWAYS, "StdOut", "StdErr", "JobName")
 """Accounting knows the paths from 24.05 on."""
 _SUBMITTED = (*_ALWAYS, "SubmitLine", "JobName")
@@ -62,10 +66,12 @@ def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -
         if not _NUMBER.match(job_id):
             continue
         nodes = optional(row["NodeList"])
+        limit = row.get("TimelimitRaw", "")
         job = Job(
             *(job_id, row["JobName"], row["User"], state, None, ""),
             None if nodes == "None assigned" else nodes,
-            *(None,) * 6,
+            *(None,) * 5,
+            time_limit_s=int(limit) * 60 if _MINUTES.fullmatch(limit) else None,
             submit_time_s=parse_time(row.get("Submit", "")),
             start_time_s=parse_time(row.get("Start", "")),
             end_time_s=parse_time(row.get("End", "")),
@@ -125,10 +131,13 @@ class OutputPaths:
     """The logs of a user's jobs. Rows of the queue may be told it by one thread while others ask it for
     paths.
 
-    `remembered` gives the jobs that coach saw in the queue, the newest first.
+    `remembered` gives the jobs that coach saw in the queue, the newest first. `summaries` is None where
+    accounting is not to be asked for them.
     """
 
-    def __init__(self, io: Io, remembered: Callable[[], Iterable[Job]] = tuple) -> None:
+    def __init__(
+        self, io: Io, remembered: Callable[[], Iterable[Job]] = tuple, *, asks_summaries: bool = False
+    ) -> None:
         self._io = io
         self._remembered = remembered
         self._rows: dict[str, Job] = {}
@@ -136,6 +145,7 @@ class OutputPaths:
         self._asked_s: dict[str, float] = {}
         self._error = ""
         self._turn = threading.Lock()
+        self.summaries = JobSummaries(io, self.known) if asks_summaries else None
 
     def learn(self, jobs: Iterable[Job]) -> None:
         """Rows of the queue. Those of everybody's do not tell the paths, but the nodes on which a job has

@@ -15,7 +15,8 @@ INTERVAL_S = 60.0
 class JobRowSource:
     """Asks Slurm for one job's row; once a minute while it is somebody else's and has not ended.
 
-    Own jobs are in the queue, which tells their rows.
+    Own jobs are in the queue, which tells their rows. Of one that has ended, it tells too what the site's
+    jobstats measured, where accounting may be asked.
     """
 
     name = "row"
@@ -26,6 +27,8 @@ class JobRowSource:
         self._job_id = job_id
         self._paths = paths
         self._user = user
+        if paths.summaries is not None:
+            paths.summaries.want([job_id])
         self._asked_s: float | None = None
 
     def poll(self) -> Iterable[Reading]:
@@ -36,8 +39,11 @@ class JobRowSource:
         if self._asked_s is None:
             self._asked_s = start_s
         job = self._paths.row(self._job_id)
+        summaries = self._paths.summaries
+        summary = summaries.of(self._job_id) if summaries is not None else None
         end_s = self._io.now()
-        yield Reading(self.name, end_s, end_s - start_s, JobRow(self._job_id, job), target=self._job_id)
+        row = JobRow(self._job_id, job, summary)
+        yield Reading(self.name, end_s, end_s - start_s, row, target=self._job_id)
 
     def _is_old(self, now_s: float) -> bool:
         known = self._paths.known(self._job_id)

@@ -1,20 +1,28 @@
 """The summary that jobstats leaves in a job's AdminComment: `JS1:` and gzipped JSON in base64.
 
-A site that runs Princeton's jobstats measures every job, also those that coach never touched. Nobody promises
-the size of a comment: it is unpacked up to a limit, and a value that is no number is left out.
+A site that runs Princeton's jobstats measures every job, also those that coach never touched:
+`parse_jobstats` reads it as the history shows it, `parse_summary` node by node and GPU by GPU, for the rules.
+Nobody promises the size of a comment: it is unpacked up to a limit, and a value that is no number is left
+out.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import gzip
 import json
 import math
+import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coach.model.slurm.accounting import Efficiency
+from coach.model.slurm.accounting import Efficiency, GpuMeans, JobSummary, NodeMeans
+
+SUMMARY = re.compile(r"JS1:H4s[\w+/]*=*", re.ASCII)
+"""A packed summary, wherever it stands in a text: what gzip writes begins so."""
+NO_SUMMARY = "JS1:None"
 
 _PREFIX = "JS1:"
 _MAX_CHARS = 1 << 20
@@ -22,14 +30,22 @@ _MAX_BYTES = 4 << 20
 """A job of 1,000 nodes with eight GPUs each takes half of it."""
 _GZIP = 16 + zlib.MAX_WBITS
 _MIB = 1024**2
+_MAX_MINOR = 4096
+_GPU_KEYS = ("gpu_utilization", "gpu_used_memory", "gpu_total_memory")
+_NOTHING = {
+    "Short": "jobstats measured nothing: the job was too short",
+    "None": "jobstats measured nothing of the job",
+}
+"""What jobstats writes where it has no summary."""
 
 
 def parse_jobstats(comment: str) -> Efficiency | None:
     """How a job used what it had; None where the comment holds no summary (`JS1:Short` and `JS1:None` are
     jobstats' words for that). What one node does not tell is None for the job."""
-    nodes, seconds = _nodes_of(comment)
-    if not nodes:
+    named, seconds = _nodes_of(comment)
+    if not named:
         return None
+    nodes = [*named.values()]
     cpu_s, cpus = _sum(nodes, "total_time"), _sum(nodes, "cpus")
     used, asked = _sum(nodes, "used_memory"), _sum(nodes, "total_memory")
     gpus = [_numbers(node.get("gpu_utilization")) for node in nodes]
@@ -43,24 +59,81 @@ def parse_jobstats(comment: str) -> Efficiency | None:
     )
 
 
-def _nodes_of(comment: str) -> tuple[list[Mapping[str, Any]], float | None]:
+def parse_summary(comment: str) -> JobSummary | None:
+    """The same node by node; None where the comment is not of jobstats."""
+    word = comment.strip()
+    if not word.startswith(_PREFIX):
+        return None
+    gap = _NOTHING.get(word.removeprefix(_PREFIX))
+    named, seconds = _nodes_of(word)
+    if not named:
+        return JobSummary(None, (), gap or "the summary of jobstats cannot be read")
+    return JobSummary(seconds, tuple(_node(name, values) for name, values in sorted(named.items())))
+
+
+def _node(name: str, values: Mapping[str, Any]) -> NodeMeans:
+    cpus, used, allotted = (_number(values.get(key)) for key in ("cpus", "used_memory", "total_memory"))
+    by_gpu = [values.get(key) for key in _GPU_KEYS]
+    tables = [table if isinstance(table, dict) else {} for table in by_gpu]
+    minors = {key for table in tables for key in table if key.isascii() and key.isdecimal()}
+    return NodeMeans(
+        name,
+        num_cpus=round(cpus) if cpus else None,
+        cpu_time_s=_number(values.get("total_time")),
+        memory_used_mib=_in_mib(used),
+        memory_allotted_mib=_in_mib(allotted),
+        gpus=tuple(_gpu(minor, tables) for minor in sorted(minors, key=_minor) if _minor(minor) < _MAX_MINOR),
+    )
+
+
+def _gpu(minor: str, tables: Sequence[Mapping[str, Any]]) -> GpuMeans:
+    busy, used, total = (_number(table.get(minor)) for table in tables)
+    return GpuMeans(
+        _minor(minor), busy if busy is not None and busy <= 100.0 else None, _in_mib(used), _in_mib(total)
+    )
+
+
+def _minor(key: str) -> int:
+    return int(key[:9])
+
+
+def _in_mib(num_bytes: float | None) -> float | None:
+    return None if num_bytes is None else num_bytes / _MIB
+
+
+def _nodes_of(comment: str) -> tuple[Mapping[str, Mapping[str, Any]], float | None]:
     """The nodes of a summary, and how long the job ran in seconds."""
-    text = comment.strip()
-    if not text.startswith(_PREFIX) or len(text) > _MAX_CHARS:
-        return [], None
+    plain = unpacked(comment)
     try:
-        packed = base64.b64decode(text[len(_PREFIX) :], validate=True)
-        unpacker = zlib.decompressobj(_GZIP)
-        plain = unpacker.decompress(packed, _MAX_BYTES)
-        summary = json.loads(plain) if unpacker.eof else None
-    except (binascii.Error, zlib.error, ValueError, RecursionError):
-        return [], None
+        summary = json.loads(plain) if plain is not None else None
+    except (ValueError, RecursionError):
+        return {}, None
     if not isinstance(summary, dict):
-        return [], None
+        return {}, None
     nodes = summary.get("nodes")
     if not isinstance(nodes, dict) or not all(isinstance(node, dict) for node in nodes.values()):
-        return [], None
-    return [*nodes.values()], _number(summary.get("total_time"))
+        return {}, None
+    return nodes, _number(summary.get("total_time"))
+
+
+def packed(text: str) -> str:
+    """A text in the form of a comment, as `unpacked` reads it."""
+    data = gzip.compress(text.encode("utf-8", "surrogateescape"), mtime=0)
+    return _PREFIX + base64.b64encode(data).decode("ascii")
+
+
+def unpacked(comment: str) -> str | None:
+    """The text in a comment of jobstats; None where it holds none."""
+    text = comment.strip()
+    if not text.startswith(_PREFIX) or len(text) > _MAX_CHARS:
+        return None
+    try:
+        data = base64.b64decode(text[len(_PREFIX) :], validate=True)
+        unpacker = zlib.decompressobj(_GZIP)
+        plain = unpacker.decompress(data, _MAX_BYTES)
+        return plain.decode("utf-8") if unpacker.eof else None
+    except (binascii.Error, zlib.error, ValueError):
+        return None
 
 
 def _number(value: object) -> float | None:

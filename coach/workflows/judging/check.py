@@ -155,6 +155,8 @@ class Checker:
     def _judge_all(self, targets: Sequence[Target], queue: JobList) -> list[Judged]:
         """Each by itself first: only then is known what any of them was preceded by."""
         read: list[tuple[Diagnosis, TargetSnapshot, PastRun | None, Iterable[Path]]] = []
+        if self._paths.summaries is not None:
+            self._paths.summaries.want(each.name for each in targets if each.kind is TargetKind.JOB)
         for target in targets:
             try:
                 snapshot, history, diagnosis, files = self._read(target, queue)
@@ -212,6 +214,10 @@ class Checker:
     def _read_past(self, past: Run | Job) -> tuple[TargetSnapshot, History, Diagnosis]:
         if isinstance(past, Job):
             self._paths.learn([past])
+            if self._paths.summaries is not None:
+                self._paths.summaries.leave(
+                    past.job_id
+                )  # how it ended is all that is asked of an earlier run
             target = Target(past.job_id, TargetKind.JOB)
         else:
             target = Target(past.run_id, TargetKind.RUN, Path(past.run_dir))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from coach import runs
 from coach.analysis.jobs.belonging import is_job_of, is_of_another_cluster
-from coach.config import DEFAULT_CLUSTER, Settings
+from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.cluster import Job
@@ -155,7 +155,9 @@ def _foreign_job(job_id: str, paths: OutputPaths) -> Target | None:
 
 def output_paths_of(io: Io, settings: Settings) -> OutputPaths:
     """Where jobs write their logs, also those that Slurm has forgotten but coach has seen."""
-    return OutputPaths(io, lambda: [seen.job for seen in SeenJobs(settings.cache_dir).read()[0]])
+    seen = SeenJobs(settings.cache_dir)
+    may_ask = settings.why_off(Switch.HISTORY) is None
+    return OutputPaths(io, lambda: [each.job for each in seen.read()[0]], asks_summaries=may_ask)
 
 
 def run_of(job: Job, known: Iterable[Run], cluster: str | None) -> Run | None:

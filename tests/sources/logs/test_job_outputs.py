@@ -87,15 +87,16 @@ def test_a_job_that_slurm_has_forgotten_is_known_from_what_was_seen_and_else_fro
             query, 1, b"", "Invalid job id", 0.0, 0.1
         )
     row = (
-        "19|SEP19|SEPada|SEPFAILED|SEPnode2|SEP|SEP2026-11-21T12:00:00|SEPUnknown|SEP/home/ada|SEP/o/%j-%N|SE"
-        "P|SEPtr\nain|SEP\n"
+        "19|SEP19|SEPada|SEPFAILED|SEPnode2|SEP|SEP2026-11-21T12:00:00|SEPUnknown|SEP90"
+        "|SEP/home/ada|SEP/o/%j-%N|SEP|SEPtr\nain|SEP\n"
     )
     io.answer("job-files-accounting 19", lambda query: row.encode())
     paths = OutputPaths(io, lambda: [JOB])
     assert paths.of("17") == (Path("/o/17"),)
     assert paths.of("19") == (Path("/o/19-node2"),)
     assert io.asked == [("squeue", "17"), ("squeue", "19"), ("sacct", "19")]
-    assert (paths.row("19") or JOB).state == "FAILED"
+    told = paths.row("19") or JOB
+    assert (told.state, told.time_limit_s) == ("FAILED", 5400)
 
 
 def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() -> None:
@@ -107,8 +108,8 @@ def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() 
         if "StdOut" in query.argv[-1]:
             return CommandResult(query, 1, b"", 'sacct: error: Invalid field requested: "StdOut"', 0.0, 0.1)
         row = (
-            "19|SEP19|SEPada|SEPTIMEOUT|SEPNone assigned|SEP|SEP|SEP|SEP/w|SEPsbatch -o log --error=e%j "
-            "a.sh|SEPtrain|SEP\n"
+            "19|SEP19|SEPada|SEPTIMEOUT|SEPNone assigned|SEP|SEP|SEP|SEPUNLIMITED|SEP/w"
+            "|SEPsbatch -o log --error=e%j a.sh|SEPtrain|SEP\n"
         )
         return CommandResult(query, 0, row.encode(), "", 0.0, 0.1)
 
