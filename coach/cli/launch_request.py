@@ -13,6 +13,7 @@ from coach.launch.long_job import DEFAULT_SEGMENTS
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import GPU_REQUESTS, NOWHERE, LaunchRequest
+from coach.node.brake import DEFAULT_AFTER
 from coach.node.gpm import GPM_HELP
 from coach.node.share import HELP
 
@@ -111,6 +112,14 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
         "--at-once", metavar="N", help="runs of a sweep that are alive at the same time (default: 4)"
     )
     parser.add_argument(
+        "--brake",
+        nargs="?",
+        type=_of_brake,
+        const=DEFAULT_AFTER,
+        metavar="N",
+        help=f"once the first N runs of a sweep have failed alike, the rest does not begin (default {DEFAULT_AFTER})",
+    )
+    parser.add_argument(
         "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"
     )
 
@@ -180,6 +189,7 @@ def request_of(args: argparse.Namespace) -> LaunchRequest:
         sweep=pairs(args.sweep, "--sweep"),
         num_random=counts["random"],
         at_once=counts["at_once"],
+        brake=args.brake,
         sbatch=pairs(args.sbatch, "--sbatch"),
         share=shared_place(args.share),
     )
@@ -201,6 +211,12 @@ def pairs(texts: Iterable[str], option: str) -> Mapping[str, str]:
             raise UserError(f"{option} {text!r}: expected KEY=VALUE")
         pairs[key.strip()] = value
     return pairs
+
+
+def _of_brake(text: str) -> int:
+    if not re.fullmatch(r"\d{1,4}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs: put --brake behind WHAT")
+    return int(text)
 
 
 def _segments(text: str) -> int:

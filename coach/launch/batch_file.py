@@ -16,7 +16,14 @@ from typing import Any
 
 from coach.analysis.jobs.batch_script import change_script, read_script
 from coach.analysis.queueing.arrays import TaskIds, parse_task_ids
-from coach.launch.script import Paths, measuring_lines, own_variable_lines, record_lines
+from coach.launch.script import (
+    Paths,
+    brake_lines,
+    measuring_lines,
+    own_variable_lines,
+    record_lines,
+    stop_lines,
+)
 from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnProgram, Plan, Resources
@@ -195,6 +202,8 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
         f"CODE={quote(paths.code_dir)}",
         '(umask 077 && mkdir -p "$RUN_DIR")',
         *record_lines(record),
+        *(stop_lines() if plan.request.brake is not None else []),
+        *brake_lines(plan, paths.own_python),
         *_kept_lines(text),
         *measuring_lines(
             (quote(paths.own_python), "python3"), judge=paths.own_python if paths.is_judged else None

@@ -17,7 +17,10 @@ from coach.model.launching.environment import Environment
 from coach.model.launching.launch import AppliedFix, LaunchRequest, OwnKind, OwnProgram, Plan, Resources
 from coach.node.secret_words import mask_command
 
-_NOT_SAID = ("parent_run_id", "fix", "defaulted", "sweep", "num_random", "at_once", "sweep_point")
+_NOT_SAID = (
+    *("parent_run_id", "fix", "defaulted"),
+    *("sweep", "num_random", "at_once", "brake", "sweep_point", "group_before"),
+)
 """Fields of a request that run.json keeps elsewhere, or that do not outlive the plan."""
 
 

@@ -27,6 +27,7 @@ from coach.launch.own_config import FOLDER, MARKER
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
 from coach.model.launching.launch import NOWHERE, OFFERS, OwnKind, Plan, Resources
+from coach.node.brake import CAUSE
 
 _HEREDOC = "COACH_RUN_JSON"
 _OFFERED = {
@@ -71,7 +72,8 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += _copies(plan)
     lines += _attempt() if is_slurm else []
     lines += judge_lines(paths.own_python if paths.is_judged else None)
-    lines += _stop()
+    lines += stop_lines()
+    lines += brake_lines(plan, paths.own_python)
     is_needed = own is None or own.kind is OwnKind.SCRIPT
     lines += activation_lines(plan.environment, plan.request.setup or (), paths.python, is_needed=is_needed)
     if own is not None:
@@ -254,7 +256,27 @@ def _attempt() -> list[str]:
     ]
 
 
-def _stop() -> list[str]:
+def brake_lines(plan: Plan, own_python: str) -> list[str]:
+    """Before a run of a group begins: whether those before it have failed alike, where that was asked for."""
+    request = plan.request
+    if request.brake is None or not request.group_before:
+        return []
+    before = " ".join(map(quote, request.group_before))
+    ask = f'"$NAME" "$CODE/coach/node" brake --runs-dir "${{RUN_DIR%/*}}" --after {request.brake} {before}'
+    return [
+        f"# The sweep's brake: where the first {request.brake} runs of the group or more failed alike, and none",
+        "# has completed, this one does not begin. One that was requeued has begun.",
+        f"for NAME in {quote(own_python)} python3; do",
+        "  if ((${SLURM_RESTART_COUNT:-0} == 0)) && REASON=$(",
+        f"    {ask} 2> /dev/null",
+        f'  ); then stop {CAUSE} "$REASON"; fi',
+        "done",
+        "",
+    ]
+
+
+def stop_lines() -> list[str]:
+    """`stop CAUSE TEXT`, which ends the job before the training begins."""
     return [
         "# What the training cannot do without is missing: say so, here and in the run directory, and end.",
         "stop() {",

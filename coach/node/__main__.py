@@ -22,6 +22,7 @@ COMMANDS = {
     "sample": ("coach.node.sample", "sample GPUs and processes of this node"),
     "stacks": ("coach.node.stacks", "write down where every rank on this node stands"),
     "segment": ("coach.node.segment", "note a segment of a long training, and find its checkpoint"),
+    "brake": ("coach.node.brake", "tell whether the runs of a sweep before this one have failed alike"),
     "judge": ("coach.node.judge", "judge a run that has ended, by the interpreter that has coach"),
     "ended": ("coach.node.ended", "record in a run directory how the run ended"),
 }

@@ -125,7 +125,7 @@ _CODES = _codes(
     Code("JOB007", Says.COURSE, Status.UNPROVEN),
     Code("JOB019", Says.COURSE, Status.UNPROVEN),
     Code("MEM012", Says.COURSE, Status.UNPROVEN),
-    end="COD002 HDW002 JOB017 NUM004",
+    end="COD002 HDW002 JOB017 JOB020 NUM004",
     error="CUD001 CUD002 CUD003 CUD004 CUD005 CUD006 DAT005 DAT010 DAT011 DAT012 DSP001 DSP002 DST001 "
     "DST002 DST006 DST010 DST021 DST022 DST023 DST024 ENV002 ENV003 ENV004 ENV006 ENV007 ENV008 "
     "ENV010 ENV011 ENV012 ENV016 ENV017 ENV018 ENV021 ENV022 ENV023 JOB011 MEM001 MEM011 TOR001 "
@@ -234,6 +234,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "stale_nfs": "The server no longer has a file that the job had open.",
         "state_dict_mismatch": "The checkpoint belongs to another model.",
         "straggler": "One rank is slower than the others.",
+        "sweep_brake": "The first runs of its sweep failed alike, so this one did not begin.",
         "time_over_request": "The job asked for more time than it used.",
         "too_many_open_files": "A process reached its limit of open files.",
         "too_many_workers": "The job starts more workers than it has CPUs.",

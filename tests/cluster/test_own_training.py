@@ -213,3 +213,24 @@ def test_an_array_goes_to_sbatch_as_it_is(slurm: SlurmCluster, user_coach: Insta
     answer = json.loads(user_coach("launch", "many.sh", "--as-is", "--format", "json").stdout)
     assert answer["run_id"] is None
     slurm.wait_state(f"{answer['job_id']}_2", "COMPLETED")
+
+
+def test_a_sweep_with_a_brake_stops_itself_when_its_first_tasks_fail_alike(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    home = user_coach.user.home
+    _write(home / "broken.py", "import sys\nprint('begins', sys.argv)\nraise ValueError('no such column')\n")
+    words = ("broken.py", "--sweep", "lr=1,2,3,4", "--brake", "2", "--at-once", "1", "--python", "python3")
+    waited = user_coach("launch", *words, "--wait", "--format", "json", "--", "--lr", "1", timeout_s=180)
+    assert waited.returncode == 1, waited.stderr
+    group = json.loads(waited.stdout)
+    dirs = [Path(run["run_dir"]) for run in group["runs"]]
+    begun = ["begins" in (run_dir / "stdout.log").read_text() for run_dir in dirs]
+    assert begun == [True, True, False, False]
+    judged = [json.loads(user_coach("check", run_dir.name, "--format", "json").stdout) for run_dir in dirs]
+    firsts = [each["findings"][0] for each in judged]
+    assert [first["rule"] for first in firsts] == ["COD001", "COD001", "JOB020", "JOB020"]
+    assert "stopped by the sweep's brake: the first 2 runs failed alike (COD001: " in firsts[3]["summary"]
+    assert json.loads((dirs[3] / "exit.json").read_text())["exit_code"] == 78
+    row = slurm.run(["scontrol", "show", "job", "-o", group["runs"][3]["job_id"]]).stdout
+    assert "ExitCode=78:0" in row

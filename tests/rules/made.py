@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from coach.lookback.history import History
 from coach.model.judging.verdict import Across
+from coach.model.launching.launch import SweepPoint
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Step
+from coach.model.training.run import Refusal, RunExit
 from coach.model.training.telemetry import MountSample, TelemetrySample
 from tests.rules import test_efficiency, test_history, test_slurm
 from tests.rules.examples import gpu_samples, history, run, steps
@@ -57,6 +59,13 @@ def _no_log() -> _Made:
     return TargetSnapshot("run", 2.0, run=launched, job=job), History()
 
 
+def _braked() -> _Made:
+    text = "stopped by the sweep's brake: the first 3 runs failed alike (COD001: ValueError: 11 classes)"
+    ended = RunExit("FAILED", 78, 2.0, (), Refusal("sweep_brake", text, None))
+    launched = replace(run(state="FAILED"), sweep=SweepPoint("first", "lr", 0.1, 3, 8))
+    return TargetSnapshot("run", 2.0, run=launched, exit=ended), History()
+
+
 def _memory_raised() -> Across:
     return Across(test_history.asked(2, "64G"), (test_history.asked(1, "32G"),))
 
@@ -81,6 +90,7 @@ MADE: Mapping[str, Callable[[], _Made]] = {
     ),
     "made/JOB017": _no_log,
     "made/JOB019": _nothing_saved,
+    "made/JOB020": _braked,
     "made/NUM011": _decayed_rate,
     "made/MEM012": lambda: _measured(
         hosts(130, memory_stall_pct=30.0, swap_used_mib=lambda n: 100.0 + 20 * n), 1130.0

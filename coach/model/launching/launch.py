@@ -160,8 +160,12 @@ class LaunchRequest:
     """How many runs the sweep draws at random; None: it makes a run for each combination."""
     at_once: int | None = None
     """How many runs of a group may be alive at the same time; None: see coach.workflows.launching.sweep."""
+    brake: int | None = None
+    """A run of a group does not begin when the first so many have failed alike; None: each begins."""
     sweep_point: SweepPoint | None = None
     """Which run of a group it is."""
+    group_before: tuple[str, ...] = ()
+    """The ids of the runs of its group before it."""
     until_done: int | None = None
     """The training goes on in so many segments at most when its time limit is near; None: it ends there."""
     resume_with: str | None = None

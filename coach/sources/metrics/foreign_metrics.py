@@ -1,5 +1,5 @@
-"""The metrics of a training that knows nothing of coach: TensorBoard events, CSV, JSON lines and
-`trainer_state.json`.
+"""The metrics of a training that knows nothing of coach: TensorBoard events, what wandb and MLflow keep on
+disk, CSV, JSON lines and `trainer_state.json`.
 
 A training often writes the same numbers to several files, and each rank or restart to one of its own. One of
 them is followed, the newest of the format that tells most, and then for as long as it is there; mixing them
@@ -21,8 +21,11 @@ from coach.model.reading import MetricsChunk, Reading
 from coach.model.training.metrics import MetricEvent, Step
 from coach.sources.follow import FileFollower, RecordFollower, describe
 from coach.sources.io import Io
+from coach.sources.metrics.mlflow_database import MlflowDatabase, file_of
+from coach.sources.metrics.mlflow_folder import MlflowFolder
 from coach.sources.metrics.quantities import Course
 from coach.sources.metrics.tensorboard_events import EventsDecoder, Scalar
+from coach.sources.metrics.wandb_file import WandbDecoder
 
 INTERVAL_S = 10.0
 MAX_STATE_BYTES = 64 << 20
@@ -78,6 +81,54 @@ class _EventsReader(_Reader):
         scalars = self._decoder.feed(bite.data)
         self.is_caught_up, self.num_bad = bite.is_caught_up, self._decoder.num_bad - num_before
         return records_of(scalars)
+
+
+class _WandbReader(_Reader):
+    def __init__(self, io: Io, path: Path) -> None:
+        super().__init__()
+        self._follower, self._decoder = FileFollower(io, path), WandbDecoder()
+
+    def _records(self, path: Path) -> Iterable[Record]:
+        bite = self._follower.read()
+        if bite.is_restart:
+            self._decoder = WandbDecoder()
+        num_before = self._decoder.num_bad
+        records = self._decoder.feed(bite.data)
+        self.is_caught_up, self.num_bad = bite.is_caught_up, self._decoder.num_bad - num_before
+        return records
+
+
+class _MlflowFolderReader(_Reader):
+    """`path` is a run's `meta.yaml`, beside which its metrics lie."""
+
+    def __init__(self, io: Io, path: Path) -> None:
+        super().__init__()
+        self._folder = MlflowFolder(io, path.parent)
+        self._names: tuple[str, ...] = ()
+
+    def _records(self, path: Path) -> Iterable[Record]:
+        records = records_of(self._folder.read())
+        self.is_caught_up, self.num_bad = self._folder.is_caught_up, self._folder.num_bad
+        if records and self._folder.names != self._names:
+            self._names = self._folder.names
+            records[0] = {**dict.fromkeys(self._names), **records[0]}
+        return records
+
+
+class _MlflowDatabaseReader(_Reader):
+    """A path that names another run of the database is a later attempt of the training."""
+
+    def __init__(self, io: Io, path: Path) -> None:
+        super().__init__()
+        self._io = io
+        self._path, self._database = path, MlflowDatabase(io, path)
+
+    def _records(self, path: Path) -> Iterable[Record]:
+        if path != self._path:
+            self._path, self._database = path, MlflowDatabase(self._io, path)
+        records = records_of(self._database.read())
+        self.is_caught_up, self.num_bad = self._database.is_caught_up, self._database.num_bad
+        return records
 
 
 class _CsvReader(_Reader):
@@ -161,6 +212,9 @@ class _StateReader(_Reader):
 
 _FORMATS: tuple[tuple[re.Pattern[str], Callable[[Io, Path], _Reader]], ...] = (
     (re.compile(r"events\.out\.tfevents\."), _EventsReader),
+    (re.compile(r"\.wandb$"), _WandbReader),
+    (re.compile(r"(?:^|/)meta\.yaml$"), _MlflowFolderReader),
+    (re.compile(r"(?:^|/)mlflow\.db(?:/\w+)?$"), _MlflowDatabaseReader),
     (re.compile(r"\.jsonl$|(?:^|/)scalars\.json$|\.log\.json$"), _LinesReader),
     (re.compile(r"\.[ct]sv$"), _CsvReader),
     (re.compile(r"\.json$"), _StateReader),
@@ -254,7 +308,9 @@ class ForeignMetricsSource:
 
     def _find_places(self, paths: Iterable[Path]) -> None:
         """Of each place the newest file of the best format."""
-        found = [(order, -self._io.modified_s(path), path) for path in paths for order in _order_of(path)]
+        found = [
+            (order, -self._io.modified_s(file_of(path)), path) for path in paths for order in _order_of(path)
+        ]
         self._places = {}
         for _, _, path in sorted(found):
             self._places.setdefault(_place_of(path), path)
@@ -266,9 +322,9 @@ class ForeignMetricsSource:
     def _read_later_attempt(self, followed: Path) -> _News | None:
         """A requeued training writes a file of its own: follow the newest of the same format, once it has a
         loss."""
-        stale_s = self._io.modified_s(followed) + _STALE_S
+        stale_s = self._io.modified_s(file_of(followed)) + _STALE_S
         for place, path in self._places.items():
-            if _order_of(path) != _order_of(followed) or self._io.modified_s(path) < stale_s:
+            if _order_of(path) != _order_of(followed) or self._io.modified_s(file_of(path)) < stale_s:
                 continue
             reader, news = self._read_anew(path)
             if reader.course.has_loss:
@@ -344,5 +400,7 @@ def _order_of(path: Path) -> tuple[int, ...]:
 
 
 def _place_of(path: Path) -> Path:
-    """A state that is kept with each checkpoint is one place."""
+    """A state that is kept with each checkpoint is one place, and so are all runs of a database."""
+    if (file := file_of(path)) != path:
+        return file
     return path.parent.parent / path.name if _CHECKPOINT.fullmatch(path.parent.name) else path

@@ -7,7 +7,7 @@ they stood in.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,8 @@ from coach.model.training.metrics import NAMES_EVENT, MetricEvent, Step
 from coach.sources.values import finite, number, whole
 
 _EVALUATION = frozenset({"eval", "evaluation", "val", "valid", "validation", "test", "dev"})
+_TRAINING = frozenset({"train", "training", "perf", "performance", "throughput", "speed"})
+"""Groups of metrics that are of the training itself."""
 _ADDED = frozenset({"train", "training", "step", "epoch", "batch", "iter", "avg", "mean"})
 _FIELDS = {
     ("loss",): "loss",
@@ -69,6 +71,17 @@ def quantity_of(name: str) -> Quantity | None:
     return Quantity(field, not _EVALUATION.isdisjoint(words)) if field is not None else None
 
 
+def is_known(name: str) -> bool:
+    """True for a name whose numbers mean something here, a time or a step included."""
+    return quantity_of(name) is not None or name in _STEPS or bare_name(name) in _RATES
+
+
+def bare_name(name: str) -> str:
+    """`samples_per_s` of `train/samples_per_s` and `train.samples_per_s`; an evaluation's whole name."""
+    folder, slash, bare = name.replace(".", "/").rpartition("/")
+    return bare if slash and folder in _TRAINING else name
+
+
 class Course:
     """One training's records in their order. Of several training losses the one that came first is
     followed."""
@@ -77,6 +90,8 @@ class Course:
         self.has_loss = False
         self._known: dict[str, Quantity] = {}
         self._strange: set[str] = set()
+        self._rates: list[str] = []
+        """Names of rates of the training that stand in a group."""
         self._followed: dict[str, str] = {}
         self._num_records = 0
 
@@ -99,7 +114,7 @@ class Course:
         self.has_loss = self.has_loss or "loss" in values
         steps, events = [], []
         if values:
-            get = values.get
+            get, rate = values.get, _rate_of(record, self._rates)
             steps.append(
                 Step(
                     0,
@@ -112,8 +127,8 @@ class Course:
                     loss_scale=get("loss_scale"),
                     accuracy=get("accuracy"),
                     step_time_s=finite(record.get("step_time_s")),
-                    num_samples_global=_samples_of(record),
-                    samples_per_s=_rate_of(record),
+                    num_samples_global=_samples_of(record, rate),
+                    samples_per_s=rate,
                 )
             )
         if evaluated:
@@ -134,6 +149,7 @@ class Course:
                 self._known[name] = quantity
             elif quantity is None and len(self._strange) < _MAX_NAMES:
                 self._strange.add(name)
+                self._rates += [name] if bare_name(name) in _RATES else []
             else:
                 continue
             new_names.append(name)
@@ -148,13 +164,14 @@ class Course:
         return epoch if epoch is not None and epoch >= 0 else self._num_records
 
 
-def _rate_of(record: Mapping[str, Any]) -> float | None:
-    return next((rate for name in _RATES if (rate := finite(record.get(name))) is not None), None)
+def _rate_of(record: Mapping[str, Any], more_names: Sequence[str]) -> float | None:
+    names = (*_RATES, *more_names)
+    return next((rate for name in names if (rate := finite(record.get(name))) is not None), None)
 
 
-def _samples_of(record: Mapping[str, Any]) -> int | None:
+def _samples_of(record: Mapping[str, Any], rate: float | None) -> int | None:
     """Samples of the step on all ranks, of a record that says how many are trained in a second."""
-    rate, time_s = _rate_of(record), finite(record.get("step_time_s"))
+    time_s = finite(record.get("step_time_s"))
     return round(rate * time_s) or None if rate is not None and time_s is not None else None
 
 

@@ -1,14 +1,12 @@
-"""TensorBoard's event files, as far as scalars go: length-framed protobuf, read without tensorboard.
-
-Training environments have tensorboard, coach's does not: the few fields that a scalar takes are worth no
-dependency.
-"""
+"""TensorBoard's event files, as far as scalars go: length-framed protobuf, read without tensorboard."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from coach.sources.metrics.protobuf_fields import fields_of
 
 MAX_RECORD_BYTES = 1 << 20
 """A scalar takes some tens of bytes: what is larger is an image or a histogram, and passed over."""
@@ -65,7 +63,7 @@ def _scalars(event: bytes) -> Iterator[Scalar]:
     """tensorflow.Event: 1 wall_time, 2 step, 5 summary; Summary: 1 value; Value: 1 tag, 2 simple_value, 8
     tensor."""
     time_s, step, summaries = 0.0, 0, []
-    for field, value in _fields(event):
+    for field, value in fields_of(event):
         if field == 1 and isinstance(value, bytes):
             (time_s,) = struct.unpack("<d", value)
         elif field == 2 and isinstance(value, int):
@@ -73,9 +71,9 @@ def _scalars(event: bytes) -> Iterator[Scalar]:
         elif field == 5 and isinstance(value, bytes):
             summaries.append(value)
     for summary in summaries:
-        for field, entry in _fields(summary):
+        for field, entry in fields_of(summary):
             if field == 1 and isinstance(entry, bytes):
-                parts = dict(_fields(entry))
+                parts = dict(fields_of(entry))
                 tag, number = parts.get(1), _number(parts)
                 if isinstance(tag, bytes) and number is not None and step < 1 << 63:
                     yield Scalar(tag.decode("utf-8", "replace"), number, step, time_s)
@@ -87,43 +85,9 @@ def _number(parts: dict[int, int | bytes]) -> float | None:
         return float(struct.unpack("<f", simple)[0])
     if not isinstance(tensor, bytes):
         return None
-    inner = dict(_fields(tensor))  # 1 dtype, 4 tensor_content, 5 float_val, 6 double_val
+    inner = dict(fields_of(tensor))  # 1 dtype, 4 tensor_content, 5 float_val, 6 double_val
     for kind, layout, own in ((_FLOAT, "<f", 5), (_DOUBLE, "<d", 6)):
         content = inner.get(own) or inner.get(4)
         if inner.get(1) == kind and isinstance(content, bytes) and len(content) == struct.calcsize(layout):
             return float(struct.unpack(layout, content)[0])
     return None
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of each field of a protobuf message: varints as numbers, all else as bytes."""
-    place = 0
-    while place < len(message):
-        key, place = _varint(message, place)
-        kind = key & 7
-        if kind == 0:
-            value, place = _varint(message, place)
-            yield key >> 3, value
-            continue
-        if kind == 2:
-            length, place = _varint(message, place)
-        elif kind in (1, 5):
-            length = 8 if kind == 1 else 4
-        else:
-            raise ValueError(f"wire type {kind}")
-        if place + length > len(message):
-            raise ValueError("a field is longer than its message")
-        yield key >> 3, message[place : place + length]
-        place += length
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
-        if shift > 63:
-            raise ValueError("a number is too long")

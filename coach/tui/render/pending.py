@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MIN_ALIKE = 2
 """So many tasks that failed alike, and none that went well, are no accident."""
+BRAKED = "sweep_brake"
+"""The cause of a task that the sweep's brake stopped before it began."""
 
 KINDS: dict[PendingClass, tuple[str, Tone, str]] = {
     PendingClass.WAIT: ("·", "muted", "waits its turn"),
@@ -240,11 +242,15 @@ def failed_alike_lines(
     """That the first tasks of an array failed alike, and how to cancel the rest.
 
     Nothing where one has completed, where none is left, or where causes differ. `found` is the finding of
-    each task.
+    each task. A sweep with a brake ends itself: then how many tasks did not begin, and why.
     """
     states = dict(folded.states)
     num_left = sum(count for state, count in folded.states if not is_final(state))
     failed = [part.job_id for part in folded.parts if has_failed(part.state)]
+    braked = [task for task in failed if task in found and found[task].cause == BRAKED]
+    if braked:
+        text = f" ■ {plural(len(braked), 'task')} {printable(found[braked[0]].summary)}"
+        return [clip(line(Span(text, "warning")), width), BLANK]
     causes = {found[task].rule for task in failed if task in found}
     if folded.num_failed < _MIN_ALIKE or not num_left or states.get("COMPLETED") or len(causes) != 1:
         return []

@@ -12,7 +12,7 @@ import math
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -22,6 +22,7 @@ from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.output_path import names_of
 from coach.sources.logs.script_outputs import named_outputs
+from coach.sources.metrics.mlflow_database import path_of, read_runs
 
 MAX_DEPTH = 4
 """Directories below the one that is looked through: torchrun keeps the logs of a rank four levels down."""
@@ -40,11 +41,11 @@ _FILE = re.compile(
     r"\.(?:py|pyc|pt|pth|bin|json|jsonl|csv|tsv|out|err|log|txt|md|ya?ml|toml|cfg|ini|sh|sbatch|slurm|png"
     r"|jpe?g|svg|pdf"
     r"|npy|npz|h5|pkl|safetensors|onnx|tar|t?gz|zip|zst|xz|bz2|parquet|arrow|lmdb|db|ipynb|so|o|a|c|cc|cpp|cu"
-    r"|cuh|h|hpp|sif|whl|lock)$",
+    r"|cuh|h|hpp|sif|whl|lock|wandb)$",
     re.IGNORECASE,
 )
 _LEFT_OUT = re.compile(
-    r"^\.|^(?:__pycache__|node_modules|site-packages|venv|conda|miniconda\d?|anaconda\d?|envs|pkgs|wandb)$"
+    r"^\.|^(?:__pycache__|node_modules|site-packages|venv|conda|miniconda\d?|anaconda\d?|envs|pkgs)$"
 )
 
 
@@ -54,12 +55,20 @@ class Kind(Enum):
     LOG = "logs"
     STEP_LOG = "logs that its script names"
     RANK_LOG = "torchrun's logs of each rank"
-    METRICS = "metrics.csv, trainer_state.json, TensorBoard events"
+    METRICS = "metrics.csv, trainer_state.json, TensorBoard events, wandb's and MLflow's files"
+    DATABASE = "MLflow's database"
     DUMP = "flight-recorder dumps"
 
 
 _RANK_LOG = re.compile(r"(?:^|/)attempt_\d+/\d+/(?:stdout|stderr)\.log$")
-_METRICS = re.compile(r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+)$")
+_METRICS = re.compile(
+    r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+|run-\w+\.wandb"
+    r"|[0-9a-f]{32}/meta\.yaml)$"
+)
+_DATABASE = re.compile(r"(?:^|/)mlflow\.db$")
+_WANDB_RUN = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-\w+")
+_MLFLOW_RUN = re.compile(r"[0-9a-f]{32}")
+_RUN_IN_DATABASE = re.compile(r"(?:^|/)mlflow\.db(?:/\w+)?$")
 _PROGRAM_METRICS = re.compile(
     r"(?:^|/)(?:(?:train(?:ing)?[_-])?(?:log|logs|history|progress|results)|train(?:ing)?)"
     r"\.(?:csv|tsv|jsonl)$"
@@ -126,7 +135,19 @@ def find_files(
     newest = {
         kind: tuple(sorted(path for _, path in sorted(files)[-MAX_FILES:])) for kind, files in found.items()
     }
+    if databases := newest.pop(Kind.DATABASE, ()):
+        runs = tuple(_runs_in(io, databases, times_of(Kind.METRICS)))
+        newest |= {Kind.METRICS: (*newest.get(Kind.METRICS, ()), *runs)} if runs else {}
     return Found(directory, newest, walk.is_whole, walk.problem, links_out=tuple(walk.links_out))
+
+
+def _runs_in(io: Io, databases: Iterable[Path], times: tuple[float, float]) -> Iterator[Path]:
+    """Of each database of MLflow the run that began last between these times."""
+    from_s, to_s = times
+    for database in databases:
+        began = [run for run in read_runs(io, database) if from_s <= run.start_s <= to_s]
+        if began:
+            yield path_of(database, began[-1].run_id)
 
 
 class Walk:
@@ -157,10 +178,13 @@ class Walk:
             if len(names) > num_left:
                 names, self.is_whole = names[:num_left], False
             num_left -= len(names)
+            parent = folder.rpartition("/")[2]
+            if parent == "wandb":
+                names = _newest_of_wandb(names)
             for name in names:
                 path = f"{folder}/{name}" if folder else name
                 yield path
-                if depth < self._max_depth and not _FILE.search(name) and not _LEFT_OUT.search(name):
+                if depth < self._max_depth and _leads_on(parent, name):
                     folders.append((path, depth + 1))
 
     def may_read(self, path: str) -> bool:
@@ -180,6 +204,20 @@ class Walk:
         is_new = real not in self._walked
         self._walked.add(real)
         return is_new
+
+
+def _leads_on(parent: str, name: str) -> bool:
+    """Whether a folder is looked into. The folders of a run of wandb or MLflow hold files by the hundred, and
+    none of them is asked for here."""
+    if _WANDB_RUN.fullmatch(parent) or _MLFLOW_RUN.fullmatch(parent):
+        return False
+    return not _FILE.search(name) and not _LEFT_OUT.search(name)
+
+
+def _newest_of_wandb(names: Sequence[str]) -> list[str]:
+    """The runs that began last; `latest-run` is a link to one of them."""
+    runs = [(match[1], name) for name in names if (match := _WANDB_RUN.fullmatch(name))]
+    return [name for _, name in sorted(runs)[-MAX_FILES:]]
 
 
 def kind_of(path: str) -> Kind | None:
@@ -214,16 +252,24 @@ def kind_in_folder(pattern: str) -> Callable[[str], Kind | None]:
 
 def kind_of_program(path: str) -> Kind | None:
     """The metrics of a program that is known to train, by more names than others' have."""
-    return Kind.METRICS if _METRICS.search(path) or _PROGRAM_METRICS.search(path) else None
+    if _METRICS.search(path) or _PROGRAM_METRICS.search(path):
+        return Kind.METRICS
+    return Kind.DATABASE if _DATABASE.search(path) else None
 
 
 def is_metrics(path: Path) -> bool:
     """Whether a file that a person names is one of metrics, and not a log."""
-    return _METRICS.search(str(path)) is not None
+    return _METRICS.search(str(path)) is not None or _RUN_IN_DATABASE.search(str(path)) is not None
 
 
 def _common_kind(path: str) -> Kind | None:
-    for kind, pattern in ((Kind.RANK_LOG, _RANK_LOG), (Kind.METRICS, _METRICS), (Kind.DUMP, _DUMP)):
+    patterns = (
+        (Kind.RANK_LOG, _RANK_LOG),
+        (Kind.METRICS, _METRICS),
+        (Kind.DATABASE, _DATABASE),
+        (Kind.DUMP, _DUMP),
+    )
+    for kind, pattern in patterns:
         if pattern.search(path):
             return kind
     return None
@@ -275,7 +321,8 @@ class ForeignFiles(ABC):
         found = self.found()
         if found is None:
             return ["its directory is not known: only the files that Slurm names were looked for"]
-        sought = [kind for kind in Kind if kind is not Kind.STEP_LOG or found.does_script_name_logs]
+        left_out = {Kind.DATABASE} | (set() if found.does_script_name_logs else {Kind.STEP_LOG})
+        sought = [kind for kind in Kind if kind not in left_out]
         missing = [kind.value for kind in sought if not found.of(kind)]
         where = f"in {found.directory}, {MAX_DEPTH} levels down"
         if found.problem is not None:
@@ -393,6 +440,8 @@ class Window:
     def times_of(self, kind: Kind) -> tuple[float, float]:
         """A log with the job's number, too, must be of its time: many a number in a name is a date, or an
         epoch."""
+        if kind is Kind.DATABASE:
+            return self._from_s, math.inf  # other runs go on writing to it
         return self._named if kind is Kind.LOG else (self._from_s, self._to_s)
 
     def is_shared_with(self, start_s: float, end_s: float) -> bool:

@@ -35,13 +35,20 @@ class Member:
 
 def members_of(request: LaunchRequest, recipe: Recipe, site: Site, settings: Settings) -> list[Member]:
     """The runs of a group; none where the request is for one run."""
+    if request.brake is not None and not 2 <= request.brake <= MAX_TASKS:
+        raise UserError(f"--brake {request.brake}: must be 2 to {MAX_TASKS}")
     if request.own is not None and request.own.kind is OwnKind.BATCH and request.own.array_task is None:
         tasks = _array_tasks(request, recipe)
         if tasks:
             return tasks
     if request.sweep:
         return _of_sweep(request, recipe, site, settings)
-    for name, said in (("--random", request.num_random), ("--at-once", request.at_once)):
+    of_sweeps = {
+        "--random": request.num_random,
+        "--at-once": request.at_once,
+        "--brake": request.brake,
+    }
+    for name, said in of_sweeps.items():
         if said is not None and (recipe.sweep is None or name == "--random"):
             raise UserError(f"{name} {said}: there is no sweep", "--sweep lr=1e-4,1e-3 makes one")
     if recipe.sweep is None:

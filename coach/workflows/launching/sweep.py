@@ -80,7 +80,7 @@ def plan_all(
     plans = []
     for index, (member, name) in enumerate(zip(members, ids, strict=True)):
         point = SweepPoint(ids[0], member.parameter, member.value, index, len(members))
-        asked = replace(member.request, sweep_point=point)
+        asked = replace(member.request, sweep_point=point, group_before=tuple(ids[:index]))
         plans.append(plan_for(asked, settings, env, io, site, now_s, name))
     at_once = at_once_of(request, recipe, plans)
     _check_room(len(plans), settings, io, now_s)
@@ -88,6 +88,8 @@ def plan_all(
     said = "; ".join(parameters.show(member.value) for member in members)
     pace = words_of_pace(at_once)
     note = f"{len(plans)} runs, {pace}: {members[0].parameter} = {said}; this is the first"
+    if request.brake is not None:
+        note += f"; the rest does not begin once the first {request.brake} have failed alike"
     request = replace(request, at_once=at_once)
     return replace(
         first,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coach.analysis.queueing.arrays import FoldedJob, fold
@@ -137,6 +139,16 @@ def named(rule: str) -> Finding:
 
 
 ALIKE = {"17_0": named("COD001"), "17_1": named("COD001")}
+
+
+def test_a_sweep_that_its_brake_has_stopped_says_so_and_offers_no_cancel() -> None:
+    why = "stopped by the sweep's brake: the first 2 runs failed alike (COD001: ValueError: 11 classes)"
+    stopped = replace(named("JOB020"), cause="sweep_brake", summary=why)
+    found = {**ALIKE, "17_2": stopped, "17_3": stopped}
+    folded = array_of("FAILED", "FAILED", "FAILED", "FAILED", "PENDING")
+    shown = text(failed_alike_lines(folded, found, 120, shipped))
+    assert f"■ 2 tasks {why}" in shown
+    assert "cancels" not in shown
 
 
 def test_tasks_that_failed_stand_first_with_their_cause() -> None:

@@ -3,6 +3,7 @@ job's."""
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,7 +165,8 @@ def test_what_was_looked_for_and_not_found_is_said() -> None:
     write(io, "/w/slurm-17.out")
     assert job_files(io).lines() == [
         "not found in /w, 4 levels down: torchrun's logs of each rank; "
-        "metrics.csv, trainer_state.json, TensorBoard events; flight-recorder dumps"
+        "metrics.csv, trainer_state.json, TensorBoard events, wandb's and MLflow's files; "
+        "flight-recorder dumps"
     ]
     assert "No such file" in job_files(FakeIo()).lines()[0]
 
@@ -233,3 +235,42 @@ def test_the_log_of_an_array_s_task_is_not_the_log_of_the_job_with_the_task_s_nu
     ):
         write(io, f"/w/{name}")
     assert names(job_files(io).logs()) == ["slurm-17.out", "exp_17.log", "run2_17.out"]
+
+
+def test_the_newest_runs_of_wandb_and_mlflow_are_found_and_their_other_files_are_not_asked_for() -> None:
+    io = FakeIo()
+    run = "0123456789abcdef" * 2
+    wandb = [f"wandb/offline-run-20260101_0000{n:02}-abc/run-abc.wandb" for n in range(10)]
+    for path in (
+        *wandb,
+        "wandb/run-20260101_000100-xyz/files/media/table.json",
+        "wandb/run-20260101_000100-xyz/run-xyz.wandb",
+        "wandb/debug/notes.log",
+        f"mlruns/4711/{run}/meta.yaml",
+        f"mlruns/4711/{run}/metrics/train/metrics.csv",
+        "mlruns/4711/meta.yaml",
+    ):
+        write(io, f"/w/{path}")
+    files = job_files(io)
+    assert sorted(names(files.metrics())) == sorted(
+        [*wandb, "wandb/run-20260101_000100-xyz/run-xyz.wandb", f"mlruns/4711/{run}/meta.yaml"]
+    )
+    assert names(files.logs()) == ["slurm-17.out"]
+
+
+def test_of_a_database_the_run_of_the_job_s_time_is_taken(tmp_path: Path) -> None:
+    statements = [
+        "CREATE TABLE runs (run_uuid TEXT, start_time INT, end_time INT)",
+        "CREATE TABLE latest_metrics (run_uuid TEXT)",
+    ]
+    for run_id, start_s in (("before", START_S - 5000), ("own", START_S + 60), ("after", END_S + 5000)):
+        statements.append(f"INSERT INTO runs VALUES ('{run_id}', {int(start_s * 1000)}, NULL)")
+        statements.append(f"INSERT INTO latest_metrics VALUES ('{run_id}')")
+    with sqlite3.connect(tmp_path / "mlflow.db") as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+    io = FakeIo()
+    io.files["/w/mlflow.db"] = (tmp_path / "mlflow.db").read_bytes()
+    io.modified["/w/mlflow.db"] = END_S + 5100
+    assert names(job_files(io).metrics()) == ["mlflow.db/own"]

@@ -1,0 +1,85 @@
+"""The brake of a sweep: a run that starts looks whether the runs before it have all failed alike.
+
+Each run asks for itself, in its own job: no coach has to be open, nothing is cancelled from outside, and Slurm
+is asked nothing. A run that has not ended counts for nothing, and one that went well releases the brake.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterable, NamedTuple, Optional
+
+from coach import runs
+
+CAUSE = "sweep_brake"
+DEFAULT_AFTER = 3
+"""By so many failures alike a sweep ends itself, where a brake is asked for without a number."""
+_RULE = re.compile(r"[A-Z]{3}\d{3}")
+_MAX_SUMMARY = 120
+
+
+class Ended(NamedTuple):
+    """A run that has ended."""
+
+    has_failed: bool
+    sign: str
+    """What makes two failures alike: the rule of the verdict; where nobody judged, the exit status."""
+    summary: str
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `brake`."""
+    parser.add_argument("--runs-dir", required=True, metavar="DIR", help="where the runs of the group lie")
+    parser.add_argument("--after", required=True, type=int, metavar="N", help="so many have to fail alike")
+    parser.add_argument("run_ids", nargs="*", metavar="RUN", help="the runs of the group before this one")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print why this run shall not begin. Exit status 1: it shall."""
+    why = reason((look(Path(args.runs_dir, run_id)) for run_id in args.run_ids), args.after)
+    if why is None:
+        return 1
+    print(why)
+    return 0
+
+
+def reason(found: Iterable[Optional[Ended]], after: int) -> Optional[str]:
+    """Why the rest of the group shall not begin; None: it shall."""
+    ended = [each for each in found if each is not None]
+    failed = [each for each in ended if each.has_failed]
+    if len(failed) < len(ended) or len(failed) < max(1, after) or len({each.sign for each in failed}) > 1:
+        return None
+    first = failed[0]
+    words = f"{first.sign}: {first.summary}" if first.summary else first.sign
+    runs_that = f"the first {len(failed)} runs" if len(failed) > 1 else "the first run"
+    return f"stopped by the sweep's brake: {runs_that} failed alike ({words})"
+
+
+def look(run_dir: Path) -> Optional[Ended]:
+    """How one run ended; None: it has not, nobody knows, somebody cancelled it, or the brake stopped it."""
+    paths = runs.RunPaths(run_dir)
+    end = _read(paths.exit_json)
+    state, refused = end.get("state"), end.get("refused")
+    if not isinstance(state, str) or state in ("PENDING", "RUNNING", "CANCELLED", "PREEMPTED"):
+        return None
+    if isinstance(refused, dict) and refused.get("cause") == CAUSE:
+        return None
+    if state == "COMPLETED":
+        return Ended(False, "", "")
+    findings: Any = _read(paths.verdict_json).get("findings")
+    first = findings[0] if isinstance(findings, list) and findings else {}
+    rule = first.get("rule") if isinstance(first, dict) else None
+    if isinstance(rule, str) and _RULE.fullmatch(rule):
+        summary = first.get("summary")
+        return Ended(True, rule, summary[:_MAX_SUMMARY] if isinstance(summary, str) else "")
+    status = end.get("exit_code")
+    return Ended(True, f"{state}, exit status {status}" if isinstance(status, int) else state, "")
+
+
+def _read(path: Path) -> Dict[str, Any]:
+    try:
+        return runs.read_json(path)
+    except (OSError, runs.RunFileError):
+        return {}

@@ -1,0 +1,45 @@
+"""JOB020: a run of a sweep did not begin, because those before it had all failed alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.judging.finding import Fix, Severity
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+
+
+class SweepBrake(EndingRule):
+    """The sweep's brake stopped the run before it began.
+
+    What it sees
+        The run's own word that the first runs of its sweep had failed alike (`--brake N`): in exit.json, and
+        as the line "coach: sweep_brake: …" in its log.
+    Why it matters
+        The run did not fail by itself, and used its allocation for a few seconds. What ended the first runs
+        would most likely have ended this one too.
+    When it stays silent
+        On the runs that failed themselves, and on sweeps that were launched without a brake.
+    What to do
+        Look at the first runs of the sweep, mend what ended them, and launch the sweep again. Without
+        `--brake` each run begins, whatever became of the others.
+    Sources
+        coach's own batch script (`coach launch --sweep … --brake N`).
+    """
+
+    code = "JOB020"
+    name = "sweep-brake"
+    cause = "sweep_brake"
+    severity = Severity.WARNING
+    signatures = ending_signatures("JOB020", ("sweep_brake",))
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return hit.fields["text"]
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        point = snapshot.run.sweep if snapshot.run is not None else None
+        first = f"coach check {point.group_id}" if point is not None else None
+        yield Fix(
+            "See what ended the first runs of the sweep, mend it, and launch the sweep again", command=first
+        )

@@ -1,0 +1,149 @@
+"""What wandb keeps of a run on disk, `run-ID.wandb`: the history of its metrics, read without wandb.
+
+LevelDB's log format behind a header of seven bytes: blocks of 32 KiB, in them parts of records with a
+checksum; a record is a protobuf message. Online and offline runs write the same file, a block at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from coach.sources.metrics.protobuf_fields import fields_of
+
+MAX_RECORD_BYTES = 1 << 20
+"""The metrics of a step take some hundred bytes: what is larger is a table or the like, and passed over."""
+_FILE_HEADER_BYTES = 7
+_MAGIC = b":W&B\xe1\xbe"
+"""Behind it stands the version of the format, 0."""
+_BLOCK_BYTES = 32 << 10
+_PART_HEADER_BYTES = 7
+_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_MAX_VALUE_BYTES = 64
+"""A number as JSON is shorter."""
+_MAX_ITEMS = 1024
+_HISTORY, _ITEM, _STEP = 2, 1, 2
+_KEY, _NESTED_KEY, _VALUE = 1, 2, 16
+"""Numbers of fields: Record.history; HistoryRecord.item, .step; HistoryItem.key, .nested_key, .value_json."""
+
+
+class WandbDecoder:
+    """Feed it bytes; it returns the history's records. A part that is not whole yet waits for the rest."""
+
+    def __init__(self) -> None:
+        self.num_bad = 0
+        self._rest = b""
+        self._place = 0
+        """Where in the file `_rest` begins."""
+        self._num_to_skip = 0
+        self._record: bytearray | None = None
+        """The parts of a record so far; None between records, and in one that is passed over."""
+        self._is_broken = False
+
+    def feed(self, data: bytes) -> list[Mapping[str, Any]]:
+        if self._is_broken:
+            return []
+        data = self._rest + data
+        start, records = 0, []
+        if self._place == 0:
+            if len(data) < _FILE_HEADER_BYTES:
+                self._rest = data
+                return []
+            if data[:_FILE_HEADER_BYTES] != _MAGIC + b"\0":
+                self._is_broken, self.num_bad, self._rest = True, self.num_bad + 1, b""
+                return []
+            start = _FILE_HEADER_BYTES
+        while True:
+            num_skipped = min(self._num_to_skip, len(data) - start)
+            self._num_to_skip -= num_skipped
+            start += num_skipped
+            left_in_block = _BLOCK_BYTES - (self._place + start) % _BLOCK_BYTES
+            if left_in_block < _PART_HEADER_BYTES:
+                self._num_to_skip = left_in_block
+                if start == len(data):
+                    break
+                continue
+            if len(data) - start < _PART_HEADER_BYTES:
+                break
+            checksum, length, kind = struct.unpack_from("<IHB", data, start)
+            end = start + _PART_HEADER_BYTES + length
+            if not _FULL <= kind <= _LAST or length > left_in_block - _PART_HEADER_BYTES:
+                # Nothing in this block can be trusted from here on; the next one begins anew.
+                self._drop(left_in_block, is_bad=kind != 0 or length != 0)
+                continue
+            if end > len(data):
+                break
+            part = data[start + _PART_HEADER_BYTES : end]
+            if zlib.crc32(part, zlib.crc32(bytes((kind,)))) != checksum:
+                self._drop(left_in_block, is_bad=True)
+                continue
+            records += self._take(kind, part)
+            start = end
+        self._rest, self._place = data[start:], self._place + start
+        return records
+
+    def _drop(self, num_bytes: int, *, is_bad: bool) -> None:
+        self._num_to_skip, self._record = num_bytes, None
+        self.num_bad += is_bad
+
+    def _take(self, kind: int, part: bytes) -> list[Mapping[str, Any]]:
+        """The history of a record that this part completes."""
+        if kind in (_FULL, _FIRST):
+            self._record = bytearray()
+        if self._record is None:
+            return []
+        self._record += part
+        if len(self._record) > MAX_RECORD_BYTES:
+            self._record = None
+        if kind in (_FIRST, _MIDDLE) or self._record is None:
+            return []
+        whole, self._record = bytes(self._record), None
+        try:
+            return list(_history_of(whole))
+        except (ValueError, IndexError):
+            self.num_bad += 1
+            return []
+
+
+def _history_of(record: bytes) -> Iterator[Mapping[str, Any]]:
+    """The metrics that one record of the file tells."""
+    for field, history in fields_of(record):
+        if field != _HISTORY or not isinstance(history, bytes):
+            continue
+        values: dict[str, Any] = {}
+        for inner, value in fields_of(history):
+            if inner == _ITEM and isinstance(value, bytes) and len(values) < _MAX_ITEMS:
+                name, number = _item_of(value)
+                values[name] = number
+            elif inner == _STEP and isinstance(value, bytes):
+                values.setdefault("_step", dict(fields_of(value)).get(1, 0))
+        if values:
+            yield values
+
+
+def _item_of(item: bytes) -> tuple[str, float | None]:
+    """Name and value; None where the value is no number."""
+    names, number = [], None
+    for field, value in fields_of(item):
+        if not isinstance(value, bytes):
+            continue
+        if field in (_KEY, _NESTED_KEY):
+            names.append(value.decode("utf-8", "replace"))
+        elif field == _VALUE and len(value) <= _MAX_VALUE_BYTES:
+            number = _number(value)
+    return ".".join(names), number
+
+
+def _number(value: bytes) -> float | None:
+    try:
+        told = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(told, bool):
+        return None
+    if isinstance(told, int | float):
+        return told
+    return float(told) if told in ("NaN", "Infinity", "-Infinity") else None
