@@ -21,7 +21,7 @@ from coach.cli.place import print_place
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, job_as_dict
 from coach.model.training.other_machine import last_word, rough_age
 from coach.model.training.other_machine import place as place_of
 from coach.sources.io import SystemIo, scrubbed_environment
@@ -122,7 +122,7 @@ def _print_as_json(
     jobs: list[Job], listing: Listing[Job], more: Mapping[str, Any], num_bad_rows: int
 ) -> None:
     as_json = listing.as_json if listing.columns else _as_json
-    print_json("jobs", [as_json(job) for job in in_order(jobs, listing.orders)], num_bad_rows, more)
+    print_json("jobs", map(as_json, in_order(jobs, listing.orders)), num_bad_rows, more)
 
 
 def _print_table(
@@ -154,7 +154,7 @@ def _print_reasons(jobs: list[Job]) -> None:
 def _as_json(job: Job) -> dict[str, Any]:
     why = explain_job(job)
     return {
-        **asdict(job),
+        **job_as_dict(job),
         "estimated_start_s": job.estimated_start_s,
         "pending": None
         if why is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -53,16 +53,27 @@ def print_line(text: str, out: TextIO | None = None) -> None:
 
 def print_json(
     noun: str,
-    items: Sequence[Mapping[str, Any]],
+    items: Iterable[Mapping[str, Any]],
     num_bad_rows: int = 0,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """The one object of `--format json`. Pure ASCII, so that bytes which are not UTF-8 travel as surrogate
-    escapes."""
-    value: dict[str, Any] = {"schema": 1, noun: list(items), **(more or {})}
-    if num_bad_rows:
-        value["num_bad_rows"] = num_bad_rows
-    print(json.dumps(value, indent=2, ensure_ascii=True))
+    """The one object of `--format json`, each item on a line of its own. Pure ASCII, so that bytes which are
+    not UTF-8 travel as surrogate escapes.
+
+    An item is made and written before the next one: a queue of tens of thousands is never held as text. Each
+    is encoded without indentation, because with it Python encodes several times as slowly.
+    """
+    out, between = sys.stdout, "\n"
+    out.write(f'{{"schema": 1, {json.dumps(noun)}: [')
+    for item in items:
+        out.write(between)
+        out.write(json.dumps(item))
+        between = ",\n"
+    out.write("]" if between == "\n" else "\n]")
+    rest = {**(more or {}), **({"num_bad_rows": num_bad_rows} if num_bad_rows else {})}
+    for name, value in rest.items():
+        out.write(f",\n{json.dumps(name)}: {json.dumps(value)}")
+    out.write("}\n")
 
 
 def print_bad_rows(num_bad_rows: int) -> None:
