@@ -50,7 +50,7 @@ class SeenJobs:
         """Keep what changed of this user's jobs; how many that were. Raises OSError when the cache cannot be
         written."""
         if self._told is None:
-            self._told = {key: _changing(seen.job) for key, seen in self._newest()[0].items()}
+            self._told = _told(self._records()[0])
         lines = []
         told: dict[_Key, tuple[object, ...]] = {}
         for job in _worth_keeping([job for job in jobs if job.user == user]):
@@ -75,11 +75,7 @@ class SeenJobs:
 
     def _newest(self) -> tuple[dict[_Key, PastJob], int]:
         """The last word of the file on each job, and the number of lines that could not be read."""
-        try:
-            data = self._file.read_bytes()[-_MAX_FILE_BYTES:]
-        except OSError:
-            return {}, 0
-        records, num_bad, _ = runs.decode_records(data)
+        records, num_bad = self._records()
         newest: dict[_Key, PastJob] = {}
         for record in records:
             seen = _parse(record)
@@ -88,6 +84,14 @@ class SeenJobs:
             else:
                 newest[_key(seen.job)] = _completed(seen, newest.get(_key(seen.job)))
         return newest, num_bad
+
+    def _records(self) -> tuple[list[dict[str, Any]], int]:
+        try:
+            data = self._file.read_bytes()[-_MAX_FILE_BYTES:]
+        except OSError:
+            return [], 0
+        records, num_bad, _ = runs.decode_records(data)
+        return records, num_bad
 
     def _append(self, data: bytes) -> None:
         with open(self._file, "ab") as file:
@@ -146,6 +150,21 @@ def _changing(job: Job) -> tuple[object, ...]:
     has_started = job.state != "PENDING"
     started = (job.nodes, job.start_time_s) if has_started else (None, None)
     return job.state, *started, bool(job.command)
+
+
+def _told(records: Iterable[Mapping[str, Any]]) -> dict[_Key, tuple[object, ...]]:
+    """What `_changing` says of the jobs in a file, read without making the jobs: each look of a command
+    begins with it."""
+    told: dict[_Key, tuple[object, ...]] = {}
+    for record in records:
+        state, job_id = text(record.get("state")), text(record.get("job_id"))
+        if state is None or job_id is None:
+            continue
+        key = text(record.get("cluster")), job_id, finite(record.get("submit_time_s"))
+        started = (text(record.get("nodes")), finite(record.get("start_time_s")))
+        has_command = text(record.get("command")) is not None or bool(key in told and told[key][-1])
+        told[key] = state, *(started if state != "PENDING" else (None, None)), has_command
+    return told
 
 
 def _as_record(job: Job) -> dict[str, Any]:
