@@ -12,7 +12,7 @@ from typing import Any
 
 from coach.analysis.query.job_fields import job_vocabulary
 from coach.analysis.query.language import Field, Query, in_order
-from coach.analysis.queueing.arrays import fold, unfold
+from coach.analysis.queueing.arrays import fold, fold_rows, unfold
 from coach.analysis.queueing.pending_reasons import explain_job
 from coach.cli.cluster import add_clusters, add_options, hidden_as_json, look, print_hidden
 from coach.cli.listing import Listing, add_listing, print_listing, read_listing
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         _print_as_json(jobs, listing, more, answer.num_bad_rows)
         return 0
     if not args.unfold:
-        jobs = [folded.job for folded in fold(jobs)]
+        jobs = _row_per_array(jobs)
     if args.why:
         _print_reasons(in_order(jobs, listing.orders))
         if place is not None:
@@ -78,6 +78,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _row_per_task(jobs: Sequence[Job]) -> list[Job]:
     return [row for folded in fold(jobs) for row in unfold(folded)]
+
+
+def _row_per_array(jobs: Sequence[Job]) -> list[Job]:
+    return [row if isinstance(row, Job) else row.job for row in fold_rows(jobs)]
 
 
 def _names_others(query: Query[Job], user: str) -> bool:

@@ -23,30 +23,45 @@ _MAX_LAST_CELL = 1000
 """Somebody's name of ten thousand characters must not make the table of everybody else unreadable."""
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str | None]], aligns: str = "") -> None:
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str | None]], aligns: str = "") -> None:
     """Print rows under headers. `aligns` has a letter per column, `l` or `r`; None is shown as a dash. The
     last column is not padded."""
-    aligns = aligns.ljust(len(headers), "l")
-    limits = [*[_MAX_CELL] * (len(headers) - 1), _MAX_LAST_CELL]
-    cells = [list(headers)]
-    cells += [
-        [
-            UNKNOWN if cell is None else cut(printable(cell), limit)
-            for cell, limit in zip(row, limits, strict=True)
-        ]
-        for row in rows
+    columns = list(zip(*rows, strict=True)) or [()] * len(headers)
+    print_columns(headers, columns, aligns)
+
+
+def print_columns(headers: Sequence[str], columns: Sequence[Sequence[str | None]], aligns: str = "") -> None:
+    """As `print_table`, with all cells of a column together: a column of tens of thousands of cells has few
+    different ones, and only these are cut, measured and padded."""
+    last = len(headers) - 1
+    ready = [
+        _padded(header, column, align, is_last=place == last)
+        for place, (header, column, align) in enumerate(
+            zip(headers, columns, aligns.ljust(len(headers), "l"), strict=True)
+        )
     ]
-    widths = [max(display_width(row[column]) for row in cells) for column in range(len(headers))]
-    for row in cells:
-        parts = []
-        for cell, width, align in zip(row, widths, aligns, strict=True):
-            padding = " " * (width - display_width(cell))
-            parts.append(padding + cell if align == "r" else cell + padding)
-        print_line(_GAP.join(parts).rstrip())
+    for cells in zip(*ready, strict=True):
+        print_line(_GAP.join(cells).rstrip())
+
+
+def _padded(header: str, column: Sequence[str | None], align: str, *, is_last: bool) -> list[str]:
+    limit = _MAX_LAST_CELL if is_last else _MAX_CELL
+    shown = {cell: UNKNOWN if cell is None else cut(printable(cell), limit) for cell in {*column}}
+    widths = {text: display_width(text) for text in (header, *shown.values())}
+    width = max(widths.values())
+    padded = {}
+    for text, own in widths.items():
+        padding = " " * (width - own)
+        padded[text] = padding + text if align == "r" else text if is_last else text + padding
+    ready = {cell: padded[text] for cell, text in shown.items()}
+    return [padded[header], *(ready[cell] for cell in column)]
 
 
 def print_line(text: str, out: TextIO | None = None) -> None:
     """Print a line, on standard output by default, even where its encoding has no such characters."""
+    if text.isascii():
+        print(text, file=out)
+        return
     encoding = (out or sys.stdout).encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding), file=out)
 
