@@ -1,7 +1,10 @@
 """What it costs to look at a cluster of 10,000 nodes with 50,000 jobs: coach beside turm and slurm-top, on
 one real controller.
 
-    sudo PYTHON benchmarks/cluster.py [--seconds 120] [--nodes 10000] [--jobs 50000] [--peers FOLDER]
+    sudo PYTHON benchmarks/cluster.py [--seconds 120] [--nodes 10000] [--jobs 50000] [--peers FOLDER] [--own]
+
+With `--own` all jobs belong to the user who looks; else he has none. The commands `coach jobs --all` as text
+and as JSON stand beside the bare ones: seconds on the clock, and of processor with their clients.
 
 FOLDER has the peers' programs: `python -m venv P && P/bin/pip install turm slurm-monitor-top`, then `--peers
 P/bin`. PYTHON and the peers can be reached by every user: each runs alone as an ordinary one, in a terminal
@@ -13,6 +16,7 @@ own and that of Slurm's clients that it ran.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -54,6 +58,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--jobs", type=int, default=50_000)
     parser.add_argument("--peers", type=Path, help="folder of turm and slurm-top")
+    parser.add_argument("--own", action="store_true", help="all jobs are those of the user who looks")
     args = parser.parse_args()
     reason = why_not()
     if reason is None and not is_reachable(Path(sys.executable)):
@@ -62,20 +67,26 @@ def main() -> int:
         print(f"cannot be measured here: {reason}", file=sys.stderr)
         return 2
     with booted("coach-scale", lambda directory: ScaleCluster(directory, num_nodes=args.nodes)) as cluster:
-        cluster.submit_many(args.jobs, 20)
-        report(cluster.directory, cluster.user, cluster.env, args.seconds, args.peers)
+        cluster.submit_many(args.jobs, 20, is_own=args.own)
+        shown = subjects(args.peers, are_own=args.own)
+        report(cluster.directory, cluster.user, cluster.env, args.seconds, shown)
     return 0
 
 
-def report(directory: Path, user: User, slurm: Mapping[str, str], seconds: float, peers: Path | None) -> None:
+def report(
+    directory: Path, user: User, slurm: Mapping[str, str], seconds: float, shown: Sequence[Subject]
+) -> None:
     """Measure each and print a table."""
     calls = counting_clients(directory / "clients")
     env = user.env(slurm)
     for name, argvs in bare_commands(user.name).items():
-        print(f"bare commands, {name}: {bare_s(argvs, user, env):.2f} s")
+        print(f"bare commands, {name}: {took(argvs, user, env)}", flush=True)
+    for form in ("text", "json"):
+        argv = (sys.executable, "-m", "coach", "jobs", "--all", "--format", form)
+        print(f"coach jobs --all --format {form}: {took([argv], user, env)}", flush=True)
     env["PATH"] = f"{calls.parent}:{env['PATH']}"
     print(HEADING)
-    for subject in subjects(peers):
+    for subject in shown:
         calls.write_text("")
         print(measured(subject, user, env, calls, seconds), flush=True)
 
@@ -88,22 +99,27 @@ def bare_commands(user: str) -> dict[str, list[tuple[str, ...]]]:
     }
 
 
-def bare_s(argvs: Sequence[Sequence[str]], user: User, env: Mapping[str, str]) -> float:
-    times = []
+def took(argvs: Sequence[Sequence[str]], user: User, env: Mapping[str, str]) -> str:
+    """Seconds on the clock and of processor, in the middle of three times."""
+    walls, processors = [], []
     for _ in range(3):
-        start_s = time.monotonic()
+        start_s, before = time.monotonic(), os.times()
         for argv in argvs:
             subprocess.run(user.argv(argv), env=env, stdout=subprocess.DEVNULL, check=True)
-        times.append(time.monotonic() - start_s)
-    return statistics.median(times)
+        walls.append(time.monotonic() - start_s)
+        after = os.times()
+        processors.append(sum(after[2:4]) - sum(before[2:4]))
+    return f"{statistics.median(walls):.2f} s, {statistics.median(processors):.2f} s of processor"
 
 
-def subjects(peers: Path | None) -> list[Subject]:
+def subjects(peers: Path | None, *, are_own: bool) -> list[Subject]:
     coach = (sys.executable, "-m", "coach")
-    found = [
-        Subject("coach", coach, "big0", focus="\t"),
-        Subject("coach, everybody's", coach, "big0", keys="a", wanted_after_keys="train-llm-"),
-    ]
+    found = [Subject("coach, own jobs", coach, "train-llm-")]
+    if not are_own:
+        found = [
+            Subject("coach", coach, "big0", focus="\t"),
+            Subject("coach, everybody's", coach, "big0", keys="a", wanted_after_keys="train-llm-"),
+        ]
     if peers is not None:
         found += [
             Subject("turm", (str(peers / "turm"),), "train-llm-"),

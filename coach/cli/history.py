@@ -16,7 +16,7 @@ from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.text import print_bad_rows, print_json, printable
 from coach.config import Settings
 from coach.model.slurm.accounting import PastJob
-from coach.model.slurm.cluster import is_final
+from coach.model.slurm.cluster import is_final, job_as_dict
 from coach.model.training.other_machine import rough_age
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
@@ -81,7 +81,7 @@ def _number(text: str) -> float:
 
 def _as_json(past: PastJob) -> dict[str, Any]:
     return {
-        **asdict(past.job),
+        **job_as_dict(past.job),
         "is_ended": is_final(past.job.state),
         "efficiency": asdict(past.efficiency),
         "source": past.source,

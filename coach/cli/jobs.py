@@ -12,7 +12,7 @@ from typing import Any
 
 from coach.analysis.query.job_fields import job_vocabulary
 from coach.analysis.query.language import Field, Query, in_order
-from coach.analysis.queueing.arrays import fold, unfold
+from coach.analysis.queueing.arrays import fold, fold_rows, unfold
 from coach.analysis.queueing.pending_reasons import explain_job
 from coach.cli.cluster import add_clusters, add_options, hidden_as_json, look, print_hidden
 from coach.cli.listing import Listing, add_listing, print_listing, read_listing
@@ -21,7 +21,7 @@ from coach.cli.place import print_place
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, job_as_dict
 from coach.model.training.other_machine import last_word, rough_age
 from coach.model.training.other_machine import place as place_of
 from coach.sources.io import SystemIo, scrubbed_environment
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         _print_as_json(jobs, listing, more, answer.num_bad_rows)
         return 0
     if not args.unfold:
-        jobs = [folded.job for folded in fold(jobs)]
+        jobs = _row_per_array(jobs)
     if args.why:
         _print_reasons(in_order(jobs, listing.orders))
         if place is not None:
@@ -78,6 +78,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _row_per_task(jobs: Sequence[Job]) -> list[Job]:
     return [row for folded in fold(jobs) for row in unfold(folded)]
+
+
+def _row_per_array(jobs: Sequence[Job]) -> list[Job]:
+    return [row if isinstance(row, Job) else row.job for row in fold_rows(jobs)]
 
 
 def _names_others(query: Query[Job], user: str) -> bool:
@@ -122,7 +126,7 @@ def _print_as_json(
     jobs: list[Job], listing: Listing[Job], more: Mapping[str, Any], num_bad_rows: int
 ) -> None:
     as_json = listing.as_json if listing.columns else _as_json
-    print_json("jobs", [as_json(job) for job in in_order(jobs, listing.orders)], num_bad_rows, more)
+    print_json("jobs", map(as_json, in_order(jobs, listing.orders)), num_bad_rows, more)
 
 
 def _print_table(
@@ -154,7 +158,7 @@ def _print_reasons(jobs: list[Job]) -> None:
 def _as_json(job: Job) -> dict[str, Any]:
     why = explain_job(job)
     return {
-        **asdict(job),
+        **job_as_dict(job),
         "estimated_start_s": job.estimated_start_s,
         "pending": None
         if why is None

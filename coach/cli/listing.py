@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from coach.analysis.query.language import Field, Order, Query, Vocabulary, in_order
-from coach.cli.text import format_duration, format_mib, format_time, print_table
+from coach.cli.text import format_duration, format_mib, format_time, print_columns
 
 T = TypeVar("T")
 
@@ -94,17 +94,24 @@ def print_listing(
 ) -> None:
     """Print a table of the columns that were asked for, else of `columns`. `special` has cells that are more
     than a field, by its name."""
-    columns = listing.columns or columns
-    print_table(
+    columns, ordered = listing.columns or columns, in_order(rows, listing.orders)
+    print_columns(
         [field.title for field in columns],
-        [
-            [special[field.name](row) if field.name in special else _shown(field, row) for field in columns]
-            for row in in_order(rows, listing.orders)
-        ],
+        [_cells(field, ordered, special.get(field.name)) for field in columns],
         "".join("r" if field.kind.shown_as in _RIGHT else "l" for field in columns),
     )
 
 
-def _shown(field: Field[T], row: T) -> str | None:
-    value = field.value(row)
+def _cells(
+    field: Field[T], rows: Sequence[T], special: Callable[[T], str | None] | None
+) -> Sequence[str | None]:
+    """One column. Each different value is written once, however many rows have it."""
+    if special is not None:
+        return list(map(special, rows))
+    values = list(map(field.value, rows))
+    shown = {value: _shown(field, value) for value in {*values}}
+    return [shown[value] for value in values]
+
+
+def _shown(field: Field[T], value: Any) -> str | None:
     return None if value is None or value == () else _SHOWN[field.kind.shown_as](value)

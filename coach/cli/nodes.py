@@ -80,8 +80,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return _print_map(args, settings, in_order(nodes, listing.orders), answer.num_bad_rows)
     if args.format == "json":
         as_json = listing.as_json if listing.columns else partial(_as_json, free=free)
-        rows = [as_json(node) for node in in_order(nodes, listing.orders)]
-        print_json("nodes", rows, answer.num_bad_rows, hidden_as_json(answer))
+        rows = in_order(nodes, listing.orders)
+        print_json("nodes", map(as_json, rows), answer.num_bad_rows, hidden_as_json(answer))
         return 0
     now_s = time.time()
     special: Mapping[str, Callable[[Node], str | None]] = {

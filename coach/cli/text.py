@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -23,46 +23,72 @@ _MAX_LAST_CELL = 1000
 """Somebody's name of ten thousand characters must not make the table of everybody else unreadable."""
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str | None]], aligns: str = "") -> None:
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str | None]], aligns: str = "") -> None:
     """Print rows under headers. `aligns` has a letter per column, `l` or `r`; None is shown as a dash. The
     last column is not padded."""
-    aligns = aligns.ljust(len(headers), "l")
-    limits = [*[_MAX_CELL] * (len(headers) - 1), _MAX_LAST_CELL]
-    cells = [list(headers)]
-    cells += [
-        [
-            UNKNOWN if cell is None else cut(printable(cell), limit)
-            for cell, limit in zip(row, limits, strict=True)
-        ]
-        for row in rows
+    columns = list(zip(*rows, strict=True)) or [()] * len(headers)
+    print_columns(headers, columns, aligns)
+
+
+def print_columns(headers: Sequence[str], columns: Sequence[Sequence[str | None]], aligns: str = "") -> None:
+    """As `print_table`, with all cells of a column together: a column of tens of thousands of cells has few
+    different ones, and only these are cut, measured and padded."""
+    last = len(headers) - 1
+    ready = [
+        _padded(header, column, align, is_last=place == last)
+        for place, (header, column, align) in enumerate(
+            zip(headers, columns, aligns.ljust(len(headers), "l"), strict=True)
+        )
     ]
-    widths = [max(display_width(row[column]) for row in cells) for column in range(len(headers))]
-    for row in cells:
-        parts = []
-        for cell, width, align in zip(row, widths, aligns, strict=True):
-            padding = " " * (width - display_width(cell))
-            parts.append(padding + cell if align == "r" else cell + padding)
-        print_line(_GAP.join(parts).rstrip())
+    for cells in zip(*ready, strict=True):
+        print_line(_GAP.join(cells).rstrip())
+
+
+def _padded(header: str, column: Sequence[str | None], align: str, *, is_last: bool) -> list[str]:
+    limit = _MAX_LAST_CELL if is_last else _MAX_CELL
+    shown = {cell: UNKNOWN if cell is None else cut(printable(cell), limit) for cell in {*column}}
+    widths = {text: display_width(text) for text in (header, *shown.values())}
+    width = max(widths.values())
+    padded = {}
+    for text, own in widths.items():
+        padding = " " * (width - own)
+        padded[text] = padding + text if align == "r" else text if is_last else text + padding
+    ready = {cell: padded[text] for cell, text in shown.items()}
+    return [padded[header], *(ready[cell] for cell in column)]
 
 
 def print_line(text: str, out: TextIO | None = None) -> None:
     """Print a line, on standard output by default, even where its encoding has no such characters."""
+    if text.isascii():
+        print(text, file=out)
+        return
     encoding = (out or sys.stdout).encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding), file=out)
 
 
 def print_json(
     noun: str,
-    items: Sequence[Mapping[str, Any]],
+    items: Iterable[Mapping[str, Any]],
     num_bad_rows: int = 0,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """The one object of `--format json`. Pure ASCII, so that bytes which are not UTF-8 travel as surrogate
-    escapes."""
-    value: dict[str, Any] = {"schema": 1, noun: list(items), **(more or {})}
-    if num_bad_rows:
-        value["num_bad_rows"] = num_bad_rows
-    print(json.dumps(value, indent=2, ensure_ascii=True))
+    """The one object of `--format json`, each item on a line of its own. Pure ASCII, so that bytes which are
+    not UTF-8 travel as surrogate escapes.
+
+    An item is made and written before the next one: a queue of tens of thousands is never held as text. Each
+    is encoded without indentation, because with it Python encodes several times as slowly.
+    """
+    out, between = sys.stdout, "\n"
+    out.write(f'{{"schema": 1, {json.dumps(noun)}: [')
+    for item in items:
+        out.write(between)
+        out.write(json.dumps(item))
+        between = ",\n"
+    out.write("]" if between == "\n" else "\n]")
+    rest = {**(more or {}), **({"num_bad_rows": num_bad_rows} if num_bad_rows else {})}
+    for name, value in rest.items():
+        out.write(f",\n{json.dumps(name)}: {json.dumps(value)}")
+    out.write("}\n")
 
 
 def print_bad_rows(num_bad_rows: int) -> None:

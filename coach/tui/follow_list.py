@@ -40,7 +40,7 @@ class _Ended:
 
 
 class FollowList:
-    """Looks for the user's own jobs only once in each queue: everybody's jobs may be tens of thousands."""
+    """Looks for the user's own jobs only once in each queue: his own, too, may be tens of thousands."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -118,12 +118,19 @@ class FollowList:
         return self._context.mode not in (Mode.REPLAY, Mode.DEMO)
 
     def _foreign(self) -> tuple[Job, ...]:
-        """Own jobs in the queue that coach did not launch."""
+        """Own jobs in the queue that run or have ended, and that coach did not launch. Of a waiting job there
+        is nothing to read."""
         context = self._context
         if not self._can_read_foreign:
             return ()
         if self._own_jobs[0] is not context.snapshot.jobs:
-            own = (job for job in context.snapshot.jobs if job.user == context.user and job.raw_job_id)
+            own = (
+                job
+                for job in context.snapshot.jobs
+                if job.user == context.user
+                and job.raw_job_id
+                and (job.state == "RUNNING" or is_final(job.state))
+            )
             self._own_jobs = (context.snapshot.jobs, tuple(own))
         numbers = {run.job_id for run in context.snapshot.runs}
         return tuple(

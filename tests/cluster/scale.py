@@ -56,10 +56,11 @@ class ScaleCluster(SlurmCluster):
     def cancel_all(self, timeout_s: float = 20.0) -> None:
         """Nothing runs anywhere: the jobs end with the controller."""
 
-    def submit_many(self, num_pending: int, num_allocated: int) -> None:
-        """Jobs of ten users."""
+    def submit_many(self, num_pending: int, num_allocated: int, *, is_own: bool = False) -> None:
+        """Jobs of ten users, or with `is_own` of the cluster's ordinary user alone."""
         program = self.directory / "submit_many"
         subprocess.run(["gcc", "-O2", "-o", program, _SUBMIT_MANY, "-lslurm"], check=True)
+        whose = (str(self.user.uid), "1") if is_own else ("1", "10")
         for count, kind in ((num_allocated, "allocated"), (num_pending, "pending")):
-            done = self.run([program, str(count), kind], as_root=True, timeout_s=600)
+            done = self.run([program, str(count), kind, *whose], as_root=True, timeout_s=600)
             assert done.returncode == 0, done.stdout + done.stderr

@@ -1,5 +1,5 @@
-/* Many jobs from one process: `submit_many COUNT KIND`, KIND pending (held) or allocated. A thousand a second, where sbatch in a loop
-   manages a hundred. The jobs belong to the first ten uids in turn and differ in name, size, limit and partition. */
+/* Many jobs from one process: `submit_many COUNT KIND UID USERS`, KIND pending (held) or allocated. A thousand a second, where sbatch in
+   a loop manages a hundred. The jobs belong to USERS uids in turn, from UID on, and differ in name, size, limit and partition. */
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@ int main(int argc, char **argv)
 	static char *environment[] = {"PATH=/usr/bin:/bin"};
 	static char *gpus[] = {"gres:gpu:1", "gres:gpu:2", "gres:gpu:4", "gres:gpu:8"};
 	int count = atoi(argv[1]), is_pending = !strcmp(argv[2], "pending"), num_refused = 0;
+	int first_uid = atoi(argv[3]), num_users = atoi(argv[4]);
 
 	slurm_init(NULL);
 	for (int i = 0; i < count; i++) {
@@ -20,7 +21,7 @@ int main(int argc, char **argv)
 		slurm_init_job_desc_msg(&job);
 		snprintf(name, sizeof name, "train-llm-%s-%06d", argv[2], i);
 		job.name = name;
-		job.user_id = 1 + i % 10;
+		job.user_id = first_uid + i % num_users;
 		job.group_id = job.user_id;
 		job.partition = i % 7 ? "gpu" : "cpu";
 		job.min_nodes = 1;

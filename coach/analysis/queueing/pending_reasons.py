@@ -268,7 +268,8 @@ def explain_job(job: Job) -> PendingReason | None:
     if job.state != "PENDING":
         return None
     explained = explain_pending(job.reason)
-    explained = replace(explained, advice=explained.advice.replace("JOBID", _order_id(job.job_id)))
+    if "JOBID" in explained.advice:
+        explained = replace(explained, advice=explained.advice.replace("JOBID", _order_id(job.job_id)))
     if explained.reason.startswith("Dependency") and job.dependency:
         others = ", ".join(job_ids for _, job_ids, _ in parse_dependency(job.dependency) if job_ids)
         if others:
@@ -280,7 +281,7 @@ def explain_job(job: Job) -> PendingReason | None:
 
 def _order_id(job_id: str) -> str:
     """What scontrol takes for all of a folded row: `17` for `17_[3-8%2]`."""
-    return re.split(r"[_+]\[", job_id, maxsplit=1)[0]
+    return job_id if job_id.isdecimal() else re.split(r"[_+]\[", job_id, maxsplit=1)[0]
 
 
 def parse_dependency(text: str) -> tuple[tuple[str, str, str | None], ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
 
 ACTIVE_STATES = frozenset(
     {
@@ -199,3 +201,13 @@ class Job:
         # Requeueing sets the time of submission anew. The start of a pending job is a forecast.
         begins = (self.submit_time_s, None if self.state == "PENDING" else self.start_time_s)
         return any(begin is not None and begin > ended_time_s - _WHOLE_SECOND_S for begin in begins)
+
+
+_JOB_FIELDS = tuple(field.name for field in fields(Job))
+_values_of = attrgetter(*_JOB_FIELDS)
+
+
+def job_as_dict(job: Job) -> dict[str, Any]:
+    """A job's fields by their names. Each is a plain value: nothing is copied, as `dataclasses.asdict` would,
+    which takes twenty times as long."""
+    return dict(zip(_JOB_FIELDS, _values_of(job), strict=True))

@@ -9,18 +9,20 @@ jobs replace it. A line that cannot be read is passed over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
+from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
 from coach import runs
 from coach.model.slurm.accounting import PastJob
-from coach.model.slurm.cluster import Job, is_final
+from coach.model.slurm.cluster import Job, is_final, job_as_dict
 from coach.sources.values import finite, text, whole
 
 FILE_NAME = "seen-jobs.jsonl"
 MAX_JOBS = 2000
-"""So many jobs are kept, the newest; a file of a megabyte or so."""
+"""So many jobs are kept, the newest; a file of a megabyte or so. Of a longer queue no more are written down
+either: they would push each other out of the file at every look."""
 _MAX_FILE_BYTES = 8 << 20
 _MAX_TEXT = 4096
 
@@ -48,12 +50,10 @@ class SeenJobs:
         """Keep what changed of this user's jobs; how many that were. Raises OSError when the cache cannot be
         written."""
         if self._told is None:
-            self._told = {_key(seen.job): _changing(seen.job) for seen in self.read()[0]}
+            self._told = _told(self._records()[0])
         lines = []
         told: dict[_Key, tuple[object, ...]] = {}
-        for job in jobs:
-            if job.user != user:
-                continue
+        for job in _worth_keeping([job for job in jobs if job.user == user]):
             key = _key(job)
             before, told[key] = self._told.get(key), _changing(job)
             if before is not None and before[-1] and not job.command:
@@ -69,11 +69,13 @@ class SeenJobs:
 
     def read(self) -> tuple[tuple[PastJob, ...], int]:
         """All jobs as they were last seen, newest first, and the number of lines that could not be read."""
-        try:
-            data = self._file.read_bytes()[-_MAX_FILE_BYTES:]
-        except OSError:
-            return (), 0
-        records, num_bad, _ = runs.decode_records(data)
+        newest, num_bad = self._newest()
+        ordered = sorted(newest.values(), key=lambda seen: -(seen.last_seen_s or 0.0))
+        return tuple(ordered[:MAX_JOBS]), num_bad
+
+    def _newest(self) -> tuple[dict[_Key, PastJob], int]:
+        """The last word of the file on each job, and the number of lines that could not be read."""
+        records, num_bad = self._records()
         newest: dict[_Key, PastJob] = {}
         for record in records:
             seen = _parse(record)
@@ -81,8 +83,15 @@ class SeenJobs:
                 num_bad += 1
             else:
                 newest[_key(seen.job)] = _completed(seen, newest.get(_key(seen.job)))
-        ordered = sorted(newest.values(), key=lambda seen: -(seen.last_seen_s or 0.0))
-        return tuple(ordered[:MAX_JOBS]), num_bad
+        return newest, num_bad
+
+    def _records(self) -> tuple[list[dict[str, Any]], int]:
+        try:
+            data = self._file.read_bytes()[-_MAX_FILE_BYTES:]
+        except OSError:
+            return [], 0
+        records, num_bad, _ = runs.decode_records(data)
+        return records, num_bad
 
     def _append(self, data: bytes) -> None:
         with open(self._file, "ab") as file:
@@ -99,6 +108,14 @@ class SeenJobs:
             ]
             runs.write_atomic(self._file, b"".join(lines).decode())
             self._file.chmod(0o600)
+
+
+def _worth_keeping(own: list[Job]) -> list[Job]:
+    """The jobs to write down, MAX_JOBS at most: those that have started before those that wait, the newest
+    first. Only what has started leaves something to look back at."""
+    if len(own) <= MAX_JOBS:
+        return own
+    return nlargest(MAX_JOBS, own, key=lambda job: (job.state != "PENDING", job.submit_time_s or 0.0))
 
 
 def _ends_with_newline(path: Path) -> bool:
@@ -135,9 +152,24 @@ def _changing(job: Job) -> tuple[object, ...]:
     return job.state, *started, bool(job.command)
 
 
+def _told(records: Iterable[Mapping[str, Any]]) -> dict[_Key, tuple[object, ...]]:
+    """What `_changing` says of the jobs in a file, read without making the jobs: each look of a command
+    begins with it."""
+    told: dict[_Key, tuple[object, ...]] = {}
+    for record in records:
+        state, job_id = text(record.get("state")), text(record.get("job_id"))
+        if state is None or job_id is None:
+            continue
+        key = text(record.get("cluster")), job_id, finite(record.get("submit_time_s"))
+        started = (text(record.get("nodes")), finite(record.get("start_time_s")))
+        has_command = text(record.get("command")) is not None or bool(key in told and told[key][-1])
+        told[key] = state, *(started if state != "PENDING" else (None, None)), has_command
+    return told
+
+
 def _as_record(job: Job) -> dict[str, Any]:
     record = {}
-    for name, value in asdict(job).items():
+    for name, value in job_as_dict(job).items():
         if name in _KEPT and value is not None:
             record[name] = value[:_MAX_TEXT] if isinstance(value, str) else value
     if job.state == "PENDING":

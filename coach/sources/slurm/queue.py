@@ -17,6 +17,7 @@ from coach.sources.io import Query, new_separator
 from coach.sources.slurm.gres import count_gpus
 from coach.sources.slurm.text import (
     BadRow,
+    Words,
     optional,
     parse_count,
     parse_duration,
@@ -45,8 +46,9 @@ _MORE_FIELDS = ("jobid", "dependency", "reservation", "prioritylong", "schednode
 _OWN_FIELDS = ("command", "stdout", "stderr")
 _ALL_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, "name")
 _OWN_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, *_OWN_FIELDS, "name")
-_LAYOUTS = {len(fields): fields for fields in ((*_FIRST_FIELDS, "name"), _ALL_JOBS, _OWN_JOBS)}
-"""Number of fields of a record → which they are. The shortest is what recordings of earlier versions hold."""
+_NUM_MORE = {len(_OWN_JOBS) - num_more: num_more for num_more in (0, 3, 9)}
+"""Number of fields of a record → how many are not told, before the name. The shortest is what recordings of
+earlier versions hold."""
 
 _JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?$")
 _STATE = re.compile(r"^[A-Z][A-Z_]*$")
@@ -82,64 +84,95 @@ def parse_jobs(
 ) -> tuple[tuple[Job, ...], int]:
     """The jobs, and the number of records that could not be read. `cluster` is the one that was asked by
     name."""
+    reader = _RowReader(cluster)
     jobs: list[Job] = []
     num_bad = 0
     for record in split_records(text, separator, record_end):
-        while (heading := _CLUSTER.match(record[0])) is not None:
-            # With -M some versions say whose rows follow, before the first of them.
-            cluster = heading[1]
-            record[0] = record[0][heading.end() :]
-        if record == [""]:
-            continue
+        if record[0].startswith("CLUSTER: "):
+            reader.take_headings(record)
+            if record == [""]:
+                continue
         try:
-            jobs.append(_parse_job(record, cluster))
+            jobs.append(reader.read(record))
         except BadRow:
             num_bad += 1
     return tuple(jobs), num_bad
 
 
-def _parse_job(record: list[str], cluster: str | None) -> Job:
-    fields = _LAYOUTS.get(len(record))
-    if fields is None:
-        raise BadRow(f"{len(record)} fields")
-    row = dict(zip(fields, record, strict=True))
-    job_id, state = row["jobarrayid"], row["state"]
-    if not _JOB_ID.match(job_id) or not _STATE.match(state) or not row["username"]:
-        raise BadRow(f"not a job: {job_id!r} {state!r}")
-    has_ended = is_final(state)
-    return Job(
-        job_id=job_id,
-        name=row["name"],
-        user=intern(row["username"]),
-        state=intern(state),
-        reason=optional(row["reason"]),
-        partition=intern(row["partition"]),
-        nodes=optional(row["nodelist"]),
-        num_nodes=parse_count(row["numnodes"]),
-        num_cpus=parse_count(row["numcpus"]),
-        num_gpus=_count_job_gpus(row),
-        time_used_s=parse_duration(row["timeused"]),
-        # squeue counts on after the end.
-        time_left_s=None if has_ended else parse_duration(row["timeleft"]),
-        time_limit_s=parse_duration(row["timelimit"]),
-        submit_time_s=parse_time(row["submittime"]),
-        start_time_s=parse_time(row["starttime"]),
-        end_time_s=parse_time(row["endtime"]),
-        account=optional(row["account"]),
-        qos=optional(row["qos"]),
-        work_dir=optional(row["workdir"]),
-        exit_code=_parse_job_exit_code(row["exit_code"], state) if has_ended else None,
-        raw_job_id=job_id if row.get("jobid") == job_id else optional(row.get("jobid", "")),
-        dependency=optional(row.get("dependency", "")),
-        reservation=optional(row.get("reservation", "")),
-        priority=_parse_whole(row.get("prioritylong", "")),
-        scheduled_nodes=optional(row.get("schednodes", "")),
-        num_requeues=_parse_whole(row.get("restartcnt", "")),
-        command=optional(row.get("command", "")),
-        stdout=optional(row.get("stdout", "")),
-        stderr=optional(row.get("stderr", "")),
-        cluster=cluster,
-    )
+class _RowReader:
+    """Reads one answer, and remembers what it read of a word: tens of thousands of rows say the same few."""
+
+    def __init__(self, cluster: str | None) -> None:
+        self._cluster = cluster
+        self._states = Words(_parse_state)
+        self._texts = Words(optional)
+        self._counts = Words(parse_count)
+        self._wholes = Words(_parse_whole)
+        self._durations = Words(parse_duration)
+        self._times = Words(parse_time)
+        self._gpus = Words(_count_job_gpus)
+
+    def take_headings(self, record: list[str]) -> None:
+        """With -M some versions say whose rows follow, before the first of them."""
+        while (heading := _CLUSTER.match(record[0])) is not None:
+            self._cluster = heading[1]
+            record[0] = record[0][heading.end() :]
+
+    def read(self, record: list[str]) -> Job:
+        """Raises BadRow for what is not a job."""
+        num_more = _NUM_MORE.get(len(record))
+        if num_more is None:
+            raise BadRow(f"{len(record)} fields")
+        record[-1:-1] = [""] * num_more
+        # In the order of _FIRST_FIELDS, _MORE_FIELDS and _OWN_FIELDS.
+        job_id, user, state, reason, partition, nodes, num_nodes, num_cpus, num_tasks = record[:9]
+        allocated, per_job, per_node, per_task, used, left, limit, submit, start, end = record[9:19]
+        account, qos, exit_code, work_dir, raw_job_id, dependency, reservation = record[19:26]
+        priority, scheduled_nodes, num_requeues, command, stdout, stderr, name = record[26:]
+        texts, times, durations = self._texts, self._times, self._durations
+        known_state, has_ended = self._states[state]
+        if not (job_id.isdecimal() or _JOB_ID.match(job_id)) or not user:
+            raise BadRow(f"not a job: {job_id!r}")
+        return Job(
+            job_id=job_id,
+            name=name,
+            user=intern(user),
+            state=known_state,
+            reason=texts[reason],
+            partition=intern(partition),
+            nodes=texts[nodes],
+            num_nodes=self._counts[num_nodes],
+            num_cpus=self._counts[num_cpus],
+            num_gpus=self._gpus[allocated, per_job, per_node, per_task, num_nodes, num_tasks],
+            time_used_s=durations[used],
+            # squeue counts on after the end.
+            time_left_s=None if has_ended else durations[left],
+            time_limit_s=durations[limit],
+            submit_time_s=times[submit],
+            start_time_s=times[start],
+            end_time_s=times[end],
+            account=texts[account],
+            qos=texts[qos],
+            work_dir=texts[work_dir],
+            exit_code=_parse_job_exit_code(exit_code, state) if has_ended else None,
+            raw_job_id=job_id if raw_job_id == job_id else texts[raw_job_id],
+            dependency=texts[dependency],
+            reservation=texts[reservation],
+            priority=self._wholes[priority],
+            scheduled_nodes=texts[scheduled_nodes],
+            num_requeues=self._wholes[num_requeues],
+            command=texts[command],
+            stdout=texts[stdout],
+            stderr=texts[stderr],
+            cluster=self._cluster,
+        )
+
+
+def _parse_state(text: str) -> tuple[str, bool]:
+    """A state, and whether a job in it has ended. Raises BadRow for what is no state."""
+    if not _STATE.match(text):
+        raise BadRow(f"not a state: {text!r}")
+    return intern(text), is_final(text)
 
 
 def _parse_whole(text: str) -> int | None:
@@ -152,19 +185,20 @@ def _parse_job_exit_code(text: str, state: str) -> int | None:
     return None if code == 0 and state != "COMPLETED" else code
 
 
-def _count_job_gpus(row: dict[str, str]) -> int | None:
+def _count_job_gpus(words: tuple[str, str, str, str, str, str]) -> int | None:
     """GPUs of a whole job: allocated if the site accounts for them, else what was asked per job, node or
     task; 0 when none was."""
-    for column, multiplier in (
-        ("tres-alloc", None),
-        ("tres-per-job", None),
-        ("tres-per-node", "numnodes"),
-        ("tres-per-task", "numtasks"),
+    allocated, per_job, per_node, per_task, num_nodes, num_tasks = words
+    for told, multiplier in (
+        (allocated, None),
+        (per_job, None),
+        (per_node, num_nodes),
+        (per_task, num_tasks),
     ):
-        if "gpu" not in row[column]:
+        if "gpu" not in told:
             continue
-        count = count_gpus(row[column])
+        count = count_gpus(told)
         if count is not None:
-            factor = 1 if multiplier is None else parse_count(row[multiplier])
+            factor = 1 if multiplier is None else parse_count(multiplier)
             return None if factor is None else count * factor
     return 0

@@ -7,10 +7,14 @@ what is asked, where it can be tried on every odd word that was ever seen. All f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from sys import intern
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _UNSET = frozenset(
     {"", "N/A", "n/a", "(null)", "NONE", "None", "none", "Unknown", "UNKNOWN", "INVALID", "NOT_SET", "NO_VAL"}
@@ -28,6 +32,18 @@ class BadRow(ValueError):
     """A record that is not what was asked for. It is counted and shown as such."""
 
 
+class Words(dict[K, V]):
+    """What was read of each word, by the word, as long as one answer is read: a known one costs no call."""
+
+    def __init__(self, read: Callable[[K], V]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, word: K) -> V:
+        value = self[word] = self._read(word)
+        return value
+
+
 def split_records(text: str, separator: str, record_end: str) -> Iterator[list[str]]:
     """The fields of each record, one record after the other: a queue of tens of thousands is not taken apart
     in one piece.
@@ -38,7 +54,9 @@ def split_records(text: str, separator: str, record_end: str) -> Iterator[list[s
     while start < len(text):
         end = text.find(record_end, start)
         end = len(text) if end < 0 else end
-        record = text[start:end].lstrip("\n")
+        record = text[start:end]
+        if record[:1] == "\n":
+            record = record.lstrip("\n")
         if record:
             yield record.split(separator)
         start = end + len(record_end)

@@ -120,10 +120,12 @@ def target_of(row: QueueRow, jobs: Iterable[Job]) -> str | None:
 
 def in_place(jobs: Iterable[Job], user: str | None) -> list[Job]:
     """Own first, then running before waiting, newest first."""
-    ordered = sorted(jobs, key=lambda job: natural(job.job_id))
-    ordered.sort(key=lambda job: -(job.submit_time_s or 0.0))
-    ordered.sort(key=lambda job: _STATE_ORDER.get(job.state, 4) + (0 if is_own(job, user) else 10))
-    return ordered
+
+    def place(job: Job) -> tuple[int, float, tuple[str | int, ...]]:
+        rank = _STATE_ORDER.get(job.state, 4) + (0 if user is not None and job.user == user else 10)
+        return rank, -(job.submit_time_s or 0.0), natural(job.job_id)
+
+    return sorted(jobs, key=place)
 
 
 def arranged(
@@ -166,8 +168,9 @@ def queue_of(
     """What `find` leaves of jobs that are in their place."""
     found = find(jobs)
     rows = arranged(found, unfolded, orders)
-    num_own = sum(is_own(job, user) for job in jobs)
-    return Queue(rows, [row_key(row) for row in rows], num_own, len(found))
+    num_own = sum(job.user == user for job in jobs) if user is not None else 0
+    keys = [row.job_id if isinstance(row, Job) else row_key(row) for row in rows]
+    return Queue(rows, keys, num_own, len(found))
 
 
 def job_rows(queue: Queue, user: str | None, now_s: float | None = None) -> Rows:

@@ -98,3 +98,19 @@ def test_the_file_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     found, _ = seen.read()
     assert [past.job.job_id for past in found[:2]] == ["299", "298"]
     assert len(found) == 20
+
+
+def test_of_a_queue_that_is_longer_than_the_memory_only_what_fits_is_written_and_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen_jobs, "MAX_JOBS", 20)
+    waiting = [job(str(number), submit_time_s=float(number)) for number in range(100, 400)]
+    started = [job(str(number), state="RUNNING", start_time_s=2.0, submit_time_s=1.0) for number in (1, 2)]
+    queue = [*waiting, *started]
+    assert SeenJobs(tmp_path).remember(queue, "ada", 1000.0) == 20
+    assert SeenJobs(tmp_path).remember(queue, "ada", 1010.0) == 0
+    found, _ = SeenJobs(tmp_path).read()
+    assert {past.job.job_id for past in found} == {"1", "2", *map(str, range(382, 400))}
+    ended = [job("1", state="FAILED", start_time_s=2.0, end_time_s=3.0, submit_time_s=1.0)]
+    assert SeenJobs(tmp_path).remember([*waiting, *ended], "ada", 1020.0) == 2
+    assert SeenJobs(tmp_path).read()[0][0].job.state == "FAILED"
