@@ -197,7 +197,9 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
         *record_lines(record),
         *_kept_lines(text),
         *measuring_lines(
-            (quote(paths.own_python), "python3"), judge=paths.own_python if paths.is_judged else None
+            (quote(paths.own_python), "python3"),
+            judge=paths.own_python if paths.is_judged else None,
+            judge_file=paths.own_file,
         ),
         *own_variable_lines(plan),
     ]

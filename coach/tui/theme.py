@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textual.theme import Theme
 
+from coach import installed
+
 NIGHT = Theme(
     name="coach-night",
     primary="#7aa2c8",
@@ -30,3 +32,8 @@ NIGHT = Theme(
         "scrollbar-corner-color": "#0f1318",
     },
 )
+
+
+def styles() -> str:
+    """Layout and tones, as text: a path would have to name a file, and coach may be one file itself."""
+    return (installed.package() / "tui" / "styles" / "coach.tcss").read_text(encoding="utf-8")

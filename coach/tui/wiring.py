@@ -98,4 +98,5 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
 
 def demo_recording_path() -> Path:
     """The recording that comes with coach."""
-    return Path(__file__).resolve().parent.parent / "demo" / "demo.coach"
+    found: Path = recording.demo_recording()
+    return found
