@@ -31,7 +31,7 @@ ifeq ($(origin EXTRAS),undefined)
 EXTRAS := $(if $(HAS_SLURM),,train)
 endif
 ifeq ($(origin WHEELHOUSE),undefined)
-run site: WHEELHOUSE := $(wildcard wheelhouse)
+run site single: WHEELHOUSE := $(wildcard wheelhouse)
 endif
 
 comma := ,
