@@ -5,6 +5,7 @@
 #   make test-long   the tests that take minutes, and what they measured
 #   make score       the diagnosis against the labelled logs in $COACH_LOG_CORPUS
 #   make site        install for everybody on a cluster        PREFIX=/shared/apps/coach (docs/install.md)
+#   make single      all of coach in one file, coach.pyz     PYTHONS="python3.11 python3.12" says for which versions
 #   make lint        format, lint, types, import contracts
 #   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
 #   make clean       remove .venv and what else was made; not ./wheelhouse, which cannot be made again everywhere
@@ -13,7 +14,7 @@
 # interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for the network, where the wheels come from.
 
 .ONESHELL:
-.PHONY: run test test-long score site lint wheelhouse clean
+.PHONY: run test test-long score site single lint wheelhouse clean
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
@@ -30,7 +31,7 @@ ifeq ($(origin EXTRAS),undefined)
 EXTRAS := $(if $(HAS_SLURM),,train)
 endif
 ifeq ($(origin WHEELHOUSE),undefined)
-run site: WHEELHOUSE := $(wildcard wheelhouse)
+run site single: WHEELHOUSE := $(wildcard wheelhouse)
 endif
 
 comma := ,
@@ -152,6 +153,11 @@ site:
 	PYTHONPATH=$(CURDIR) exec $(VENV)/bin/python site/install.py --prefix "$(PREFIX)" $(if $(PYTHON),--python "$(PYTHON)") \
 		$(if $(WHEELHOUSE),--wheelhouse "$(WHEELHOUSE)")
 
+# What .venv holds goes into the file: no network is needed once it is there.
+single:
+	@$(call install,,)
+	exec $(VENV)/bin/python single/build.py $(PYTHONS)
+
 lint:
 	@$(call install,dev,check itself)
 	$(lint)
@@ -171,5 +177,5 @@ wheelhouse:
 	echo "copy this checkout with its ./wheelhouse to the site: \`make run\` there needs no network" >&2
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) coach.pyz build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

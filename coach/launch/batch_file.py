@@ -206,7 +206,9 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
         *brake_lines(plan, paths.own_python),
         *_kept_lines(text),
         *measuring_lines(
-            (quote(paths.own_python), "python3"), judge=paths.own_python if paths.is_judged else None
+            (quote(paths.own_python), "python3"),
+            judge=paths.own_python if paths.is_judged else None,
+            judge_file=paths.own_file,
         ),
         *own_variable_lines(plan),
     ]

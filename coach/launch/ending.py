@@ -17,6 +17,7 @@ _SECONDS_OF_GRACE = 30
 script's."""
 
 _JUDGE = 'LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR"'
+_BY_ONE_FILE = ' --file "$OWN_FILE"'
 
 _NEWEST_CHECKPOINT = (
     (
@@ -60,20 +61,20 @@ def signal_lines(plan: Plan) -> list[str]:
     ]
 
 
-def ending_lines(plan: Plan) -> list[str]:
+def ending_lines(plan: Plan, own_file: str | None = None) -> list[str]:
     """After the training: back into the queue if it was signalled before its limit, else the note of how it
-    ended."""
+    ended. `own_file` is coach where it is one file."""
     lines = recording_lines(plan.environment)
     if plan.backend != "slurm":
-        return lines + _local_ending(plan)
+        return lines + _local_ending(plan, own_file)
     if plan.request.until_done is not None:
-        return [*next_segment_lines(plan), *lines, *_ending(plan)]
-    return [*(_requeue() if plan.resources.signal is not None else []), *lines, *_ending(plan)]
+        return [*next_segment_lines(plan), *lines, *_ending(plan, own_file)]
+    return [*(_requeue() if plan.resources.signal is not None else []), *lines, *_ending(plan, own_file)]
 
 
-def judge_lines(own_python: str | None) -> list[str]:
+def judge_lines(own_python: str | None, own_file: str | None = None) -> list[str]:
     """At the start: `OWN_PYTHON`, the interpreter that has coach, empty where this node cannot run it; None
-    where the site has no verdict in its jobs.
+    where the site has no verdict in its jobs. `OWN_FILE` is coach where it is one file.
 
     The training environment may change where libraries are found, so that is noted as it is now.
     """
@@ -83,19 +84,22 @@ def judge_lines(own_python: str | None) -> list[str]:
             "OWN_PYTHON=''",
             "",
         ]
+    tried = "-c 'import coach.cli'" if own_file is None else '"$OWN_FILE" --version'
     return [
         "# coach's own interpreter says at the end why the job ended, where this node can run it.",
         f"OWN_PYTHON={quote(own_python)} OWN_LIBRARIES=${{LD_LIBRARY_PATH-}}",
-        "if ! \"$OWN_PYTHON\" -E -P -c 'import coach.cli' > /dev/null 2>&1; then OWN_PYTHON=''; fi",
+        *([f"OWN_FILE={quote(own_file)}"] if own_file is not None else []),
+        f"if ! \"$OWN_PYTHON\" -E -P {tried} > /dev/null 2>&1; then OWN_PYTHON=''; fi",
         "",
     ]
 
 
-def _judging() -> list[str]:
+def _judging(own_file: str | None) -> list[str]:
+    judge = _JUDGE if own_file is None else _JUDGE + _BY_ONE_FILE
     return [
         "# Why it ended, as the last words of the log. A job that Slurm is ending has no time for it.",
         "if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then",
-        f"  {_JUDGE} >&2 2> /dev/null || true",
+        f"  {judge} >&2 2> /dev/null || true",
         "fi",
     ]
 
@@ -112,7 +116,7 @@ def _requeue() -> list[str]:
     ]
 
 
-def _ending(plan: Plan) -> list[str]:
+def _ending(plan: Plan, own_file: str | None) -> list[str]:
     lines = ["# How it ended, for everybody who reads the run directory when Slurm has forgotten the job."]
     lines += ["STATE=COMPLETED", "if ((STATUS)); then STATE=FAILED; fi"]
     if plan.resources.time_limit_s:
@@ -124,10 +128,10 @@ def _ending(plan: Plan) -> list[str]:
         lines += ["if ((TERMINATED)); then STATE=CANCELLED; fi"]
     if plan.request.until_done is not None or plan.resources.signal is not None:
         lines += ["if ((SIGNALLED && STATUS && !TERMINATED)); then STATE=TIMEOUT; fi"]
-    return [*lines, _ended(plan), *_judging(), 'exit "$STATUS"']
+    return [*lines, _ended(plan), *_judging(own_file), 'exit "$STATUS"']
 
 
-def _local_ending(plan: Plan) -> list[str]:
+def _local_ending(plan: Plan, own_file: str | None) -> list[str]:
     return [
         (
             "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the "
@@ -137,7 +141,7 @@ def _local_ending(plan: Plan) -> list[str]:
         "  STATE=COMPLETED",
         "  if ((STATUS)); then STATE=FAILED; fi",
         f"  {_ended(plan)}",
-        *(f"  {line}" for line in _judging()),
+        *(f"  {line}" for line in _judging(own_file)),
         "fi",
         'exit "$STATUS"',
     ]

@@ -18,8 +18,7 @@ from pathlib import Path
 
 import psutil
 
-import coach
-from coach import runs
+from coach import installed, runs
 from coach.launch.supervisor import KILL_WAIT_S, Supervisor
 from coach.model.errors import UserError
 from coach.model.training.other_machine import place
@@ -30,17 +29,18 @@ def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> N
     """Start the supervisor of a run whose run.json and job.sh are written; `after` is a run whose end it
     waits for."""
     paths = runs.RunPaths(run_dir)
-    argv = [sys.executable, "-m", "coach.launch.local", str(run_dir)]
+    argv = [*installed.start_words("coach.launch.local"), str(run_dir)]
     argv += ["--after", str(after)] if after else []
-    # -m looks in the working directory first: this very coach, installed or not.
-    package_parent = Path(coach.__file__).resolve().parent.parent
+    # -m looks in the working directory first: this very coach, installed or not. One file holds itself.
+    file = installed.one_file()
+    directory = installed.package().parent if file is None else file.parent
     with open(run_dir / "supervisor.log", "ab") as log:
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            cwd=package_parent,
+            cwd=directory,
             env=dict(env),
             start_new_session=True,
         )

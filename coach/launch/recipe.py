@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import coach
+from coach import installed
 from coach.launch import parameters
 from coach.launch.own_program import own_recipe
 from coach.launch.project_file import get_training, is_reference
@@ -28,9 +28,9 @@ _DRILLS = "drills"
 
 def data_dir() -> Path:
     """Where trainers/ and recipes/ lie: coach/data in an installed wheel, else the top of the repository."""
-    package = Path(coach.__file__).resolve().parent
-    installed = package / "data"
-    return installed if installed.is_dir() else package.parent
+    package = installed.package()
+    data = package / "data"
+    return data if data.is_dir() else package.parent
 
 
 def find_recipes(

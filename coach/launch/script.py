@@ -49,6 +49,8 @@ class Paths:
     data_dir: str | None = None
     own_python: str = "python3"
     """The interpreter that coach itself runs under."""
+    own_file: str | None = None
+    """coach, where it is one file and not a package of that interpreter."""
     is_judged: bool = True
     """False: the site has no verdict at a job's end."""
     scratch_cache_dir: str | None = None
@@ -71,7 +73,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += record_lines(run_json)
     lines += _copies(plan)
     lines += _attempt() if is_slurm else []
-    lines += judge_lines(paths.own_python if paths.is_judged else None)
+    lines += judge_lines(paths.own_python if paths.is_judged else None, paths.own_file)
     lines += stop_lines()
     lines += brake_lines(plan, paths.own_python)
     is_needed = own is None or own.kind is OwnKind.SCRIPT
@@ -92,7 +94,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += segment_lines(plan)
     lines += signal_lines(plan)
     lines += _training(plan, trainer, paths, is_slurm)
-    lines += ending_lines(plan)
+    lines += ending_lines(plan, paths.own_file)
     return "\n".join(lines) + "\n"
 
 
@@ -378,10 +380,14 @@ def is_torchrun(plan: Plan) -> bool:
     return own.kind is OwnKind.SCRIPT and (plan.resources.world_size > 1 or "torchrun" in own.offers)
 
 
-def measuring_lines(pythons: Sequence[str], judge: str | None = None) -> list[str]:
+def measuring_lines(
+    pythons: Sequence[str], judge: str | None = None, judge_file: str | None = None
+) -> list[str]:
     """`MEASURED`: what starts a program under coach's node code, by the first Python of these that can run
-    it; empty where none can. `judge` is the interpreter that has coach, where no script's ending judges."""
+    it; empty where none can. `judge` is the interpreter that has coach, where no script's ending judges, and
+    `judge_file` coach where it is one file."""
     judged = f" --judge {quote(judge)}" if judge is not None else ""
+    judged += f" --judge-file {quote(judge_file)}" if judge is not None and judge_file is not None else ""
     return [
         "# What measures beside the program, by the first of these Pythons that is new enough.",
         "MEASURED=()",

@@ -13,21 +13,20 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-import coach
-from coach import runs
+from coach import installed, runs
 from coach.launch.recipe import data_dir
 
 
 def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
     """What belongs into a snapshot: path inside it → file. `own_trainers` is a user's folder in the place of
     coach's trainers."""
-    package = Path(coach.__file__).resolve().parent
+    package = installed.package()
     files = {"coach/__init__.py": package / "__init__.py", "coach/runs.py": package / "runs.py"}
     # The sampler's own binding of NVML, because the environment that trains need not have one. It is one file
     # without dependencies.
-    nvml = find_spec("pynvml")
-    if nvml is not None and nvml.origin is not None:
-        files["pynvml.py"] = Path(nvml.origin)
+    nvml = _nvml_binding(package)
+    if nvml is not None:
+        files["pynvml.py"] = nvml
     files |= {
         path.relative_to(package.parent).as_posix(): path for path in sorted((package / "node").rglob("*.py"))
     }
@@ -38,6 +37,14 @@ def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
         if path.is_file() and path.suffix != ".md" and "__pycache__" not in path.parts:
             files[f"trainers/{path.relative_to(trainers).as_posix()}"] = path
     return files
+
+
+def _nvml_binding(package: Path) -> Path | None:
+    beside = package.parent / "pynvml.py"
+    if beside.is_file():
+        return beside
+    found = find_spec("pynvml")
+    return None if found is None or found.origin is None else Path(found.origin)
 
 
 def _user_files(folder: Path) -> Iterator[Path]:
@@ -59,6 +66,17 @@ def code_dir(runs_root: Path, files: dict[str, Path]) -> Path:
     return runs_root / runs.CODE_FOLDER / digest.hexdigest()[:16]
 
 
+def kept_snapshot(runs_root: Path) -> Path | None:
+    """Where a snapshot of coach's own code lies, made if it was not there. None: it cannot be written."""
+    files = snapshot_files()
+    target = code_dir(runs_root, files)
+    try:
+        make_snapshot(target, files)
+    except OSError:
+        return None
+    return target
+
+
 def make_snapshot(target: Path, files: dict[str, Path]) -> None:
     """Copy the files to `target`, complete as soon as it is visible. Does nothing when it is there."""
     if target.is_dir():
@@ -70,7 +88,7 @@ def make_snapshot(target: Path, files: dict[str, Path]) -> None:
         for name, path in files.items():
             copy = temporary / name
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
+            copy.write_bytes(path.read_bytes())
         try:
             temporary.rename(target)
         except OSError:

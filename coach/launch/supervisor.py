@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from coach import runs
+from coach import installed, runs
 from coach.launch.spelling import parse_mem_mib, parse_signal_lead
 from coach.node import judge, own_run, share
 
@@ -124,7 +124,7 @@ class Supervisor:
         runs.update_json(self.paths.run_json, {**ended, "reason": None})
         share.share_in_time(self.paths)
         with contextlib.suppress(OSError), open(self.paths.stderr_log, "ab") as log:
-            judge.say(self.paths, sys.executable, os.environ, log.fileno())
+            judge.say(self.paths, sys.executable, os.environ, log.fileno(), installed.one_file())
 
 
 class _Limits:

@@ -14,7 +14,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Mapping
+from typing import List, Mapping, Union
 
 from coach import runs
 from coach.node import comment
@@ -35,25 +35,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python", default=sys.executable, metavar="PYTHON", help="the interpreter that has coach"
     )
+    parser.add_argument("--file", metavar="FILE", help="coach as one file, for the interpreter to run")
 
 
 def run(args: argparse.Namespace) -> int:
     """Judge the run and print what its log is to say. Exit status 0, whatever comes of it."""
-    for line in judge(Path(args.run_dir), args.python, os.environ):
+    for line in judge(Path(args.run_dir), args.python, os.environ, args.file):
         sys.stdout.buffer.write(line + b"\n")
     sys.stdout.flush()
     comment.append(runs.RunPaths(args.run_dir), os.environ)
     return 0
 
 
-def judge(run_dir: Path, python: str, env: Mapping[str, str]) -> List[bytes]:
+def judge(
+    run_dir: Path, python: str, env: Mapping[str, str], file: Union[str, Path, None] = None
+) -> List[bytes]:
     """Write `verdict.json` into a run that has ended. Returns the lines for its log: six at most, none for a
-    healthy run, and none where it could not be judged."""
+    healthy run, and none where it could not be judged. `file` is coach, where it is one file and no
+    package of that interpreter."""
     left_mib = memory_left_mib(os.getpid(), env)
     if left_mib is not None and left_mib < NEEDED_MIB:
         return []
     # -E -P: neither the training's variables nor a file in its directory may stand in coach's way.
-    argv = [python, "-E", "-P", "-m", "coach", "why", "--write-verdict", str(run_dir.absolute())]
+    started = ["-m", "coach"] if file is None else [str(file)]
+    argv = [python, "-E", "-P", *started, "why", "--write-verdict", str(run_dir.absolute())]
     null = subprocess.DEVNULL
     try:
         done = subprocess.run(
@@ -81,14 +86,20 @@ def _said(output: bytes) -> List[bytes]:
     return said[:MAX_LINES]
 
 
-def say(paths: runs.RunPaths, python: str, env: Mapping[str, str], descriptor: int) -> None:
+def say(
+    paths: runs.RunPaths,
+    python: str,
+    env: Mapping[str, str],
+    descriptor: int,
+    file: Union[str, Path, None] = None,
+) -> None:
     """Judge a run by its own last word, and write the lines to a descriptor. A run that was cancelled, or
     whose end nobody has noted, is left to the next coach that looks."""
     with contextlib.suppress(OSError, runs.RunFileError):
         state = runs.read_json(paths.exit_json).get("state")
         if state is None or state == "CANCELLED":
             return
-        for line in judge(paths.run_dir, python, env):
+        for line in judge(paths.run_dir, python, env, file):
             os.write(descriptor, line + b"\n")
         comment.append(paths, env)
 

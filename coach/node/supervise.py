@@ -41,6 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpm", action="store_true", help=GPM_HELP)
     parser.add_argument("--share", metavar="DIR", help=share.HELP)
     parser.add_argument("--judge", metavar="PYTHON", help=argparse.SUPPRESS)  # the one that has coach
+    parser.add_argument("--judge-file", metavar="FILE", help=argparse.SUPPRESS)  # coach as one file
+    parser.add_argument("--runs-root", metavar="DIR", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--comment", action="store_true", help=argparse.SUPPRESS)  # in the job's own
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments"
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
         runs.RunPaths(Path(args.run_dir).absolute()), node, command, started_time_s
     ):
         return first_look.EXIT_STATUS
-    paths = _prepare(args, runs_root, command, started_time_s)
+    paths = _prepare(args, runs_root or args.runs_root, command, started_time_s)
     attempt = _Attempt(paths, node, started_time_s) if paths else None
     noted = own_run.output_of(paths, os.environ) if paths else None
     output = noted or Output()
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     output.started(training.pid)
     _accompany(training, args, attempt, output)
     if attempt and args.judge:
-        attempt.say_why(args.judge)
+        attempt.say_why(args.judge, args.judge_file)
     if training.returncode < 0:
         _die_of(-training.returncode, mask)
     return training.returncode
@@ -307,11 +309,11 @@ class _Attempt:
                 ended.record_state(self.paths, returncode if returncode >= 0 else 128 - returncode, state)
                 self._correct_state()
 
-    def say_why(self, python: str) -> None:
+    def say_why(self, python: str, file: Optional[str]) -> None:
         """Judge a run that has no batch script to do it, and say why it ended behind all that it printed."""
         with contextlib.suppress(Exception):
             if own_run.has_no_script(self.paths) and is_first_node(os.environ):
-                judge.say(self.paths, python, os.environ, sys.stderr.fileno())
+                judge.say(self.paths, python, os.environ, sys.stderr.fileno(), file)
 
     def _correct_state(self) -> None:
         # Another node may have failed between the look at exit.json and the word written: each writes its own

@@ -2,7 +2,7 @@
 old recording."""
 
 from coach.recorder.anonymize import Names, anonymize
-from coach.recorder.recording import Header, Recording, attached_path, open_recording
+from coach.recorder.recording import Header, Recording, attached_path, demo_path, open_recording
 from coach.recorder.recording_io import RecordingIo
 from coach.recorder.replay_io import ReplayIo
 
@@ -14,5 +14,6 @@ __all__ = [
     "ReplayIo",
     "anonymize",
     "attached_path",
+    "demo_path",
     "open_recording",
 ]

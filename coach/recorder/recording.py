@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from coach import __version__
+from coach import __version__, installed
 from coach.model.errors import UserError
 
 SCHEMA = 1
@@ -86,10 +86,15 @@ def write_line(file: gzip.GzipFile, value: Mapping[str, Any]) -> None:
     file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
 
 
+def demo_path() -> Path:
+    """Where the recording lies that comes with coach."""
+    return installed.package() / "demo" / "demo.coach"
+
+
 def open_recording(path: Path) -> Recording:
     """Read a recording. Raises UserError, one line, for anything that is not one."""
     try:
-        with gzip.open(path, "rb") as file:
+        with path.open("rb") as packed, gzip.open(packed, "rb") as file:
             lines = _lines(file, path)
             header = _parse_header(next(lines, b""), path)
             return Recording(header, tuple(_parse_entries(lines, path)))

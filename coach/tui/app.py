@@ -35,7 +35,7 @@ from coach.tui.processor_limit import Left, ProcessorLimit, soft_limit_s
 from coach.tui.screen_specs import HOME, Follows, ScreenSpec
 from coach.tui.stage import Stage
 from coach.tui.terminal_input import AsciiDriver, PatientDriver
-from coach.tui.theme import NIGHT, find_theme, next_own
+from coach.tui.theme import NIGHT, find_theme, next_own, styles
 from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recorded
 from coach.tui.worker import FINISH_TIMEOUT_S
 
@@ -82,7 +82,7 @@ def _keep_crash(crash: BaseException, directory: Path) -> tuple[str, str | None]
 class CoachApp(App[None]):
     """Lives as long as the user looks."""
 
-    CSS_PATH = "styles/coach.tcss"
+    CSS = styles()
     TITLE = "coach"
     COMMANDS = {Commands}  # noqa: RUF012 (Textual's own spelling)
     BINDINGS = [Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)]  # noqa: RUF012 (Textual's own spelling)

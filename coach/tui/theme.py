@@ -9,6 +9,7 @@ from __future__ import annotations
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
+from coach import installed
 from coach.config.settings import OWN_THEMES
 
 
@@ -131,3 +132,8 @@ def _with_variables(theme: Theme) -> Theme:
             "variables": {**_variables(muted, border, background.hex), **theme.variables},
         }
     )
+
+
+def styles() -> str:
+    """Layout and tones, as text: a path would have to name a file, and coach may be one file itself."""
+    return (installed.package() / "tui" / "styles" / "coach.tcss").read_text(encoding="utf-8")

@@ -118,4 +118,5 @@ def _is_ascii(settings: Settings) -> bool:
 
 def demo_recording_path() -> Path:
     """The recording that comes with coach."""
-    return Path(__file__).resolve().parent.parent / "demo" / "demo.coach"
+    found: Path = recording.demo_recording()
+    return found

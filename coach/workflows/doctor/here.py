@@ -11,7 +11,7 @@ import platform
 import sys
 from pathlib import Path
 
-from coach import __version__
+from coach import __version__, installed
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
@@ -45,7 +45,7 @@ def judge_permission(settings: Settings, why_not_here: str | None = None) -> Che
 
 def judge_python(data: Path) -> list[Check]:
     """coach's own interpreter and installation. The training's is another matter: see the launch."""
-    home = Path(__file__).resolve().parents[2]
+    home = installed.one_file() or installed.package()
     trainers = CheckState.OK if (data / "trainers").is_dir() else CheckState.WRONG
     return [
         Check(

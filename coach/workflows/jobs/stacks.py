@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from shutil import which
 from typing import Any
 
-from coach import node, runs
+from coach import installed, runs
 from coach.analysis.measured.stack_groups import merge, report
 from coach.config import Settings, Switch
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
@@ -49,7 +49,7 @@ def plan_stacks(
     if not found:
         raise wrong[0][1]
     if isinstance(found[0], Step):
-        return _plan_local(found[0])
+        return _plan_local(found[0], settings)
     return _plan_job(found[0], settings, io, python)
 
 
@@ -57,7 +57,7 @@ def take_stacks(plan: StacksPlan, settings: Settings, env: Mapping[str, str]) ->
     """Take them, and keep them with a summary. Raises UserError when no node has answered."""
     try:
         plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if plan.argv[0] == "srun":
+        if plan.argv[0] == "srun" or installed.one_file() is not None:
             files = snapshot_files()
             make_snapshot(code_dir(settings.runs_root, files), files)
     except OSError as error:
@@ -82,10 +82,12 @@ def take_stacks(plan: StacksPlan, settings: Settings, env: Mapping[str, str]) ->
     return stacks
 
 
-def _plan_local(step: Step) -> StacksPlan:
+def _plan_local(step: Step, settings: Settings) -> StacksPlan:
     run_id, supervisor = step.job_ids[0], step.argv[-1]
     folder = runs.RunPaths(str(step.run_dir)).stacks_dir / _stamp()
-    argv = (sys.executable, *_words(Path(node.__file__).parent, folder), "--pid", supervisor)
+    is_one_file = installed.one_file() is not None
+    code = code_dir(settings.runs_root, snapshot_files()) / "coach" if is_one_file else installed.package()
+    argv = (sys.executable, *_words(code / "node", folder), "--pid", supervisor)
     return StacksPlan(run_id, argv, folder, 1, must_ask=False)
 
 

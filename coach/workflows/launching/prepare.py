@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from coach import __version__, runs
+from coach import __version__, installed, runs
 from coach.analysis.spelling.slurm import format_time
 from coach.config import Settings, Switch
 from coach.launch.disk_space import GENERATED_DATA_BYTES, Room, checkpoint_bytes, judge_rooms
@@ -95,6 +95,7 @@ def plan_for(
     request, environment, python, environment_notes = _environment(
         request, recipe, settings, env, io, site.backend
     )
+    own_file = installed.one_file()
     paths = Paths(
         run_dir=str(settings.runs_root / run_id),
         code_dir=str(code_dir(settings.runs_root, snapshot_files(recipe.own_trainers))),
@@ -102,6 +103,7 @@ def plan_for(
         cache_dir=str(settings.cache_dir),
         data_dir=str(settings.data_dir) if settings.data_dir else None,
         own_python=sys.executable,
+        own_file=str(own_file) if own_file is not None else None,
         is_judged=settings.why_off(Switch.JOB_VERDICT) is None,
         scratch_cache_dir=str(settings.scratch_cache_dir) if settings.scratch_cache_dir else None,
     )

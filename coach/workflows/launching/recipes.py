@@ -7,7 +7,6 @@ Finding, ordering and comparing them is the same for the command line and the sc
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches, unified_diff
@@ -21,7 +20,6 @@ from coach.model.errors import UserError
 
 FIRST = "baseline"
 _KEY_LINE = re.compile(r"^key\s*=.*\n", re.MULTILINE)
-_NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +279,8 @@ def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(f"{folder}: is there already, and not empty", "name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(trainers / recipe.trainer, folder / recipe.trainer)
-        shutil.copytree(trainers / "common", folder / "common", ignore=_NOT_COPIED)
+        (folder / recipe.trainer).write_bytes((trainers / recipe.trainer).read_bytes())
+        _copy_folder(trainers / "common", folder / "common")
         text = recipe.path.read_text(encoding="utf-8")
         (folder / f"{recipe.name}.toml").write_text(_KEY_LINE.sub("", text, count=1), encoding="utf-8")
         lesson = lesson_of(recipe)
@@ -293,6 +291,15 @@ def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
         raise UserError(f"{error.filename or folder}: {error.strerror or error}") from None
     names = (recipe.trainer, "common", f"{recipe.name}.toml", f"{recipe.name}.md", "README.md")
     return tuple(folder / name for name in names if (folder / name).exists())
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    target.mkdir()
+    for path in source.iterdir():
+        if path.is_dir() and path.name != "__pycache__":
+            _copy_folder(path, target / path.name)
+        elif path.is_file():
+            (target / path.name).write_bytes(path.read_bytes())
 
 
 def by_hand(recipe: Recipe, trainer: str) -> str:

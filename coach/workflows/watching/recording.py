@@ -22,6 +22,7 @@ from coach.recorder import (
     ReplayIo,
     anonymize,
     attached_path,
+    demo_path,
     open_recording,
 )
 from coach.sources.io import Io, SystemIo, scrubbed_environment
@@ -53,6 +54,11 @@ class Kept:
     """Runs, and jobs that were measured from inside."""
     problems: tuple[str, ...] = ()
     """Why a job was not measured any longer."""
+
+
+def demo_recording() -> Path:
+    """The recording that comes with coach."""
+    return demo_path()
 
 
 def header_of(path: Path) -> Header:
