@@ -31,6 +31,9 @@ it opens the logs."""
 CODE_FOLDER = ".code"
 """In the runs root: trainers and node code as they were at a launch."""
 
+ARRAY_SCRIPT = "array.sh"
+"""In the first run of a group that was submitted as one job array: the script of the array."""
+
 PACKED_RECORDS = "packed.jsonl"
 """In the metrics, the telemetry or its rotated parts: the records of several files, put into one when there
 were too many. Records of metrics name their rank there."""
@@ -293,7 +296,8 @@ class _Lock:
     O_EXCL works on every network file system that clusters use; flock does not. A lock that its owner left
     behind is broken by whoever waits for it. Its age is judged by the file server's clock alone, because
     those of nodes differ, and it is moved away before it is removed, so that a waiter who is late sees that
-    it has caught another one's lock, and gives it back.
+    it has caught another one's lock, and gives it back. One whose owner was a process of this machine, and
+    has ended, is broken at once: that is what a kill leaves.
     """
 
     def __init__(self, path: Path) -> None:
@@ -306,6 +310,8 @@ class _Lock:
             found = _identity(self._lock)
             if found != seen:
                 seen, check_s = found, time.monotonic() + _FIRST_AGE_CHECK_S
+                if found is not None and self._has_lost_its_owner():
+                    self._break(found)
             elif found is not None and time.monotonic() >= check_s:
                 check_s = time.monotonic() + _AGE_CHECK_INTERVAL_S
                 if self._server_time_ns() - found[1] > _STALE_LOCK_S * 1e9:
@@ -328,9 +334,9 @@ class _Lock:
             descriptor = os.open(self._lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
             return False
-        # For people; nothing reads it, and where the disk is full it stays empty.
+        # Whose it is, for people and for who waits; where the disk is full it stays empty.
         with contextlib.suppress(OSError), open(descriptor, "w") as file:
-            file.write(f"{os.uname().nodename} {os.getpid()} {time.time():.0f}\n")
+            file.write(f"{os.uname().nodename} {os.getpid()} {time.time():.0f} {_processes_seen()}\n")
         self._own = _identity(self._lock)
         return True
 
@@ -342,6 +348,18 @@ class _Lock:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 probe.unlink()
+
+    def _has_lost_its_owner(self) -> bool:
+        """True if the process that made it was one of this machine, and has ended."""
+        try:
+            node, pid, _, seen = self._lock.read_text(encoding="utf-8", errors="replace").split()
+            if (node, seen) == (os.uname().nodename, _processes_seen()) and seen != "-":
+                os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, ValueError, OverflowError):
+            return False  # somebody else's process, or nothing that this version wrote
+        return False
 
     def _break(self, stale: Tuple[int, int]) -> None:
         moved = self._unique_name()
@@ -359,6 +377,16 @@ class _Lock:
 
     def _unique_name(self) -> Path:
         return self._lock.with_name(f"{self._lock.name}.{os.getpid()}.{secrets.token_hex(4)}")
+
+
+def _processes_seen() -> str:
+    """What tells the processes that are seen from here from those of another start or another container."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        # The text of the link is wanted.
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
+    except (OSError, ValueError):
+        return "-"
 
 
 def _identity(path: Path) -> Optional[Tuple[int, int]]:

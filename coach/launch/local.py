@@ -22,14 +22,20 @@ from coach import installed, runs
 from coach.launch.supervisor import KILL_WAIT_S, Supervisor
 from coach.model.errors import UserError
 from coach.model.training.other_machine import place
-from coach.sources.runs.local_process import find_process, identify, is_to_be_waited_for, look
+from coach.sources.runs.local_process import (
+    SUPERVISOR_MODULE,
+    find_process,
+    identify,
+    is_to_be_waited_for,
+    look,
+)
 
 
 def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:
     """Start the supervisor of a run whose run.json and job.sh are written; `after` is a run whose end it
     waits for."""
     paths = runs.RunPaths(run_dir)
-    argv = [*installed.start_words("coach.launch.local"), str(run_dir)]
+    argv = [*installed.start_words(SUPERVISOR_MODULE), str(run_dir)]
     argv += ["--after", str(after)] if after else []
     # -m looks in the working directory first: this very coach, installed or not. One file holds itself.
     file = installed.one_file()
@@ -45,8 +51,11 @@ def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> N
             start_new_session=True,
         )
     threading.Thread(target=process.wait, daemon=True, name="reap-supervisor").start()
-    with contextlib.suppress(psutil.Error):  # gone already: then it has written how it ended
-        runs.update_json(paths.run_json, {"supervisor": identify(psutil.Process(process.pid))})
+    # Gone already, or there is no room: it writes the same, and how it ended, itself.
+    with contextlib.suppress(psutil.Error, OSError, runs.RunFileError):
+        runs.update_json(
+            paths.run_json, {"supervisor": identify(psutil.Process(process.pid)), "launcher": None}
+        )
 
 
 def cancel(run_dir: Path) -> None:
@@ -85,7 +94,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     supervisor = Supervisor(args.run_dir.absolute(), args.kill_wait)
-    runs.update_json(supervisor.paths.run_json, {"supervisor": identify(psutil.Process(os.getpid()))})
+    runs.update_json(
+        supervisor.paths.run_json, {"supervisor": identify(psutil.Process(os.getpid())), "launcher": None}
+    )
     parent = args.after and runs.RunPaths(args.after).run_json
     supervisor.run(wait_while=(lambda: is_to_be_waited_for(runs.read_json(parent))) if parent else None)
     return 0

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from coach import runs
 from coach.analysis.queueing.arrays import parse_task_ids
+from coach.model.launching.launch import ARRAY_TASK, SweepPoint
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run, Submission
 
@@ -63,8 +64,8 @@ def is_of_another_cluster(run: Run, cluster: str | None) -> bool:
 
 
 # A run whose job id nobody wrote down, because the answer of sbatch was lost. A run names the file that its
-# job writes to, and Slurm tells that file of each job. A job has nothing else of its run's own: any number of
-# runs have its name.
+# job writes to, and Slurm tells that file of each job, with the script that was submitted. A job has nothing
+# else of its run's own: any number of runs have its name.
 
 
 def has_lost_its_job(run: Run) -> bool:
@@ -73,32 +74,76 @@ def has_lost_its_job(run: Run) -> bool:
     return run.backend == "slurm" and run.job_id is None and is_waiting and run.submission is None
 
 
-def jobs_by_output(lost: Iterable[Run], jobs: Iterable[Job], cluster: str | None = None) -> dict[str, Job]:
-    """Run id → the job whose StdOut is the run's.
+def jobs_in_queue(lost: Iterable[Run], jobs: Iterable[Job], cluster: str | None = None) -> dict[str, Job]:
+    """Run id → the job whose StdOut is the run's, or whose command is its script. Of a run that is a task of
+    an array the task.
 
     Of several, as when somebody submitted the script once more, the one that is alive.
     """
+    lost = list(lost)
     of_output = {path: run for run in lost for path in _outputs(run)}
+    scripts = _Scripts(lost)
     found: dict[str, Job] = {}
-    for job in jobs:
-        run = of_output.get(job.stdout or "")
-        if run is None or not fits(run, job.user, job.submit_time_s, cluster):
-            continue
-        known = found.get(run.run_id)
-        if known is None or is_final(known.state):
-            found[run.run_id] = job
+    for row in jobs:
+        of_row = of_output.get(row.stdout or "")
+        pairs = [(of_row, row)] if of_row is not None else scripts.runs_of(row.command or "", row)
+        for run, job in pairs:
+            if fits(run, job.user, job.submit_time_s, cluster):
+                known = found.get(run.run_id)
+                if known is None or is_final(known.state):
+                    found[run.run_id] = job
     return found
 
 
 def jobs_by_submit_line(lost: Iterable[Run], told: Iterable[tuple[str, Job]]) -> dict[str, Job]:
     """Run id → the newest job of accounting whose command submitted the run's script."""
-    scripts = {str(runs.RunPaths(run.run_dir).job_script): run for run in lost}
+    scripts = _Scripts(lost)
     found: dict[str, Job] = {}
-    for line, job in told:
-        run = next((scripts[word] for word in _words(line) if word in scripts), None)
-        if run is not None and fits(run, job.user, job.submit_time_s):
-            found[run.run_id] = job
+    for line, row in told:
+        for run, job in scripts.runs_of(line, row):
+            if fits(run, job.user, job.submit_time_s):
+                found[run.run_id] = job
     return found
+
+
+class _Scripts:
+    """The scripts by which runs are submitted: each its own, or one array's for a whole group."""
+
+    def __init__(self, lost: Iterable[Run]) -> None:
+        self._of_script: dict[str, Run] = {}
+        self._of_array: dict[str, dict[int, Run]] = {}
+        for run in lost:
+            self._of_script[str(runs.RunPaths(run.run_dir).job_script)] = run
+            if run.sweep is not None:
+                first = Path(run.run_dir).parent / run.sweep.group_id
+                of_task = self._of_array.setdefault(str(first / runs.ARRAY_SCRIPT), {})
+                of_task[_task_of(run.sweep)] = run
+
+    def runs_of(self, command: str, row: Job) -> list[tuple[Run, Job]]:
+        """The runs that a command submitted, each with its job: tasks that wait stand in one row."""
+        for word in (command, *_words(command)):  # squeue tells it without quotes
+            run = self._of_script.get(word)
+            if run is not None:
+                return [(run, row)]
+            if word in self._of_array:
+                return list(self._tasks(self._of_array[word], row))
+        return []
+
+    @staticmethod
+    def _tasks(of_task: Mapping[int, Run], row: Job) -> Iterator[tuple[Run, Job]]:
+        ids = parse_task_ids(row.job_id)
+        if ids is None:
+            return
+        # Slurm cuts a long list of waiting tasks short: then it is any of them.
+        for task in of_task if ids.is_cut else ids.tasks:
+            if task in of_task:
+                yield of_task[task], replace(row, job_id=f"{ids.array_id}_{task}")
+
+
+def _task_of(point: SweepPoint) -> int:
+    """The array task of a run: the one of the user's batch file, else its place in the group."""
+    is_said = point.parameter == ARRAY_TASK and isinstance(point.value, int)
+    return int(point.value) if is_said else point.index
 
 
 def with_job(run: Run, job_id: str | None, is_queue_known: bool) -> Run:
@@ -159,7 +204,7 @@ class RunJobs:
 
     def see_outputs(self, jobs: Iterable[Job]) -> None:
         """Own jobs with the files that they write to."""
-        found = jobs_by_output(self._lost, jobs, self._cluster) if self._lost else {}
+        found = jobs_in_queue(self._lost, jobs, self._cluster) if self._lost else {}
         self._found = {
             run.run_id: found[run.run_id].job_id if run.run_id in found else None for run in self._lost
         }

@@ -27,6 +27,7 @@ _NOT_FAILED = frozenset({"COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED"})
 
 SUPERVISOR_DIED = "SupervisorDied"
 MACHINE_RESTARTED = "MachineRestarted"
+LAUNCH_INTERRUPTED = "LaunchInterrupted"
 """Reasons of local runs that could not say themselves how they ended."""
 
 _WHOLE_SECOND_S = 1.0

@@ -7,7 +7,7 @@ from shlex import quote as shell_quote
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.slurm.cluster import SUPERVISOR_DIED, is_final
+from coach.model.slurm.cluster import LAUNCH_INTERRUPTED, SUPERVISOR_DIED, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
@@ -25,7 +25,8 @@ class NodeFailed(Rule):
         slurmstepd, and "Task launch for … failed on node …" where the node is at fault. On the local backend
         NODE_FAIL is a run that was going on when its machine was restarted (the kernel's boot id is another
         one now), and FAILED with the reason SupervisorDied one whose supervisor was killed, by a person, by
-        the machine's lack of memory or by the end of a session.
+        the machine's lack of memory or by the end of a session; with the reason LaunchInterrupted one whose
+        `coach launch` was killed before it had started a supervisor.
     Why it matters
         Nothing in the program has to be changed, and nothing in its log explains the end: the log just stops.
     When it stays silent
@@ -49,7 +50,7 @@ class NodeFailed(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job, run = snapshot.job, snapshot.run
         reason = job.reason if job is not None and job.reason not in (None, "", "None") else None
-        is_left_alone = snapshot.state == "FAILED" and reason == SUPERVISOR_DIED
+        is_left_alone = snapshot.state == "FAILED" and reason in (SUPERVISOR_DIED, LAUNCH_INTERRUPTED)
         lines = (
             hits_of(snapshot, self.code)
             if snapshot.state is None or (is_final(snapshot.state) and snapshot.state != "COMPLETED")
@@ -62,7 +63,7 @@ class NodeFailed(Rule):
         said = next((hit.fields["node"] for hit in lines if "node" in hit.fields), None)
         state = f"state {snapshot.state}{f', reason {reason}' if reason else ''}"
         yield Hit(
-            summary=_summary(is_local, is_left_alone, said or nodes, snapshot.state),
+            summary=_summary(is_local, reason if is_left_alone else None, said or nodes, snapshot.state),
             evidence=(
                 *([quote(earliest(lines))] if lines else []),
                 *([Evidence(state)] if snapshot.state is not None else []),
@@ -76,8 +77,11 @@ class NodeFailed(Rule):
         )
 
 
-def _summary(is_local: bool, is_left_alone: bool, nodes: str | None, state: str | None) -> str:
-    if is_left_alone:
+def _summary(is_local: bool, left_alone: str | None, nodes: str | None, state: str | None) -> str:
+    """`left_alone` is the reason of a local run that nobody looked after any more."""
+    if left_alone == LAUNCH_INTERRUPTED:
+        return "The launch of this local run was interrupted before the training was started: nothing ran"
+    if left_alone is not None:
         return "The supervisor of this local run was killed, and the run ended with it"
     if is_local:
         return f"The machine restarted{f' ({nodes})' if nodes else ''} while the run was going on"

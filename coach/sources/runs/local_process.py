@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from coach import runs
 from coach.late import LateModule
-from coach.model.slurm.cluster import MACHINE_RESTARTED, SUPERVISOR_DIED, is_final
+from coach.model.slurm.cluster import LAUNCH_INTERRUPTED, MACHINE_RESTARTED, SUPERVISOR_DIED, is_final
 
 if TYPE_CHECKING:
     import psutil
@@ -26,6 +26,9 @@ else:
     psutil = LateModule("psutil")
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+SUPERVISOR_MODULE = "coach.launch.local"
+"""The module that a supervisor runs, with the run directory behind it."""
+
 _CLOCK_SLACK_S = 2.0
 """A process's start is derived from the boot time, which moves a little when the clock is set."""
 
@@ -74,6 +77,8 @@ def look(run_json: Mapping[str, Any]) -> Sighting:
     """The run seen from this machine."""
     seen = as_recorded(run_json)
     said = _supervisor(run_json)
+    if seen.host is None and seen.state == "PENDING":
+        return _look_at_launch(run_json, seen)
     if seen.host is None or is_final(seen.state) or seen.state is None:
         return seen
     if seen.host != socket.gethostname() or not _sees_processes(run_json):
@@ -82,6 +87,31 @@ def look(run_json: Mapping[str, Any]) -> Sighting:
     if booted is not None and said.get("boot_id") not in (None, booted):
         return Sighting("NODE_FAIL", MACHINE_RESTARTED, seen.host)
     return seen if is_alive(run_json) else Sighting("FAILED", SUPERVISOR_DIED, seen.host)
+
+
+def _look_at_launch(run_json: Mapping[str, Any], seen: Sighting) -> Sighting:
+    """A run of which no supervisor has said anything yet: its coach starts one, or was ended before it
+    could."""
+    said = _table(run_json, "launcher")
+    host = said.get("node")
+    if not isinstance(host, str):
+        return seen  # of a version that did not write it down
+    if host != socket.gethostname():
+        return Sighting(seen.state, None, host, is_visible=False)
+    is_under_way = _find(said) is not None or _has_new_supervisor(str(run_json.get("run_id")))
+    return seen if is_under_way else Sighting("FAILED", LAUNCH_INTERRUPTED, host)
+
+
+def _has_new_supervisor(run_id: str) -> bool:
+    """Whether a supervisor of this run has been started, that has written nothing yet."""
+    for pid in psutil.pids():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended
+        if SUPERVISOR_MODULE.encode() in words and any(Path(os.fsdecode(w)).name == run_id for w in words):
+            return True
+    return False
 
 
 def as_recorded(run_json: Mapping[str, Any]) -> Sighting:

@@ -16,11 +16,16 @@ from coach.analysis.jobs.belonging import has_lost_its_job
 from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.errors import UserError
 from coach.model.reading import JobList, RunList
-from coach.model.slurm.cluster import Job, is_final
+from coach.model.slurm.cluster import LAUNCH_INTERRUPTED, Job, is_final
 from coach.model.training.other_machine import place
 from coach.model.training.run import Run, Submission
 from coach.sources.io import Io
-from coach.sources.runs.local_process import LAUNCH_MAY_LAST_S, is_command_known, processes_of_runs
+from coach.sources.runs.local_process import (
+    LAUNCH_MAY_LAST_S,
+    is_command_known,
+    look,
+    processes_of_runs,
+)
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.slurm.client import JobsSource
 from coach.workflows.jobs.lost_submits import Standing, find_jobs
@@ -175,7 +180,7 @@ def _judge_local(run: Run, processes: Mapping[str, int], io: Io, now_s: float) -
         return KnownRun(run, _sound_of(run, io, now_s))  # run.json names no process
     if run.run_id in processes:
         return KnownRun(run, f"process {processes[run.run_id]} of it is running")
-    if run.ended_time_s is None and not _names_its_command(run):
+    if run.ended_time_s is None and _may_have_left_a_command(run):
         # Its supervisor died. The command may live on, and only what it writes can tell.
         sound = _sound_of(run, io, now_s)
         return KnownRun(
@@ -184,11 +189,14 @@ def _judge_local(run: Run, processes: Mapping[str, int], io: Io, now_s: float) -
     return KnownRun(run, None)
 
 
-def _names_its_command(run: Run) -> bool:
+def _may_have_left_a_command(run: Run) -> bool:
+    """True if it had a supervisor, and run.json does not name the process of its command."""
     try:
-        return is_command_known(runs.read_json(runs.RunPaths(run.run_dir).run_json))
+        value = runs.read_json(runs.RunPaths(run.run_dir).run_json)
     except runs.RunFileError:
-        return False
+        return True
+    is_interrupted = look(value).reason == LAUNCH_INTERRUPTED
+    return not is_interrupted and not is_command_known(value)
 
 
 def _sound_elsewhere(run: Run, settings: Settings, io: Io, now_s: float) -> str | None:

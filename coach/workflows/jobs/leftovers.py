@@ -8,6 +8,7 @@ doubt it is not one.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 from collections.abc import Set as AbstractSet
@@ -23,6 +24,7 @@ FRESH_S = 24 * 3600.0
 printed."""
 DRY_RUN_S = 30 * 24 * 3600.0
 _MAX_SCRIPT_BYTES = 64 << 10
+_WRITTEN_BEFORE_RECORD = re.compile(r"job\.sh|config|\.(?:job\.sh|run\.json)\.\d+\.[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,19 @@ def find_leftovers(root: Path, leaving: AbstractSet[str], now_s: float) -> list[
         return []
     dry_runs = [name for name in names if _is_dry_run(root / name)]
     old = [name for name in dry_runs if _age_s(root / name, now_s) > DRY_RUN_S]
-    staying = [name for name in names if name not in leaving and name not in old]
+    broken = [
+        name
+        for name in names
+        if name not in dry_runs and is_unrecorded(root / name) and _age_s(root / name, now_s) > FRESH_S
+    ]
+    staying = [name for name in names if name not in leaving and name not in old and name not in broken]
     found = [Leftover(root / name, "a dry run that nobody submitted", 0) for name in old]
+    found += [
+        Leftover(
+            root / name, "a launch that was interrupted before it was submitted", size_of_tree(root / name)
+        )
+        for name in broken
+    ]
     found += _logs(root, {*staying, *leaving}, now_s)
     if not set(dry_runs) - set(
         old
@@ -58,6 +71,19 @@ def _is_dry_run(run_dir: Path) -> bool:
         return all(
             # The entry has its path as a text.
             entry.name in ("stdout.log", "stderr.log") and not os.path.exists(entry.path)  # noqa: PTH110
+            for entry in os.scandir(run_dir)
+        )
+    except OSError:
+        return False
+
+
+def is_unrecorded(run_dir: Path) -> bool:
+    """True for what a launch leaves that is ended before its run.json is there: nothing but what a launch
+    writes before, and nothing that a job has printed."""
+    try:
+        return all(
+            (entry.is_symlink() and not os.path.exists(entry.path))  # noqa: PTH110 (the entry has its path)
+            or _WRITTEN_BEFORE_RECORD.fullmatch(entry.name) is not None
             for entry in os.scandir(run_dir)
         )
     except OSError:

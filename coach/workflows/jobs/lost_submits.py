@@ -17,20 +17,21 @@ from coach.analysis.jobs.belonging import (
     MAX_CLOCK_SKEW_S,
     has_lost_its_job,
     is_of_another_cluster,
-    jobs_by_output,
     jobs_by_submit_line,
+    jobs_in_queue,
 )
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.slurm.cluster import Job, is_final
+from coach.model.slurm.cluster import LAUNCH_INTERRUPTED, Job, is_final
 from coach.model.training.run import Run, Submission
 from coach.sources.io import Io
-from coach.sources.runs.local_process import LAUNCH_MAY_LAST_S
+from coach.sources.runs.local_process import LAUNCH_MAY_LAST_S, look
 from coach.sources.runs.run_files import read_run
 from coach.sources.slurm.client import Client
 from coach.sources.slurm.queue import jobs_query, parse_jobs
 from coach.sources.slurm.submit_lines import TIMEOUT_S, parse_submit_lines, submit_lines_query
 from coach.sources.slurm.text import failure_words
+from coach.workflows.jobs.leftovers import is_unrecorded
 from coach.workflows.judging.targets import known_cluster
 
 QUEUE_MEMORY_S = 240.0
@@ -40,6 +41,8 @@ MAX_AGE_S = 30 * 86400.0
 _TOLD_FOR_S = 86400.0
 """How long a launch that never reached Slurm is told to the person who launches its recipe again."""
 _MAX_LOOKED_AT = 50
+_BEING_PREPARED_S = 30.0
+"""A run directory without a record that is younger may be one that another coach is writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def find_jobs(
     """
     if queue is None:
         return {run.run_id: _without_queue(run, error) for run in lost}
-    found = jobs_by_output(lost, queue, known_cluster(settings))
+    found = jobs_in_queue(lost, queue, known_cluster(settings))
     standing = _all_adopted(lost, found, "StdOut", settings)
     left = [run for run in lost if run.run_id not in standing]
     standing |= {run.run_id: Standing(run, None, Submission.LAUNCHING) for run in left if run.is_launching}
@@ -152,6 +155,27 @@ def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tupl
     return tuple(lines)
 
 
+def lines_of_unsubmitted(recipe: str, settings: Settings, io: Io) -> tuple[str, ...]:
+    """The launches of a recipe, of the last day, that ended before anything was submitted or started.
+
+    Nobody is asked about them.
+    """
+    now_s = io.now()
+    lines = []
+    for name in _names_of(recipe, settings, io, now_s - _TOLD_FOR_S):
+        run_dir = settings.runs_root / name
+        try:
+            value = runs.read_json(runs.RunPaths(run_dir).run_json)
+            if value.get("backend") == "local" and look(value).reason == LAUNCH_INTERRUPTED:
+                lines.append(f"a launch of this recipe was interrupted before it started anything: {name}")
+        except runs.RunFileError:
+            if is_unrecorded(run_dir):
+                is_young = now_s - io.modified_s(run_dir) < _BEING_PREPARED_S
+                words = "is being prepared, or was interrupted" if is_young else "was interrupted"
+                lines.append(f"a launch of this recipe {words} before anything was submitted: {name}")
+    return tuple(lines)
+
+
 def _line_for_launch(one: Standing, now_s: float) -> str | None:
     run_id = one.run.run_id
     if one.run.is_launching:
@@ -175,7 +199,17 @@ def _line_for_launch(one: Standing, now_s: float) -> str | None:
 def _recent(recipe: str, settings: Settings, io: Io, now_s: float) -> list[Run]:
     """The newest runs of a recipe, read one by one: a launch must not wait until thousands of runs are
     read."""
-    oldest = runs.new_run_id(recipe, now_s - MAX_AGE_S)
+    found = []
+    for name in _names_of(recipe, settings, io, now_s - MAX_AGE_S):
+        with contextlib.suppress(OSError, UserError):
+            found.append(read_run(io, settings.runs_root / name))
+    cluster = known_cluster(settings)
+    return [run for run in found if run.recipe == recipe and not is_of_another_cluster(run, cluster)]
+
+
+def _names_of(recipe: str, settings: Settings, io: Io, since_s: float) -> list[str]:
+    """Run directories of a recipe, the newest first."""
+    oldest = runs.new_run_id(recipe, since_s)
     try:
         names = io.list_dir(settings.runs_root)
     except OSError:
@@ -183,12 +217,7 @@ def _recent(recipe: str, settings: Settings, io: Io, now_s: float) -> list[Run]:
     own = [
         name for name in names if runs.RUN_ID.match(name) and name[16:-5] == oldest[16:-5] and name >= oldest
     ]
-    found = []
-    for name in sorted(own, reverse=True)[:_MAX_LOOKED_AT]:
-        with contextlib.suppress(OSError, UserError):
-            found.append(read_run(io, settings.runs_root / name))
-    cluster = known_cluster(settings)
-    return [run for run in found if run.recipe == recipe and not is_of_another_cluster(run, cluster)]
+    return sorted(own, reverse=True)[:_MAX_LOOKED_AT]
 
 
 def _is_waiting(run: Run) -> bool:

@@ -37,7 +37,7 @@ from coach.sources.runs.run_index import RunIndex
 from coach.sources.slurm.client import read_partitions_and_nodes
 from coach.sources.values import table, whole
 from coach.workflows.backend import resolve_backend
-from coach.workflows.jobs.lost_submits import lines_for_launch
+from coach.workflows.jobs.lost_submits import lines_for_launch, lines_of_unsubmitted
 from coach.workflows.judging.targets import list_runs
 from coach.workflows.launching.defaults import locked_fields
 from coach.workflows.launching.defaults import with_defaults as with_defaults
@@ -62,9 +62,13 @@ def interrupted_launches(request: LaunchRequest, backend: str, settings: Setting
 
     A fix follows its parent, not these.
     """
-    if backend != "slurm" or request.parent_run_id is not None:
+    if request.parent_run_id is not None:
         return ()
-    return lines_for_launch(recipe_of(request).name, settings, io, user_name())
+    recipe = recipe_of(request).name
+    unsubmitted = lines_of_unsubmitted(recipe, settings, io)
+    if backend != "slurm":
+        return unsubmitted
+    return (*lines_for_launch(recipe, settings, io, user_name()), *unsubmitted)
 
 
 def look_at_site(backend: str, io: Io) -> Site:

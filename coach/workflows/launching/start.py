@@ -40,8 +40,6 @@ _FORGOTTEN_WAIT_S = 30.0
 """How long an exit.json may take to appear on a shared file system after Slurm has forgotten the job."""
 
 
-ARRAY_SCRIPT = "array.sh"
-"""In the first run of a group that was submitted as one job array."""
 _TAKEN = {"launcher": None, "found_by": None}
 _OTHER_ROOT = "set runs_root in config.toml to a directory of yours"
 
@@ -52,8 +50,12 @@ def make_ready(plan: Plan) -> None:
     with _told(plan):
         _make_code(plan)
         paths = runs.create_run_dir(Path(plan.run_dir).parent, plan.run_id)
-        if plan.backend == "slurm" and not _is_batch(plan):
-            runs.link_scheduler_logs(paths)
+        try:
+            if plan.backend == "slurm" and not _is_batch(plan):
+                runs.link_scheduler_logs(paths)
+        except OSError:
+            shutil.rmtree(paths.run_dir, ignore_errors=True)
+            raise
 
 
 def check_ready(plan: Plan) -> None:
@@ -120,11 +122,13 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
     paths = runs.RunPaths(plan.run_dir)
     try:
         runs.write_atomic(paths.job_script, plan.script)
-        submitted: dict[str, Any] = {"submitted_time_s": io.now(), "state": "PENDING"}
+        submitted: dict[str, Any] = {
+            "submitted_time_s": io.now(),
+            "state": "PENDING",
+            "launcher": identify(psutil.Process()),
+        }
         if plan.backend == "slurm" and settings.cluster != DEFAULT_CLUSTER:
             submitted["cluster"] = settings.cluster
-        if plan.backend == "slurm":
-            submitted["launcher"] = identify(psutil.Process())
         runs.write_json(paths.run_json, {**plan.run_json, **submitted})
     except OSError as error:
         shutil.rmtree(paths.run_dir, ignore_errors=True)
@@ -148,14 +152,26 @@ def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | N
     """Start a run that is written. Raises UserError when it is refused."""
     paths = runs.RunPaths(plan.run_dir)
     if plan.backend == "local":
-        local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
+        with _told(plan):
+            local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
         return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
     accepted = _accepted(plan, paths.job_script, settings, env, after.job_id if after else None)
     task = array_script.task_of(plan)
     job_id = accepted.job_id if task is None else f"{accepted.job_id}_{task}"
-    runs.update_json(paths.run_json, {"job_id": job_id, **_TAKEN})
-    notes = tuple(f"sbatch: {line}" for line in accepted.lines)
+    notes = (*(f"sbatch: {line}" for line in accepted.lines), *_note_job(paths, job_id))
     return Submitted(plan.run_id, plan.run_dir, job_id, "PENDING", notes)
+
+
+def _note_job(paths: runs.RunPaths, job_id: str) -> tuple[str, ...]:
+    """Write the id of a job that Slurm has taken into run.json. Returns what to say where that fails: the job
+    is queued all the same, and whoever looks next finds it by its output."""
+    try:
+        runs.update_json(paths.run_json, {"job_id": job_id, **_TAKEN})
+    except (OSError, runs.RunFileError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        words = f"job {job_id} is queued, but {paths.run_json} could not be written: {why}"
+        return (f"{words}; `coach runs` finds the job again by its output",)
+    return ()
 
 
 def submit_array(
@@ -166,14 +182,17 @@ def submit_array(
     with contextlib.ExitStack() as written:
         for plan in plans:
             written.enter_context(written_run(plan, settings, io))
-        script = Path(first.run_dir) / ARRAY_SCRIPT
-        runs.write_atomic(script, array_script.render(plans, at_once, __version__))
+        script = Path(first.run_dir) / runs.ARRAY_SCRIPT
+        try:
+            runs.write_atomic(script, array_script.render(plans, at_once, __version__))
+        except OSError as error:
+            raise UserError(f"{script}: cannot be written: {error.strerror or error}") from None
         accepted = _accepted(first, script, settings, env, None)
     tasks = array_script.tasks_of(plans)
     ids = [f"{accepted.job_id}_{task}" for task in tasks]
-    for plan, job_id in zip(plans, ids, strict=True):
-        runs.update_json(runs.RunPaths(plan.run_dir).run_json, {"job_id": job_id, **_TAKEN})
     notes = tuple(f"sbatch: {line}" for line in accepted.lines)
+    for plan, job_id in zip(plans, ids, strict=True):
+        notes += _note_job(runs.RunPaths(plan.run_dir), job_id)
     return tuple(
         Submitted(plan.run_id, plan.run_dir, job_id, "PENDING", () if index else notes)
         for index, (plan, job_id) in enumerate(zip(plans, ids, strict=True))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coach.analysis.jobs.belonging import RunJobs, has_lost_its_job, jobs_by_output, jobs_by_submit_line
+from coach.analysis.jobs.belonging import RunJobs, has_lost_its_job, jobs_by_submit_line, jobs_in_queue
 from coach.model.slurm.cluster import Job
 from coach.model.training.run import Run, Submission
 from coach.sources.runs.run_files import parse_run
@@ -33,7 +33,7 @@ def job(
 
 @pytest.mark.parametrize("stdout", [OUTPUT, OUTPUT.replace("%", "%%")])
 def test_the_job_that_writes_to_the_run_s_file_is_its_job(stdout: str) -> None:
-    assert jobs_by_output([run()], [job("7", stdout)])[RUN_ID].job_id == "7"
+    assert jobs_in_queue([run()], [job("7", stdout)])[RUN_ID].job_id == "7"
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_the_job_that_writes_to_the_run_s_file_is_its_job(stdout: str) -> None:
     ids=["no output", "another run's", "another root's", "somebody else's", "older than the run"],
 )
 def test_a_job_of_the_same_recipe_is_not_the_run_s(other: Job) -> None:
-    assert jobs_by_output([run()], [other]) == {}
+    assert jobs_in_queue([run()], [other]) == {}
 
 
 def test_of_two_jobs_of_one_script_the_one_that_is_alive_counts() -> None:
     both = [job("7", OUTPUT, "CANCELLED"), job("8", OUTPUT), job("9", OUTPUT, "FAILED")]
-    assert jobs_by_output([run()], both)[RUN_ID].job_id == "8"
+    assert jobs_in_queue([run()], both)[RUN_ID].job_id == "8"
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,25 @@ def test_the_screens_show_the_job_that_was_found_and_that_there_is_none() -> Non
     newer = run("20261121-142235-ddp-4f2c")
     joined.see_runs([newer, other, lost])
     assert joined.with_state(newer).submission is None
+
+
+def test_each_run_of_a_sweep_is_its_own_task_of_the_array_that_waits() -> None:
+    group = RUN_ID
+    others = [f"20261121-142233-ddp-4f2{letter}" for letter in "bc"]
+    lost = [
+        run(run_id, sweep={"group_id": group, "parameter": "lr", "value": 0.1, "index": index, "size": 3})
+        for index, run_id in enumerate((group, *others))
+    ]
+    script = f"{ROOT}/{group}/array.sh"
+    waiting = replace(job("7_[0-1%2]", "/dev/null"), command=script)
+    running = replace(job("7_2", "/dev/null", "RUNNING"), command=script)
+    found = jobs_in_queue(lost, [waiting, running])
+    assert [found[run_id].job_id for run_id in (group, *others)] == ["7_0", "7_1", "7_2"]
+    assert found[others[1]].state == "RUNNING"
+    told = jobs_by_submit_line(lost, [(f"sbatch --parsable {script}", job("7_2", None, "FAILED"))])
+    assert {run_id: each.job_id for run_id, each in told.items()} == {others[1]: "7_2"}
+
+
+def test_a_batch_file_that_says_itself_where_its_output_goes_is_known_by_its_script() -> None:
+    row = replace(job("7", "/home/ada/slurm-7.out"), command=f"{ROOT}/{RUN_ID}/job.sh")
+    assert jobs_in_queue([run()], [row])[RUN_ID].job_id == "7"
