@@ -25,7 +25,7 @@ anonymized answer."""
 _ASSIGNED = re.compile(rf"(?is)([\w.-]*{_NAME}[=:]).+")
 _OPTION = re.compile(rf"(?i)--?[\w.-]*{_NAME}")
 _IN_TEXT = re.compile(
-    rf"""(?i)({_NAME}(?:"?\s?[=:]\s?["']?|"\s?,\s?"))(?![\d.]+(?:\s|["',;]|$)){_VALUE}{{6,}}"""
+    rf"""(?i)({_NAME}(?:"?\s?[=:]\s?["']?|"\s?,\s?"))(?!--)(?![\d.]+(?:\s|["',;]|$)){_VALUE}{{6,}}"""
     rf"|((?<![\w-])--[\w.-]{{0,40}}?{_NAME}\s){_VALUE}+"
 )
 _TOKEN = re.compile(

@@ -22,6 +22,7 @@ from coach.sources.slurm.text import (
     parse_duration,
     parse_exit_code,
     parse_time,
+    parse_whole,
     split_records,
 )
 
@@ -48,7 +49,7 @@ _OWN_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, *_OWN_FIELDS, "name")
 _LAYOUTS = {len(fields): fields for fields in ((*_FIRST_FIELDS, "name"), _ALL_JOBS, _OWN_JOBS)}
 """Number of fields of a record → which they are. The shortest is what recordings of earlier versions hold."""
 
-_JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?$")
+_JOB_ID = re.compile(r"^\d{1,15}(?:_(?:\d{1,15}|\[[^\]]*\])|\+\d{1,15})?$")
 _STATE = re.compile(r"^[A-Z][A-Z_]*$")
 _CLUSTER = re.compile(r"^CLUSTER: (\S+)(?:\n+|$)")
 
@@ -132,18 +133,14 @@ def _parse_job(record: list[str], cluster: str | None) -> Job:
         raw_job_id=job_id if row.get("jobid") == job_id else optional(row.get("jobid", "")),
         dependency=optional(row.get("dependency", "")),
         reservation=optional(row.get("reservation", "")),
-        priority=_parse_whole(row.get("prioritylong", "")),
+        priority=parse_whole(row.get("prioritylong", "")),
         scheduled_nodes=optional(row.get("schednodes", "")),
-        num_requeues=_parse_whole(row.get("restartcnt", "")),
+        num_requeues=parse_whole(row.get("restartcnt", "")),
         command=optional(row.get("command", "")),
         stdout=optional(row.get("stdout", "")),
         stderr=optional(row.get("stderr", "")),
         cluster=cluster,
     )
-
-
-def _parse_whole(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
 
 
 def _parse_job_exit_code(text: str, state: str) -> int | None:
