@@ -1,14 +1,14 @@
 """Strike secrets from a command line or a text: values of options and variables named like one, and tokens of
 known forms.
 
-run.json keeps the command of `coach run`, and recordings are shared. A key on a command line belongs in
-neither.
+run.json keeps the command of `coach run`, recordings and findings are shared, and a verdict quotes the log. A
+key belongs in none of them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import List, Sequence
+from typing import Any, List, Sequence
 
 MASK = "***"
 
@@ -55,3 +55,14 @@ def mask_text(text: str) -> str:
     text = _IN_TEXT.sub(lambda found: (found[1] or found[2]) + MASK, text)
     text = _HEADER.sub(rf"\1{MASK}", text)
     return _TOKEN.sub(MASK, _IN_URL.sub(rf"\1{MASK}@", text))
+
+
+def mask_values(value: Any) -> Any:
+    """A value of JSON with every text in it masked."""
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, dict):
+        return {key: mask_values(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mask_values(item) for item in value]
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -190,12 +191,12 @@ def test_two_jobs_ten_thousand_apart_do_not_meet_at_one_port_of_a_node(
 ) -> None:
     script = plan(tmp_path, "ddp", CLUSTER, num_nodes=2).script
     first = _meeting_port(script, 79_997, tmp_path)
-    try:
-        listening = socket.socket(family)
-    except OSError:
-        pytest.skip("this machine has no IPv6")
-    with listening:
-        listening.bind(("127.0.0.1" if family is socket.AF_INET else "::1", first))
+    with contextlib.ExitStack() as stack:
+        try:
+            listening = stack.enter_context(socket.socket(family))
+            listening.bind(("127.0.0.1" if family is socket.AF_INET else "::1", first))
+        except OSError:
+            pytest.skip("this machine has no such address")
         listening.listen()
         second = _meeting_port(script, 89_997, tmp_path)
     assert 20_000 <= second < 30_000
