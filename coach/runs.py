@@ -217,14 +217,16 @@ def link_scheduler_logs(paths: RunPaths) -> None:
 
 
 def write_atomic(path: Path, text: str, may_replace: Callable[[], bool] = lambda: True) -> bool:
-    """Write a file so that a reader, or a crash, sees the old text or the new, never half of it.
+    """Write a file so that a reader, or a crash, sees the old text or the new, never half of it; it is its
+    owner's alone (mode 0600).
 
     `may_replace` is asked when all but the last step is done; where it says no, the old file stays. Returns
     whether the text is there.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -77,7 +77,7 @@ def parse_toml(path: Path, said: str) -> dict[str, Any]:
     """The file as nested tables. Raises UserError with its line when it is no TOML."""
     try:
         return tomllib.loads(said)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # not only TOMLDecodeError: an integer of 5,000 digits is another one
         words = str(error)
         place = _SYNTAX_PLACE.search(words)
         where = f"{path}:{place[1] if place else len(said.splitlines())}"

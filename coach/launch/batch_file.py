@@ -51,7 +51,7 @@ _LETTERS = {
     "x": "exclude",
 }
 _HEREDOC = "COACH_BATCH_FILE"
-_GPUS = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d+)", re.ASCII)
+_GPUS = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,9})", re.ASCII)
 _SAID = {
     "nodes": "num_nodes",
     "gpus-per-node": "gpus_per_node",

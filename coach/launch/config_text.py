@@ -221,5 +221,5 @@ def _at(table: Any, path: tuple[str, ...]) -> Any:
 def _says(text: str, value: Scalar) -> bool:
     try:
         return bool(tomllib.loads(f"a = {text}")["a"] == value)
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return False

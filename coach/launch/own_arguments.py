@@ -27,6 +27,7 @@ _INT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _BOOLS = {"true": True, "false": False}
 _TYPES = frozenset({"int", "float", "str"})
+_LARGEST = 1 << 63
 PLAIN = re.compile(r"[\w.+:/@, -]{1,200}")
 """A value that can be shown, and set again; others stay as they are."""
 
@@ -238,7 +239,7 @@ def _type_of(said: ast.expr | None, default: object) -> str | None:
 
 def _converted(kind: str | None, default: object) -> Scalar | None:
     if kind == "float" and isinstance(default, int):
-        return float(default)
+        return float(default) if abs(default) <= _LARGEST else None
     return default if isinstance(default, str | int | float) and type(default).__name__ == kind else None
 
 

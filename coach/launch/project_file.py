@@ -152,7 +152,7 @@ def _table_of(path: Path) -> Mapping[str, Any] | None:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         if path.name != FILES[0]:
             return None  # somebody else's to complain of
         raise UserError(f"{path}: not valid TOML: {error}") from None

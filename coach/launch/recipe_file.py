@@ -154,7 +154,7 @@ def read_recipe_file(path: Path, trainers: Path, arguments: TrainerArguments | N
         raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
     return _Reader(path, text, arguments or TrainerArguments(trainers)).recipe(table, trainers)
 
@@ -257,7 +257,7 @@ class _Reader(TableReader):
             raise self.error("parameters_of", f"parameters_of = {name!r}: no such recipe")
         try:
             base = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise self.error(
                 "parameters_of", f"parameters_of = {name!r}: {path} cannot be read: {error}"
             ) from None

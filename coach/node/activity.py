@@ -72,13 +72,13 @@ class Activity:
     def _bytes(self, way: str) -> Optional[float]:
         folder = self._sys / "class/net"
         found = [read_small(folder / name / f"statistics/{way}_bytes") for name in self._interfaces]
-        return sum(int(text) / 2**20 for text in found if text.isdigit()) if any(found) else None
+        return sum(int(text) / 2**20 for text in found if text.isdecimal()) if any(found) else None
 
 
 def parse_cpu(text: str) -> Tuple[Optional[float], Optional[float]]:
     """(busy, all) ticks of all CPUs since boot, from /proc/stat. Waiting for a disk is not busy."""
     fields = text.partition("\n")[0].split()
-    if len(fields) < 6 or fields[0] != "cpu" or not all(field.isdigit() for field in fields[1:]):
+    if len(fields) < 6 or fields[0] != "cpu" or not all(field.isdecimal() for field in fields[1:]):
         return None, None
     ticks = [int(field) for field in fields[1:9]]  # a guest's time is counted in its host's already
     idle = ticks[3] + ticks[4]
@@ -103,7 +103,7 @@ def parse_diskstats(text: str, disks: List[str]) -> Tuple[Optional[float], Optio
     read = written = None
     for line in text.splitlines():
         fields = line.split()
-        if len(fields) >= 10 and fields[2] in disks and fields[5].isdigit() and fields[9].isdigit():
+        if len(fields) >= 10 and fields[2] in disks and fields[5].isdecimal() and fields[9].isdecimal():
             read = (read or 0.0) + int(fields[5]) * _SECTOR_MIB
             written = (written or 0.0) + int(fields[9]) * _SECTOR_MIB
     return read, written

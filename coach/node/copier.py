@@ -221,7 +221,7 @@ def _writer_of(log: int, hint: Optional[int] = None) -> Optional[int]:
     `hint` is looked at first.
     """
     own = os.getpid()
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 (names are wanted)
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 (names are wanted)
     found = os.fstat(log)
     for pid in sorted(pids, key=lambda each: each != hint):
         if pid != own and _can_write(pid, (found.st_dev, found.st_ino)):

@@ -105,7 +105,7 @@ def parse_nfs(text: str) -> Dict[str, Counters]:
             continue
         counters = found[mount]
         words = line.split()
-        if words[:1] == ["bytes:"] and len(words) >= 7 and all(word.isdigit() for word in words[5:7]):
+        if words[:1] == ["bytes:"] and len(words) >= 7 and all(word.isdecimal() for word in words[5:7]):
             found[mount] = counters._replace(
                 read_mib=int(words[5]) / 2**20, written_mib=int(words[6]) / 2**20
             )
@@ -140,7 +140,7 @@ def _lustre_lines(text: str) -> Iterable[Tuple[str, int, int]]:
     """(name, samples, sum) of `name N samples [unit] min max sum sumsq`."""
     for line in text.splitlines():
         words = line.split()
-        if len(words) >= 7 and words[2] == "samples" and words[1].isdigit() and words[6].isdigit():
+        if len(words) >= 7 and words[2] == "samples" and words[1].isdecimal() and words[6].isdecimal():
             yield words[0], int(words[1]), int(words[6])
 
 

@@ -93,7 +93,7 @@ def _sum(values: List[Optional[int]]) -> Optional[int]:
 def _number(path: Path) -> Optional[int]:
     """A counter; an interface without a link says -1 as its speed."""
     text = read_small(path)
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None
 
 
 def _first_number(text: str) -> Optional[float]:

@@ -82,7 +82,7 @@ def ranks_of(pid: int) -> Ranks:
     found: Dict[bytes, int] = {}
     for entry in _read(f"/proc/{pid}/environ").split(b"\0"):
         name, _, value = entry.partition(b"=")
-        if name in _RANK + _LOCAL_RANK and value.isdigit():
+        if name in _RANK + _LOCAL_RANK and value.isdigit() and len(value) < 10:
             found[name] = int(value)
     rank, local_rank = ([found[name] for name in names if name in found] for names in (_RANK, _LOCAL_RANK))
     return Ranks(rank[0] if rank else None, local_rank[0] if local_rank else None)
@@ -145,7 +145,7 @@ class ProcessTable:
     def sample(self, time_s: float) -> List[Process]:
         """The job's processes, largest first. `time_s` is a monotonic clock."""
         # The names alone are wanted.
-        present = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
+        present = {int(name) for name in os.listdir("/proc") if name.isdecimal()}  # noqa: PTH208
         if self._num_samples % _FORGET_STRANGERS_AFTER == 0:
             self._strangers.clear()
         self._num_samples += 1

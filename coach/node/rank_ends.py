@@ -104,7 +104,7 @@ def read_error_files(log_dir: Path) -> Dict[Path, str]:
     messages: Dict[Path, str] = {}
     for path in attempts[-1].glob("*/error.json") if attempts else ():
         message = _message_of(path)
-        if message is not None and path.parent.name.isdigit():
+        if message is not None and path.parent.name.isdecimal():
             messages[path] = message
     return messages
 

@@ -1,14 +1,14 @@
 """Strike secrets from a command line or a text: values of options and variables named like one, and tokens of
 known forms.
 
-run.json keeps the command of `coach run`, recordings are shared, and a ticket goes to a help desk. A key
-belongs in none of them.
+run.json keeps the command of `coach run`, recordings and findings are shared, a verdict quotes the log, and a
+ticket goes to a help desk. A key belongs in none of them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import List, Match, Sequence
+from typing import Any, List, Match, Sequence
 
 MASK = "***"
 
@@ -33,7 +33,7 @@ _QUOTED = re.compile(
 """A value in quotes may have blanks."""
 _IN_TEXT = re.compile(
     rf"""(?i)({_NAME}(?:\\?["']?\s?[=:]\s?\\?["']?|"\s?,\s?"))"""
-    rf"""(?![\d.]+(?:\s|["',;]|$)){_NO_REFERENCE}{_VALUE}{{6,}}"""
+    rf"""(?!--)(?![\d.]+(?:\s|["',;]|$)){_NO_REFERENCE}{_VALUE}{{6,}}"""
     rf"|((?<![\w-])--[\w.-]{{0,40}}?{_NAME}\s){_NO_REFERENCE}{_VALUE}+"
 )
 _VARIABLE = re.compile(
@@ -120,3 +120,14 @@ def _masked_variable(found: Match[str]) -> str:
         return found[0]
     quotes = [mark if mark in ("'", '"') else "" for mark in (found[3][0], found[3][-1])]
     return f"{found[1]}{quotes[0]}{MASK}{quotes[1]}"
+
+
+def mask_values(value: Any) -> Any:
+    """A value of JSON with every text in it masked."""
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, dict):
+        return {key: mask_values(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mask_values(item) for item in value]
+    return value

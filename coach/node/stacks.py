@@ -94,7 +94,7 @@ def find_ranks(root: Optional[int], job_id: Optional[str], node: str) -> List[Ra
 
 
 def _all_processes() -> List[Stat]:
-    found = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    found = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
     return [stat for stat in found if stat]
 
 
@@ -209,7 +209,7 @@ def parse_py_spy(data: bytes) -> Threads:
             }
             for thread in json.loads(data)
         ]
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"an answer of py-spy's without {error}") from None
 
 
@@ -233,7 +233,7 @@ def parse_faulthandler(text: str) -> Threads:
         if head:
             threads.append({"name": head[2], "is_main": head[1] == "Current t", "frames": []})
         elif frame and threads:
-            line = int(frame[2]) if frame[2].isdigit() else None
+            line = int(frame[2]) if frame[2].isdecimal() and len(frame[2]) < 10 else None
             threads[-1]["frames"].append({"function": frame[3], "file": frame[1], "line": line})
     if threads and not any(thread["is_main"] for thread in threads):
         threads[-1]["is_main"] = True
@@ -257,24 +257,30 @@ def ask_flight_recorder(pid: int) -> Answer:
     text = _after(fd, ring, _FLIGHT_S, "\n")
     try:
         flight = parse_flight(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, RecursionError):
         return None, f"no answer within {_FLIGHT_S:.0f} s"
     return flight, "it has recorded no collective"
 
 
 def parse_flight(value: Any) -> Optional[Dict[str, Any]]:
     """The last collective that this rank has begun, of the group of all ranks where that has had one. None:
-    it is not known."""
-    entries = [entry for entry in value.get("entries", ()) if not entry.get("is_p2p")]
-    of_all = [entry for entry in entries if entry["process_group"][1] == "default_pg"]
-    last = max(of_all or entries, key=lambda entry: int(entry["record_id"]), default=None)
-    if last is None:
-        return None
-    return {
-        "operation": last["profiling_name"],
-        "number": int(last["collective_seq_id"]),
-        "is_done": bool(last["retired"]),
-    }
+    it is not known.
+
+    Raises ValueError for what is no such answer.
+    """
+    try:
+        entries = [entry for entry in value.get("entries", ()) if not entry.get("is_p2p")]
+        of_all = [entry for entry in entries if entry["process_group"][1] == "default_pg"]
+        last = max(of_all or entries, key=lambda entry: int(entry["record_id"]), default=None)
+        if last is None:
+            return None
+        return {
+            "operation": last["profiling_name"],
+            "number": int(last["collective_seq_id"]),
+            "is_done": bool(last["retired"]),
+        }
+    except (LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"an answer of the flight recorder's without {error}") from None
 
 
 def _offered(pid: int, name: "re.Pattern[str]") -> Tuple[Optional[str], Optional["re.Match[str]"]]:
@@ -321,7 +327,7 @@ def _rank(pid: int, env: Dict[str, str]) -> Rank:
 
 
 def _first(env: Dict[str, str], *names: str) -> Optional[str]:
-    return next((env[name] for name in names if env.get(name, "").isdigit()), None)
+    return next((env[name] for name in names if env.get(name, "").isdecimal()), None)
 
 
 def _environment(pid: int) -> Dict[str, str]:

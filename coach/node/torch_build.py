@@ -18,8 +18,8 @@ from typing import List, NamedTuple, Optional, Tuple
 _ASSIGNED = re.compile(
     r"^(__version__|cuda|hip|xpu)\b[^=\n]*=\s*(?:'([^']*)'|\"([^\"]*)\"|None)", re.MULTILINE
 )
-_CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
-_RELEASE = re.compile(r"\s*v?(\d+(?:\.\d+)*)")
+_CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*v?(\d{1,9}(?:\.\d{1,9})*)(\.\*)?")
+_RELEASE = re.compile(r"\s*v?(\d{1,9}(?:\.\d{1,9})*)")
 
 
 class TorchBuild(NamedTuple):

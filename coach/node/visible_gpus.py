@@ -55,7 +55,7 @@ def count(num_gpus: int, env: Mapping[str, str]) -> Counts:
         of_node: Optional[int] = len(os.listdir(_EVERY_GPU_OF_THE_NODE))  # noqa: PTH208
     except OSError:
         of_node = None
-    return Counts(num_gpus, int(allotted) if allotted.isdigit() else None, of_node)
+    return Counts(num_gpus, int(allotted) if allotted.isdecimal() else None, of_node)
 
 
 def explain(counts: Counts, env: Mapping[str, str]) -> List[Gap]:
@@ -93,7 +93,7 @@ def as_text(value: Any) -> str:
 
 
 def _named(nvml: Any, entry: str, every: List[Any]) -> List[Visible]:
-    if entry.isdigit():
+    if entry.isdecimal():
         return _instances(nvml, every[int(entry)]) if int(entry) < len(every) else []
     if entry.startswith("MIG-"):
         try:

@@ -137,6 +137,8 @@ def _parse_header(line: bytes, path: Path) -> Header:
             f"it was made with coach {value.get('coach')}",
         )
     try:
+        if not _is_number(value.get("time_s")):
+            raise ValueError("time_s: a number of seconds was expected")
         return Header(
             time_s=float(value["time_s"]),
             backend=str(value["backend"]),

@@ -165,7 +165,7 @@ class ReplayIo:
             query = Query(entry["kind"], tuple(entry["argv"]), entry["sep"], entry["end"])
             stdout = decode_bytes(entry["out"])
             by_id[entry["id"]] = CommandResult(
-                query, entry["rc"], stdout, entry["err"], entry["t"], entry["dur"], entry["error"]
+                query, entry.get("rc"), stdout, entry["err"], entry["t"], entry["dur"], entry.get("error")
             )
             result = by_id[entry["id"]]
         else:
@@ -188,7 +188,7 @@ class ReplayIo:
         elif kind == "mtime":
             self._modified.setdefault(path, _Timeline()).add(time_s, entry["s"])
         elif kind == "miss" and entry["op"] == "dir":
-            self._dirs.setdefault(path, _Timeline()).add(time_s, entry["errno"] or errno.EIO)
+            self._dirs.setdefault(path, _Timeline()).add(time_s, entry.get("errno") or errno.EIO)
         else:
             timeline = self._files.setdefault(path, _Timeline())
             last: _FileState | None = timeline.values[-1] if timeline.values else None
@@ -198,7 +198,7 @@ class ReplayIo:
 def _next_state(last: _FileState | None, entry: Entry) -> _FileState:
     kind = entry["k"]
     if kind == "miss":
-        return _FileState(_Content(), 0, 0, entry["errno"] or errno.EIO)
+        return _FileState(_Content(), 0, 0, entry.get("errno") or errno.EIO)
     if kind == "size":
         return _FileState(_Content(), 0, entry["n"])
     if kind == "new" or last is None:

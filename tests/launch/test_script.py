@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
+import socket
 import stat
 import subprocess
 from dataclasses import replace
@@ -162,3 +164,51 @@ def test_parameters_reach_the_trainer_as_flags_of_their_name(tmp_path: Path) -> 
     words = shlex.split(script[script.index("\nsrun ") : script.index(" &\nTRAINING")].replace("\\\n", ""))
     assert {"--lr=1e+20", "--batch_size=64", "--log_metrics=false", "--gpus_per_node=0"} <= set(words)
     assert words[:4] == ["srun", "--kill-on-bad-exit=0", "--wait=60", "$PYTHON"]
+
+
+def _meeting_port(script: str, job_id: int, folder: Path) -> int:
+    """The port at which the nodes of this job meet, by the script's own lines run on this machine."""
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin" / "scontrol").write_text("#!/bin/sh\necho node1\necho node2\n")
+    (folder / "bin" / "scontrol").chmod(0o755)
+    lines = script[script.index("HOSTS=$(scontrol") :].partition("\n\n")[0]
+    env = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "SLURM_JOB_ID": str(job_id)}
+    said = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", f'{lines}\necho "$MASTER_ADDR $MASTER_PORT"'],
+        env={**env, "SLURM_JOB_NODELIST": "node[1-2]"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    address, port = said.stdout.split()
+    assert address == "node1"
+    return int(port)
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_two_jobs_ten_thousand_apart_do_not_meet_at_one_port_of_a_node(
+    tmp_path: Path, family: socket.AddressFamily
+) -> None:
+    script = plan(tmp_path, "ddp", CLUSTER, num_nodes=2).script
+    first = _meeting_port(script, 79_997, tmp_path)
+    with contextlib.ExitStack() as stack:
+        try:
+            listening = stack.enter_context(socket.socket(family))
+            listening.bind(("127.0.0.1" if family is socket.AF_INET else "::1", first))
+        except OSError:
+            pytest.skip("this machine has no such address")
+        listening.listen()
+        second = _meeting_port(script, 89_997, tmp_path)
+    assert 20_000 <= second < 30_000
+    assert second != first
+
+
+def test_behind_the_last_port_comes_the_first(tmp_path: Path) -> None:
+    script = plan(tmp_path, "ddp", CLUSTER, num_nodes=2).script
+    with socket.socket() as listening:
+        try:
+            listening.bind(("127.0.0.1", 29_999))
+        except OSError:
+            pytest.skip("another program has port 29999 here")
+        listening.listen()
+        assert 20_000 <= _meeting_port(script, 9_999, tmp_path) < 29_999

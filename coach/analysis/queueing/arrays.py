@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 
 from coach.model.slurm.cluster import Job, has_failed, is_final
 
-_TASK = re.compile(r"^(?P<array>\d+)_(?:(?P<task>\d+)|\[(?P<tasks>[^\]]*)\])$")
-_RANGE = re.compile(r"^(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>\d+))?)?$")
-_HET = re.compile(r"^(?P<job>\d+)\+(?P<offset>\d+)$")
+_TASK = re.compile(r"^(?P<array>\d{1,15})_(?:(?P<task>\d{1,15})|\[(?P<tasks>[^\]]*)\])$")
+_RANGE = re.compile(r"^(?P<first>\d{1,15})(?:-(?P<last>\d{1,15})(?::(?P<step>\d{1,15}))?)?$")
+_HET = re.compile(r"^(?P<job>\d{1,15})\+(?P<offset>\d{1,15})$")
 _PART = re.compile(r"^\d+[_+]")
 _MAX_TASKS = 100_000
+_MAX_DIGITS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def parse_task_ids(job_id: str) -> TaskIds | None:
             is_cut = True
             continue
         tasks += range(first, last + 1, step)
-    has_limit = percent and limit.isdecimal()
+    has_limit = percent and limit.isdecimal() and len(limit) <= _MAX_DIGITS
     return TaskIds(match["array"], tuple(tasks), int(limit) if has_limit else None, is_cut)
 
 
@@ -201,7 +202,7 @@ def _part_order(job: Job) -> tuple[int, int]:
         return int(ids.array_id), ids.tasks[0]
     if het is not None:
         return int(het["job"]), int(het["offset"])
-    return (int(job.job_id) if job.job_id.isdecimal() else 0), 0
+    return (int(job.job_id) if job.job_id.isdecimal() and len(job.job_id) <= _MAX_DIGITS else 0), 0
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

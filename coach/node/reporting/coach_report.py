@@ -29,7 +29,7 @@ class _Report:
     def __init__(self, environment: "os._Environ[str]") -> None:
         def number(*names: str) -> Optional[int]:
             said = (environment.get(name, "") for name in names)
-            return next((int(text) for text in said if text.isdigit()), None)
+            return next((int(text) for text in said if text.isdecimal()), None)
 
         self.rank = number("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID") or 0
         self.world_size = number("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS") or 1

@@ -56,7 +56,7 @@ def parse_file(text: str, file: str) -> RuleFile:
     """All that a file says. Raises UserError with the file, the row, and what would be right."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: {error}", "it must be TOML with [[group]] and [[group.wording]]") from error
     _check_keys(document, ("group", "thresholds"), file)
     return RuleFile(_groups(document, file), _thresholds(document.get("thresholds", {}), file))

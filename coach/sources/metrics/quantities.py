@@ -172,7 +172,8 @@ def _rate_of(record: Mapping[str, Any], more_names: Sequence[str]) -> float | No
 def _samples_of(record: Mapping[str, Any], rate: float | None) -> int | None:
     """Samples of the step on all ranks, of a record that says how many are trained in a second."""
     time_s = finite(record.get("step_time_s"))
-    return round(rate * time_s) or None if rate is not None and time_s is not None else None
+    samples = finite(rate * time_s) if rate is not None and time_s is not None else None
+    return round(samples) or None if samples is not None else None
 
 
 def _time_of(record: Mapping[str, Any]) -> float | None:

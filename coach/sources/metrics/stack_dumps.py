@@ -9,6 +9,7 @@ from typing import Any
 
 from coach import runs
 from coach.model.training.stacks import Collective, Frame, Missed, RankStack
+from coach.sources.values import finite, text, whole
 
 
 def read_stacks(folder: Path) -> dict[str, tuple[RankStack, ...]]:
@@ -25,38 +26,38 @@ def read_stacks(folder: Path) -> dict[str, tuple[RankStack, ...]]:
 def parse_stacks(value: Mapping[str, Any]) -> tuple[RankStack, ...]:
     node = str(value.get("node"))
     return tuple(
-        _rank(node, each) for each in _mappings(value.get("ranks")) if _count(each.get("pid")) is not None
+        _rank(node, each) for each in _mappings(value.get("ranks")) if whole(each.get("pid")) is not None
     )
 
 
 def _rank(node: str, value: Mapping[str, Any]) -> RankStack:
     threads = _mappings(value.get("threads"))
     main = next((thread for thread in threads if thread.get("is_main")), {})
-    flight, cpu_pct = value.get("flight"), value.get("cpu_pct")
+    flight = value.get("flight")
     return RankStack(
         node=node,
         pid=int(value["pid"]),
-        rank=_count(value.get("rank")),
-        world_size=_count(value.get("world_size")),
+        rank=whole(value.get("rank")),
+        world_size=whole(value.get("world_size")),
         rung=str(value.get("rung")),
         missed=tuple(
             Missed(str(each.get("rung")), str(each.get("because"))) for each in _mappings(value.get("missed"))
         ),
         frames=tuple(
-            Frame(str(frame.get("function")), str(frame.get("file")), _count(frame.get("line")))
+            Frame(str(frame.get("function")), str(frame.get("file")), whole(frame.get("line")))
             for frame in _mappings(main.get("frames"))
         ),
         num_threads=len(threads),
         collective=_collective(flight) if isinstance(flight, Mapping) else None,
-        state=_text(value.get("state")),
-        wait_channel=_text(value.get("wait_channel")),
-        cpu_pct=float(cpu_pct) if isinstance(cpu_pct, (int, float)) else None,
-        num_sockets=_count(value.get("num_sockets")),
+        state=text(value.get("state")),
+        wait_channel=text(value.get("wait_channel")),
+        cpu_pct=finite(value.get("cpu_pct")),
+        num_sockets=whole(value.get("num_sockets")),
     )
 
 
 def _collective(value: Mapping[str, Any]) -> Collective | None:
-    operation, number = _text(value.get("operation")), _count(value.get("number"))
+    operation, number = text(value.get("operation")), whole(value.get("number"))
     if operation is None or number is None:
         return None
     return Collective(operation, number, bool(value.get("is_done")))
@@ -64,11 +65,3 @@ def _collective(value: Mapping[str, Any]) -> Collective | None:
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None

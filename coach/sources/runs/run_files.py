@@ -46,8 +46,8 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
     said."""
     run_id = text(value.get("run_id")) or Path(run_dir).name
     job_id = value.get("job_id")
-    if isinstance(job_id, int) and not isinstance(job_id, bool):
-        job_id = str(job_id)
+    if (number := whole(job_id)) is not None:
+        job_id = str(number)
     named = _RECIPE_IN_RUN_ID.match(run_id)
     return Run(
         run_id=run_id,
@@ -167,7 +167,7 @@ def _parse_oom_kills(nodes: Mapping[str, Any]) -> Mapping[str, int]:
     for name, part in nodes.items():
         node, _, local_id = name.rpartition(".")
         count = whole(table(part).get("oom_kills")) or 0
-        found[node if node and local_id.isdigit() else name] += count
+        found[node if node and local_id.isdecimal() else name] += count
     return dict(+found)
 
 

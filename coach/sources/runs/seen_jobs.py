@@ -194,8 +194,10 @@ def _parse(record: Mapping[str, Any]) -> PastJob | None:
     for name in ("name", "user", "partition"):
         values[name] = values[name] or ""
     start_s, end_s = values["start_time_s"], values["end_time_s"]
-    used_s = int(end_s - start_s) if start_s is not None and end_s is not None and end_s >= start_s else None
-    job = Job(**values, time_used_s=used_s, time_left_s=None)
+    used_s = finite(end_s - start_s) if start_s is not None and end_s is not None else None
+    job = Job(
+        **values, time_used_s=int(used_s) if used_s is not None and used_s >= 0 else None, time_left_s=None
+    )
     return PastJob(job, source="seen", last_seen_s=finite(record.get("seen_s")))
 
 

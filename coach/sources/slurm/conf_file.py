@@ -47,7 +47,7 @@ def message_timeout_s(env: Mapping[str, str]) -> tuple[float, str] | None:
 def parse_seconds(text: str) -> float | None:
     """`100`, or `100 sec` as scontrol says it."""
     number = text.split()[0] if text.split() else ""
-    return float(number) if number.isdecimal() and 0 < int(number) <= 3600 else None
+    return float(number) if number.isdecimal() and len(number) <= 4 and 0 < int(number) <= 3600 else None
 
 
 def kept_message_timeout_s(cache_dir: Path, cluster: str) -> float | None:

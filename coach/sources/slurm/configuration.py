@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from coach.model.reading import Reading
 from coach.sources.io import Io, Query
 from coach.sources.slurm.conf_file import parse_seconds
-from coach.sources.slurm.text import optional
+from coach.sources.slurm.text import optional, parse_whole
 
 CONFIG_QUERY = Query("config", ("scontrol", "show", "config"))
 PING_QUERY = Query("ping", ("scontrol", "ping"))
@@ -24,7 +24,7 @@ ACCOUNTING_QUERY = Query("accounting", ("sacct", "-n", "-X", "-P", "-S", "now-1m
 _RETRY_S = 120.0
 
 _PAIR = re.compile(r"^(\w[\w\[\]]*)\s+= ?(.*)$")
-_VERSION = re.compile(r"(?<!\d)(\d++)\.(\d+)")
+_VERSION = re.compile(r"(?<!\d)(\d{1,4})\.(\d{1,4})")
 
 _DEFAULT_BUCKET, _DEFAULT_REFILL, _DEFAULT_PERIOD_S = 30, 2, 1
 """slurm.conf(5): rl_bucket_size, rl_refill_rate, rl_refill_period."""
@@ -74,7 +74,7 @@ def parse_rate_limit(config: Mapping[str, str]) -> RateLimit | None:
 
 
 def _count(text: str | None, default: int) -> int:
-    return int(text) if text and text.isdecimal() and int(text) > 0 else default
+    return parse_whole(text or "") or default
 
 
 class RateLimitSource:

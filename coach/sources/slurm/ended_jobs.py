@@ -24,6 +24,7 @@ from coach.sources.slurm.text import (
     parse_duration,
     parse_exit_code,
     parse_time,
+    parse_whole,
 )
 
 _FIELDS = (
@@ -42,10 +43,10 @@ _FIELDS = (
         "JobName",
     ),
 )
-_SIZE = re.compile(r"^(\d+(?:\.\d+)?)([KMGTP]?)[nc]?$")
+_SIZE = re.compile(r"^(\d{1,15}(?:\.\d{1,15})?)([KMGTP]?)[nc]?$")
 _MIB_PER_UNIT = {"": 1 / 1024**2, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
-_CPU_TIME = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)$")
-_JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?$")
+_CPU_TIME = re.compile(r"^(?:(\d{1,15})-)?(?:(\d{1,15}):)?(\d{1,15}):(\d{1,15}(?:\.\d{1,15})?)$")
+_JOB_ID = re.compile(r"^\d{1,15}(?:_(?:\d{1,15}|\[[^\]]*\])|\+\d{1,15})?$")
 
 
 def history_query(user: str, past_s: float) -> Query:
@@ -168,8 +169,8 @@ def _memory_of(step: Mapping[str, str]) -> float | None:
     if total is not None:
         return total
     largest = parse_size_mib(step["MaxRSS"])
-    num_tasks = int(step["NTasks"]) if step["NTasks"].isdecimal() else 1
-    return None if largest is None else largest * max(1, num_tasks)
+    num_tasks = parse_whole(step["NTasks"]) or 1
+    return None if largest is None else largest * num_tasks
 
 
 def _asked_memory(row: Mapping[str, str], job: Job) -> float | None:

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from coach.sources.slurm.text import parse_whole
+
 _ITEM = re.compile(
     r"""
     ^(?:gres[:/])?(?P<name>[A-Za-z_][\w.-]*)
     (?:[:/](?P<type>\(null\)|[^:=()\s]*[^:=()\s\d][^:=()\s]*|\d+(?=[:=])))?   # a100, 1g.5gb, (null), 3090 when a count follows
     (?::no_consume)?
-    (?:[:=](?P<count>\d+)(?P<unit>[KMGTP]?))?
+    (?:[:=](?P<count>\d{1,15})(?P<unit>[KMGTP]?))?
     (?P<notes>(?:\([^()]*\))*)$                                               # (IDX:0-1) (S:0-1) (0/8,4/8)
     """,
     re.VERBOSE,
@@ -69,9 +71,10 @@ def parse_indices(text: str) -> tuple[int, ...]:
     indices: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        low = parse_whole(first)
+        high = parse_whole(last) if dash else low
+        if low is None or high is None:
             return ()
-        low, high = int(first), int(last) if dash else int(first)
         if not 0 <= high - low < _MAX_INDICES or len(indices) > _MAX_INDICES:
             return ()
         indices += range(low, high + 1)

@@ -15,10 +15,11 @@ from coach.model.training.telemetry import StepUse
 from coach.sources.io import Query
 from coach.sources.slurm.ended_jobs import parse_size_mib
 from coach.sources.slurm.gres import parse_gres
+from coach.sources.slurm.text import parse_whole
 
-_NUM_NODES = re.compile(r"^   NumNodes=(\d+)", re.MULTILINE)
+_NUM_NODES = re.compile(r"^   NumNodes=(\d{1,15})", re.MULTILINE)
 _NODE_LIST = re.compile(r"^   NodeList=(\S+)$", re.MULTILINE)
-_ON_NODES = re.compile(r"^     Nodes=\S+ CPU_IDs=\S* Mem=(?P<mem>\d+) GRES=(?P<gres>\S*)$", re.MULTILINE)
+_ON_NODES = re.compile(r"^     Nodes=\S+ CPU_IDs=\S* Mem=(?P<mem>\d{1,15}) GRES=(?P<gres>\S*)$", re.MULTILINE)
 _ASKED_GPUS = re.compile(r"^   TresPer\w+=\S*gpu", re.MULTILINE)
 
 
@@ -83,12 +84,12 @@ def parse_steps(text: str) -> tuple[StepUse, ...]:
 
 def _step(step_id: str, num_tasks: str, max_rss: str, used: str) -> StepUse:
     pairs = dict(item.split("=", 1) for item in used.split(",") if "=" in item)
-    utilization = pairs.get("gres/gpuutil", "")
+    utilization, tasks = parse_whole(pairs.get("gres/gpuutil", "")), parse_whole(num_tasks)
     return StepUse(
         step_id,
-        int(num_tasks) if num_tasks.isdecimal() else 1,
+        1 if tasks is None else tasks,
         parse_size_mib(max_rss),
-        float(utilization) if utilization.isdecimal() else None,
+        None if utilization is None else float(utilization),
         parse_size_mib(pairs.get("gres/gpumem", "")),
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from coach.model.slurm.job_action import QueuedJob
 from coach.sources.io import Query
-from coach.sources.slurm.text import optional, parse_duration, parse_time
+from coach.sources.slurm.text import optional, parse_duration, parse_time, parse_whole
 
 _FIELDS = (
     *("jobarrayid", "jobid", "username", "state"),
@@ -45,5 +45,5 @@ def _job(record: list[str]) -> QueuedJob:
         time_limit_s=parse_duration(row["timelimit"]),
         time_used_s=parse_duration(row["timeused"]),
         can_requeue={"0": False, "1": True}.get(row["requeue"].strip()),
-        num_nodes=int(row["numnodes"]) if row["numnodes"].strip().isdecimal() else None,
+        num_nodes=parse_whole(row["numnodes"].strip()),
     )

@@ -1,15 +1,22 @@
 """Slurm's node set expressions as names, and back: by ClusterShell, which knows every spelling of them.
 
-Apart from who uses it, because ClusterShell takes `@name` for a group that it looks up by running commands:
-here it never does.
+Apart from who uses it, because ClusterShell takes `@name` for a group that it looks up by running commands,
+and `*` and `?` for names among all nodes that such a command tells: here it never does.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
+from math import prod
 
 _MAX_NODES = 200_000
+_GROUPS = frozenset("@*?")
+_ITEM = re.compile(r"(?:\[[^\]]*\]|[^\[\],\s&!^])+")
+_BRACKET = re.compile(r"\[([^\]]*)\]")
+_RANGE = re.compile(r"(\d+)-(\d+)")
+_MAX_DIGITS = 15
 
 
 @lru_cache(maxsize=1024)
@@ -20,13 +27,30 @@ def expand_nodes(expression: str | None) -> tuple[str, ...]:
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     from ClusterShell.NodeUtils import GroupResolver
 
-    if "@" in expression:
+    if not _GROUPS.isdisjoint(expression) or _most_names(expression) > _MAX_NODES:
         return ()
     try:
-        nodes = NodeSet(expression, resolver=GroupResolver())
-        return tuple(nodes) if len(nodes) <= _MAX_NODES else ()
-    except NodeSetException:
+        return tuple(NodeSet(expression, resolver=GroupResolver()))
+    except (NodeSetException, ValueError, AssertionError):  # ClusterShell does not foresee all spellings
         return ()
+
+
+def _most_names(expression: str) -> int:
+    """At most so many names: ClusterShell makes all names of a range at once, however many they are."""
+    return sum(
+        prod(sum(map(_num_in, bracket.split(","))) for bracket in _BRACKET.findall(item))
+        for item in _ITEM.findall(expression)
+    )
+
+
+def _num_in(part: str) -> int:
+    """The numbers of `3`, `1-7`, or `0-100/5` (a fifth of what is counted here)."""
+    found = _RANGE.match(part)
+    if found is None:
+        return 1
+    if max(map(len, found.groups())) > _MAX_DIGITS:
+        return _MAX_NODES + 1
+    return max(1, int(found[2]) - int(found[1]) + 1)
 
 
 def fold_nodes(names: Iterable[str]) -> str:
@@ -38,9 +62,9 @@ def fold_nodes(names: Iterable[str]) -> str:
     odd = []
     for name in names:
         try:
-            if "@" in name:
+            if not _GROUPS.isdisjoint(name) or _most_names(name) > _MAX_NODES:
                 raise NodeSetException(name)
             nodes.add(NodeSet(name, resolver=GroupResolver()))
-        except NodeSetException:
+        except (NodeSetException, ValueError, AssertionError):
             odd.append(name)
     return ",".join([*([str(nodes)] if len(nodes) else []), *odd])

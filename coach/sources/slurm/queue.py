@@ -23,6 +23,7 @@ from coach.sources.slurm.text import (
     parse_duration,
     parse_exit_code,
     parse_time,
+    parse_whole,
     split_records,
 )
 
@@ -50,7 +51,8 @@ _NUM_MORE = {len(_OWN_JOBS) - num_more: num_more for num_more in (0, 3, 9)}
 """Number of fields of a record → how many are not told, before the name. The shortest is what recordings of
 earlier versions hold."""
 
-_JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?$")
+_MAX_DIGITS = 15
+_JOB_ID = re.compile(r"^\d{1,15}(?:_(?:\d{1,15}|\[[^\]]*\])|\+\d{1,15})?$")
 _STATE = re.compile(r"^[A-Z][A-Z_]*$")
 _CLUSTER = re.compile(r"^CLUSTER: (\S+)(?:\n+|$)")
 
@@ -107,7 +109,7 @@ class _RowReader:
         self._states = Words(_parse_state)
         self._texts = Words(optional)
         self._counts = Words(parse_count)
-        self._wholes = Words(_parse_whole)
+        self._wholes = Words(parse_whole)
         self._durations = Words(parse_duration)
         self._times = Words(parse_time)
         self._gpus = Words(_count_job_gpus)
@@ -131,7 +133,7 @@ class _RowReader:
         priority, scheduled_nodes, num_requeues, command, stdout, stderr, name = record[26:]
         texts, times, durations = self._texts, self._times, self._durations
         known_state, has_ended = self._states[state]
-        if not (job_id.isdecimal() or _JOB_ID.match(job_id)) or not user:
+        if not ((len(job_id) <= _MAX_DIGITS and job_id.isdecimal()) or _JOB_ID.match(job_id)) or not user:
             raise BadRow(f"not a job: {job_id!r}")
         return Job(
             job_id=job_id,
@@ -173,10 +175,6 @@ def _parse_state(text: str) -> tuple[str, bool]:
     if not _STATE.match(text):
         raise BadRow(f"not a state: {text!r}")
     return intern(text), is_final(text)
-
-
-def _parse_whole(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
 
 
 def _parse_job_exit_code(text: str, state: str) -> int | None:

@@ -19,10 +19,10 @@ from coach.sources.slurm.text import parse_time
 ALLOCATIONS_QUERY = Query("allocations", ("scontrol", "-a", "-d", "show", "jobs"))
 
 _ESTIMATE = re.compile(
-    r"Job \d+ to start at (?P<time>\S+) (?:a )?using (?P<cpus>\d+) processors on "
+    r"Job \d+ to start at (?P<time>\S+) (?:a )?using (?P<cpus>\d{1,15}) processors on "
     r"(?:nodes )?(?P<nodes>\S+)(?: in partition (?P<partition>\S+))?"
 )
-_RECORD = re.compile(r"^JobId=(?P<raw>\d+)(?: (?P<ids>(?:(?:Array|Het)\w+=\S+ )*))", re.MULTILINE)
+_RECORD = re.compile(r"^JobId=(?P<raw>\d{1,15})(?: (?P<ids>(?:(?:Array|Het)\w+=\S+ )*))", re.MULTILINE)
 _STATE = re.compile(r"^   JobState=(\S+) ", re.MULTILINE)
 _NODES = re.compile(r"^     Nodes=(?P<nodes>\S+) CPU_IDs=\S* Mem=\S* GRES=(?P<gres>\S*)$", re.MULTILINE)
 _HOLDING = frozenset(
@@ -58,7 +58,8 @@ def parse_allocations(text: str) -> tuple[tuple[GpuAllocation, ...], int]:
     starts = list(_RECORD.finditer(text))
     seen: dict[str, list[GpuAllocation] | None] = {}
     num_bad = 0
-    for match, end in zip(starts, [*(each.start() for each in starts[1:]), len(text)], strict=True):
+    ends = [*(each.start() for each in starts), len(text)][1:]
+    for match, end in zip(starts, ends, strict=True):
         raw = match["raw"]
         if raw in seen:
             num_bad += seen[raw] is not None

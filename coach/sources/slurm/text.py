@@ -19,8 +19,14 @@ V = TypeVar("V")
 _UNSET = frozenset(
     {"", "N/A", "n/a", "(null)", "NONE", "None", "none", "Unknown", "UNKNOWN", "INVALID", "NOT_SET", "NO_VAL"}
 )
-_DURATION = re.compile(r"^(?:(?P<days>\d+)-)?(?:(?:(?P<hours>\d+):)?(?P<minutes>\d+):)?(?P<seconds>\d+)$")
-_COUNT = re.compile(r"^(\d+(?:\.\d+)?)([KMG]?)(?:-|$)")
+_N = r"\d{1,15}"
+"""A number of Slurm's has at most so many digits. Python neither prints nor sends one of thousands."""
+_DURATION = re.compile(
+    rf"^(?:(?P<days>{_N})-)?(?:(?:(?P<hours>{_N}):)?(?P<minutes>{_N}):)?(?P<seconds>{_N})$"
+)
+_COUNT = re.compile(rf"^({_N}(?:\.{_N})?)([KMG]?)(?:-|$)")
+_WHOLE = re.compile(_N)
+_MEMORY = re.compile(r"(\d{1,15})([KMGT]?)", re.ASCII)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _NUM_WORDS = 8192
 """Tens of thousands of rows say the same few words: what was read of them is kept."""
@@ -78,6 +84,11 @@ def optional(text: str) -> str | None:
     return None if text.strip() in _UNSET else intern(text)
 
 
+def parse_whole(text: str) -> int | None:
+    """A whole number; None for anything else, and for one that is longer than any of Slurm's."""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
 @lru_cache(maxsize=_NUM_WORDS)
 def parse_count(text: str) -> int | None:
     """`4`, `2K` (2048), `2-4` (the lower end); None when not set. Raises BadRow for anything else."""
@@ -113,12 +124,11 @@ def parse_exit_code(text: str) -> int | None:
     """Exit status of a batch script: from `42:0` (newer versions) or the raw wait status `10752` (22.05).
     Killed by signal N is 128 + N."""
     code_text, colon, signal_text = text.strip().partition(":")
-    if not code_text.isdecimal() or (colon and not signal_text.isdecimal()):
+    code, signal = parse_whole(code_text), parse_whole(signal_text) if colon else 0
+    if code is None or signal is None:
         return None
-    if colon:
-        code, signal = int(code_text), int(signal_text)
-    else:
-        code, signal = (int(code_text) >> 8) & 0xFF, int(code_text) & 0x7F
+    if not colon:
+        code, signal = (code >> 8) & 0xFF, code & 0x7F
     return 128 + signal if signal and not code else code
 
 
@@ -136,7 +146,7 @@ def failure_words(stderr: str) -> str:
 
 def parse_memory_mib(text: str) -> int | None:
     """Memory as sbatch takes it: `8G`, `500M`, `500` (MiB); None for anything else."""
-    match = re.fullmatch(r"(\d+)([KMGT]?)", text.strip(), re.ASCII)
+    match = _MEMORY.fullmatch(text.strip())
     if match is None:
         return None
     return int(match[1]) * {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}[match[2]] // 1024

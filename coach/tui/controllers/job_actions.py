@@ -12,6 +12,7 @@ from coach.analysis.judging.markdown import diagnosis_markdown
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.job_action import JobAction, Verb
+from coach.node.secret_words import mask_text
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
@@ -111,9 +112,10 @@ class JobActions:
             self._tell(screen, f"the shell was left (exit status {status})")
 
     def _copy(self, message: messages.CopyRequested) -> None:
-        """Into tmux's buffer, else by the terminal's own way, which nobody confirms."""
+        """Into tmux's buffer, else by the terminal's own way, which nobody confirms. Findings go to others, so
+        secrets in the lines that they quote are struck."""
         name, diagnosis = message.name, message.diagnosis
-        text = name if diagnosis is None else diagnosis_markdown(diagnosis, name)
+        text = name if diagnosis is None else mask_text(diagnosis_markdown(diagnosis, name))
         what = name if diagnosis is None else f"what was found in {name}"
 
         def tell(is_in_tmux: bool) -> None:

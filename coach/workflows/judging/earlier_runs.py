@@ -24,6 +24,7 @@ from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
+from coach.node.secret_words import mask_text
 from coach.rules.base import Rule
 from coach.rules.engine import Engine
 from coach.sources.io import Io
@@ -76,6 +77,7 @@ class PastRuns:
         nodes = expand_nodes(snapshot.job.nodes) if snapshot.job is not None else ()
         this = past_run(snapshot, history, diagnosis, nodes)
         if this is not None:
+            this = replace(this, summary=mask_text(this.summary) if this.summary else this.summary)
             self._verdicts.keep(this)
         return this
 

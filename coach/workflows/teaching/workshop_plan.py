@@ -77,7 +77,7 @@ def read_workshop_plan(path: Path, backend: str, settings: Settings) -> Workshop
         raise UserError(
             f"{path}: {error.strerror}", "`coach workshop example` prints a plan to begin with"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not TOML: {error}") from None
     reader = TableReader(path, text)
     reader.check_keys("", table, _KEYS)

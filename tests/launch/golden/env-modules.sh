@@ -217,10 +217,14 @@ export TORCH_FR_BUFFER_SIZE=2000
 export NCCL_DEBUG=WARN
 export GREETING='it'"'"'s $HOME'
 
-# Where the nodes meet: on the first one, at a port that no other job has.
+# Where the nodes meet: on the first one, which is this one, at the first port from the job's number on
+# that nothing here uses. A job of another user may have the same last digits.
 HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export MASTER_ADDR=${HOSTS%%$'\n'*}
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+while grep -qs ":$(printf %04X "$MASTER_PORT") " /proc/net/tcp /proc/net/tcp6; do
+  MASTER_PORT=$((20000 + (MASTER_PORT + 1) % 10000))
+done
 
 # The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.
 newest_checkpoint() {

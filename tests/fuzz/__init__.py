@@ -1,0 +1,1 @@
+"""Every parser of other people's words, with words that nobody would write."""
