@@ -22,7 +22,8 @@ from coach.workflows.judging.ticket_subject import Subject
 
 _MAX_SCRIPT_BYTES = 64 << 10
 _NOT_KNOWN = "not known"
-_RECORD_IN_SCRIPT = re.compile(r"(?ms)^(.*<<'COACH_RUN_JSON'\n).*?^COACH_RUN_JSON$")
+_RECORD = ("<<'COACH_RUN_JSON'\n", "\nCOACH_RUN_JSON\n")
+"""What stands before and behind the record of a run in its own script."""
 _OF_MODULES = re.compile(r"\s*(?:module|ml)\s")
 _OF_SOFTWARE = re.compile(
     r"^\s*(?:module|ml|source|\.|conda|mamba|micromamba|spack|export|pyenv|uv|poetry|apptainer|singularity|"
@@ -142,7 +143,7 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
         except OSError as error:
             told["problem"] = f"{path}: {error.strerror or error}"
         else:
-            text = _RECORD_IN_SCRIPT.sub(r"\1(left out here: it is told above)\nCOACH_RUN_JSON", text)
+            text = _without_record(text)
             return {**told, "origin": f"written by coach, {path}", "text": text}
     if subject.job_id is None:
         return {**told, "problem": told["problem"] or "Slurm does not know it as a job"}
@@ -154,6 +155,13 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
     kept = found.why_not_kept
     problem = f"it may have changed since: nobody gives the copy of then ({kept})" if kept else None
     return {**told, "origin": found.origin, "problem": problem, "text": found.text[:_MAX_SCRIPT_BYTES]}
+
+
+def _without_record(text: str) -> str:
+    """A script of coach's without run.json, which is told in its parts."""
+    before, begins, rest = text.partition(_RECORD[0])
+    _, ends, behind = rest.partition(_RECORD[1])
+    return f"{before}{begins}(left out: it is told above){ends}{behind}" if ends else text
 
 
 def _command(record: Mapping[str, Any]) -> tuple[str, ...] | None:
