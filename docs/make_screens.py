@@ -4,6 +4,8 @@
     python docs/make_screens.py DIRECTORY --live             # of the cluster or machine that coach finds here
     python docs/make_screens.py DIRECTORY --size 80x24 --size 120x36
 
+    python docs/make_screens.py docs/screens --size 80x24 --only finding     # the picture in README.md
+
 Each picture is of the real app: keys are pressed and the screen is taken as Textual draws it. `--live` opens
 coach read-only, so that no key can launch or cancel.
 """

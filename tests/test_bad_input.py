@@ -149,6 +149,17 @@ def test_a_target_that_does_not_exist_is_one_line(coach: Coach) -> None:
     assert coach("compare", "one", "two")
 
 
+def test_a_ticket_of_no_job_and_one_that_cannot_be_saved_are_refused(coach: Coach) -> None:
+    assert coach("ticket") == [
+        "coach: no job of yours is known to have ended badly",
+        "  name one: coach ticket JOB",
+    ]
+    log = coach.home / "a.log"
+    log.write_text("ValueError: no\n")
+    lines = coach("ticket", str(log), "-o", "/nowhere/t.md", "--yes")
+    assert lines[-1] == "coach: /nowhere/t.md: cannot be written: No such file or directory"
+
+
 def test_no_slurm_at_all_is_one_line(coach: Coach) -> None:
     for command in ("jobs", "nodes", "partitions"):
         lines = coach(command, "--backend", "slurm")

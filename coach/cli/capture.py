@@ -11,6 +11,7 @@ from coach.analysis.spelling.printable import cut
 from coach.cli.saving import save_shown
 from coach.cli.text import printable
 from coach.sources.io import SystemIo
+from coach.sources.machine.new_file import refuse_if_there
 from coach.sources.machine.user import user_name
 from coach.workflows.doctor import capture
 
@@ -23,6 +24,7 @@ _NOTES = (
 
 def save_capture(file: Path, io: SystemIo, *, is_known: bool) -> int:
     """Ask Slurm, show what is left of its answers, and save that when it was confirmed."""
+    refuse_if_there(file)
     taken = capture.take(io, user_name())
     shown = (cut(printable(line), _WIDTH) for line in capture.shown_lines(taken))
     return save_shown(file, capture.as_text(taken), shown, _NOTES, is_known=is_known)

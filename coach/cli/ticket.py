@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     told = ticket(job, settings, io, args.backend)
     is_json = args.format == "json"
     lines = json.dumps(told, indent=2).split("\n") if is_json else ticket_markdown(told)
-    notes = tuple(struck_words(told["num_struck"], file is not None))
+    notes = struck_words(told["num_struck"])
     if file is not None:
         text = "\n".join(lines) + "\n"
         return save_shown(file, text, lines, notes, is_known=args.yes)

@@ -97,9 +97,14 @@ def _evidence(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield from ("", f"{finding['severity']} {finding['rule']} {finding['name']}{follows}")
         yield f"  {finding['summary']}"
         for item in finding["evidence"]:
-            place = item["file"] or ""
-            place += f":{item['line']}" if place and item["line"] is not None else ""
+            place = _place(item)
             yield f"    {f'{place}: ' if place else ''}{item['text']}{_value(item)}"
+
+
+def _place(item: Mapping[str, Any]) -> str:
+    """`FILE:LINE`, as far as it is known."""
+    file, line = item["file"], item["line"]
+    return file if file and line is None else f"{file}:{line}" if file else ""
 
 
 def _value(item: Mapping[str, Any]) -> str:
@@ -115,7 +120,7 @@ def _error(error: Mapping[str, Any] | None) -> Iterator[str]:
         yield from _section("Last error", ["no log shows an error that coach knows as one"])
         return
     rank = "" if error["rank"] is None else f", rank {error['rank']}"
-    yield from _section("Last error", [f"{error['file']}:{error['line']}{rank}", "", *error["lines"]])
+    yield from _section("Last error", [f"{_place(error)}{rank}", "", *error["lines"]])
 
 
 def _log_ends(

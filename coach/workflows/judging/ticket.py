@@ -6,7 +6,6 @@ knows, or what the site hides, is said in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -47,23 +46,24 @@ def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[
         "times": facts.times(subject, io.now()),
         "job": facts.job_facts(subject),
         "parts": [f"{part.diagnosis.target}: {part.snapshot.state}" for part in checked.parts],
-        "nodes": facts.nodes(subject, checked.history, io),
+        "nodes": facts.nodes(subject, checked, io),
         "modules": facts.modules(subject, script["text"] or ""),
         "environment": facts.environment(subject, script["text"] or ""),
         **error_and_ends(worst.snapshot, worst.diagnosis),
         "logs": facts.logs(checked),
         "tried": [{**asdict(each), "ended": facts.moment(each.ended_s)} for each in tried],
         "script": script,
-        "slurm_record": facts.slurm_record(subject, io),
+        "slurm_record": facts.slurm_record(subject, worst.snapshot.job, io),
     }
     struck = without_secrets(told)
     return {**struck, **shortened(struck)}
 
 
-def struck_words(num_struck: int, is_saved: bool) -> Iterable[str]:
+def struck_words(num_struck: int) -> tuple[str, str]:
     """What a person should know before the ticket leaves his hands."""
-    number = {0: "no secret was found in it", 1: "1 secret was struck"}.get(
-        num_struck, f"{num_struck} secrets were struck"
+    number = "1 secret was struck" if num_struck == 1 else f"{num_struck} secrets were struck"
+    return (
+        f"{number if num_struck else 'no secret was found'}: only those of known forms can be told"
+        " from other text",
+        "nothing is sent; your name, your paths and your jobs stay in it: read it before you pass it on",
     )
-    yield f"{number}: keys, tokens and passwords of known forms; it names you, your paths and your jobs"
-    yield "nothing is sent: read it" + (" before you save it" if is_saved else " before you pass it on")

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from coach import runs
-from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job, Node
 from coach.sources.io import Io
@@ -22,7 +21,8 @@ from coach.workflows.judging.ticket_subject import Subject
 
 _MAX_SCRIPT_BYTES = 64 << 10
 _NOT_KNOWN = "not known"
-_RECORD_IN_SCRIPT = re.compile(r"(?ms)^(.*<<'COACH_RUN_JSON'\n).*?^COACH_RUN_JSON$")
+_RECORD = ("<<'COACH_RUN_JSON'\n", "\nCOACH_RUN_JSON\n")
+"""What stands before and behind the record of a run in its own script."""
 _OF_MODULES = re.compile(r"\s*(?:module|ml)\s")
 _OF_SOFTWARE = re.compile(
     r"^\s*(?:module|ml|source|\.|conda|mamba|micromamba|spack|export|pyenv|uv|poetry|apptainer|singularity|"
@@ -142,7 +142,7 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
         except OSError as error:
             told["problem"] = f"{path}: {error.strerror or error}"
         else:
-            text = _RECORD_IN_SCRIPT.sub(r"\1(left out here: it is told above)\nCOACH_RUN_JSON", text)
+            text = _without_record(text)
             return {**told, "origin": f"written by coach, {path}", "text": text}
     if subject.job_id is None:
         return {**told, "problem": told["problem"] or "Slurm does not know it as a job"}
@@ -154,6 +154,13 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
     kept = found.why_not_kept
     problem = f"it may have changed since: nobody gives the copy of then ({kept})" if kept else None
     return {**told, "origin": found.origin, "problem": problem, "text": found.text[:_MAX_SCRIPT_BYTES]}
+
+
+def _without_record(text: str) -> str:
+    """A script of coach's without run.json, which is told in its parts."""
+    before, begins, rest = text.partition(_RECORD[0])
+    _, ends, behind = rest.partition(_RECORD[1])
+    return f"{before}{begins}(left out: it is told above){ends}{behind}" if ends else text
 
 
 def _command(record: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -198,22 +205,29 @@ def _commit(git: Mapping[str, Any]) -> str | None:
     return f"{commit}{', and changed since' if git.get('is_dirty') else ''}" if commit else None
 
 
-def nodes(subject: Subject, history: History | None, io: Io) -> dict[str, Any]:
+def nodes(subject: Subject, checked: Checked, io: Io) -> dict[str, Any]:
     """The nodes of the job, and how they are now."""
-    told = _table(_exit_record(subject), "nodes")
-    names = (subject.job.nodes if subject.job is not None else None) or ",".join(
-        told or (history.nodes if history is not None else ())
-    )
+    names = ",".join(dict.fromkeys(_node_names(subject, checked))) or None
     if subject.job_id is None:
-        return {"names": names or None, "nodes": [], "problem": None if names else _NOT_KNOWN}
+        return {"names": names, "nodes": [], "problem": None if names else _NOT_KNOWN}
     found = job_nodes(io, names)
     lines = [line for node in found.nodes for line in _node_lines(node)]
-    return {"names": names or None, "nodes": lines, "problem": found.problem}
+    return {"names": names, "nodes": lines, "problem": found.problem}
 
 
-def slurm_record(subject: Subject, io: Io) -> dict[str, Any] | None:
-    """Slurm's own words about the job; None without Slurm."""
-    return None if subject.job_id is None else asdict(job_record(io, subject.job_id))
+def _node_names(subject: Subject, checked: Checked) -> list[str]:
+    """By whoever knows them: Slurm, the tasks of an array, the job's own end, its measurements."""
+    rows = [subject.job, *(part.snapshot.job for part in checked.parts)]
+    told = [row.nodes for row in rows if row is not None and row.nodes]
+    measured = checked.history.nodes if checked.history is not None else ()
+    return told or list(_table(_exit_record(subject), "nodes")) or list(measured)
+
+
+def slurm_record(subject: Subject, worst: Job | None, io: Io) -> dict[str, Any] | None:
+    """Slurm's own words about the job, or about the task of an array that went wrong most; None without
+    Slurm."""
+    job_id = worst.job_id if worst is not None else subject.job_id
+    return None if subject.job_id is None or job_id is None else asdict(job_record(io, job_id))
 
 
 def _exit_record(subject: Subject) -> Mapping[str, Any]:
