@@ -55,7 +55,8 @@ class RecordingIo:
         return self._io.now()
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
-        result = self._io.run(query, timeout_s)
+        # A recording keeps answers whole.
+        result = self._io.run(replace(query, reader=None), timeout_s)
         done, out = result.query, encode_bytes(result.stdout)
         key = "\0".join((done.kind, *normalize(done).argv))
         fingerprint = "\0".join(

@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _END_GROUP_UNLESS_TOLD = "trap '' HUP; read -r _ || kill -9 -$$"
 _ASK_GROUP_TO_END_UNLESS_TOLD = "trap '' HUP TERM; read -r _ || { kill -TERM -$$; sleep 3; kill -9 -$$; }"
 _PATIENCE_S = 3.0
 _GLANCE_S = 0.02
+_MAX_LIMITS = 5
+_PIECE_BYTES = 1 << 16
+"""As much as a pipe holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +39,15 @@ class Finished:
 
 
 def run_command(
-    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, directory: str | None = None
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    directory: str | None = None,
+    on_output: Callable[[bytes], object] | None = None,
 ) -> Finished:
     """Run to the end, in `directory` if there is one, without a shell and without input.
+
+    `on_output` gets what the command prints while it prints it; then `stdout` stays empty.
 
     Raises OSError, or subprocess.TimeoutExpired when it was ended for its time.
     """
@@ -46,11 +56,48 @@ def run_command(
         _started(argv, env, group, directory) as process,
     ):
         try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
+            if on_output is None:
+                stdout, stderr = process.communicate(timeout=timeout_s)
+            else:
+                stdout, stderr = b"", _pass_on(process, on_output, timeout_s)
         except BaseException:
             os.killpg(group, signal.SIGKILL)  # its shell is not reaped yet, so it is still this group
             raise
     return Finished(process.returncode, stdout, stderr)
+
+
+def _pass_on(
+    process: subprocess.Popen[bytes], on_output: Callable[[bytes], object], timeout_s: float
+) -> bytes:
+    """Give away what a process prints until it ends; what it said on stderr. Raises
+    subprocess.TimeoutExpired.
+
+    The limit is for silence, since whoever reads slowly holds up the process; in all it may take
+    _MAX_LIMITS times as long.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    start_s = spoke_s = time.monotonic()
+    said: list[bytes] = []
+
+    def left_s() -> float:
+        left = min(spoke_s + timeout_s, start_s + _MAX_LIMITS * timeout_s) - time.monotonic()
+        if left <= 0:
+            raise subprocess.TimeoutExpired(process.args, timeout_s)
+        return left
+
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.stdout, selectors.EVENT_READ, on_output)
+        waiting.register(process.stderr, selectors.EVENT_READ, said.append)
+        while waiting.get_map():
+            for key, _ in waiting.select(left_s()):
+                if piece := os.read(key.fd, _PIECE_BYTES):
+                    key.data(piece)
+                    spoke_s = time.monotonic()
+                else:
+                    waiting.unregister(key.fileobj)
+    process.wait(left_s())
+    return b"".join(said)
 
 
 @contextlib.contextmanager

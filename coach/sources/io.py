@@ -13,7 +13,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -40,6 +40,18 @@ _SCRUBBED_PREFIXES = (
 )
 
 
+class OutputReader(Protocol):
+    """Reads what a command prints, piece by piece, while it is printed: tens of megabytes are never held
+    whole, and are read by the time that their last bytes come."""
+
+    def feed(self, piece: bytes) -> None: ...
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the pieces end in the middle of a record."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A command to run. `kind` names it stably (`jobs`, `nodes` …); separators are random per call, because
@@ -49,6 +61,8 @@ class Query:
     argv: tuple[str, ...]
     separator: str = ""
     record_end: str = ""
+    reader: OutputReader | None = field(default=None, compare=False, repr=False)
+    """Who reads the answer as it comes, from an Io that can do so. It is used for one answer."""
 
     @property
     def num_rpcs(self) -> int:
@@ -69,6 +83,8 @@ class CommandResult:
     time_s: float
     duration_s: float
     error: str | None = None
+    is_read: bool = False
+    """True if `query.reader` got the answer piece by piece; then `stdout` is empty."""
 
 
 class Io(Protocol):
@@ -142,11 +158,12 @@ class SystemIo:
         return CommandResult(query, None, b"", "", time.time(), 0.0, f"{query.argv[0]}: coach is closing")
 
     def _execute(self, query: Query, timeout_s: float) -> CommandResult:
-        start = time.monotonic()
+        start, reader = time.monotonic(), query.reader
         returncode: int | None = None
         stdout, stderr, error = b"", "", None
         try:
-            done = run_command(query.argv, self._env, timeout_s)
+            on_output = reader.feed if reader is not None else None
+            done = run_command(query.argv, self._env, timeout_s, on_output=on_output)
             returncode, stdout, stderr = done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
         except FileNotFoundError:
             error = f"{query.argv[0]}: command not found"
@@ -154,7 +171,8 @@ class SystemIo:
             error = f"{query.argv[0]}: no answer within {timeout_s:.0f} s"
         except OSError as problem:
             error = f"{query.argv[0]}: {problem.strerror or problem}"
-        return CommandResult(query, returncode, stdout, stderr, time.time(), time.monotonic() - start, error)
+        passed_s, is_read = time.monotonic() - start, reader is not None
+        return CommandResult(query, returncode, stdout, stderr, time.time(), passed_s, error, is_read)
 
     def read(self, path: Path, offset: int, limit: int) -> bytes:
         self._on_file_op()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +51,33 @@ def test_a_site_s_wrapper_that_goes_on_is_asked_to_end_with_what_it_started() ->
 def test_a_command_that_is_not_there_is_an_error_and_leaves_nothing() -> None:
     with pytest.raises(FileNotFoundError):
         run_command(("no-such-client",), os.environ, 1.0)
+
+
+def test_what_it_prints_can_be_read_while_it_still_prints_it(tmp_path: Path) -> None:
+    pieces: list[bytes] = []
+    was_read = tmp_path / "was-read"
+
+    def take(piece: bytes) -> None:
+        pieces.append(piece)
+        was_read.touch()
+
+    script = 'echo one; echo err >&2; while [ ! -e "$0" ]; do sleep 0.02; done; echo two'
+    done = run_command(("sh", "-c", script, str(was_read)), os.environ, 10.0, on_output=take)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"err\n")
+    assert b"".join(pieces) == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("script", [WRAPPER, "yes & exec yes", "exec >&- 2>&-; sleep 300"])
+def test_a_command_whose_output_is_read_as_it_comes_is_ended_for_its_time_as_well(script: str) -> None:
+    mark = f"COMMAND_MARK={secrets.token_hex(8)}"
+    env = {**os.environ, **dict([mark.split("=")])}
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_command(("sh", "-c", script), env, 0.3, on_output=len)  # five times as long, if it prints
+    wait_until(lambda: not with_environment(mark), 5.0, "nothing of it is left")
+
+
+def test_a_command_that_goes_on_printing_is_given_more_time_than_a_silent_one() -> None:
+    pieces: list[bytes] = []
+    script = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.25; done"
+    done = run_command(("sh", "-c", script), os.environ, 1.2, on_output=pieces.append)
+    assert (done.returncode, b"".join(pieces).split()) == (0, [b"%d" % number for number in range(1, 9)])

@@ -17,13 +17,13 @@ import stat
 import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from coach.runs import make_private
-from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, OutputReader, Query
 
 SCHEMA = 1
 MAX_BYTES = 64 << 20
@@ -164,10 +164,15 @@ class SharedIo:
         return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
     def _ask(self, file: Path, query: Query, timeout_s: float | None) -> CommandResult:
-        result = self._io.run(query, timeout_s)
-        if len(result.stdout) <= MAX_BYTES and not self._is_closed.is_set():
+        tee = _Tee(query.reader) if query.reader is not None else None
+        result = self._io.run(replace(query, reader=tee), timeout_s)
+        told: list[bytes] | None = [result.stdout] if len(result.stdout) <= MAX_BYTES else None
+        if isinstance(result.query.reader, _Tee):  # of an answer that came late, it is an earlier one
+            told = result.query.reader.pieces if result.is_read else told
+            result = replace(result, query=replace(result.query, reader=result.query.reader.inner))
+        if told is not None and not self._is_closed.is_set():
             with contextlib.suppress(OSError):
-                _write(file, _encode(result))
+                _write(file, _head_of(result, told), told)
         return result
 
     def _fresh(self, file: Path, query: Query, max_age_s: float) -> CommandResult | None:
@@ -191,8 +196,33 @@ class SharedIo:
         return is_told_since and -_MAX_AHEAD_S <= self._io.now() - result.time_s < max_age_s
 
 
-def _encode(result: CommandResult) -> bytes:
-    query = result.query
+class _Tee:
+    """Keeps the pieces of an answer that somebody reads as it comes, as long as it is not too large to be
+    shared."""
+
+    def __init__(self, inner: OutputReader) -> None:
+        self.inner = inner
+        self.pieces: list[bytes] | None = []
+        self._num_bytes = 0
+
+    def feed(self, piece: bytes) -> None:
+        self._num_bytes += len(piece)
+        if self.pieces is not None:
+            self.pieces.append(piece)
+            if self._num_bytes > MAX_BYTES:
+                self.pieces = None
+        self.inner.feed(piece)
+
+    @property
+    def is_torn(self) -> bool:
+        return self.inner.is_torn
+
+
+def _head_of(result: CommandResult, told: Iterable[bytes]) -> bytes:
+    """The first line; `told` is what follows it."""
+    query, num_bytes, checksum = result.query, 0, 0
+    for piece in told:
+        num_bytes, checksum = num_bytes + len(piece), zlib.crc32(piece, checksum)
     head = {
         "schema": SCHEMA,
         "argv": query.argv,
@@ -203,10 +233,10 @@ def _encode(result: CommandResult) -> bytes:
         "error": result.error,
         "time_s": result.time_s,
         "duration_s": result.duration_s,
-        "num_bytes": len(result.stdout),
-        "checksum": zlib.crc32(result.stdout),
+        "num_bytes": num_bytes,
+        "checksum": checksum,
     }
-    return json.dumps(head).encode() + b"\n" + result.stdout
+    return json.dumps(head).encode() + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +271,14 @@ def _decode_head(line: bytes, query: Query) -> _Head | None:
         return None
 
 
-def _write(file: Path, data: bytes) -> None:
+def _write(file: Path, head: bytes, told: Iterable[bytes]) -> None:
     """In one step, for its owner alone. It is not forced to the disk: after a crash of the machine it would
     be old anyway."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
-            out.write(data)
+            out.write(head)
+            out.writelines(told)
         temporary.replace(file)
     except BaseException:
         with contextlib.suppress(OSError):

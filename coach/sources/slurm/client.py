@@ -9,17 +9,17 @@ comes before the next question, which could hang for nine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
 from coach.model.slurm.cluster import Job, Node, Partition, has_failed, is_final
-from coach.sources.io import CommandResult, Io, Query
+from coach.sources.io import CommandResult, Io, OutputReader, Query
 from coach.sources.slurm.configuration import CONFIG_QUERY, parse_config
 from coach.sources.slurm.nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
 from coach.sources.slurm.privacy import is_denied, private_kinds
-from coach.sources.slurm.queue import jobs_query, parse_jobs
+from coach.sources.slurm.queue import JobsReader, jobs_query, parse_jobs
 from coach.sources.slurm.text import failure_words, is_torn
 
 PARTITIONS_INTERVAL_S = 120.0
@@ -50,6 +50,8 @@ class Answer:
     error: str | None
     time_s: float
     duration_s: float
+    reader: OutputReader | None = None
+    """Who has read the answer already; None where `text` is still to be read."""
 
     @property
     def is_denied(self) -> bool:
@@ -80,13 +82,12 @@ class Client:
                 return Answer(query, "", self._last_error, probe.time_s, probe.duration_s)
         result = self._io.run(query)
         error = self._explained(result)
-        if error is None and result.returncode != 0:
-            error = failure_words(result.stderr) or f"{query.argv[0]}: exit status {result.returncode}"
         text = result.stdout.decode("utf-8", "surrogateescape")
-        if error is None and is_torn(text, query.record_end and result.query.record_end):
+        reader = result.query.reader if result.is_read else None
+        if error is None and _is_cut(query, result.query, text, reader):
             error = f"{query.argv[0]}: only a part of its answer came"
         self._last_error = None if is_denied(error) else error  # who denies has answered
-        return Answer(result.query, text, error, result.time_s, result.duration_s)
+        return Answer(result.query, text, error, result.time_s, result.duration_s, reader)
 
     def _explained(self, result: CommandResult) -> str | None:
         """Why a client gave no answer; None where it gave one."""
@@ -95,7 +96,15 @@ class Client:
             probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
             if b" is DOWN" in probe.stdout:
                 return f"{result.error}: {' '.join(probe.stdout.decode('utf-8', 'replace').split())}"
+        if result.error is None and result.returncode != 0:
+            words = failure_words(result.stderr)
+            return words or f"{result.query.argv[0]}: exit status {result.returncode}"
         return result.error
+
+
+def _is_cut(asked: Query, ran: Query, text: str, reader: OutputReader | None) -> bool:
+    """Whether an answer ends in the middle of a record."""
+    return is_torn(text, asked.record_end and ran.record_end) if reader is None else reader.is_torn
 
 
 class _Stretch:
@@ -143,28 +152,34 @@ class JobsSource:
         self._all_time_s: float | None = None
         self._private: frozenset[str] | None = None
         """What the site hides from the user; None before it was asked."""
-        self._waiting: dict[str, float] | None = None
-        """Own jobs that waited at the last look, and when they were seen first."""
+        self._known: dict[str, Job] | None = None
+        """The jobs of the last look; None before the first."""
+        self._came_s: dict[str, float] = {}
+        """Own jobs that wait since a moment ago, and when they were seen first."""
 
     def poll(self) -> Iterator[Reading]:
         is_whole = self._is_all and self._is_all_due()
-        answer = self._client.ask(jobs_query(None if is_whole else self._user))
+        query = jobs_query(None if is_whole else self._user)
+        reader = JobsReader(query.separator, query.record_end, self._known)
+        answer = self._client.ask(replace(query, reader=reader))
         if answer.error is not None:
             yield _failed(self.name, answer)
             return
-        jobs, num_bad = parse_jobs(answer.text, answer.query.separator, answer.query.record_end)
+        jobs, num_bad = _jobs_of(answer)
         own = tuple(job for job in jobs if job.user == self._user)
         others = tuple(job for job in jobs if job.user != self._user and _is_worth_a_row(job))
         if is_whole or others:  # an old recording answers every question with the whole queue
             self._others, self._all_time_s = (others, num_bad), answer.time_s
-            self._stretch.see({(job.job_id, job.state, job.reason) for job in others})
+            self._stretch.see(sum(hash((job.job_id, job.state, job.reason)) for job in others))
         elif self._is_all:
             num_bad += self._others[1]
         is_fresh = self._has_fresh(own, answer.time_s)
         self.interval_s = self._fresh_interval_s if is_fresh else self._usual_interval_s
         is_hidden = self._are_others_hidden(is_whole, has_others=len(own) < len(jobs))
+        told = (*own, *self._others[0])
+        self._known = {job.job_id: job for job in told}
         payload = JobList(
-            (*own, *self._others[0]),
+            told,
             self._is_all,
             has_outputs=not is_whole,
             are_others_hidden=is_hidden,
@@ -183,17 +198,33 @@ class JobsSource:
     def _has_fresh(self, own: Iterable[Job], now_s: float) -> bool:
         """Whether one of these waits that did not a moment ago. Those of the first look have waited who knows
         how long."""
-        known, first_s = (self._waiting, now_s) if self._waiting is not None else ({}, 0.0)
-        self._waiting = {job.job_id: known.get(job.job_id, first_s) for job in own if job.state == "PENDING"}
-        fresh_s = self._fresh_interval_s
-        is_short = self._usual_interval_s > fresh_s
-        return is_short and any(0 <= now_s - seen_s < fresh_s for seen_s in self._waiting.values())
+        known, fresh_s = self._known, self._fresh_interval_s
+        if known is None or self._usual_interval_s <= fresh_s:
+            return False
+        came_s = {
+            job.job_id: self._came_s.get(job.job_id, now_s)
+            for job in own
+            if job.state == "PENDING" and (job.job_id in self._came_s or not _waited(known.get(job.job_id)))
+        }
+        self._came_s = {job_id: seen_s for job_id, seen_s in came_s.items() if 0 <= now_s - seen_s < fresh_s}
+        return bool(self._came_s)
 
     def _is_all_due(self) -> bool:
         if self._all_time_s is None or not self._cluster_interval_s:
             return True
         pause_s = self._cluster_interval_s * self._stretch.factor
         return not 0 <= self._client.now() - self._all_time_s < pause_s - self._usual_interval_s / 2
+
+
+def _waited(row: Job | None) -> bool:
+    return row is not None and row.state == "PENDING"
+
+
+def _jobs_of(answer: Answer) -> tuple[Sequence[Job], int]:
+    """The jobs, and the number of rows that could not be read."""
+    if isinstance(answer.reader, JobsReader):
+        return answer.reader.jobs, answer.reader.num_bad
+    return parse_jobs(answer.text, answer.query.separator, answer.query.record_end)
 
 
 def _is_worth_a_row(job: Job) -> bool:

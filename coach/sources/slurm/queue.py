@@ -9,7 +9,7 @@ allocated TRES have no GPUs, and what was asked by --gpus stands in another colu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from sys import intern
 
 from coach.model.slurm.cluster import Job, is_final
@@ -18,6 +18,7 @@ from coach.sources.slurm.gres import count_gpus
 from coach.sources.slurm.text import (
     BadRow,
     Words,
+    is_torn,
     optional,
     parse_count,
     parse_duration,
@@ -86,19 +87,64 @@ def parse_jobs(
 ) -> tuple[tuple[Job, ...], int]:
     """The jobs, and the number of records that could not be read. `cluster` is the one that was asked by
     name."""
-    reader = _RowReader(cluster)
-    jobs: list[Job] = []
-    num_bad = 0
-    for record in split_records(text, separator, record_end):
-        if record[0].startswith("CLUSTER: "):
-            reader.take_headings(record)
-            if record == [""]:
+    reader = JobsReader(separator, record_end, cluster=cluster)
+    reader.take(text)
+    return tuple(reader.jobs), reader.num_bad
+
+
+class JobsReader:
+    """Reads the jobs of an answer, whole or piece by piece.
+
+    A row that is equal to one of `known`, by job id, becomes that one: two looks at a long queue share what
+    has not changed.
+    """
+
+    def __init__(
+        self,
+        separator: str,
+        record_end: str,
+        known: Mapping[str, Job] | None = None,
+        *,
+        cluster: str | None = None,
+    ) -> None:
+        self.jobs: list[Job] = []
+        self.num_bad = 0
+        """Records that could not be read."""
+        self._separator = separator
+        self._record_end = record_end
+        self._known = known or {}
+        self._rows = _RowReader(cluster)
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> None:
+        told, end = self._rest + piece, self._record_end.encode()
+        at = told.rfind(end)
+        if at < 0:
+            self._rest = told
+            return
+        whole, self._rest = told[: at + len(end)], told[at + len(end) :]
+        self.take(whole.decode("utf-8", "surrogateescape"))
+
+    @property
+    def is_torn(self) -> bool:
+        """True if the pieces end in the middle of a record."""
+        return is_torn(self._rest.decode("utf-8", "surrogateescape"), self._record_end)
+
+    def take(self, text: str) -> None:
+        """Read whole records."""
+        known, rows, jobs = self._known, self._rows, self.jobs
+        for record in split_records(text, self._separator, self._record_end):
+            if record[0].startswith("CLUSTER: "):
+                rows.take_headings(record)
+                if record == [""]:
+                    continue
+            try:
+                job = rows.read(record)
+            except BadRow:
+                self.num_bad += 1
                 continue
-        try:
-            jobs.append(reader.read(record))
-        except BadRow:
-            num_bad += 1
-    return tuple(jobs), num_bad
+            before = known.get(job.job_id)
+            jobs.append(before if before is not None and before == job else job)
 
 
 class _RowReader:

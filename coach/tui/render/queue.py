@@ -121,11 +121,20 @@ def target_of(row: QueueRow, jobs: Iterable[Job]) -> str | None:
 def in_place(jobs: Iterable[Job], user: str | None) -> list[Job]:
     """Own first, then running before waiting, newest first."""
 
-    def place(job: Job) -> tuple[int, float, tuple[str | int, ...]]:
-        rank = _STATE_ORDER.get(job.state, 4) + (0 if user is not None and job.user == user else 10)
-        return rank, -(job.submit_time_s or 0.0), natural(job.job_id)
+    def number(job: Job) -> int:
+        return int(job.job_id[:18])
 
-    return sorted(jobs, key=place)
+    def rank(job: Job) -> int:
+        return _STATE_ORDER.get(job.state, 4) + (0 if user is not None and job.user == user else 10)
+
+    ordered = list(jobs)
+    if all(job.job_id.isdecimal() for job in ordered):
+        ordered.sort(key=number)  # a number holds a third of what `natural` makes of it
+    else:
+        ordered.sort(key=lambda job: natural(job.job_id))
+    ordered.sort(key=lambda job: -(job.submit_time_s or 0.0))
+    ordered.sort(key=rank)
+    return ordered
 
 
 def arranged(

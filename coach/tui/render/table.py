@@ -181,6 +181,4 @@ def searchable(*texts: str | None) -> str:
 
 def natural(name: str) -> tuple[str | int, ...]:
     """node2 before node10: text and numbers by turns."""
-    if name.isascii() and name.isdecimal():  # most job ids
-        return "", int(name[:18]), ""
     return tuple([int(part[:18]) if at % 2 else part for at, part in enumerate(_DIGITS.split(name))])

@@ -12,7 +12,8 @@ import pytest
 
 from coach.sources.io import Query
 from coach.sources.polite.patient_io import PatientIo
-from coach.sources.slurm.client import Client
+from coach.sources.polite.shared_cache import SharedIo
+from coach.sources.slurm.client import Client, JobsSource
 from coach.sources.slurm.queue import jobs_query
 from tests.waiting import wait_until
 
@@ -102,3 +103,16 @@ def test_a_late_answer_of_long_ago_is_not_used(slow: Slow, monkeypatch: pytest.M
 def test_other_questions_pass_through(slow: Slow) -> None:
     assert slow.io.run(Query("job-state", ("squeue",)), 0.2).error == "squeue: no answer within 0 s"
     assert slow.io.run(Query("x", ("no-such-client",))).error == "no-such-client: command not found"
+
+
+def test_a_late_answer_was_read_by_whoever_asked_first(slow: Slow, tmp_path: Path) -> None:
+    shared = SharedIo(slow.io, tmp_path / "answers", "tiger")
+    (tmp_path / "answers").mkdir(mode=0o700)
+    source = JobsSource(shared, "ada", 10.0, is_all=False)
+    (late,) = source.poll()
+    assert late.error == "squeue: no answer within 1 s"
+    slow.let_answer()
+    wait_until(has_ended(slow), 10, "the answer comes")
+    (told,) = source.poll()
+    # "told" is no record: the reader of the first question has noticed, though the second got the answer.
+    assert (told.error, slow.num_asked) == ("squeue: only a part of its answer came", 1)

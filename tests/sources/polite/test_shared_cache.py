@@ -4,13 +4,16 @@ import stat
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from coach.model.reading import JobList
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
 from coach.sources.polite import shared_cache
 from coach.sources.polite.shared_cache import FAILURE_AGE_S, FIRST_AGES_S, SharedIo, shared_folder
+from coach.sources.slurm.client import JobsSource
 from coach.sources.slurm.nodes import NODES_QUERY
 from coach.sources.slurm.queue import jobs_query, parse_jobs
 from tests.sources.fake_io import FakeIo
@@ -202,3 +205,38 @@ def test_a_folder_that_is_a_link_of_somebody_is_not_taken(tmp_path: Path) -> Non
     assert (
         shared_folder({"XDG_RUNTIME_DIR": str(runtime)}, tmp_path / "cache") == tmp_path / "cache" / "answers"
     )
+
+
+class Printing(Controller):
+    """Gives its answers away piece by piece, as real clients do."""
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        result = super().run(query, timeout_s)
+        if result.query.reader is None:
+            return result
+        for start in range(0, len(result.stdout), 10):
+            result.query.reader.feed(result.stdout[start : start + 10])
+        return replace(result, stdout=b"", is_read=True)
+
+
+def poll(io: SharedIo) -> list[str]:
+    (reading,) = JobsSource(io, "me", 10.0, is_all=False).poll()
+    assert isinstance(reading.payload, JobList), reading.error
+    return [job.job_id for job in reading.payload.jobs]
+
+
+def test_a_queue_that_is_read_as_it_comes_is_shared_as_well(tmp_path: Path) -> None:
+    controller = Printing()
+    first, second = coaches(controller, tmp_path)
+    assert [poll(io) for io in (first, second)] == [["17"], ["17"]]
+    assert controller.asked == ["jobs"]
+
+
+def test_a_queue_that_is_too_long_to_be_shared_is_read_by_each_coach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_cache, "MAX_BYTES", 20)
+    controller = Printing()
+    assert [poll(io) for io in coaches(controller, tmp_path)] == [["17"], ["17"]]
+    assert controller.asked == ["jobs", "jobs"]
+    assert not list(tmp_path.glob("jobs-*"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from coach.model.slurm.cluster import Job
-from coach.sources.slurm.queue import jobs_query, parse_jobs
+from coach.sources.slurm.queue import JobsReader, jobs_query, parse_jobs
 from tests.sources.scripted_io import captured
 
 
@@ -114,3 +114,28 @@ def test_own_jobs_are_filtered_by_the_controller() -> None:
     argv = jobs_query("ada").argv
     assert argv[argv.index("-u") + 1] == "ada"
     assert "-u" not in jobs_query(None).argv
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_a_queue_that_comes_in_pieces_is_the_same_queue(size: int) -> None:
+    out = captured("squeue-22.05.txt")
+    whole, _ = parse_jobs(out.decode("utf-8", "surrogateescape"), "|SEPARATOR", "|RECORDEND")
+    reader = JobsReader("|SEPARATOR", "|RECORDEND")
+    for start in range(0, len(out), size):
+        reader.feed(out[start : start + size])
+    assert (tuple(reader.jobs), reader.num_bad, reader.is_torn) == (whole, 0, False)
+    again = JobsReader("|SEPARATOR", "|RECORDEND", {job.job_id: job for job in whole})
+    again.feed(out[:-40])
+    assert again.is_torn
+    assert again.jobs == list(whole[:-1])
+    assert all(one is other for one, other in zip(again.jobs, whole, strict=False)), "rows are shared"
+
+
+def test_a_row_that_has_changed_since_the_last_look_is_a_new_one() -> None:
+    out = captured("squeue-22.05.txt")
+    before = jobs_of("22.05")
+    reader = JobsReader("|SEPARATOR", "|RECORDEND", before)
+    reader.feed(out.replace(b"|SEPARATORPENDING|", b"|SEPARATORRUNNING|"))
+    changed = [job for job in reader.jobs if job is not before[job.job_id]]
+    assert {before[job.job_id].state for job in changed} == {"PENDING"}
+    assert {job.state for job in changed} == {"RUNNING"}
