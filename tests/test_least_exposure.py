@@ -1,5 +1,5 @@
-"""Secrets planted wherever a person puts them: they stand in what the person wrote (the script that was submitted,
-the log of the program) and nowhere else, and what stands anywhere is the person's alone."""
+"""Secrets planted wherever a person puts them: they stand in what the person wrote (the script that was
+submitted, the log of the program) and nowhere else, and what stands anywhere is the person's alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -59,9 +59,10 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-def _coach(project: Path, *words: object) -> subprocess.CompletedProcess[str]:
+def run_coach(project: Path, *words: object, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """`coach WORDS` in a project, whose parent is the home; below another program where one is named."""
     return subprocess.run(
-        [sys.executable, "-m", "coach", *map(str, words)],
+        [*under, sys.executable, "-m", "coach", *map(str, words)],
         cwd=project,
         env=_environment(project.parent),
         capture_output=True,
@@ -95,7 +96,7 @@ def _assert_private(home: Path, *names: str) -> None:
 def test_secrets_of_a_launch_stand_in_its_script_and_its_log_alone(project: Path, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    said = _coach(
+    said = run_coach(
         project,
         *(
             "launch",
@@ -111,7 +112,7 @@ def test_secrets_of_a_launch_stand_in_its_script_and_its_log_alone(project: Path
         *("--", "--api-key", ARGV, "--hub", f"https://u:{URL}@hub/x"),
     )
     assert "FAILED" in said.stdout, said.stderr
-    verdict = _coach(project, "why")
+    verdict = run_coach(project, "why")
     assert "RuntimeError" in verdict.stdout, verdict.stderr
     home = tmp_path / "coach"
     found = _found(home)
@@ -125,7 +126,7 @@ def test_secrets_of_a_launch_stand_in_its_script_and_its_log_alone(project: Path
 
 
 def test_coach_run_keeps_no_secret_of_its_command(project: Path, tmp_path: Path) -> None:
-    ran = _coach(
+    ran = run_coach(
         project, "run", "--", sys.executable, "train.py", "--token", ARGV, "--hub", f"https://u:{URL}@hub/x"
     )
     assert ran.returncode == 1
@@ -137,11 +138,11 @@ def test_coach_run_keeps_no_secret_of_its_command(project: Path, tmp_path: Path)
 
 
 def test_an_anonymized_recording_of_the_run_is_free_of_them(project: Path, tmp_path: Path) -> None:
-    _coach(project, "run", "--", sys.executable, "train.py", "--token", ARGV)
+    run_coach(project, "run", "--", sys.executable, "train.py", "--token", ARGV)
     file = tmp_path / "kept.coach"
     (run,) = (tmp_path / "coach" / "runs").glob("2*")
     which = ("--run", run.name, "--for", "2", "--backend", "local")
-    recorded = _coach(project, "record", file, "--anonymize", *which)
+    recorded = run_coach(project, "record", file, "--anonymize", *which)
     assert recorded.returncode == 0, recorded.stderr
     data = gzip.decompress(file.read_bytes())
     assert b"loss" in data

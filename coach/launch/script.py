@@ -427,8 +427,8 @@ def _threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
 
 def _rendezvous() -> list[str]:
     return [
-        "# Where the nodes meet: on the first one, which is this one, at the first port from the job's number on",
-        "# that nothing here uses. A job of another user may have the same last digits.",
+        "# Where the nodes meet: on the first one, at the first port from the job's number on that nothing",
+        "# here uses: another job may have the same last digits.",
         'HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")',
         "export MASTER_ADDR=${HOSTS%%$'\\n'*}",
         "export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))",

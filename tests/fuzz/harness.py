@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-NUM_EXAMPLES = 60
+NUM_EXAMPLES = 40
 _ALWAYS: dict[str, Any] = {
     "deadline": None,
     "database": None,
@@ -34,7 +34,8 @@ def fuzzed(
             test.__module__, test.__doc__ = check.__module__, check.__doc__
             for case in reversed(cases):
                 test = example(*(case if len(drawn) > 1 else (case,)))(test)
-            return settings(max_examples=count, **_ALWAYS, **more)(given(*drawn)(test))  # type: ignore[no-any-return]
+            found: Callable[[], None] = settings(max_examples=count, **_ALWAYS, **more)(given(*drawn)(test))
+            return found
 
         test: Any = built(num_examples, derandomize=True, phases=(Phase.explicit, Phase.generate))
         test.in_depth = lambda count: built(count)()

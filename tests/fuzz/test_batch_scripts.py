@@ -1,4 +1,4 @@
-"""Batch scripts of others, damaged: what they ask for, where they write, and what a change would make of them."""
+"""Batch scripts of others, damaged: what they ask for, where they write, what a change makes of them."""
 
 from __future__ import annotations
 

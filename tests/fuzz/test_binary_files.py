@@ -1,5 +1,5 @@
-"""Files that are read byte by byte: TensorBoard's events, dumps of the flight recorder, recordings, and logs of
-any encoding. A few damaged bytes must neither stop a reader nor make it hold more than the file."""
+"""Files that are read byte by byte: TensorBoard's events, dumps of the flight recorder, recordings, and logs
+of any encoding. A few damaged bytes must neither stop a reader nor make it hold more than the file."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def _names() -> Iterator[str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", _names())
+@pytest.mark.parametrize("name", tuple(_names()))
 def test_many_damaged_words_are_read_as_well(name: str) -> None:
     module, _, test = name.partition(":")
     getattr(import_module(f"{__package__}.{module}"), test).in_depth(NUM_EXAMPLES)

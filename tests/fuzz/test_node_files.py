@@ -1,4 +1,4 @@
-"""What the kernel, a file system and a package say on a node, damaged: one value less, never a training less."""
+"""What the kernel, a file system and a package say on a node, damaged: a value less at most."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DISKS = "   8       0 sda 100 2 3000 4 500 6 7000 8 0 9 10 0 0 0 0\n"
 STAT = "12 (a (b) c) S 1 12 12 0 -1 4194304 1 2 3 4 50 60 7 8 20 0 3 0 999 1000 200 18446744073709551615 1 1"
 MEMINFO = "MemTotal:       65536000 kB\nMemAvailable:   32768000 kB\n"
 CGROUP = "0::/slurm/uid_0/job_17\n3:memory:/slurm/job_17\n"
-NFS = "device s:/x mounted on /home with fstype nfs4 statvers=1.1\n\tbytes: 1 2 3 4 5 6 7 8\n\tREAD: 1 2 3 4 5 6 7 8\n"
+NFS = "device s:/x mounted on /home with fstype nfs4\n\tbytes: 1 2 3 4 5 6 7 8\n\tREAD: 1 2 3 4 5 6 7 8\n"
 LUSTRE = "read_bytes 100 samples [bytes] 4096 4096 409600\nwrite_bytes 5 samples [bytes] 1 2 300\n"
 MOUNTS = "s:/x /home nfs4 rw,vers=4.2 0 0\n/dev/sda1 / ext4 rw 0 0\nl@tcp:/l /scratch\\040x lustre rw 0 0\n"
-QUOTA = "Disk quotas for user x:\n Filesystem blocks quota limit grace files quota limit grace\n /dev/a 10 20 30 - 1 2 3 -\n"
+QUOTA = "Disk quotas for user x:\n /dev/a 10 20 30 - 1 2 3 -\n"
 LFS = "Disk quotas for usr x (uid 1):\n/scratch [1024]* 2048 4096 - 10 20 30 -\n"
 VERSION = "__version__ = '2.6.0+cu124'\ncuda: Optional[str] = '12.4'\nhip = None\n"
 MANY_DIGITS = "9" * 5000
@@ -63,7 +63,16 @@ def test_limits_of_a_node_are_numbers_or_nothing(meminfo: str, cgroups: str, sai
         memory_limit_of(cgroups, folder)
 
 
-@fuzzed(damaged_text(NFS), damaged_text(LUSTRE), damaged_text(MOUNTS), damaged_text(QUOTA, LFS))
+@fuzzed(
+    damaged_text(NFS),
+    damaged_text(LUSTRE),
+    damaged_text(MOUNTS),
+    damaged_text(QUOTA, LFS),
+    cases=(
+        (NFS, LUSTRE, MOUNTS, QUOTA.replace("10", MANY_DIGITS)),
+        (NFS, LUSTRE, MOUNTS, LFS.replace("10", MANY_DIGITS)),
+    ),
+)
 def test_file_systems_are_read(nfs: str, lustre: str, mounts: str, quota: str) -> None:
     parse_mounts(mounts)
     parse_nfs(nfs)

@@ -20,9 +20,13 @@ TIMEOUT_S = 2.0
 _MOUNTS = Path("/proc/self/mounts")
 _MAX_MOUNTS_BYTES = 4 << 20
 _KIB = 1024
+_MAX_DIGITS = 20
+"""Lustre says 18446744073709551615 for no limit."""
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-_COUNT = r"\[?(?<!\d)(\d++)\]?+\*?+"
-_LUSTRE = re.compile(rf"{_COUNT}\s++(\d++)\s++(\d++)\s++\S++\s++{_COUNT}\s++(\d++)\s++(\d++)(?:\s|$)")
+_COUNT = r"\[?(?<!\d)(\d{1,20}+)\]?+\*?+"
+_LUSTRE = re.compile(
+    rf"{_COUNT}\s++(\d{{1,20}}+)\s++(\d{{1,20}}+)\s++\S++\s++{_COUNT}\s++(\d{{1,20}}+)\s++(\d{{1,20}}+)(?:\s|$)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,13 @@ def parse_quota(text: str) -> Mapping[str, Quota]:
     for line in text.splitlines():
         device, *columns = line.split()[-9:] or [""]
         numbers = [column.rstrip("*") for column in columns]
-        if len(numbers) == 8 and all(number.isdecimal() for number in (*numbers[:3], *numbers[4:7])):
+        if len(numbers) == 8 and all(map(_is_number, (*numbers[:3], *numbers[4:7]))):
             found[device] = _quota(*(int(numbers[index]) for index in (0, 1, 2, 4, 5, 6)))
     return found
+
+
+def _is_number(word: str) -> bool:
+    return word.isdecimal() and len(word) <= _MAX_DIGITS
 
 
 def parse_lustre_quota(text: str) -> Quota | None:

@@ -112,8 +112,8 @@ class JobActions:
             self._tell(screen, f"the shell was left (exit status {status})")
 
     def _copy(self, message: messages.CopyRequested) -> None:
-        """Into tmux's buffer, else by the terminal's own way, which nobody confirms. Findings go to others, so
-        secrets in the lines that they quote are struck."""
+        """Into tmux's buffer, else by the terminal's own way, which nobody confirms. Findings go to others,
+        so secrets in the lines that they quote are struck."""
         name, diagnosis = message.name, message.diagnosis
         text = name if diagnosis is None else mask_text(diagnosis_markdown(diagnosis, name))
         what = name if diagnosis is None else f"what was found in {name}"

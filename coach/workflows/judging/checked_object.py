@@ -11,6 +11,7 @@ from coach.analysis.judging.verdict_object import diagnosis_object, kept_object
 from coach.config import Settings
 from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import TargetSnapshot
+from coach.node.secret_words import mask_values
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.workflows.judging.check import Checked, Checker
@@ -39,7 +40,8 @@ def judged(
     named: str | Path, settings: Settings, io: Io, backend: str | None, ended_as: str | None = None
 ) -> tuple[Mapping[str, Any], TargetSnapshot]:
     """The verdict to keep of what a person named, or of a run (a Path) that has just ended: that is read by
-    its files alone. `ended_as` is the state of a job whose epilog runs. Raises UserError."""
+    its files alone. Secrets in the lines that it quotes are struck. `ended_as` is the state of a job whose
+    epilog runs. Raises UserError."""
     verdict, checked = judged_whole(named, settings, io, backend, ended_as)
     return verdict, checked.snapshot
 
@@ -50,4 +52,4 @@ def judged_whole(
     """The same with all that was read. Raises UserError."""
     checker = Checker(settings, io, Engine(rules_of(settings)), backend, ended_as)
     checked = checker.ended_run(named) if isinstance(named, Path) else checker.target(named)
-    return kept_object(checked.diagnosis, checked_object(checked)), checked
+    return mask_values(kept_object(checked.diagnosis, checked_object(checked))), checked

@@ -24,14 +24,13 @@ from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
-from coach.node.secret_words import mask_text
 from coach.rules.base import Rule
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs
-from coach.sources.runs.verdicts import Verdicts
 from coach.sources.slurm.node_sets import expand_nodes
+from coach.workflows.judging.own_verdicts import OwnVerdicts
 
 FAMILY = "HIS"
 """What the codes of the rules about the past begin with."""
@@ -51,7 +50,7 @@ class PastRuns:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._user = user_name()
-        self._verdicts = Verdicts(settings.cache_dir)
+        self._verdicts = OwnVerdicts(settings.cache_dir)
         self._seen: tuple[Job, ...] | None = None
         self._seen_runs: list[PastRun] | None = None
         self._live: dict[str, tuple[float, tuple[Finding, ...]]] = {}
@@ -77,7 +76,6 @@ class PastRuns:
         nodes = expand_nodes(snapshot.job.nodes) if snapshot.job is not None else ()
         this = past_run(snapshot, history, diagnosis, nodes)
         if this is not None:
-            this = replace(this, summary=mask_text(this.summary) if this.summary else this.summary)
             self._verdicts.keep(this)
         return this
 
@@ -166,7 +164,7 @@ def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:
         asked, used = each.efficiency.memory_asked_mib, each.efficiency.memory_used_mib
         past = replace(past, memory_asked_mib=None if asked is None else asked / num_nodes)
         pasts.append(replace(past, memory_used_mib=None if used is None else used / num_nodes))
-    Verdicts(settings.cache_dir).keep(*reversed(pasts))
+    OwnVerdicts(settings.cache_dir).keep(*reversed(pasts))
 
 
 def joined(diagnosis: Diagnosis, found: tuple[Finding, ...]) -> Diagnosis:

@@ -15,7 +15,6 @@ from coach.analysis.judging.why_words import is_withheld
 from coach.config import Settings
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
-from coach.node.secret_words import mask_values
 from coach.sources.io import Io
 from coach.sources.machine.user import user_name
 from coach.sources.runs.run_index import RunIndex
@@ -65,12 +64,11 @@ def keep(
     *,
     is_by_job: bool = False,
 ) -> None:
-    """Keep the verdict of an own run or job that has ended, without the secrets in the lines that it quotes.
-    `readonly` keeps it out of the run, unless the job itself writes it."""
+    """Keep the verdict of an own run or job that has ended. `readonly` keeps it out of the run, unless the
+    job itself writes it."""
     whose = snapshot.run or snapshot.job
     if whose is None or whose.user not in (None, user_name()) or not is_final(_text(verdict, "state")):
         return
-    verdict = mask_values(dict(verdict))
     if snapshot.run is not None:
         if is_by_job or not settings.is_readonly:
             keep_verdict_of_run(Path(snapshot.run.run_dir), verdict)

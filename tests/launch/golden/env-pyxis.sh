@@ -196,8 +196,8 @@ export TORCH_FR_BUFFER_SIZE=2000
 export NCCL_DEBUG=WARN
 export GREETING='it'"'"'s $HOME'
 
-# Where the nodes meet: on the first one, which is this one, at the first port from the job's number on
-# that nothing here uses. A job of another user may have the same last digits.
+# Where the nodes meet: on the first one, at the first port from the job's number on that nothing
+# here uses: another job may have the same last digits.
 HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export MASTER_ADDR=${HOSTS%%$'\n'*}
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
