@@ -79,7 +79,9 @@ def test_a_user_without_an_installation_launches_is_told_why_and_opens_the_scree
 
 
 def kinds_of_samples(run_dir: Path) -> set[str]:
-    lines = [line for file in (run_dir / "telemetry").glob("*.jsonl") for line in file.read_text().splitlines()]
+    lines = [
+        line for file in (run_dir / "telemetry").glob("*.jsonl") for line in file.read_text().splitlines()
+    ]
     return {json.loads(line)["kind"] for line in lines}
 
 
@@ -136,8 +138,12 @@ def test_the_demo_plays_from_the_file(
 def old_pythons() -> list[str]:
     """Interpreters on this machine that are too old."""
     found = [shutil.which(f"python{version}") for version in OLD]
-    kept = [str(path) for version in OLD for path in Path.home().glob(f".pyenv/versions/{version}.*/bin/python")]
-    return [name for name in [*kept, *filter(None, found)] if subprocess.call([name, "-c", ""], stderr=-3) == 0]
+    kept = [
+        str(path) for version in OLD for path in Path.home().glob(f".pyenv/versions/{version}.*/bin/python")
+    ]
+    return [
+        name for name in [*kept, *filter(None, found)] if subprocess.call([name, "-c", ""], stderr=-3) == 0
+    ]
 
 
 def test_a_python_that_is_too_old_says_so_in_one_line(one_file: OneFile) -> None:
@@ -146,7 +152,11 @@ def test_a_python_that_is_too_old_says_so_in_one_line(one_file: OneFile) -> None
         pytest.skip("no Python older than 3.11 on this machine")
     for python in pythons:
         done = subprocess.run(
-            [python, str(one_file.path), "why"], capture_output=True, text=True, timeout=60, env=dict(os.environ)
+            [python, str(one_file.path), "why"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=dict(os.environ),
         )
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         assert len(done.stderr.splitlines()) == 1
