@@ -435,6 +435,7 @@ class LiveQuestions:
 
     def examine(self) -> Report:
         settings = doctor.with_backend(self._reach.settings, self._place)
+        # Within the share of the screens it would wait for longer than it has, and blame Slurm for that.
         return doctor.examine(
-            settings, self._reach.env, self._reach.asking_io, terminal.read_terminal(self._reach.env)
+            settings, self._reach.env, self._reach.io, terminal.read_terminal(self._reach.env)
         )
