@@ -21,6 +21,9 @@ _ABOUT_JOB = re.compile(
     r"(?P<words>.+?) (?:for job|on job id) (?P<id>[\d_+\[\],%-]+)(?:: (?P<more>.+))?"
     r"|(?P<first>\d[\d_+,-]*): (?P<rest>.+))$"
 )
+_UNSPECIFIED = "Unspecified error"
+"""All that scontrol says where the site's job_submit refuses: the words that the site wrote come with sbatch
+alone."""
 _NO_WORDS = re.compile(r"^(?:\w+ error: )?No error$")
 
 
@@ -65,6 +68,8 @@ def refusals(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
         if match is None:
             continue
         words = match["rest"] or match["more"] or match["words"]
+        if words == _UNSPECIFIED:
+            words += ": Slurm tells no reason; a site's own rules (job_submit) refuse in this way"
         if not _NO_WORDS.match(words):
             found.append((match["id"] or match["first"], words))
     return tuple(found)

@@ -52,7 +52,7 @@ class Refused(UserError):
         choices: Sequence[Choice] = (),
         hint: str | None = None,
     ) -> None:
-        super().__init__(f"sbatch: {' '.join(map(_sentence, lines))}".rstrip(";"), hint)
+        super().__init__(f"sbatch: {' '.join(map(sentence, lines))}".rstrip(";"), hint)
         self.lines = tuple(lines)
         self.field = field
         self.choices = tuple(choices)
@@ -64,7 +64,8 @@ def is_unanswered(lines: Sequence[str]) -> bool:
     return any(_LOST_ANSWER.search(text) for text in lines)
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """A line with an end, so that the next one can follow it."""
     return text if text.endswith((".", "!", "?", ":", ";")) else f"{text};"
 
 

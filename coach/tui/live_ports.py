@@ -450,9 +450,10 @@ class LiveQuestions:
 
     def examine(self) -> Report:
         settings = doctor.with_backend(self._reach.settings, self._place)
+        # Within the share of the screens it would wait for longer than it has, and blame Slurm for that.
         return doctor.examine(
             settings,
             self._reach.env,
-            self._reach.asking_io,
+            self._reach.io,
             terminal.read_terminal(terminal.started_environment(self._reach.env)),
         )

@@ -8,6 +8,9 @@ job_submit.lua knows them, and tells them, as such scripts do.
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.cluster.slurm import SlurmCluster
@@ -50,6 +53,38 @@ end
 
 return slurm.SUCCESS
 """
+
+
+_EXAM_WEEK_LUA = """\
+function slurm_job_submit(job, partitions, uid)
+   slurm.log_user("Exam week: no new jobs before Monday.")
+   slurm.log_user("Questions: help@hpc.example.org")
+   return slurm.ERROR
+end
+
+function slurm_job_modify(job, record, partitions, uid)
+   if uid == 0 then return slurm.SUCCESS end
+   slurm.log_user("Jobs are not changed in exam week.")
+   return slurm.ERROR
+end
+
+return slurm.SUCCESS
+"""
+
+
+@contextlib.contextmanager
+def exam_week(cluster: SlurmCluster) -> Iterator[None]:
+    """The site takes no job and lets nobody change one, whatever is asked for. slurmctld reads the file again
+    when its time has changed."""
+    file = cluster.directory / "etc" / "job_submit.lua"
+    usual, written_s = file.read_text(), file.stat().st_mtime
+    try:
+        file.write_text(_EXAM_WEEK_LUA)
+        os.utime(file, (written_s + 10, written_s + 10))
+        yield
+    finally:
+        file.write_text(usual)
+        os.utime(file, (written_s + 20, written_s + 20))
 
 
 def why_not() -> str | None:

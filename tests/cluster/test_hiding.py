@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -84,6 +85,9 @@ def test_what_the_site_hides_is_never_told_as_nothing(
     unknown = private_coach("check", roots)
     assert unknown.returncode == 2
     assert "if it is somebody else's: other users' jobs are hidden by the site" in unknown.stderr
+    refused = private_coach("cancel", roots, "--yes")
+    assert refused.returncode == 2
+    assert "if it is somebody else's: other users' jobs are hidden by the site" in refused.stderr
     assert "hidden by the site  jobs, nodes, partitions, reservations" in private_coach("doctor").stdout
 
 
@@ -138,6 +142,9 @@ def test_the_first_screen_says_what_is_hidden(
     terminal.send("a")
     terminal.wait_for("other users' jobs are hidden by the site")
     assert "Access/permission denied" not in terminal.screen()
+    # The screens have just asked as much of Slurm as they may: the doctor does not wait for that.
+    terminal.send("d")
+    terminal.wait_for("cluster lab answers", "jobs, nodes, partitions, reservations", "1 own job")
     terminal.send("C-q")
     assert terminal.wait_exit() == 0
 
@@ -178,6 +185,47 @@ def test_without_requeue_it_is_said_before_anything_is_asked_of_slurm(
     assert "Slurm may not requeue it (Requeue=0)" in refused.stderr
     assert "the site's default is JobRequeue=0" in refused.stderr
     assert closed_coach("requeue", goes, "--dry-run").stdout == f"scontrol requeue {goes}\n"
+
+
+OUT_OF_MEMORY = (
+    "echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+    "capacity of 79.15 GiB of which 1.10 GiB is free.' >&2; exit 1"
+)
+
+
+def test_the_screens_say_what_cannot_be_done_here_and_why(
+    closed_coach: InstalledCoach, closed_slurm: SlurmCluster, open_terminal: OpenTerminal
+) -> None:
+    """Hidden partitions, no requeue, no script of a job, no accounting."""
+    log = closed_coach.user.home / "log"
+    failed = closed_slurm.submit(OUT_OF_MEMORY, f"--output={log}")
+    stays = closed_slurm.submit("sleep 60", "--output=/dev/null", "--partition=hidden")
+    closed_slurm.wait_state(failed, "FAILED")
+    closed_slurm.wait_state(stays, "RUNNING")
+    forget_script(closed_slurm, failed)
+    terminal = open_terminal(
+        closed_coach.argv(), columns=110, rows=34, env=closed_coach.env(), as_user=closed_coach.user
+    )
+    terminal.wait_for("· hidden  ", re.compile(rf"▸ +{stays}"), timeout_s=60)
+    terminal.send("H")
+    terminal.wait_for("accounting does not tell: Slurm accounting storage is disabled", failed)
+    terminal.send("Escape")
+    terminal.wait_for("· hidden  ")
+    terminal.send_packet(f":{stays}\r")
+    terminal.wait_for(f"job {stays}", "RUNNING")
+    terminal.send("Q")
+    terminal.wait_for("Slurm may not requeue it (Requeue=0)", "JobRequeue=0")
+    terminal.send("Escape")
+    terminal.wait_gone("Requeue=0")
+    terminal.send_packet(f":{failed}\r")
+    terminal.wait_for("MEM001 cuda out of memory", "F advi")
+    terminal.send("F")
+    terminal.wait_for("nobody has its batch script any more", "accounting storage is disabled")
+    terminal.wait_for("Halve the micro-batch")
+    terminal.send("Escape")
+    terminal.wait_gone("nobody has its batch script")
+    terminal.send("C-q")
+    assert terminal.wait_exit() == 0
 
 
 TRAINING = """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.site_slurm import RESERVATION, SHORT_MINUTES
+from tests.cluster.site_slurm import RESERVATION, SHORT_MINUTES, exam_week
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.ordinary_user import make_user
@@ -141,3 +141,49 @@ def test_without_a_screen_each_refusal_says_what_to_try_and_the_run_trains_where
     assert "remembered for lab: --account=teaching\n" in trained.stderr
     again = site_coach("launch", "baseline", "--partition", "cpu", "--dry-run")
     assert "#SBATCH --account=teaching\n" in again.stdout, again.stderr
+
+
+def test_a_refusal_that_names_no_option_is_told_in_the_site_s_words_wherever_something_is_asked_for(
+    site_coach: InstalledCoach, site_slurm: SlurmCluster, open_terminal: OpenTerminal
+) -> None:
+    scratch = site_coach.surroundings["SCRATCH"]
+    waits = site_slurm.submit("true", "--account=lab", "--begin=now+1hour", f"--chdir={scratch}")
+    words = "Exam week: no new jobs before Monday. Questions: help@hpc.example.org"
+    with exam_week(site_slurm):
+        for command in (
+            ("launch", "--gpus", "0", "--partition", "cpu", "--", "true"),
+            ("resubmit", waits, "--yes"),
+        ):
+            refused = site_coach(*command)
+            assert refused.returncode == 2
+            assert f"coach: sbatch: {words}" in refused.stderr
+        held = site_coach("hold", waits, "--yes")
+        assert held.returncode == 2
+        assert "a site's own rules (job_submit) refuse in this way" in held.stderr
+        told = site_coach("doctor", "--format", "json")
+        (test,) = [each for each in json.loads(told.stdout)["checks"] if each["what"] == "sbatch --test-only"]
+        assert test["state"] == "wrong"
+        assert test["because"].startswith(words)
+        assert test["todo"] == "no option is named in this: do what the words say, or ask the site"
+
+        terminal = open_terminal(
+            site_coach.argv(), columns=110, rows=34, env=site_coach.env(), as_user=site_coach.user
+        )
+        terminal.wait_for("node2", f"{waits}", timeout_s=60)
+        terminal.send("1")
+        terminal.wait_for(PLAN)
+        settle(terminal)
+        terminal.send("Enter")
+        terminal.wait_for("Exam week: no new jobs before Monday.", "change the plan, or Esc leaves")
+        terminal.send("Escape")
+        terminal.wait_for("queue ·")
+        settle(terminal)
+        terminal.send("A")
+        terminal.wait_for("y runs exactly this")
+        settle(terminal)
+        terminal.send("y")
+        terminal.wait_for("Exam week: no new jobs before Monday.")
+        terminal.send("C-q")
+        assert terminal.wait_exit() == 0
+    queued = site_slurm.run(["squeue", "--noheader", "--format=%i"], as_root=True).stdout.split()
+    assert queued == [waits]

@@ -15,7 +15,7 @@ from coach.config import Settings
 from coach.launch.environment_check import EnvironmentCheck, check_environment
 from coach.launch.interpreter import describe
 from coach.launch.recipe import find_recipes
-from coach.launch.refusal import fields_in_question, is_unanswered, option_of, slurms_words
+from coach.launch.refusal import fields_in_question, is_unanswered, option_of, sentence, slurms_words
 from coach.launch.resources import Site
 from coach.launch.spelling import format_time
 from coach.launch.submit import check_command
@@ -128,10 +128,11 @@ def judge_test(result: CommandResult, plan: Plan) -> Check:
     if is_unanswered(lines):
         return Check(AREA, what, CheckState.UNKNOWN, None, "; ".join(lines), "try again")
     options = " or ".join(option_of(field) for field in fields_in_question(lines, plan))
-    todo = f"set {options or 'what is missing'} in the plan, or for good in [launch] of config.toml"
-    return Check(
-        AREA, what, CheckState.WRONG, "refused", "; ".join(lines) or f"exit status {result.returncode}", todo
-    )
+    todo = "no option is named in this: do what the words say, or ask the site"
+    if options:
+        todo = f"set {options} in the plan, or for good in [launch] of config.toml"
+    said = " ".join(map(sentence, lines)).rstrip(";")
+    return Check(AREA, what, CheckState.WRONG, "refused", said or f"exit status {result.returncode}", todo)
 
 
 def _test(plan: Plan, io: Io) -> Check:

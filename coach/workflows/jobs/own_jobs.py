@@ -32,7 +32,7 @@ from coach.sources.runs.run_list import read_listed_run
 from coach.sources.slurm.named_jobs import job_rows_query, parse_job_rows
 from coach.workflows.backend import resolve_backend
 from coach.workflows.jobs.lost_submits import Standing, ask_for_jobs
-from coach.workflows.judging.targets import known_cluster, list_runs
+from coach.workflows.judging.targets import hint_for_hidden_job, known_cluster, list_runs
 
 
 class HasEnded(UserError):
@@ -244,7 +244,8 @@ def _ask(job_ids: Iterable[str], io: Io, *, is_lenient: bool = False) -> tuple[Q
         return ()
     if result.returncode != 0:
         words = result.error or " ".join(result.stderr.split())
-        raise UserError(f"job {', '.join(names)}: {words}")
+        hint = hint_for_hidden_job(io, user_name()) if "Invalid job id" in words else None
+        raise UserError(f"job {', '.join(names)}: {words}", hint)
     return parse_job_rows(result.stdout.decode("utf-8", "replace"))
 
 

@@ -105,9 +105,15 @@ def resolve_target(
 
 
 def _hint_for_unknown(text: str, io: Io, backend: str, user: str) -> str:
-    if _JOB_ID.match(text) and backend == "slurm" and "jobs" in (ask_private_kinds(io, user) or ()):
+    hint = hint_for_hidden_job(io, user) if _JOB_ID.match(text) and backend == "slurm" else None
+    return hint or "`coach runs` lists the runs, `coach jobs` the jobs"
+
+
+def hint_for_hidden_job(io: Io, user: str) -> str | None:
+    """What to say of a job that Slurm does not know, where the site hides other users' jobs."""
+    if "jobs" in (ask_private_kinds(io, user) or ()):
         return f"if it is somebody else's: {hidden_by_site(OTHERS_JOBS)}"
-    return "`coach runs` lists the runs, `coach jobs` the jobs"
+    return None
 
 
 def _by_job_id(
