@@ -7,6 +7,7 @@ One table feeds the reading of files and environment variables, the locks, `coac
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -129,6 +130,17 @@ def minutes(value: Any) -> float:
     if not 1 <= count <= MAX_IDLE_MINUTES:
         raise WrongValueError(f"expected minutes, from 1 to {MAX_IDLE_MINUTES:g} (a week)")
     return count
+
+
+def command(value: Any) -> tuple[str, ...]:
+    """A program and its arguments, in a shell's quoting; no shell runs it."""
+    try:
+        words = shlex.split(text(value))
+    except ValueError as problem:
+        raise WrongValueError(f"not a command: {str(problem).lower()}") from None
+    if not words or not words[0]:
+        raise WrongValueError("expected a program and its arguments")
+    return tuple(words)
 
 
 def path(value: Any) -> str:
@@ -321,6 +333,8 @@ KEYS: Mapping[str, Key] = {
         Key("records.max_size", _size, from_text=str),
         Key("records.max_files", whole(MIN_RECORDS_FILES), from_text=_from_number),
         Key("telemetry.ssh", flag, from_text=_from_flag),
+        Key("idle_gpus.command", command),
+        Key("idle_gpus.minutes", minutes, from_text=_from_number),
         Key("cohort.roster", path, is_path=True, from_text=str),
         Key("cohort.group", text, from_text=str),
         Key("rules.mute", codes),
