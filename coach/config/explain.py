@@ -5,6 +5,7 @@ Pure: made of the settings alone, so that what is explained is what counts.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,8 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "ascii": settings.is_ascii,
         "notify.ways": settings.notices.ways,
         "notify.command": settings.notices.command,
+        "idle_gpus.command": shlex.join(settings.idle_command) or None,
+        "idle_gpus.minutes": settings.idle_minutes_of_command,
         "telemetry.ssh": settings.is_ssh_allowed,
         "cohort.roster": settings.roster,
         "cohort.group": settings.cohort_group,

@@ -132,6 +132,17 @@ def minutes(value: Any) -> float:
     return count
 
 
+def command(value: Any) -> tuple[str, ...]:
+    """A program and its arguments, in a shell's quoting; no shell runs it."""
+    try:
+        words = shlex.split(text(value))
+    except ValueError as problem:
+        raise WrongValueError(f"not a command: {str(problem).lower()}") from None
+    if not words or not words[0]:
+        raise WrongValueError("expected a program and its arguments")
+    return tuple(words)
+
+
 def path(value: Any) -> str:
     """A path from the root; `~` and variables are replaced later."""
     said = text(value)
@@ -337,6 +348,8 @@ KEYS: Mapping[str, Key] = {
         Key("notify.ways", list_of(one_of(NOTICE_WAYS))),
         Key("notify.command", _command, from_text=str),
         Key("telemetry.ssh", flag, from_text=_from_flag),
+        Key("idle_gpus.command", command),
+        Key("idle_gpus.minutes", minutes, from_text=_from_number),
         Key("cohort.roster", path, is_path=True, from_text=str),
         Key("cohort.group", text, from_text=str),
         Key("rules.mute", codes),

@@ -22,6 +22,7 @@ from coach.config.remembered import FILE_NAME as REMEMBERED
 from coach.config.remembered import read_remembered
 from coach.config.settings import (
     DEFAULT_CLUSTER,
+    DEFAULT_IDLE_GPUS_MINUTES,
     DEFAULT_JOBS_INTERVAL_S,
     DEFAULT_NODES_INTERVAL_S,
     DEFAULT_SBATCH_TIMEOUT_S,
@@ -218,6 +219,8 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "notices": NoticeSettings(
             _value(values, "notify.ways", ()), _value(values, "notify.command"), env.get("TERM", "")
         ),
+        "idle_command": _value(values, "idle_gpus.command", ()),
+        "idle_minutes_of_command": _value(values, "idle_gpus.minutes", DEFAULT_IDLE_GPUS_MINUTES),
         "is_ssh_allowed": _value(values, "telemetry.ssh", False),
         "roster": _value(values, "cohort.roster"),
         "cohort_group": _value(values, "cohort.group"),

@@ -30,6 +30,7 @@ BACKENDS = ("auto", "slurm", "local")
 DEFAULT_JOBS_INTERVAL_S = 15.0
 DEFAULT_NODES_INTERVAL_S = 60.0
 DEFAULT_IDLE_MINUTES = 60.0
+DEFAULT_IDLE_GPUS_MINUTES = 30.0
 DEFAULT_SLURM_TIMEOUT_S = 12.0
 MESSAGE_SLACK_S = 2.0
 """Slurm's clients say why they failed when MessageTimeout is over; they are given this much more to say
@@ -158,6 +159,11 @@ class Settings:
     `records.max_size`."""
     max_records_files: int = DEFAULT_RECORDS_FILES
     """Files that the records of all runs may be. Key `records.max_files`."""
+    idle_command: tuple[str, ...] = ()
+    """What is run once when all GPUs of a job of the user's are idle, in words; empty: nothing. Key
+    `idle_gpus.command`."""
+    idle_minutes_of_command: float = DEFAULT_IDLE_GPUS_MINUTES
+    """After so many minutes. Key `idle_gpus.minutes`."""
     is_ssh_allowed: bool = False
     """True: where no step can run beside a job's own, `coach attach` may go to its nodes by ssh. Key
     `telemetry.ssh`."""

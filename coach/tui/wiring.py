@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,8 +65,11 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     name = cluster_name(env) if resolved == "slurm" else socket.gethostname()
     budget = RpcBudget()
     reach = Reach(settings, env, budget)
+    # What a session does by itself is held back, too, also after the config was read again.
+    of_session = replace(settings, is_readonly=True) if is_readonly else settings
+    read_as = {**env, "COACH_READONLY": "1"} if is_readonly else env
     return Opening(
-        live_session(settings, resolved, env, reach.use, budget),
+        live_session(of_session, resolved, read_as, reach.use, budget),
         live_ports(reach, resolved, resolved),
         _standing(settings, is_readonly)[0],
         user.user_name(),

@@ -80,9 +80,9 @@ COMMANDS = {
     Switch.FETCH: ("data", "fetch"),
     Switch.CLEAN: ("runs", "clean", RUN, "--yes"),
 }
-"""Switch → a command that it takes away. The history and the verdict go on without what is switched off: the
-tests below."""
-GOES_ON = {Switch.HISTORY, Switch.JOB_VERDICT}
+"""Switch → a command that it takes away. The history, the verdict and the screens go on without what is
+switched off: the tests below, and those of the command for idle GPUs."""
+GOES_ON = {Switch.HISTORY, Switch.JOB_VERDICT, Switch.IDLE_COMMAND}
 
 
 @pytest.fixture

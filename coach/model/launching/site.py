@@ -52,6 +52,8 @@ class Switch(StrEnum):
     """Downloading a data set."""
     CLEAN = "clean"
     """Removing runs, and thinning their records."""
+    IDLE_COMMAND = "idle_command"
+    """The user's own command for a job whose GPUs are idle."""
 
     @property
     def key(self) -> str:

@@ -41,8 +41,8 @@ from coach.workflows.watching.attached_streams import AttachedStreams, Stream
 from coach.workflows.watching.followed_targets import FollowedTargets
 from coach.workflows.watching.manners import Manners
 from coach.workflows.watching.queue_facts import QueueFacts
-from coach.workflows.watching.records_source import RecordsSource
 from coach.workflows.watching.settings_source import SettingsSource
+from coach.workflows.watching.upkeep import upkeep_sources
 from coach.workflows.watching.world import World
 
 UPDATE_INTERVAL_S = 0.25
@@ -308,8 +308,10 @@ class WatchSession:
             sources.update(self._world.sources(self._settings, watch))
             if self._manners is not None:
                 sources.update(self._manners.sources(self._world.io, self._settings))
-                sources["records"] = lambda: RecordsSource(
-                    self._settings, self._world.io, lambda: self._snapshot
+                sources.update(
+                    upkeep_sources(
+                        self._settings, self._world.io, self._world.user, lambda: self._snapshot, self.history
+                    )
                 )
             sources["runs"] = self._make_run_list
         for target in self._targets:

@@ -1,0 +1,126 @@
+"""Runs the user's own command for a job of theirs that holds idle GPUs: key `idle_gpus.command`, off by
+default.
+
+coach itself never ends such a job. A source like the others, in a thread of its own, because a command may
+take long. It asks nobody: the session's picture and its histories tell what the samplers measured.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from coach.analysis.jobs.idle_gpus import IdleGpus, idle_gpus, is_due
+from coach.config import Settings, Switch
+from coach.lookback.history import History
+from coach.model.reading import Reading
+from coach.model.slurm.cluster import Job
+from coach.model.snapshot import Snapshot, TargetSnapshot
+from coach.sources.commands import run_command
+from coach.sources.io import Io
+from coach.sources.runs.idle_claims import IdleClaims
+
+NAME = "idle-gpus"
+LOOK_INTERVAL_S = 30.0
+TIMEOUT_S = 60.0
+TOLD_S = 600.0
+"""So long a failure stands in the banner."""
+_MAX_SAID = 200
+
+
+def may_run(settings: Settings) -> bool:
+    """Whether there is a command, and nothing forbids it."""
+    return (
+        bool(settings.idle_command) and not settings.is_readonly and not settings.why_off(Switch.IDLE_COMMAND)
+    )
+
+
+class IdleCommandSource:
+    """Looks at the user's running jobs; once for each time of idle GPUs it runs the command."""
+
+    name = NAME
+    interval_s = LOOK_INTERVAL_S
+
+    def __init__(
+        self,
+        settings: Settings,
+        io: Io,
+        user: str,
+        picture: Callable[[], Snapshot],
+        history: Callable[[str], History],
+        env: Mapping[str, str],
+    ) -> None:
+        self._settings = settings
+        self._io = io
+        self._user = user
+        self._picture = picture
+        self._history = history
+        self._env = env
+        self._claims = IdleClaims(settings.cache_dir, settings.cluster)
+        self._busy_s: dict[str, float] = {}
+        """Job id → when it was last seen at work: older samples are thinned out."""
+        self._problem: tuple[float, str] | None = None
+
+    def poll(self) -> Iterator[Reading]:
+        start_s = time.monotonic()
+        for target in self._picture().targets.values():
+            job = target.job
+            if job is not None and job.user == self._user and job.state == "RUNNING":
+                self._look(target, job)
+        now_s = self._io.now()
+        if self._problem is not None and not 0 <= now_s - self._problem[0] < TOLD_S:
+            self._problem = None
+        words = self._problem[1] if self._problem is not None else None
+        yield Reading(self.name, now_s, time.monotonic() - start_s, None, words)
+
+    def _look(self, target: TargetSnapshot, job: Job) -> None:
+        now_s = self._io.now()
+        found = idle_gpus(self._history(target.target), job.num_gpus, now_s)
+        if found is None:
+            self._busy_s[job.job_id] = now_s
+            return
+        busy_s = self._busy_s.get(job.job_id)
+        if busy_s is not None and busy_s > found.since_s:
+            found = replace(found, since_s=busy_s)
+        try:
+            last_s = self._claims.last_s(job)
+            if is_due(found, self._settings.idle_minutes_of_command, last_s) and self._claims.claim(
+                job, last_s
+            ):
+                self._run(target, job, found)
+        except OSError as error:
+            self._tell(job, f"not run, since it cannot be remembered: {error.strerror or error}")
+
+    def _run(self, target: TargetSnapshot, job: Job, found: IdleGpus) -> None:
+        program, *rest = self._settings.idle_command
+        argv = [os.path.expanduser(program), *rest]  # noqa: PTH111 (Path raises for an unknown ~user)
+        env = {**self._env, **facts(target, job, found)}
+        try:
+            done = run_command(argv, env, TIMEOUT_S, os.path.expanduser("~"))  # noqa: PTH111
+        except subprocess.TimeoutExpired:
+            self._tell(job, f"ended after {TIMEOUT_S:.0f} s")
+        except (OSError, ValueError) as error:
+            self._tell(job, f"{program}: {getattr(error, 'strerror', None) or error}")
+        else:
+            if done.returncode != 0:
+                said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:_MAX_SAID]
+                self._tell(job, f"exit status {done.returncode}" + (f": {said}" if said else ""))
+
+    def _tell(self, job: Job, what: str) -> None:
+        self._problem = (self._io.now(), f"idle_gpus.command for job {job.job_id}: {what}")
+
+
+def facts(target: TargetSnapshot, job: Job, found: IdleGpus) -> dict[str, str]:
+    """What the command is told, in its environment."""
+    run_id = target.run.run_id if target.run is not None else ""
+    return {
+        "COACH_JOB_ID": job.job_id,
+        "COACH_JOB_NAME": job.name,
+        "COACH_RUN_ID": run_id,
+        "COACH_NODE": ",".join(found.nodes),
+        "COACH_NUM_GPUS": str(found.num_gpus),
+        "COACH_IDLE_MINUTES": str(int((found.newest_s - found.since_s) // 60)),
+    }
