@@ -117,7 +117,8 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
         type=_of_brake,
         const=DEFAULT_AFTER,
         metavar="N",
-        help=f"once the first N runs of a sweep have failed alike, the rest does not begin (default {DEFAULT_AFTER})",
+        help="once the first N runs of a sweep have failed alike, the rest does not begin "
+        f"(default {DEFAULT_AFTER})",
     )
     parser.add_argument(
         "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 
 from coach.analysis.jobs.thinning import ThinPlan
 from coach.analysis.spelling.sizes import format_bytes
@@ -15,6 +16,7 @@ from coach.model.errors import UserError
 from coach.model.training.records import RunRecords, Volume
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
+from coach.sources.runs.kept_beside import Kept, look_beside
 from coach.sources.runs.record_sizes import RecordSizes
 from coach.workflows.jobs.thin_records import RecordsPlan, perform, plan_records
 from coach.workflows.readonly import refuse_if_readonly
@@ -28,9 +30,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     _check_choices(args, settings)
     io, user = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
     found = plan_records(_look(settings), settings, io, user)
+    beside = look_beside(settings.runs_root, settings.cache_dir)
     is_json = args.format == "json"
     if not is_json:
         _print_plan(found)
+        _print_beside(beside)
     problems: list[str] = []
     freed, after = Volume(), found.plan.now
     if not args.dry_run and found.plan.steps:
@@ -38,7 +42,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             freed = freed + volume
         after = found.plan.now - freed
     if is_json:
-        print(json.dumps(_fields(found, args.dry_run, freed, problems), indent=2))
+        print(
+            json.dumps({**_fields(found, args.dry_run, freed, problems), **_fields_beside(beside)}, indent=2)
+        )
     is_enough = found.plan.is_enough if args.dry_run else found.plan.limits.is_met_by(after)
     _print_outcome(Volume() if is_json else freed, problems, is_enough)
     return 0 if is_enough and not problems else 1
@@ -94,6 +100,32 @@ def _print_plan(found: RecordsPlan) -> None:
     if plan.is_over:
         for run_id, because in found.kept.items():
             print(f"coach: kept: {printable(run_id)}: {printable(because)}", file=sys.stderr)
+
+
+def _print_beside(beside: Sequence[Kept]) -> None:
+    """What else coach keeps, which no limit is about."""
+    parts = [
+        f"{each.what} {'' if each.is_whole else 'more than '}{format_bytes(each.volume.size_bytes)} in "
+        f"{_files(each.volume)}"
+        for each in beside
+        if each.volume.num_files
+    ]
+    if parts:
+        print_line(f"beside them, never thinned: {'; '.join(parts)}")
+
+
+def _fields_beside(beside: Sequence[Kept]) -> dict[str, object]:
+    return {
+        "beside": [
+            {
+                "what": each.what,
+                "size_bytes": each.volume.size_bytes,
+                "num_files": each.volume.num_files,
+                "is_whole": each.is_whole,
+            }
+            for each in beside
+        ]
+    }
 
 
 def _summary(plan: ThinPlan) -> str:

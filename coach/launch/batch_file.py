@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from coach.analysis.jobs.batch_script import change_script, read_script
 from coach.analysis.queueing.arrays import TaskIds, parse_task_ids
+from coach.launch.ending import ending_lines, judge_lines, signal_lines
+from coach.launch.long_job import resume_words, segment_lines
 from coach.launch.script import (
     Paths,
     brake_lines,
@@ -23,9 +26,11 @@ from coach.launch.script import (
     own_variable_lines,
     record_lines,
     stop_lines,
+    waiting_for_training_lines,
 )
 from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
+from coach.model.launching.environment import Environment
 from coach.model.launching.launch import LaunchRequest, OwnProgram, Plan, Resources
 
 MAX_BYTES = 4 << 20
@@ -192,6 +197,8 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
     more = said_options(plan.request)
     more |= {} if "job-name" in asked(text) else {"job-name": path.name}
     more |= {} if own.array_task is None else {"array": str(own.array_task)}
+    is_long = plan.request.until_done is not None
+    more |= _options_of_segments(text, plan) if is_long else {}
     lines = [
         "#!/bin/bash",
         *(f"#SBATCH{each}" for each in _OPTION.findall(_header(text))),
@@ -207,13 +214,49 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
         *_kept_lines(text),
         *measuring_lines(
             (quote(paths.own_python), "python3"),
-            judge=paths.own_python if paths.is_judged else None,
+            judge=paths.own_python if paths.is_judged and not is_long else None,
             judge_file=paths.own_file,
+            notes_end=not is_long,
         ),
         *own_variable_lines(plan),
     ]
     words = " ".join([*map(quote, _interpreter(text)), '"$RUN_DIR/script"', *map(quote, own.words[1:])])
-    return "\n".join([*lines, f'exec "${{MEASURED[@]}}" {words}']) + "\n"
+    if is_long:
+        lines += _segment_lines(plan, paths, words)
+    else:
+        lines += [f'exec "${{MEASURED[@]}}" {words}']
+    return "\n".join(lines) + "\n"
+
+
+def _options_of_segments(text: str, plan: Plan) -> dict[str, str]:
+    """What sbatch is asked for, so that the job is told of its limit and can go on after it."""
+    if "signal" in asked(text):
+        raise UserError(
+            "--until-done: the batch file asks for a signal of its own (#SBATCH --signal)",
+            "leave out one of the two",
+        )
+    mode = {} if "open-mode" in asked(text) else {"open-mode": "append"}
+    return {"signal": f"B:{plan.resources.signal}", "requeue": "", **mode}
+
+
+def _segment_lines(plan: Plan, paths: Paths, words: str) -> list[str]:
+    """The file as one segment of a training: the shell stays, to hear of the limit and to ask for the
+    next."""
+    here = replace(plan, environment=Environment())
+    return [
+        "if ((${#MEASURED[@]} == 0)); then",
+        '  echo "coach: no Python from 3.9 here: no further segment follows this one" >&2',
+        f"  exec {words}",
+        "fi",
+        'PYTHON="${MEASURED[0]}"',
+        *judge_lines(paths.own_python if paths.is_judged else None),
+        *segment_lines(here),
+        *signal_lines(here),
+        "# The file, with the sampler beside it.",
+        f'"${{MEASURED[@]}}" {words} {" ".join(resume_words(here))} &',
+        *waiting_for_training_lines(),
+        *ending_lines(here),
+    ]
 
 
 def _header(text: str) -> str:

@@ -10,7 +10,7 @@ from shlex import quote
 
 from coach.launch.activation import recording_lines, recording_words
 from coach.launch.long_job import next_segment_lines
-from coach.model.launching.launch import Plan
+from coach.model.launching.launch import OwnKind, Plan
 
 _SECONDS_OF_GRACE = 30
 """A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the
@@ -46,6 +46,9 @@ def signal_lines(plan: Plan) -> list[str]:
     usr1 = (
         f'scancel --signal={word} "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING" || true'
     )
+    if own is not None and own.kind is OwnKind.BATCH:
+        # What the file starts may be no step of Slurm's, and its shell would go on with its next line.
+        usr1 = '"$PYTHON" "$CODE/coach/node" curtail --pid "$TRAINING" --script "$RUN_DIR/script" &'
     term = "" if is_slurm else '; kill -TERM "$TRAINING" || true'
     lines = _NEWEST_CHECKPOINT if is_slurm and has_signal and not is_long else ()
     return [

@@ -18,6 +18,9 @@ from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Pla
 
 DEFAULT_SEGMENTS = 3
 MAX_SEGMENTS = 100
+_ARGUMENTS = re.compile(r"\$\{?[@*]|\$argv|sys\.argv|argparse")
+"""A batch file that hands on what stands behind its name."""
+_BY_VARIABLE = '${COACH_RESUME_FROM:+--resume "$COACH_RESUME_FROM"}'
 BY_ITSELF = "none"
 """Said instead of an option: the program finds its checkpoint by itself."""
 
@@ -48,10 +51,7 @@ def check_long(
     if own is None:
         return None  # the recipes' trainers look into their run directory
     if own.kind is OwnKind.BATCH:
-        raise UserError(
-            "--until-done: a batch file's own lines stay as they are",
-            "launch the script or the command itself: coach launch train.py --until-done -- …",
-        )
+        return _check_batch(request, own, source or "")
     if request.resume_with == BY_ITSELF:
         return BY_ITSELF
     if request.resume_with is not None:
@@ -64,6 +64,31 @@ def check_long(
             f"--until-done: how is {own.words[0]} told the checkpoint to go on from?",
             f'say it: --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it itself, '
             "for example by $COACH_RESUME_FROM",
+        )
+    return found
+
+
+def _check_batch(request: LaunchRequest, own: OwnProgram, text: str) -> str:
+    """The same of a batch file, whose lines stay as they are: it reads $COACH_RESUME_FROM, or hands its own
+    arguments on."""
+    name = own.words[0]
+    if request.resume_with == BY_ITSELF:
+        return BY_ITSELF
+    takes_arguments = _ARGUMENTS.search(text) is not None
+    if request.resume_with is not None:
+        if not takes_arguments:
+            raise UserError(
+                f"--resume-with: {name} does not hand its arguments on",
+                f'write "$@" behind the training in it, or {_BY_VARIABLE}, and say --resume-with {BY_ITSELF}',
+            )
+        return _checked(request.resume_with)
+    if "COACH_RESUME_FROM" in text:
+        return BY_ITSELF
+    found = _known_option(own.words, "") if takes_arguments else None
+    if found is None:
+        raise UserError(
+            f"--until-done: how is the training in {name} told the checkpoint to go on from?",
+            f"write {_BY_VARIABLE} behind it; or --resume-with {BY_ITSELF} if it finds it itself",
         )
     return found
 
@@ -139,7 +164,14 @@ def next_segment_lines(plan: Plan) -> list[str]:
         f"  if CHECKPOINT=$({_node_words(plan)} --end -- {places}); then".replace(" -- )", ")"),
         '    echo "coach: the time limit is near; requeuing to go on from $CHECKPOINT"',
         '    if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
-        '    echo "coach: Slurm refused the requeue: the run ends here, its checkpoint stays"',
+        "    # Where no job may be requeued, a further one goes on, if jobs may be submitted from here.",
+        '    if [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] && NEXT=$(cd -- "$SLURM_SUBMIT_DIR" && sbatch --parsable \\',
+        '        --dependency="afterany:$SLURM_JOB_ID" "$RUN_DIR/job.sh"); then',
+        f'      {_node_words(plan)} --successor "${{NEXT%%;*}}" || true',
+        '      echo "coach: Slurm refused the requeue: job ${NEXT%%;*} goes on"',
+        '      exit "$STATUS"',
+        "    fi",
+        '    echo "coach: Slurm refused requeue and further job: the run ends here, its checkpoint stays"',
         "  fi",
         "fi",
         "",

@@ -17,7 +17,7 @@ from coach.launch.own_program import OwnCommand, own_command
 from coach.launch.plan_checks import check_environment, check_run_dir, check_texts
 from coach.launch.recipe import Recipe, resolve_parameters
 from coach.launch.record import is_drill, run_record
-from coach.launch.resources import Resolved, Site, resolve_resources
+from coach.launch.resources import Resolved, Site, resolve_resources, signal_of
 from coach.launch.script import Paths, render
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
@@ -43,6 +43,8 @@ class Facts:
 
 def _text_of(recipe: Recipe) -> str | None:
     """The text of an own Python program."""
+    if recipe.own is not None and recipe.own.kind is OwnKind.BATCH:
+        return read(recipe.path)
     if recipe.own is None or recipe.path.suffix != ".py":
         return None
     try:
@@ -119,6 +121,8 @@ def _batch_resources(request: LaunchRequest, recipe: Recipe, site: Site) -> Reso
             f"`coach launch -- bash {recipe.trainer}` runs it here",
         )
     resources = resources_of(read(recipe.path), request)
+    if request.until_done is not None:
+        resources = replace(resources, signal=signal_of(request, recipe.own, resources.time_limit_s))
     note = f"{recipe.trainer}, with its own #SBATCH lines and what you say beside them"
     return Resolved(resources, (note,), (), {"partition": tuple(p.name for p in site.partitions)}, {})
 

@@ -126,7 +126,7 @@ def resolve_resources(
         gpu_type=gpu_type,
         gpu_request=_gpu_request(request),
         cpus_per_gpu=cpus_per_gpu,
-        signal=_signal(request, recipe.own, time_limit_s),
+        signal=signal_of(request, recipe.own, time_limit_s),
         partition=target.partition_name,
         **({} if is_local else _only_for_slurm(request)),
     )
@@ -477,7 +477,8 @@ def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: 
     return asked
 
 
-def _signal(request: LaunchRequest, own: OwnProgram | None, time_limit_s: int | None) -> str | None:
+def signal_of(request: LaunchRequest, own: OwnProgram | None, time_limit_s: int | None) -> str | None:
+    """The signal before the limit, `USR1@60`; None: none is sent. Raises UserError where none can be."""
     is_long = request.until_done is not None
     if own is not None and "signal" not in own.offers and not is_long:
         return None  # a program that does not know the signal dies of it

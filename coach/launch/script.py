@@ -266,8 +266,8 @@ def brake_lines(plan: Plan, own_python: str) -> list[str]:
     before = " ".join(map(quote, request.group_before))
     ask = f'"$NAME" "$CODE/coach/node" brake --runs-dir "${{RUN_DIR%/*}}" --after {request.brake} {before}'
     return [
-        f"# The sweep's brake: where the first {request.brake} runs of the group or more failed alike, and none",
-        "# has completed, this one does not begin. One that was requeued has begun.",
+        f"# The sweep's brake: where the first {request.brake} runs or more failed alike, and none has",
+        "# completed, this one does not begin. One that was requeued has begun.",
         f"for NAME in {quote(own_python)} python3; do",
         "  if ((${SLURM_RESTART_COUNT:-0} == 0)) && REASON=$(",
         f"    {ask} 2> /dev/null",
@@ -381,13 +381,18 @@ def is_torchrun(plan: Plan) -> bool:
 
 
 def measuring_lines(
-    pythons: Sequence[str], judge: str | None = None, judge_file: str | None = None
+    pythons: Sequence[str],
+    judge: str | None = None,
+    judge_file: str | None = None,
+    *,
+    notes_end: bool = True,
 ) -> list[str]:
     """`MEASURED`: what starts a program under coach's node code, by the first Python of these that can run
     it; empty where none can. `judge` is the interpreter that has coach, where no script's ending judges, and
-    `judge_file` coach where it is one file."""
+    `judge_file` coach where it is one file; with `notes_end` False, the script notes the end."""
     judged = f" --judge {quote(judge)}" if judge is not None else ""
     judged += f" --judge-file {quote(judge_file)}" if judge is not None and judge_file is not None else ""
+    judged += "" if notes_end else " --no-end"
     return [
         "# What measures beside the program, by the first of these Pythons that is new enough.",
         "MEASURED=()",
@@ -465,6 +470,14 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
     return [
         *comments,
         *(agent_lines(start, resources.num_nodes) if has_agents else [f"{start} &"]),
+        *waiting_for_training_lines(),
+        *(waiting_lines() if has_agents else []),
+    ]
+
+
+def waiting_for_training_lines() -> list[str]:
+    """Behind what starts the training: its number, and how it ended."""
+    return [
         "TRAINING=$!",
         "",
         "# A signal ends `wait`, not the training: wait again.",
@@ -474,7 +487,6 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
         '  wait "$TRAINING" || STATUS=$?',
         "done",
         "",
-        *(waiting_lines() if has_agents else []),
     ]
 
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "stacks": ("coach.node.stacks", "write down where every rank on this node stands"),
     "segment": ("coach.node.segment", "note a segment of a long training, and find its checkpoint"),
     "brake": ("coach.node.brake", "tell whether the runs of a sweep before this one have failed alike"),
+    "curtail": ("coach.node.curtail", "end the training of a batch file before its time limit"),
     "judge": ("coach.node.judge", "judge a run that has ended, by the interpreter that has coach"),
     "ended": ("coach.node.ended", "record in a run directory how the run ended"),
 }
@@ -32,7 +33,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     """Run one command. Only its module is loaded."""
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] not in COMMANDS:
-        summary = "\n".join(f"  {name:<8}{what}" for name, (_, what) in COMMANDS.items())
+        summary = "\n".join(f"  {name:<9}{what}" for name, (_, what) in COMMANDS.items())
         is_help = bool(arguments) and arguments[0] in ("-h", "--help")
         print(f"usage: python -m coach.node COMMAND …\n{summary}", file=sys.stdout if is_help else sys.stderr)
         return 0 if is_help else 2

@@ -1,7 +1,8 @@
 """The brake of a sweep: a run that starts looks whether the runs before it have all failed alike.
 
-Each run asks for itself, in its own job: no coach has to be open, nothing is cancelled from outside, and Slurm
-is asked nothing. A run that has not ended counts for nothing, and one that went well releases the brake.
+Each run asks for itself, in its own job: no coach has to be open, nothing is cancelled from outside, and
+Slurm is asked nothing. A run that has not ended counts for nothing, and one that went well releases the
+brake.
 """
 
 from __future__ import annotations

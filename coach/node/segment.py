@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max", required=True, type=int, metavar="N", help="segments at most")
     parser.add_argument("--end", action="store_true", help="this segment ends (default: one begins)")
     parser.add_argument("--nodes", default="", metavar="LIST", help="the nodes of this segment")
+    parser.add_argument("--successor", metavar="JOB", help="the job that goes on in the place of this one")
     parser.add_argument("places", nargs="*", metavar="DIR", help="where checkpoints are looked for")
 
 
@@ -54,6 +55,9 @@ def run(args: argparse.Namespace) -> int:
     when there shall be no further one."""
     paths = runs.RunPaths(Path(args.run_dir))
     try:
+        if args.successor is not None:
+            runs.update_json(paths.run_json, succeeded(args.successor, time.time()))
+            return 0
         if args.end:
             return _end(paths, args.max, [str(paths.checkpoints_dir), *args.places])
         checkpoint = begin(paths, args.max, args.nodes, time.time())
@@ -74,6 +78,11 @@ def begin(paths: runs.RunPaths, most: int, nodes: str, now_s: float) -> Optional
     words = f", goes on from {checkpoint}" if checkpoint else ""
     print(f"coach: segment {len(segments)} of at most {most}{words}", file=sys.stderr)
     return checkpoint if isinstance(checkpoint, str) else None
+
+
+def succeeded(job_id: str, now_s: float) -> Dict[str, Any]:
+    """What run.json says once another job goes on with the run, where Slurm requeues none."""
+    return {"job_id": job_id, "submitted_time_s": now_s, "state": "PENDING"}
 
 
 def _end(paths: runs.RunPaths, most: int, places: List[str]) -> int:

@@ -43,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--judge", metavar="PYTHON", help=argparse.SUPPRESS)  # the one that has coach
     parser.add_argument("--judge-file", metavar="FILE", help=argparse.SUPPRESS)  # coach as one file
     parser.add_argument("--runs-root", metavar="DIR", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--no-end", action="store_true", help=argparse.SUPPRESS)  # a script notes the end
     parser.add_argument("--comment", action="store_true", help=argparse.SUPPRESS)  # in the job's own
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments"
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     ):
         return first_look.EXIT_STATUS
     paths = _prepare(args, runs_root or args.runs_root, command, started_time_s)
-    attempt = _Attempt(paths, node, started_time_s) if paths else None
+    attempt = _Attempt(paths, node, started_time_s, notes_end=not args.no_end) if paths else None
     noted = own_run.output_of(paths, os.environ) if paths else None
     output = noted or Output()
     environment = {**os.environ, **(attempt.environment() if attempt else {})}
@@ -231,8 +232,11 @@ def _die_of(signum: int, mask: Set[Any]) -> None:
 class _Attempt:
     """One run of the command in a run directory, and the notes made about it. Nothing here raises."""
 
-    def __init__(self, paths: runs.RunPaths, node: str, started_time_s: float) -> None:
+    def __init__(
+        self, paths: runs.RunPaths, node: str, started_time_s: float, *, notes_end: bool = True
+    ) -> None:
         self.paths = paths
+        self.notes_end = notes_end
         self.node = node
         self.started_time_s = started_time_s
         self.error_dir = paths.run_dir / "ranks" / node
@@ -303,7 +307,8 @@ class _Attempt:
             oom_kills = (limits.num_oom_kills(os.getpid()) or 0) - self._earlier_oom_kills
             ended.record_node(self.paths, self._part, returncode, found, max(0, oom_kills))
         with contextlib.suppress(Exception):
-            if own_run.has_no_script(self.paths) and self._knows_state(returncode):
+            has_no_script = self.notes_end and own_run.has_no_script(self.paths)
+            if has_no_script and self._knows_state(returncode):
                 was_told_to_end = bool(signals & _ENDING)
                 state = "CANCELLED" if returncode != 0 and was_told_to_end else None
                 ended.record_state(self.paths, returncode if returncode >= 0 else 128 - returncode, state)

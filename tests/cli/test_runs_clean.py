@@ -131,6 +131,23 @@ def test_records_are_thinned_on_request_and_a_dry_run_only_says_what_would_be(sh
     assert (refused.returncode, "about all runs" in refused.stderr) == (2, True)
 
 
+def test_what_coach_keeps_beside_the_records_is_told_and_stays(shell: Shell) -> None:
+    run_dir, root = shell.world.make(OLD), shell.world.settings.runs_root
+    told = (run_dir / "profile" / "trace.json", root / ".code" / "0a1b" / "coach" / "runs.py")
+    for path in told:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(bytes(1000))
+    done = shell.coach("clean", "--records")
+    assert done.returncode == 0, done.stderr
+    assert "never thinned: code of launches 1 kB in 1 file; profiles 1 kB in 1 file" in done.stdout
+    found = json.loads(shell.coach("--format", "json", "clean", "--records").stdout)["beside"]
+    assert [(each["what"], each["num_files"]) for each in found[:2]] == [
+        ("code of launches", 1),
+        ("profiles", 1),
+    ]
+    assert all(path.exists() for path in told)
+
+
 def test_yes_removes_what_was_chosen(shell: Shell) -> None:
     gone, stays = shell.world.make(OLD), shell.world.make(NEW)
     done = shell.coach("clean", "--keep", "1", "--yes")

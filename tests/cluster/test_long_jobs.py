@@ -20,11 +20,12 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--output_dir")
 parser.add_argument("--resume_from_checkpoint")
 parser.add_argument("--save", type=int, default=1)
+parser.add_argument("--steps", type=int, default=40)
 args = parser.parse_args()
 resumed = args.resume_from_checkpoint
 start = int(resumed.rpartition("-")[2]) if resumed else 0
 print("starts at", start, flush=True)
-for step in range(start, 40):
+for step in range(start, args.steps):
     time.sleep(0.2)
     print("step", step, flush=True)
     if args.save and step % 5 == 4:
@@ -42,6 +43,26 @@ def _launched(coach: InstalledCoach, *arguments: str) -> tuple[Path, str]:
         *("--", "--output_dir", "out", *arguments),
         timeout_s=120,
     )
+    assert done.returncode == 0, done.stderr
+    answer, _ = json.JSONDecoder().raw_decode(done.stdout)
+    return Path(answer["run_dir"]), answer["job_id"]
+
+
+BATCH = """#!/bin/bash
+#SBATCH --time={time}
+#SBATCH --output=log-%j
+{start} python3 train.py --steps {steps} --output_dir out \\
+  ${{COACH_RESUME_FROM:+--resume_from_checkpoint "$COACH_RESUME_FROM"}}
+echo "the line behind it"
+"""
+
+
+def _launched_batch(
+    coach: InstalledCoach, start: str = "", time: str = "5:00", steps: int = 40
+) -> tuple[Path, str]:
+    (coach.user.home / "train.py").write_text(TRAINING)
+    (coach.user.home / "job.sbatch").write_text(BATCH.format(start=start, time=time, steps=steps))
+    done = coach("launch", "job.sbatch", "--until-done", "2", "--format", "json", timeout_s=120)
     assert done.returncode == 0, done.stderr
     answer, _ = json.JSONDecoder().raw_decode(done.stdout)
     return Path(answer["run_dir"]), answer["job_id"]
@@ -96,3 +117,59 @@ def test_a_training_that_saves_nothing_gets_no_further_segment(
     assert len(told) == 1
     assert "wrote no newer checkpoint" in told[0]
     assert "Restarts=0" in slurm.run(["scontrol", "show", "job", "-o", job_id]).stdout
+
+
+@pytest.mark.parametrize("start", ["", "srun"])
+def test_a_batch_file_goes_on_from_its_checkpoint_and_runs_no_line_behind_a_training_that_was_cut(
+    user_coach: InstalledCoach, slurm: SlurmCluster, start: str
+) -> None:
+    run_dir, job_id = _launched_batch(user_coach, start)
+    home = user_coach.user.home
+    log = home / f"log-{job_id}"
+    wait_until((home / "out" / "checkpoint-10" / "state.txt").exists, 60, "a checkpoint is written")
+    _signal(slurm, job_id)
+    wait_until(lambda: "requeuing to go on from" in _text(log), 60, "it is requeued")
+    assert "the line behind it" not in _text(log)
+    wait_until(lambda: _run_json(run_dir)["state"] == "COMPLETED", 120, "it is complete", every_s=0.3)
+    first, second = _run_json(run_dir)["segments"]
+    assert first["checkpoint"] == second["resumed_from"]
+    assert (first["why"], second["why"]) == ("the time limit was near", "COMPLETED")
+    told = _text(log)
+    assert f"starts at {int(first['checkpoint'].rpartition('-')[2])}" in told
+    assert (told.count("step 39"), told.count("the line behind it")) == (1, 1)
+    assert "one training in 2 segments" in user_coach("check", run_dir.name).stdout
+
+
+def test_where_no_job_may_be_requeued_a_further_job_goes_on_with_the_run(
+    user_coach: InstalledCoach, slurm: SlurmCluster
+) -> None:
+    run_dir, job_id = _launched(user_coach)
+    out = user_coach.user.home / "out"
+    wait_until((out / "checkpoint-10" / "state.txt").exists, 60, "a checkpoint is written")
+    slurm.run(["scontrol", "update", f"JobId={job_id}", "Requeue=0"])
+    _signal(slurm, job_id)
+    wait_until(lambda: _run_json(run_dir)["job_id"] != job_id, 60, "a further job is submitted")
+    wait_until(lambda: _run_json(run_dir)["state"] == "COMPLETED", 120, "it is complete", every_s=0.3)
+    run = _run_json(run_dir)
+    first, second = run["segments"]
+    assert first["checkpoint"] == second["resumed_from"]
+    assert f"Slurm refused the requeue: job {run['job_id']} goes on" in _text(run_dir / "stdout.log")
+    judged = json.loads(user_coach("check", run["run_id"], "--format", "json").stdout)
+    assert judged["state"] == "COMPLETED"
+
+
+@pytest.mark.long
+def test_a_training_that_is_longer_than_its_real_limit_is_done_in_two_segments(
+    user_coach: InstalledCoach, slurm: SlurmCluster
+) -> None:
+    """`pytest -m long -s` prints what docs/measured/own-programs.md holds."""
+    run_dir, job_id = _launched_batch(user_coach, time="2:00", steps=700)
+    wait_until(lambda: _run_json(run_dir)["state"] == "COMPLETED", 500, "it is complete", every_s=1.0)
+    first, second = _run_json(run_dir)["segments"]
+    assert first["checkpoint"] == second["resumed_from"]
+    assert first["end_time_s"] - first["start_time_s"] < 120
+    assert 0 <= first["lost_s"] < 10
+    log = _text(user_coach.user.home / f"log-{job_id}")
+    assert (log.count("step 699"), log.count("the line behind it")) == (1, 1)
+    kept = "\n".join(line for line in log.splitlines() if not line.startswith("step "))
+    print(f"\n{kept}\n{user_coach('check', run_dir.name).stdout}")  # noqa: T201 (for docs/measured)

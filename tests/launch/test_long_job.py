@@ -52,13 +52,36 @@ def test_what_a_person_says_goes_first() -> None:
     ("program", "backend", "words"),
     [
         (own("train.py"), "slurm", "how is train.py told"),
-        (own("job.sbatch", kind=OwnKind.BATCH), "slurm", "a batch file's own lines"),
+        (own("job.sbatch", kind=OwnKind.BATCH), "slurm", "how is the training in job.sbatch told"),
         (own("train.py"), "local", "ends at no limit"),
     ],
 )
 def test_what_cannot_go_on_is_refused(program: OwnProgram, backend: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         check_long(ASKED, program, backend, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said", "expected"),
+    [
+        ('srun python t.py ${COACH_RESUME_FROM:+--resume "$COACH_RESUME_FROM"}', (), None, BY_ITSELF),
+        ("srun python t.py", (), "none", BY_ITSELF),
+        ('srun python t.py "$@"', (), "--load {path}", "--load {path}"),
+        ('srun python t.py "$@"', ("--resume", "x"), None, "--resume {path}"),
+    ],
+)
+def test_a_batch_file_reads_the_checkpoint_or_hands_its_arguments_on(
+    text: str, words: tuple[str, ...], said: str | None, expected: str
+) -> None:
+    request = LaunchRequest("job", until_done=3, resume_with=said)
+    assert check_long(request, own("job.sbatch", *words, kind=OwnKind.BATCH), "slurm", text) == expected
+
+
+def test_a_batch_file_that_hands_nothing_on_is_told_what_to_write() -> None:
+    request = LaunchRequest("job", until_done=3, resume_with="--load {path}")
+    with pytest.raises(UserError, match="does not hand its arguments on") as refused:
+        check_long(request, own("job.sbatch", kind=OwnKind.BATCH), "slurm", "srun python t.py")
+    assert '"$@"' in (refused.value.hint or "")
 
 
 def test_a_broken_option_or_number_is_refused() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+THINNED_EVENT = "thinned"
+"""An event of coach's own: of the steps behind it, one of `every` is left."""
 NAMES_EVENT = "names"
 """The event that tells what else a foreign training writes down: `fields["names"]`."""
 

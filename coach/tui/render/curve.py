@@ -19,12 +19,13 @@ def curve_lines(
     height: int,
     unit: str = "",
     starts_at_zero: bool = False,
+    note: str = "",
 ) -> list[Line]:
-    """A titled curve in `width` × `height` cells: the newest value in the title, the range at the left
-    edge."""
+    """A titled curve in `width` × `height` cells: the newest value and a note in the title, the range at the
+    left edge."""
     known = [(x, y) for x, y in points if y is not None]
     finite = [y for _, y in known if math.isfinite(y)]
-    rows: list[Line] = [_heading(title, known, width, unit)]
+    rows: list[Line] = [_heading(title, known, width, unit, note)]
     if not finite:
         rows.append(line(muted("   no value yet" if not known else "   no finite value")))
         return rows + [() for _ in range(height - 2)]
@@ -45,7 +46,7 @@ def curve_lines(
     return rows[:height]
 
 
-def _heading(title: str, known: Sequence[tuple[float, float]], width: int, unit: str) -> Line:
+def _heading(title: str, known: Sequence[tuple[float, float]], width: int, unit: str, note: str) -> Line:
     """The newest value, and the step from which on values are not finite."""
     newest = known[-1][1] if known else None
     is_broken = newest is not None and not math.isfinite(newest)
@@ -55,6 +56,8 @@ def _heading(title: str, known: Sequence[tuple[float, float]], width: int, unit:
     lost = next((x for x, y in known if not math.isfinite(y)), None)
     if lost is not None:
         heading.append(Span(f"  ✖ not finite from step {lost:.0f}", "critical"))
+    if note:
+        heading.append(muted(f"  {note}"))
     heading.append(muted(" " + "─" * width))
     return crop(tuple(heading), width)
 

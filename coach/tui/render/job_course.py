@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coach.model.training.metrics import THINNED_EVENT
 from coach.tui.job_subject import JobSubject
 from coach.tui.question import Question
 from coach.tui.render import run as runs
@@ -31,12 +32,23 @@ def curve_rows(page: JobSubject, width: int, height: int) -> list[Line]:
     left = width // 2 if width >= _SIDE_BY_SIDE else width
     right = width - left or width
     rate_points = runs.throughput_points(curve)
-    loss = curve_lines("loss", runs.loss_points(curve), left, curve_height)
-    rate = curve_lines("throughput", rate_points, right, curve_height, "samples/s", starts_at_zero=True)
+    note = _thinned_words(page)
+    loss = curve_lines("loss", runs.loss_points(curve), left, curve_height, note=note)
+    rate = curve_lines(
+        *("throughput", rate_points, right, curve_height, "samples/s"), starts_at_zero=True, note=note
+    )
     if left == width:
         return [*loss, *rate, *runs.step_time_lines(curve, width)]
     both = [(*pad(one, left), *other) for one, other in zip(loss, rate, strict=True)]
     return [*both, *runs.step_time_lines(curve, width)]
+
+
+def _thinned_words(page: JobSubject) -> str:
+    """That old records were thinned to fit the limit; empty where all steps are there."""
+    events = page.followed.events if page.followed is not None else ()
+    shares = (event.fields.get("every") for event in events if event.event == THINNED_EVENT)
+    most = max((each for each in shares if isinstance(each, int)), default=1)
+    return f"thinned: one step of {most}" if most > 1 else ""
 
 
 def device_lines(page: JobSubject, width: int) -> list[Line]:

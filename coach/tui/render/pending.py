@@ -236,6 +236,10 @@ def _reservation(reservation: Reservation, now_s: float) -> str:
     return f"{reservation.name}{kind}: {when}; nodes {reservation.nodes or UNKNOWN}"
 
 
+def _braked_line(braked: Sequence[Finding]) -> Line:
+    return line(Span(f" ■ {plural(len(braked), 'task')} {printable(braked[0].summary)}", "warning"))
+
+
 def failed_alike_lines(
     folded: FoldedJob, found: Mapping[str, Finding], width: int, label: KeyLabel
 ) -> list[Line]:
@@ -246,12 +250,10 @@ def failed_alike_lines(
     """
     states = dict(folded.states)
     num_left = sum(count for state, count in folded.states if not is_final(state))
-    failed = [part.job_id for part in folded.parts if has_failed(part.state)]
-    braked = [task for task in failed if task in found and found[task].cause == BRAKED]
-    if braked:
-        text = f" ■ {plural(len(braked), 'task')} {printable(found[braked[0]].summary)}"
-        return [clip(line(Span(text, "warning")), width), BLANK]
-    causes = {found[task].rule for task in failed if task in found}
+    failed = [found[part.job_id] for part in folded.parts if has_failed(part.state) and part.job_id in found]
+    if braked := [finding for finding in failed if finding.cause == BRAKED]:
+        return [clip(_braked_line(braked), width), BLANK]
+    causes = {finding.rule for finding in failed}
     if folded.num_failed < _MIN_ALIKE or not num_left or states.get("COMPLETED") or len(causes) != 1:
         return []
     text = f" ✖ all {folded.num_failed} tasks that ended failed alike ({min(causes)}): "

@@ -21,6 +21,7 @@ from coach import runs
 from coach.analysis.jobs.thinning import LOOSE_BYTES, PACKED_BYTES, ThinPlan, ThinStep, plan_thinning
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
+from coach.model.training.metrics import THINNED_EVENT
 from coach.model.training.records import Part, RecordLimits, RunRecords, Volume
 from coach.model.training.run import Run
 from coach.node.telemetry_file import thinned
@@ -31,6 +32,7 @@ from coach.workflows.readonly import refuse_if_readonly
 LOCK_FILE = "records.lock"
 _NEW, _GONE = ".coach-new", ".coach-gone"
 """Ends of the names of a part's new directory before it takes its place, and of its old one after that."""
+_NOTE = f'"event":"{THINNED_EVENT}"'.encode()
 _TELEMETRY_NAME = re.compile(r"(?P<node>.+?)(?:-(?P<number>\d+))?\.jsonl")
 _RANK_NAME = re.compile(r"rank-(?P<rank>\d{1,6})\.jsonl")
 
@@ -247,26 +249,49 @@ def _note(line: bytes, every: int) -> bytes:
 
 
 def _metrics_lines(files: Sequence[Path], every: int) -> Iterator[bytes]:
-    """Every nth step of each rank, the last one, and all events. Records of several ranks name theirs."""
+    """Every nth step of each rank, the last one, and all events, behind a note for the curve of what is left.
+    Records of several ranks name theirs."""
     for path in files:
         match = _RANK_NAME.fullmatch(path.name)
-        num_steps, last = 0, b""
         with path.open("rb") as lines:
-            for line in _whole_lines(lines):
-                named = line if match is None or len(files) == 1 else _with_rank(line, int(match["rank"]))
-                if named is None:
-                    continue
-                if b'"event":' in named:
-                    yield named
-                    continue
-                if num_steps % every == 0:
-                    yield named
-                    last = b""
-                else:
-                    last = named
-                num_steps += 1
-        if last:
-            yield last
+            named = (
+                line if match is None or len(files) == 1 else _with_rank(line, int(match["rank"]))
+                for line in _whole_lines(lines)
+            )
+            yield from _thinned_steps((line for line in named if line is not None), every)
+
+
+def _thinned_steps(lines: Iterable[bytes], every: int) -> Iterator[bytes]:
+    """The lines of one file. It begins with a note where it was thinned before: the two shares multiply."""
+    num_steps, last, noted = 0, b"", False
+    for line in lines:
+        is_note = not noted and _NOTE in line
+        if not noted and (every > 1 or is_note):
+            yield _note_of_steps(line, every)
+        noted = True
+        if is_note:
+            continue
+        if b'"event":' in line:
+            yield line
+            continue
+        if num_steps % every == 0:
+            yield line
+            last = b""
+        else:
+            last = line
+        num_steps += 1
+    if last:
+        yield last
+
+
+def _note_of_steps(line: bytes, every: int) -> bytes:
+    """The event that a curve's caption shows of thinned metrics, before the first line of a file."""
+    first, _, _ = runs.decode_records(line)
+    record = first[0] if first else {}
+    earlier = record.get("every") if record.get("event") == THINNED_EVENT else None
+    note = {"event": THINNED_EVENT, "every": every * (earlier if isinstance(earlier, int) else 1)}
+    rank = {"rank": record["rank"]} if "rank" in record else {}
+    return runs.encode_record({**rank, **note})
 
 
 def _with_rank(line: bytes, rank: int) -> bytes | None:

@@ -13,6 +13,7 @@ from coach import runs
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.reading import MetricsChunk, TelemetryChunk
+from coach.model.training.metrics import THINNED_EVENT, Step
 from coach.model.training.records import Part, RunRecords, Volume
 from coach.model.training.telemetry import GpuSample, SensorGap
 from coach.sources.metrics.run_metrics import MetricsSource
@@ -137,6 +138,34 @@ def test_thinned_telemetry_says_so_and_covers_the_whole_run(world: World) -> Non
         assert (times[0], times[-1] > 6000) == (0, True)
     assert {gap.node for gap in gaps} == {"node0", "node1"}
     assert "one sample of 8" in gaps[0].because
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_thinned_metrics_say_what_share_is_left_also_when_thinned_twice(world: World, ranks: int) -> None:
+    run_dir = world.make(OLD)
+    with_metrics(run_dir, ranks, steps=40_000 // ranks)
+    thin_part(run_dir, Part.METRICS)
+    steps, notes = thinned_metrics(world, run_dir)
+    (share,) = set(notes)
+    assert share in (2, 4)
+    assert len(steps) == pytest.approx(40_000 / share, abs=3)
+    (file,) = (run_dir / "metrics").iterdir()
+    file.write_bytes(file.read_bytes() * 3)  # as if there were more of it
+    thin_part(run_dir, Part.METRICS)
+    assert thinned_metrics(world, run_dir)[1][0] == 4 * share
+
+
+def thinned_metrics(world: World, run_dir: Path) -> tuple[list[Step], list[object]]:
+    source = MetricsSource(world, "run", run_dir)
+    steps: list[Step] = []
+    notes: list[object] = []
+    for _ in range(20):
+        for reading in source.poll():
+            assert isinstance(reading.payload, MetricsChunk)
+            assert reading.num_bad_rows == 0
+            steps += reading.payload.steps
+            notes += [each.fields["every"] for each in reading.payload.events if each.event == THINNED_EVENT]
+    return steps, notes
 
 
 def test_rotated_parts_alone_keep_the_newest_telemetry_as_it_is(world: World) -> None:

@@ -1,0 +1,112 @@
+"""End the training of a batch file before its time limit, so that a further segment can go on from it.
+
+The file runs as it is, and its shell would go on with its next line when the training has ended. So the shell
+is stopped first; then what it started is told to end by TERM, which leaves a program time for a checkpoint;
+and when all of that is gone, the shell is ended too. A batch file in another language is told itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Set
+
+from coach.node.processes import Stat, read_stat
+
+_SHELL = re.compile(r"-?(?:ba|da|a|z|k|mk|c|tc|fi)?sh")
+_LOOK_EVERY_S = 0.5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `curtail`."""
+    parser.add_argument("--pid", required=True, type=int, metavar="PID", help="what runs the file: coach run")
+    parser.add_argument("--script", required=True, metavar="FILE", help="the batch file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tell the training to end, and wait until it has. Exit status 1: the batch file does not run."""
+    return 0 if curtail(args.pid, args.script) else 1
+
+
+def curtail(pid: int, script: str, sleep: Callable[[float], None] = time.sleep) -> bool:
+    """End what a batch file has started, and then the file's shell. False: it does not run."""
+    shell = next((each for each in _children(pid, _table()) if script in _words(each.pid)), None)
+    if shell is None:
+        return False
+    if not _SHELL.fullmatch(shell.name):
+        _send(shell, signal.SIGTERM)
+        return True
+    _send(shell, signal.SIGSTOP)
+    told: Set[int] = set()
+    while True:
+        table = _table()
+        left = {each.pid: each for each in _descendants(shell.pid, table)}
+        if not left and not any(each in table for each in told):
+            break
+        for each in _topmost(shell.pid, table):
+            if each.pid not in told:
+                told.add(each.pid)
+                _send(each, signal.SIGTERM)
+        sleep(_LOOK_EVERY_S)
+    _send(shell, signal.SIGTERM)
+    _send(shell, signal.SIGCONT)
+    return True
+
+
+def _table() -> Dict[int, Stat]:
+    """All processes of this node that have not ended."""
+    found: Dict[int, Stat] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 (names of many files)
+        stat = read_stat(int(name)) if name.isdigit() else None
+        if stat is not None and not _is_dead(stat.pid):
+            found[stat.pid] = stat
+    return found
+
+
+def _is_dead(pid: int) -> bool:
+    """True for a process that only waits for its parent to look: the shell that is stopped does not."""
+    try:
+        data = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return True
+    return data[data.rfind(b")") + 1 :].split()[:1] in ([b"Z"], [b"X"])
+
+
+def _children(pid: int, table: Dict[int, Stat]) -> List[Stat]:
+    return [each for each in table.values() if each.parent == pid]
+
+
+def _descendants(pid: int, table: Dict[int, Stat]) -> Iterator[Stat]:
+    for child in _children(pid, table):
+        yield child
+        yield from _descendants(child.pid, table)
+
+
+def _topmost(pid: int, table: Dict[int, Stat]) -> Iterator[Stat]:
+    """The programs below a shell: a launcher hands a signal on to its ranks, a shell does not."""
+    for child in _children(pid, table):
+        below = _children(child.pid, table)
+        if _SHELL.fullmatch(child.name) and below:
+            yield from _topmost(child.pid, table)
+        else:
+            yield child
+
+
+def _words(pid: int) -> List[str]:
+    try:
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
+    except OSError:
+        return []
+
+
+def _send(process: Stat, signum: int) -> None:
+    """To the process that was seen: not to another one that has got its number."""
+    now = read_stat(process.pid)
+    if now is not None and now.start_ticks == process.start_ticks:
+        with contextlib.suppress(OSError):
+            os.kill(process.pid, signum)
