@@ -13,13 +13,13 @@ from pathlib import Path
 
 from coach.cli.cluster import add_options
 from coach.cli.diagnosis_text import checked_lines
+from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line
 from coach.cli.verdict import verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Severity
 from coach.rules.engine import Engine
-from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.workflows.judging.check import Checker
 from coach.workflows.judging.checked_object import checked_object, jobs_object
 from coach.workflows.judging.lazy_engine import rules_of
@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = reading_io(settings)
     if args.target in (None, "-") and (args.log or args.metrics):
         raise UserError("--log and --metrics say what to read of one TARGET", "coach check JOB --log FILE")
     checker = Checker(settings, io, Engine(rules_of(settings)), args.backend)

@@ -249,13 +249,13 @@ def _segment_lines(plan: Plan, paths: Paths, words: str) -> list[str]:
         f"  exec {words}",
         "fi",
         'PYTHON="${MEASURED[0]}"',
-        *judge_lines(paths.own_python if paths.is_judged else None),
+        *judge_lines(paths.own_python if paths.is_judged else None, paths.own_file),
         *segment_lines(here),
         *signal_lines(here),
         "# The file, with the sampler beside it.",
         f'"${{MEASURED[@]}}" {words} {" ".join(resume_words(here))} &',
         *waiting_for_training_lines(),
-        *ending_lines(here),
+        *ending_lines(here, paths.own_file),
     ]
 
 

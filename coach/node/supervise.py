@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Set
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
 
 from coach import runs
 from coach.node import ended, first_look, judge, limits, own_run, peers, rank_ends, share, trainer_facts
@@ -293,7 +293,7 @@ class _Attempt:
         with contextlib.suppress(Exception):
             if is_first_node(os.environ):
                 trainer_facts.fold(self.paths, self.started_time_s)
-        with contextlib.suppress(Exception):
+        with self._told_if_full():
             new_dirs = [
                 self.error_dir / name for name in sorted(_names(self.error_dir) - self._old_error_dirs)
             ]
@@ -313,6 +313,20 @@ class _Attempt:
                 state = "CANCELLED" if returncode != 0 and was_told_to_end else None
                 ended.record_state(self.paths, returncode if returncode >= 0 else 128 - returncode, state)
                 self._correct_state()
+
+    @contextlib.contextmanager
+    def _told_if_full(self) -> Iterator[None]:
+        """What cannot be written is said once, at the end: nobody waits for a full disk while the training
+        runs."""
+        try:
+            yield
+        except (OSError, runs.RunFileError) as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or error
+            words = f"how the command ended is not recorded: {self.paths.run_dir}: {why}"
+            with contextlib.suppress(OSError, ValueError):
+                print(f"coach run: {words}", file=sys.stderr, flush=True)
+        except Exception:
+            return
 
     def say_why(self, python: str, file: Optional[str]) -> None:
         """Judge a run that has no batch script to do it, and say why it ended behind all that it printed."""

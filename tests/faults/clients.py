@@ -40,7 +40,8 @@ if name == "sbatch":
         fcntl.flock(lock, fcntl.LOCK_EX)
         number = str(len(os.listdir(folder + "/jobs")) + 101)
         tasks = options.get("array", "").partition("%")[0]
-        job = dict(id=number, script=words[-1], array=tasks, options=options, state="PENDING", time_s=time.time())
+        job = dict(id=number, script=words[-1], array=tasks, options=options, state="PENDING")
+        job["time_s"] = time.time()
         with open(folder + "/" + number, "w") as file:
             json.dump(job, file)
         os.rename(folder + "/" + number, folder + "/jobs/" + number)

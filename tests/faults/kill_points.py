@@ -69,9 +69,13 @@ class Program:
         )
         wait_until(lambda: _tracer_of(self.pid) or tracer.poll() is not None, 10, "strace has attached")
         assert tracer.poll() is None, tracer.stderr.read() if tracer.stderr else ""
+        self.go()
+        return tracer
+
+    def go(self) -> None:
+        """Let it run."""
         os.write(self._go, b"g")
         os.close(self._go)
-        return tracer
 
     def wait(self, timeout_s: float = 60.0) -> int:
         """Its exit status, negative for a signal."""

@@ -1,4 +1,4 @@
-"""A home with runs of its own and Slurm's clients, in which a program is killed and coach is started again."""
+"""A home with runs of its own and Slurm's clients: a program is killed in it, and coach is started again."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def test_a_disk_that_fills_costs_samples_only_and_they_come_again_with_room(
 ) -> None:
     disk, release = tmp_path / "disk", tmp_path / "go"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(disk)], check=True)
     try:
         command = f"while [ ! -e {release} ]; do sleep 0.05; done; exit 5"
         options = ["run", "--run-dir", str(disk / "run"), "--interval", "0.05"]
@@ -279,7 +279,7 @@ def test_a_disk_that_fills_costs_samples_only_and_they_come_again_with_room(
         wait_until(lambda: telemetry(disk / "run")[3:])
         filler, file_of_samples = disk / "filler", disk / "run/telemetry/node1.jsonl"
         with contextlib.suppress(OSError), filler.open("wb") as file:
-            file.write(bytes(2**20))
+            file.write(bytes(2**25))
         # The last block of the file itself may still have room.
         wait_until(lambda: _stands_still(file_of_samples), what="a file that does not grow")
         assert sampler_of(training.pid), "the sampler goes on"
@@ -290,10 +290,12 @@ def test_a_disk_that_fills_costs_samples_only_and_they_come_again_with_room(
             lambda: runs.decode_records(file_of_samples.read_bytes())[0][seen + 3 :], what="samples again"
         )
         with contextlib.suppress(OSError), filler.open("wb") as file:
-            file.write(bytes(2**20))
+            file.write(bytes(2**25))
         release.touch()
         _, errors = training.communicate(timeout=20)
-        assert (training.returncode, errors) == (5, "")
+        (said,) = errors.splitlines()
+        assert training.returncode == 5
+        assert said.startswith("coach run: how the command ended is not recorded: ")
     finally:
         release.touch()
         subprocess.run(["umount", "--lazy", str(disk)], check=True)

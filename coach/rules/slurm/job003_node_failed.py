@@ -14,6 +14,7 @@ from coach.rules.base import Need, Rule
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 _STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+_LEFT_ALONE = frozenset({SUPERVISOR_DIED, LAUNCH_INTERRUPTED})
 
 
 class NodeFailed(Rule):
@@ -50,20 +51,20 @@ class NodeFailed(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job, run = snapshot.job, snapshot.run
         reason = job.reason if job is not None and job.reason not in (None, "", "None") else None
-        is_left_alone = snapshot.state == "FAILED" and reason in (SUPERVISOR_DIED, LAUNCH_INTERRUPTED)
+        left_alone = _left_alone(snapshot.state, reason)
         lines = (
             hits_of(snapshot, self.code)
             if snapshot.state is None or (is_final(snapshot.state) and snapshot.state != "COMPLETED")
             else []
         )
-        if snapshot.state not in _STATES and not is_left_alone and not lines:
+        if snapshot.state not in _STATES and left_alone is None and not lines:
             return
         is_local = run is not None and run.backend == "local"
         nodes = run.host if run is not None and is_local else job.nodes if job is not None else None
         said = next((hit.fields["node"] for hit in lines if "node" in hit.fields), None)
         state = f"state {snapshot.state}{f', reason {reason}' if reason else ''}"
         yield Hit(
-            summary=_summary(is_local, reason if is_left_alone else None, said or nodes, snapshot.state),
+            summary=_summary(is_local, left_alone, said or nodes, snapshot.state),
             evidence=(
                 *([quote(earliest(lines))] if lines else []),
                 *([Evidence(state)] if snapshot.state is not None else []),
@@ -75,6 +76,11 @@ class NodeFailed(Rule):
             ),
             fixes=tuple(_fixes(snapshot, is_local, said or nodes)),
         )
+
+
+def _left_alone(state: str | None, reason: str | None) -> str | None:
+    """The reason of a local run that nobody looked after any more; None for any other."""
+    return reason if state == "FAILED" and reason in _LEFT_ALONE else None
 
 
 def _summary(is_local: bool, left_alone: str | None, nodes: str | None, state: str | None) -> str:

@@ -44,12 +44,8 @@ def find_leftovers(root: Path, leaving: AbstractSet[str], now_s: float) -> list[
         return []
     dry_runs = [name for name in names if _is_dry_run(root / name)]
     old = [name for name in dry_runs if _age_s(root / name, now_s) > DRY_RUN_S]
-    broken = [
-        name
-        for name in names
-        if name not in dry_runs and is_unrecorded(root / name) and _age_s(root / name, now_s) > FRESH_S
-    ]
-    staying = [name for name in names if name not in leaving and name not in old and name not in broken]
+    broken = _interrupted(root, set(names) - set(dry_runs), now_s)
+    staying = [name for name in names if name not in leaving and name not in {*old, *broken}]
     found = [Leftover(root / name, "a dry run that nobody submitted", 0) for name in old]
     found += [
         Leftover(
@@ -75,6 +71,13 @@ def _is_dry_run(run_dir: Path) -> bool:
         )
     except OSError:
         return False
+
+
+def _interrupted(root: Path, names: AbstractSet[str], now_s: float) -> list[str]:
+    """Run directories of launches that ended before their record was written."""
+    return [
+        name for name in sorted(names) if is_unrecorded(root / name) and _age_s(root / name, now_s) > FRESH_S
+    ]
 
 
 def is_unrecorded(run_dir: Path) -> bool:

@@ -22,27 +22,24 @@ from coach.analysis.jobs.belonging import (
 )
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.slurm.cluster import LAUNCH_INTERRUPTED, Job, is_final
+from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run, Submission
 from coach.sources.io import Io
-from coach.sources.runs.local_process import LAUNCH_MAY_LAST_S, look
+from coach.sources.runs.local_process import LAUNCH_MAY_LAST_S
 from coach.sources.runs.run_files import read_run
 from coach.sources.slurm.client import Client
 from coach.sources.slurm.queue import jobs_query, parse_jobs
 from coach.sources.slurm.submit_lines import TIMEOUT_S, parse_submit_lines, submit_lines_query
 from coach.sources.slurm.text import failure_words
-from coach.workflows.jobs.leftovers import is_unrecorded
 from coach.workflows.judging.targets import known_cluster
 
 QUEUE_MEMORY_S = 240.0
 """Slurm shows a job for at least so long after its end, unless the site has lowered MinJobAge from 300 s."""
 MAX_AGE_S = 30 * 86400.0
 """Accounting is asked for no launch that is older."""
-_TOLD_FOR_S = 86400.0
+TOLD_FOR_S = 86400.0
 """How long a launch that never reached Slurm is told to the person who launches its recipe again."""
 _MAX_LOOKED_AT = 50
-_BEING_PREPARED_S = 30.0
-"""A run directory without a record that is younger may be one that another coach is writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,27 +152,6 @@ def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tupl
     return tuple(lines)
 
 
-def lines_of_unsubmitted(recipe: str, settings: Settings, io: Io) -> tuple[str, ...]:
-    """The launches of a recipe, of the last day, that ended before anything was submitted or started.
-
-    Nobody is asked about them.
-    """
-    now_s = io.now()
-    lines = []
-    for name in _names_of(recipe, settings, io, now_s - _TOLD_FOR_S):
-        run_dir = settings.runs_root / name
-        try:
-            value = runs.read_json(runs.RunPaths(run_dir).run_json)
-            if value.get("backend") == "local" and look(value).reason == LAUNCH_INTERRUPTED:
-                lines.append(f"a launch of this recipe was interrupted before it started anything: {name}")
-        except runs.RunFileError:
-            if is_unrecorded(run_dir):
-                is_young = now_s - io.modified_s(run_dir) < _BEING_PREPARED_S
-                words = "is being prepared, or was interrupted" if is_young else "was interrupted"
-                lines.append(f"a launch of this recipe {words} before anything was submitted: {name}")
-    return tuple(lines)
-
-
 def _line_for_launch(one: Standing, now_s: float) -> str | None:
     run_id = one.run.run_id
     if one.run.is_launching:
@@ -189,9 +165,9 @@ def _line_for_launch(one: Standing, now_s: float) -> str | None:
         )
         return f"{words}; `coach cancel {run_id}` ends it"
     match one.submission:
-        case Submission.NEVER if _age_s(one.run, now_s) < _TOLD_FOR_S:
+        case Submission.NEVER if _age_s(one.run, now_s) < TOLD_FOR_S:
             return f"a launch of this recipe was interrupted and never reached Slurm: {run_id}"
-        case Submission.NOT_QUEUED if _age_s(one.run, now_s) < _TOLD_FOR_S:
+        case Submission.NOT_QUEUED if _age_s(one.run, now_s) < TOLD_FOR_S:
             return f"a launch of this recipe was interrupted and is not in the queue: {run_id}"
     return None
 
@@ -200,14 +176,14 @@ def _recent(recipe: str, settings: Settings, io: Io, now_s: float) -> list[Run]:
     """The newest runs of a recipe, read one by one: a launch must not wait until thousands of runs are
     read."""
     found = []
-    for name in _names_of(recipe, settings, io, now_s - MAX_AGE_S):
+    for name in names_of_recipe(recipe, settings, io, now_s - MAX_AGE_S):
         with contextlib.suppress(OSError, UserError):
             found.append(read_run(io, settings.runs_root / name))
     cluster = known_cluster(settings)
     return [run for run in found if run.recipe == recipe and not is_of_another_cluster(run, cluster)]
 
 
-def _names_of(recipe: str, settings: Settings, io: Io, since_s: float) -> list[str]:
+def names_of_recipe(recipe: str, settings: Settings, io: Io, since_s: float) -> list[str]:
     """Run directories of a recipe, the newest first."""
     oldest = runs.new_run_id(recipe, since_s)
     try:

@@ -22,7 +22,6 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.logs.scanner import LogScanner
-from coach.sources.runs.run_files import read_run
 from coach.workflows.judging.job_files import ForeignFiles
 from coach.workflows.judging.targets import (
     Target,
@@ -30,6 +29,7 @@ from coach.workflows.judging.targets import (
     jobs_source,
     known_cluster,
     output_paths_of,
+    queue_of,
     run_index,
     target_sources,
 )
@@ -68,7 +68,7 @@ def read_once(
     elif queue is not None:
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
-        for reading in jobs_source(io, _queue_of(target, backend, io), settings, user).poll():
+        for reading in jobs_source(io, queue_of(target, backend, io), settings, user).poll():
             if isinstance(reading.payload, JobList):
                 told = _as_ended(reading.payload, ended_as)
                 paths.learn(told.jobs)
@@ -112,16 +112,6 @@ def _hint(target: Target) -> str | None:
     if target.kind is TargetKind.RUN:
         return "its logs and metrics can still be looked at: give the path of its stdout.log or stderr.log"
     return None
-
-
-def _queue_of(target: Target, backend: str, io: Io) -> str:
-    """Which queue knows the target: a run of this machine is not in Slurm's, although there is a Slurm."""
-    if backend == "local" or target.kind is not TargetKind.RUN or target.path is None:
-        return backend
-    try:
-        return read_run(io, target.path).backend
-    except (OSError, UserError):
-        return backend
 
 
 def _read_stdin(target: Target, io: Io, signatures: Sequence[Signature], stdin: BinaryIO) -> Reading:

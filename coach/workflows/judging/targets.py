@@ -272,6 +272,17 @@ def jobs_source(io: Io, backend: str, settings: Settings, user: str) -> PollingS
     return LocalClusterSource(io, settings.runs_root, user)
 
 
+def queue_of(target: Target, backend: str, io: Io) -> str:
+    """Which queue knows the target: a run of this machine is not in Slurm's, although there is a Slurm."""
+    if backend == "local" or target.kind is not TargetKind.RUN or target.path is None:
+        return backend
+    try:
+        value = runs.read_json(runs.RunPaths(target.path).run_json)
+    except runs.RunFileError:
+        return backend
+    return "local" if value.get("backend") == "local" else backend
+
+
 def _at_path(io: Io, text: str, path: Path) -> Target | None:
     if _exists(io, runs.RunPaths(path).run_json):
         return Target(text, TargetKind.RUN, path)

@@ -7,29 +7,24 @@ round in circles: a fifth fix in a row, and a launch that the chain of fixes has
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from coach.analysis.comparing.fix_chain import ancestry, siblings, why_no_further
 from coach.analysis.comparing.steady_state import MAX_BLOCKS, MIN_BLOCK, MIN_WARMUP_STEPS, newest_step
 from coach.analysis.comparing.two_runs import measure
-from coach.analysis.jobs.belonging import has_lost_its_job
 from coach.analysis.spelling.slurm import whole_minutes
 from coach.config import Settings
 from coach.launch.recipe import Recipe, recipe_of
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Fix
-from coach.model.launching.launch import LaunchRequest, Plan
+from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.run import Run, Submission
+from coach.model.training.run import Run
 from coach.sources.io import Io
-from coach.sources.machine.user import user_name
-from coach.sources.runs.run_index import RunIndex
-from coach.workflows.jobs.lost_submits import ask_for_jobs
 from coach.workflows.jobs.lost_work import lost_of_run
-from coach.workflows.judging.targets import list_runs
+from coach.workflows.launching.further import refuse_further
 from coach.workflows.launching.prepare import prepare
 from coach.workflows.launching.relaunch import (
     changes,
@@ -128,7 +123,7 @@ def offer(
             request, trial_steps, step_time.value if step_time is not None else None, whole_steps
         )
     plan = prepare(request, settings, env, io, io.now())
-    _refuse_further(plan, parent, settings, io)
+    refuse_further(plan, parent, settings, io)
     return RelaunchOffer(
         parent,
         remedy.finding,
@@ -141,25 +136,3 @@ def offer(
         max(snapshot.checkpoints, key=lambda checkpoint: checkpoint.step, default=None),
         lost_of_run(io, parent),
     )
-
-
-def _launched(beside: Sequence[Run], settings: Settings, io: Io) -> tuple[Run, ...]:
-    """Without those whose launch was interrupted before Slurm had the job: they have tried nothing. Slurm is
-    asked only if there may be one."""
-    lost = [run for run in beside if has_lost_its_job(run)]
-    standing = ask_for_jobs(lost, settings, io, user_name()) if lost else {}
-    never = {run_id for run_id, one in standing.items() if one.submission is Submission.NEVER}
-    never |= {run.run_id for run in beside if run.submission is Submission.NEVER}
-    return tuple(run for run in beside if run.run_id not in never)
-
-
-def _refuse_further(plan: Plan, parent: Run, settings: Settings, io: Io) -> None:
-    """Raise UserError when this child is one fix too many, or was tried before: in its chain, or beside
-    it."""
-    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
-    beside = _launched(siblings(parent, known), settings, io)
-    why = why_no_further(plan, ancestry(parent, known), beside)
-    if why is not None:
-        raise UserError(
-            f"no further fix: {why}", f"`coach compare {parent.run_id}` shows the chain, and its best run"
-        )

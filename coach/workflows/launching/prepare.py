@@ -37,7 +37,7 @@ from coach.sources.runs.run_index import RunIndex
 from coach.sources.slurm.client import read_partitions_and_nodes
 from coach.sources.values import table, whole
 from coach.workflows.backend import resolve_backend
-from coach.workflows.jobs.lost_submits import lines_for_launch, lines_of_unsubmitted
+from coach.workflows.jobs.earlier_launches import lines_of_earlier
 from coach.workflows.judging.targets import list_runs
 from coach.workflows.launching.defaults import locked_fields
 from coach.workflows.launching.defaults import with_defaults as with_defaults
@@ -64,11 +64,7 @@ def interrupted_launches(request: LaunchRequest, backend: str, settings: Setting
     """
     if request.parent_run_id is not None:
         return ()
-    recipe = recipe_of(request).name
-    unsubmitted = lines_of_unsubmitted(recipe, settings, io)
-    if backend != "slurm":
-        return unsubmitted
-    return (*lines_for_launch(recipe, settings, io, user_name()), *unsubmitted)
+    return lines_of_earlier(recipe_of(request).name, backend, settings, io, user_name())
 
 
 def look_at_site(backend: str, io: Io) -> Site:

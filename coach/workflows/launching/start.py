@@ -99,7 +99,8 @@ def _told(plan: Plan) -> Iterator[None]:
     except FileExistsError:
         raise UserError(f"{plan.run_dir}: this run exists already") from None
     except OSError as error:
-        raise UserError(f"{error.filename or plan.run_dir}: {error.strerror}", _OTHER_ROOT) from None
+        place = error.filename2 or error.filename or plan.run_dir
+        raise UserError(f"{place}: {error.strerror}", _OTHER_ROOT) from None
 
 
 def submit(

@@ -1,0 +1,43 @@
+"""Whether a further fix of a run may be launched: not one too many, and none that was tried before.
+
+Apart from the offer, because it asks what became of the others: one whose launch was interrupted has tried
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coach.analysis.comparing.fix_chain import ancestry, siblings, why_no_further
+from coach.analysis.jobs.belonging import has_lost_its_job
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.launching.launch import Plan
+from coach.model.training.run import Run, Submission
+from coach.sources.io import Io
+from coach.sources.machine.user import user_name
+from coach.sources.runs.run_index import RunIndex
+from coach.workflows.jobs.lost_submits import ask_for_jobs
+from coach.workflows.judging.targets import list_runs
+
+
+def _launched(beside: Sequence[Run], settings: Settings, io: Io) -> tuple[Run, ...]:
+    """Without those whose launch was interrupted before Slurm had the job: they have tried nothing. Slurm is
+    asked only if there may be one."""
+    lost = [run for run in beside if has_lost_its_job(run)]
+    standing = ask_for_jobs(lost, settings, io, user_name()) if lost else {}
+    never = {run_id for run_id, one in standing.items() if one.submission is Submission.NEVER}
+    never |= {run.run_id for run in beside if run.submission is Submission.NEVER}
+    return tuple(run for run in beside if run.run_id not in never)
+
+
+def refuse_further(plan: Plan, parent: Run, settings: Settings, io: Io) -> None:
+    """Raise UserError when this child is one fix too many, or was tried before: in its chain, or beside
+    it."""
+    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    beside = _launched(siblings(parent, known), settings, io)
+    why = why_no_further(plan, ancestry(parent, known), beside)
+    if why is not None:
+        raise UserError(
+            f"no further fix: {why}", f"`coach compare {parent.run_id}` shows the chain, and its best run"
+        )
