@@ -58,7 +58,7 @@ echo "the line behind it"
 
 
 def _launched_batch(
-    coach: InstalledCoach, start: str = "", time: str = "5:00", steps: int = 40
+    coach: InstalledCoach, start: str = "", time: str = "5:00", steps: int = 100
 ) -> tuple[Path, str]:
     (coach.user.home / "train.py").write_text(TRAINING)
     (coach.user.home / "job.sbatch").write_text(BATCH.format(start=start, time=time, steps=steps))
@@ -136,7 +136,7 @@ def test_a_batch_file_goes_on_from_its_checkpoint_and_runs_no_line_behind_a_trai
     assert (first["why"], second["why"]) == ("the time limit was near", "COMPLETED")
     told = _text(log)
     assert f"starts at {int(first['checkpoint'].rpartition('-')[2])}" in told
-    assert (told.count("step 39"), told.count("the line behind it")) == (1, 1)
+    assert (told.count("step 99"), told.count("the line behind it")) == (1, 1)
     assert "one training in 2 segments" in user_coach("check", run_dir.name).stdout
 
 
