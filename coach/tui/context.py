@@ -16,7 +16,7 @@ from coach.tui.keys.key import Key
 from coach.tui.keys.table import NOTHING_OFF, SHIPPED, SwitchedOff
 from coach.tui.mode import Mode
 from coach.tui.ports import Session
-from coach.tui.question import Answers, Question
+from coach.tui.question import Answers
 from coach.workflows.watching.table_views import View
 
 
@@ -86,8 +86,7 @@ class Context:
     def ended_jobs(self) -> Mapping[str, Job]:
         """Those that the queue may have forgotten, by their ids, the newest of each number; none before they
         were asked for."""
-        told = self.answers[Question.PAST_JOBS].value
-        return {past.job.job_id: past.job for past in reversed(told.jobs if told is not None else ())}
+        return {past.job.job_id: past.job for past in reversed(self.answers.past_jobs)}
 
     def run(self, run_id: str) -> Run | None:
         target = self.snapshot.targets.get(run_id)

@@ -15,7 +15,6 @@ from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run
 from coach.tui.context import Context
 from coach.tui.mode import Mode
-from coach.tui.question import Question
 from coach.tui.screen_specs import Follows
 
 MAX_FOLLOWED = 6
@@ -95,9 +94,11 @@ class FollowList:
             for run in newest
             if is_final(states[run.run_id])
         ]
-        told = context.answers[Question.PAST_JOBS].value
-        past = told.jobs if told is not None and self._can_read_foreign else ()
-        jobs = [_ended_job(each.job) for each in past if not each.run_id]
+        past = context.answers.past_jobs if self._can_read_foreign else ()
+        of_runs = {run.job_id for run in newest}
+        # What the queue still has is judged as it stands there.
+        known = of_runs.union(context.jobs_by_id)
+        jobs = [_ended_job(each.job) for each in past if not each.run_id and each.job.job_id not in known]
         return [each for each in (*runs, *jobs) if (each.ended_s or 0.0) >= since_s]
 
     def _is_settled(self, ended: _Ended) -> bool:

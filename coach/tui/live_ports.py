@@ -54,7 +54,15 @@ if TYPE_CHECKING:
     from coach.sources.machine import terminal, tmux
     from coach.sources.slurm import client, start_times
     from coach.workflows import doctor
-    from coach.workflows.jobs import attach, ended_jobs, job_actions, lost_work, place_in_queue, stacks
+    from coach.workflows.jobs import (
+        attach,
+        ended_jobs,
+        failed_lately,
+        job_actions,
+        lost_work,
+        place_in_queue,
+        stacks,
+    )
     from coach.workflows.judging import lazy_engine
     from coach.workflows.launching import (
         find_again,
@@ -78,6 +86,7 @@ else:
     client, start_times = late("coach.sources.slurm", "client", "start_times")
     doctor = late("coach.workflows", "doctor")
     attach, ended_jobs, job_actions = late("coach.workflows.jobs", "attach", "ended_jobs", "job_actions")
+    failed_lately = late("coach.workflows.jobs", "failed_lately")
     lost_work, place_in_queue, stacks = late("coach.workflows.jobs", "lost_work", "place_in_queue", "stacks")
     lazy_engine = late("coach.workflows.judging", "lazy_engine")
     find_again, fix_offer, foreign_fix = late(
@@ -404,6 +413,7 @@ class LiveQuestions:
             Question.ALLOCATIONS: self._allocations,
             Question.STEP_USE: self._step_use,
             Question.PAST_JOBS: self._past_jobs,
+            Question.FAILED_TODAY: self._failed_today,
             Question.COHORT: self._cohort,
         }
 
@@ -434,6 +444,9 @@ class LiveQuestions:
             past_s=PAST_S,
             limit=MAX_PAST_JOBS,
         )
+
+    def _failed_today(self) -> PastJobs:
+        return failed_lately.failed_lately(self._reach.settings, user_name(), self._reach.io.now())
 
     def explain_rule(self, code: str) -> str:
         settings = self._reach.settings

@@ -82,6 +82,10 @@ class RecipesWanted(Request):
     """Read all recipes."""
 
 
+class FailedWanted(Request):
+    """What failed today is to be read from coach's memory: the queue may have forgotten it."""
+
+
 class ReportWanted(Request):
     """Look at this place, as the doctor does."""
 

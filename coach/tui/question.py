@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from coach.model.slurm.accounting import PastJob
+
 T = TypeVar("T")
 
 FRESH_S = 60.0
@@ -27,6 +29,8 @@ class Question(StrEnum):
     """What Slurm measured of one's running jobs: StepUses."""
     PAST_JOBS = "past_jobs"
     """One's jobs that have ended: PastJobs."""
+    FAILED_TODAY = "failed_today"
+    """One's jobs that ended badly within a day, as coach remembers them: PastJobs. Slurm is asked nothing."""
     COHORT = "cohort"
     """What the runs of a course have shared: a Cohort."""
 
@@ -53,6 +57,12 @@ class Answers:
     """The last answer to each question, for all screens."""
 
     by_question: dict[Question, Asked[Any]] = field(default_factory=dict)
+
+    @property
+    def past_jobs(self) -> tuple[PastJob, ...]:
+        """The newest first: all that ended lately once that was asked for, else those that coach saw fail."""
+        told = self[Question.PAST_JOBS].value or self[Question.FAILED_TODAY].value
+        return () if told is None else tuple(told.jobs)
 
     def __getitem__(self, question: Question) -> Asked[Any]:
         return self.by_question.get(question) or Asked()

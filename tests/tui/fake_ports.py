@@ -284,11 +284,14 @@ class FakeQuestions:
     place: PlaceInQueue = field(default_factory=make_place)
     held_gpus: tuple[GpuAllocation, ...] = ()
     past: PastJobs = field(default_factory=lambda: PastJobs((), (), 0))
+    failed: PastJobs = field(default_factory=lambda: PastJobs((), (), 0))
     cohort: Cohort = field(default_factory=make_cohort)
     report: Report = field(default_factory=lambda: Report((), 0.0))
     refusal: UserError | None = None
 
     def answer(self, question: Question) -> Any:
+        if question is Question.FAILED_TODAY:  # the first screen asks it, whatever else is asked
+            return self.failed
         self.asked.append(question)
         if self.refusal is not None:
             raise self.refusal

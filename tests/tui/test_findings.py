@@ -239,6 +239,17 @@ async def test_a_job_that_ended_today_is_read_when_its_findings_are_asked_for_an
         assert "1 not looked at" in driver.text()
 
 
+async def test_home_opens_with_a_job_that_failed_today_though_the_queue_has_forgotten_it() -> None:
+    failed = replace(make_job("41", "ada"), state="FAILED", end_time_s=NOW_S - 3600)
+    ports = FakePorts(questions=FakeQuestions(failed=PastJobs((PastJob(failed),), (), 0)))
+    async with opened(ports=ports) as driver:
+        session = driver.session
+        await driver.until(lambda: driver.app.context.answers.past_jobs, "what is remembered was read")
+        session.push(session.snapshot)
+        await driver.until(lambda: "41" in session.watches[-1].targets, "the failed job is read")
+        assert ports.questions.asked == []
+
+
 async def test_home_opens_with_the_jobs_that_went_wrong_on_top_the_worst_first_and_enter_opens_them() -> None:
     async with opened(with_foreign_job(), size=(80, 24)) as driver:
         await driver.sees("2 of 2 checked jobs went wrong")

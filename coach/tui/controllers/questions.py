@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coach.tui.screens.doctor import DoctorScreen
     from coach.tui.screens.rule import RuleScreen
 
-_OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE)
+_OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE, Question.FAILED_TODAY)
 
 
 class Questions:
@@ -37,6 +37,7 @@ class Questions:
     def handlers(self) -> Handlers:
         return {
             messages.Wanted: self._ask,
+            messages.FailedWanted: lambda message: self._ask(messages.Wanted(Question.FAILED_TODAY)),
             messages.ReportWanted: self._examine,
             messages.RuleWanted: self._explain,
         }

@@ -20,7 +20,7 @@ from coach.tui.arrangement import Arranged
 from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_target
-from coach.tui.messages import Done, ScreenOpened, ScreenShown
+from coach.tui.messages import Done, FailedWanted, ScreenOpened, ScreenShown
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
     FreeGpus,
@@ -98,6 +98,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
     def on_mount(self) -> None:
         self.query_one("#queue").focus()
+        self.post_message(FailedWanted())
 
     @property
     def verdicts(self) -> KeyedTable:

@@ -9,6 +9,7 @@ from coach.config import Settings
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.slurm.text import parse_time
 from coach.workflows.jobs.ended_jobs import PastJobs, measure_run, read_past_jobs
+from coach.workflows.jobs.failed_lately import failed_lately
 from tests.analysis.made_jobs import job
 from tests.sources.scripted_io import ScriptedIo, captured, make_run
 from tests.sources.squeue import squeue
@@ -143,3 +144,22 @@ def test_the_sampler_s_last_words_fill_in_the_efficiency(settings: Settings) -> 
     used = told.efficiency
     assert (used.gpu_pct, used.cpu_pct, used.memory_pct) == (60.0, 50.0, 25.0)
     assert measure_run(ScriptedIo({}), settings.runs_root / "none").gpu_pct is None
+
+
+def test_what_failed_today_is_known_from_memory_unless_it_was_requeued(settings: Settings) -> None:
+    seen, ago = SeenJobs(settings.cache_dir), now_s() - 600
+    seen.remember(
+        [
+            job("90", "FAILED", user="root", end_time_s=ago),
+            job("91", "TIMEOUT", user="root", end_time_s=ago + 60),
+            job("92", "COMPLETED", user="root", end_time_s=ago),
+            job("93", "FAILED", user="root", end_time_s=now_s() - 2 * 86400),
+            job("94", "FAILED", user="root", end_time_s=ago, submit_time_s=900.0),
+            job("95", "RUNNING", user="root"),
+        ],
+        "root",
+        ago,
+    )
+    seen.remember([job("94", "RUNNING", user="root", submit_time_s=1000.0)], "root", now_s())
+    assert [each.job.job_id for each in failed_lately(settings, "root", now_s()).jobs] == ["91", "90"]
+    assert failed_lately(settings, "ada", now_s()).jobs == ()
