@@ -31,6 +31,11 @@ class Rates:
         self._last = {key: self._last[key] for key in keys if key in self._last}
 
 
+def is_number(text: str) -> bool:
+    """True for a whole number as the kernel writes one: at most 20 digits."""
+    return text.isdecimal() and len(text) <= 20
+
+
 def read_small(path: Union[str, Path]) -> str:
     """The whole text without blanks around it; empty when it cannot be read."""
     try:

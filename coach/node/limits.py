@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Tuple
 
-from coach.node.counters import read_small
+from coach.node.counters import is_number, read_small
 
 # Version 1 says "no limit" with a number near 2^63.
 _NO_LIMIT = 1 << 60
@@ -81,7 +81,7 @@ def oom_kills_of(cgroups: str, root: Path) -> Optional[int]:
     for controller, directory in _directories(cgroups, root):
         text = read_small(directory / _EVENT_FILES[controller]) if controller in _EVENT_FILES else ""
         counts = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
-        if counts.get("oom_kill", "").isdecimal():
+        if is_number(counts.get("oom_kill", "")):
             return int(counts["oom_kill"])
     return None
 
@@ -89,12 +89,12 @@ def oom_kills_of(cgroups: str, root: Path) -> Optional[int]:
 def _left_in(controller: str, directory: Path) -> Optional[float]:
     limit = read_small(directory / _MEMORY_FILES[controller])
     used = read_small(directory / _USED_FILES[controller])
-    if not (limit.isdecimal() and used.isdecimal()) or int(limit) >= _NO_LIMIT:
+    if not (is_number(limit) and is_number(used)) or int(limit) >= _NO_LIMIT:
         return None
     cache = 0
     for line in read_small(directory / "memory.stat").splitlines():
         name, _, rest = line.partition(" ")
-        if name == ("total_inactive_file" if controller else "inactive_file") and rest.isdecimal():
+        if name == ("total_inactive_file" if controller else "inactive_file") and is_number(rest):
             cache = int(rest)
     return (int(limit) - int(used) + cache) / 2**20
 
@@ -110,7 +110,7 @@ def memory_limit_of(cgroups: str, root: Path) -> Optional[float]:
     found = []
     for controller, directory in _directories(cgroups, root):
         text = read_small(directory / _MEMORY_FILES[controller]) if controller in _MEMORY_FILES else ""
-        if text.isdecimal() and int(text) < _NO_LIMIT:
+        if is_number(text) and int(text) < _NO_LIMIT:
             found.append(int(text) / 2**20)
     return min(found, default=None)
 
@@ -121,7 +121,7 @@ def read_meminfo_mib(path: Path = Path("/proc/meminfo")) -> Dict[str, float]:
     for line in read_small(path).splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
-        if len(words) == 2 and words[0].isdecimal():
+        if len(words) == 2 and is_number(words[0]):
             found[name] = int(words[0]) / 1024
     return found
 
@@ -159,7 +159,7 @@ def _cpu_quota(controller: str, directory: Path) -> Optional[float]:
         period = read_small(directory / "cpu.cfs_period_us")
     else:
         return None
-    return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() and int(period) else None
+    return int(quota) / int(period) if is_number(quota) and is_number(period) and int(period) else None
 
 
 def _has_several_tasks(env: Mapping[str, str]) -> bool:
@@ -168,4 +168,4 @@ def _has_several_tasks(env: Mapping[str, str]) -> bool:
 
 
 def _number(text: Optional[str]) -> Optional[int]:
-    return int(text) if text and text.isdecimal() and int(text) > 0 else None
+    return int(text) if text and is_number(text) and int(text) > 0 else None

@@ -16,6 +16,7 @@ _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 # torchrun's and Open MPI's names, in the order in which they count.
+_MAX_DIGITS = 20
 _RANK = (b"RANK", b"OMPI_COMM_WORLD_RANK")
 _LOCAL_RANK = (b"LOCAL_RANK", b"OMPI_COMM_WORLD_LOCAL_RANK")
 
@@ -62,10 +63,11 @@ def parse_stat(pid: int, data: bytes) -> Optional[Stat]:
     if opening < 0 or closing < 0 or len(fields) < 22 or fields[0] in (b"Z", b"X"):
         return None
     name = data[opening + 1 : closing].decode("utf-8", "replace")
-    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-    return Stat(
-        pid, name, int(fields[1]), cpu_s, int(fields[21]) * _PAGE_MIB, int(fields[19]), int(fields[17])
-    )
+    told = [fields[place] for place in (1, 11, 12, 17, 19, 21)]
+    if not all(word.lstrip(b"-").isdigit() and len(word) <= _MAX_DIGITS for word in told):
+        return None
+    parent, user, system, threads, start, pages = map(int, told)
+    return Stat(pid, name, parent, (user + system) / _TICKS_PER_S, pages * _PAGE_MIB, start, threads)
 
 
 def read_stat(pid: int) -> Optional[Stat]:

@@ -37,7 +37,10 @@ MANY_DIGITS = "9" * 5000
     damaged_text(PRESSURE),
     damaged_text(DISKS),
     damaged_text(STAT),
-    cases=(("cpu ² 1 1 1 1 1", "some total=²", "8 0 sda 1 1 ² 1 1 1 ²", "12 (a) S ²"),),
+    cases=(
+        ("cpu ² 1 1 1 1 1", "some total=²", "8 0 sda 1 1 ² 1 1 1 ²", "12 (a) S ²"),
+        (CPU, PRESSURE, DISKS, STAT.replace(" 1000 ", " 1000! ")),
+    ),
 )
 def test_counters_of_the_kernel_are_numbers_or_nothing(
     cpu: str, pressure: str, disks: str, stat: str
@@ -48,7 +51,12 @@ def test_counters_of_the_kernel_are_numbers_or_nothing(
     parse_stat(12, stat.encode("utf-8", "surrogateescape"))
 
 
-@fuzzed(damaged_text(MEMINFO), damaged_text(CGROUP), words("1024", "max", "100000 100000", "oom_kill 3"))
+@fuzzed(
+    damaged_text(MEMINFO),
+    damaged_text(CGROUP),
+    words("1024", "max", "100000 100000", "oom_kill 3"),
+    cases=((MEMINFO.replace("65536000", "9" * 400), CGROUP, "9" * 5000),),
+)
 def test_limits_of_a_node_are_numbers_or_nothing(meminfo: str, cgroups: str, said: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -32,7 +32,7 @@ COMMANDS = (
         "fix {run}",
         "compare {run} {run}",
         "stacks {run}",
-        "watch {run}",
+        "watch {run} --backend local",
     ),
     *(
         "doctor",
