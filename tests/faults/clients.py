@@ -28,7 +28,7 @@ def jobs():
 
 if os.path.exists(folder + "/down"):
     with open(folder + "/asked", "a") as file:
-        file.write(str(time.time()) + " " + name + chr(10))
+        file.write(" ".join([str(time.time()), name, *words[:3]]) + chr(10))
     sys.exit(name + ": error: Unable to contact slurm controller (connect failure)")
 if name == "sbatch":
     with open(words[-1]) as file:
