@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from coach import runs
+from coach.launch.ending import judge_lines
 from coach.launch.resources import Site
+from coach.launch.script import measuring_lines
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, RUN_ID, plan
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -162,3 +164,14 @@ def test_parameters_reach_the_trainer_as_flags_of_their_name(tmp_path: Path) -> 
     words = shlex.split(script[script.index("\nsrun ") : script.index(" &\nTRAINING")].replace("\\\n", ""))
     assert {"--lr=1e+20", "--batch_size=64", "--log_metrics=false", "--gpus_per_node=0"} <= set(words)
     assert words[:4] == ["srun", "--kill-on-bad-exit=0", "--wait=60", "$PYTHON"]
+
+
+def test_coach_as_one_file_is_named_wherever_the_job_is_judged() -> None:
+    lines = "\n".join(judge_lines("/usr/bin/python3.11", "/home/ann b/coach.pyz"))
+    assert "OWN_FILE='/home/ann b/coach.pyz'" in lines
+    assert '"$OWN_PYTHON" -E -P "$OWN_FILE" --version' in lines
+    measured = "\n".join(
+        measuring_lines(("python3",), judge="/p/python3", judge_file="/home/ann b/coach.pyz")
+    )
+    assert "--judge /p/python3 --judge-file '/home/ann b/coach.pyz' --" in measured
+    assert "--judge-file" not in "\n".join(measuring_lines(("python3",), judge_file="/home/coach.pyz"))
