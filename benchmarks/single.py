@@ -3,8 +3,9 @@
     make single; python benchmarks/single.py [--python /usr/bin/python3.11] [--rounds 5]
 
 The interpreter must not have coach, psutil or ahocorasick-rs. Each time is the median of the rounds, of
-wall-clock time and, where a command ends by itself, of its processor's. With strace, the first frame is measured
-once more where each system call that names a file or lists a folder takes 2 ms more, as on a slow home.
+wall-clock time and, where a command ends by itself, of its processor's. With strace, the first frame is
+measured once more where each system call that names a file or lists a folder takes 2 ms more, as on a slow
+home.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def stand_ins(one_file: list[str], env: Mapping[str, str], home: Path) -> None:
             loss, rate = chance.random(), 1000 * chance.random()
             file.write(
                 f"[rank{step % 8}]: 2026-11-25 10:{step // 60 % 60:02d}:{step % 60:02d} INFO "
-                f"epoch {step // 1000} step {step} loss {loss:.4f} lr 1e-4 samples/s {rate:.1f} data_time {loss / 9:.3f} s\n"
+                f"epoch {step // 1000} step {step} loss {loss:.4f} lr 1e-4 "
+                f"samples/s {rate:.1f} data_time {loss / 9:.3f} s\n"
             )
         file.write('Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n')
         file.write("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.\n")
