@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from coach import runs
+from coach.launch.ending import judge_lines
 from coach.launch.resources import Site
+from coach.launch.script import measuring_lines
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, RUN_ID, plan
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -212,3 +214,14 @@ def test_behind_the_last_port_comes_the_first(tmp_path: Path) -> None:
             pytest.skip("another program has port 29999 here")
         listening.listen()
         assert 20_000 <= _meeting_port(script, 9_999, tmp_path) < 29_999
+
+
+def test_coach_as_one_file_is_named_wherever_the_job_is_judged() -> None:
+    lines = "\n".join(judge_lines("/usr/bin/python3.11", "/home/ann b/coach.pyz"))
+    assert "OWN_FILE='/home/ann b/coach.pyz'" in lines
+    assert '"$OWN_PYTHON" -E -P "$OWN_FILE" --version' in lines
+    measured = "\n".join(
+        measuring_lines(("python3",), judge="/p/python3", judge_file="/home/ann b/coach.pyz")
+    )
+    assert "--judge /p/python3 --judge-file '/home/ann b/coach.pyz' --" in measured
+    assert "--judge-file" not in "\n".join(measuring_lines(("python3",), judge_file="/home/coach.pyz"))

@@ -1,5 +1,5 @@
-"""`coach.pyz` as somebody has copied it to a cluster: one file in a folder that is not his, no coach installed,
-and the source tree out of the way."""
+"""`coach.pyz` as somebody has copied it to a cluster: one file in a folder that is not his, no coach
+installed, and the source tree out of the way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HIDE = 'for folder in coach trainers recipes single; do mount -t tmpfs none "$0/
 
 @dataclass(frozen=True, slots=True)
 class OneFile:
-    """The file, and the interpreter that starts it: one without coach, torch or any other package of the suite."""
+    """The file, and the interpreter that starts it: one without any package of the suite."""
 
     path: Path
     python: Path

@@ -1,4 +1,4 @@
-"""What coach keeps beside the records of runs: copies of its code, profiles, and files in its cache directory.
+"""What coach keeps beside the records of runs: copies of its code, profiles, and files of its cache.
 
 None of it is thinned. Code is what a job starts from, a profile was asked for and is of no use in part, and a
 cache is small and made again. It is counted so that a person knows where files and space go.
