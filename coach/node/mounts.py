@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from coach.node.counters import Rates, read_small
+from coach.node.counters import Rates, is_number, read_small
 from coach.node.gap import Gap
 
 _MAX_MOUNTS = 8
@@ -105,7 +105,7 @@ def parse_nfs(text: str) -> Dict[str, Counters]:
             continue
         counters = found[mount]
         words = line.split()
-        if words[:1] == ["bytes:"] and len(words) >= 7 and all(word.isdecimal() for word in words[5:7]):
+        if words[:1] == ["bytes:"] and len(words) >= 7 and all(is_number(word) for word in words[5:7]):
             found[mount] = counters._replace(
                 read_mib=int(words[5]) / 2**20, written_mib=int(words[6]) / 2**20
             )
@@ -140,7 +140,7 @@ def _lustre_lines(text: str) -> Iterable[Tuple[str, int, int]]:
     """(name, samples, sum) of `name N samples [unit] min max sum sumsq`."""
     for line in text.splitlines():
         words = line.split()
-        if len(words) >= 7 and words[2] == "samples" and words[1].isdecimal() and words[6].isdecimal():
+        if len(words) >= 7 and words[2] == "samples" and is_number(words[1]) and is_number(words[6]):
             yield words[0], int(words[1]), int(words[6])
 
 
