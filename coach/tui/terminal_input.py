@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import selectors
+import signal
 from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Iterator
@@ -150,13 +151,22 @@ class PatientDriver(LinuxDriver):
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
                 if selector.select(_TICK_S):
-                    data = os.read(self.fileno, 4096)
+                    data = self._read()
                     if not data:
-                        return  # the terminal is gone: asking it again would never end
+                        # The terminal is gone. The kernel tells this only to programs that it controls.
+                        os.kill(os.getpid(), signal.SIGHUP)
+                        return
                     for message in parser.feed(decode(data)):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
+
+    def _read(self) -> bytes:
+        """What was typed; nothing at the end of the terminal."""
+        try:
+            return os.read(self.fileno, 4096)
+        except OSError:
+            return b""
 
 
 class AsciiDriver(PatientDriver):

@@ -4,6 +4,7 @@ go within five seconds."""
 from __future__ import annotations
 
 import os
+import pty
 import secrets
 import signal
 import subprocess
@@ -86,6 +87,28 @@ def test_a_closed_terminal_ends_the_screens_and_what_they_asked(
     login.wait_hanging()
     terminal.hang_up()
     login.wait_gone()
+
+
+def test_a_closed_terminal_that_sends_no_signal_ends_the_screens_as_well(login: Login) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            login.argv("--backend", "slurm"),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm-256color"},
+            start_new_session=True,  # the terminal does not control it
+        )
+        os.close(theirs)
+        painted = b""
+        while b"waiting for the first answer" not in painted:
+            painted += os.read(ours, 65536)
+        login.wait_hanging()
+    finally:
+        os.close(ours)
+    login.wait_gone()
+    assert process.wait() == 128 + signal.SIGHUP
 
 
 @pytest.mark.terminal
