@@ -6,6 +6,8 @@ use; they are blended from what each theme has.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
@@ -70,16 +72,9 @@ DAY = _theme(
     warning="#7d5100",
     error="#b02318",
 )
-COLOUR_BLIND_NIGHT = _theme(
-    "colour-blind-night",
-    is_dark=True,
-    foreground="#c9d1d9",
-    background="#0f1318",
-    panel="#1b222b",
-    muted="#828d99",
-    border="#2c3642",
-    primary="#7aa2c8",
-    secondary="#8fa7bf",
+COLOUR_BLIND_NIGHT = replace(
+    NIGHT,
+    name="colour-blind-night",
     accent="#e6edf3",
     success="#56b4e9",
     warning="#f0e442",
@@ -87,20 +82,8 @@ COLOUR_BLIND_NIGHT = _theme(
 )
 """Okabe and Ito's sky blue and yellow, and their vermilion made brighter for a dark background
 (https://jfly.uni-koeln.de/color/)."""
-COLOUR_BLIND_DAY = _theme(
-    "colour-blind-day",
-    is_dark=False,
-    foreground="#24292f",
-    background="#fbfbf8",
-    panel="#e8ebee",
-    muted="#5b646e",
-    border="#c3cad1",
-    primary="#3b6ea5",
-    secondary="#4f6478",
-    accent="#10161c",
-    success="#0063a0",
-    warning="#756400",
-    error="#a00050",
+COLOUR_BLIND_DAY = replace(
+    DAY, name="colour-blind-day", accent="#10161c", success="#0063a0", warning="#756400", error="#a00050"
 )
 """Blue, olive and crimson: tests hold that they stay apart to eyes without red or green."""
 OWN = {theme.name: theme for theme in (NIGHT, DAY, COLOUR_BLIND_NIGHT, COLOUR_BLIND_DAY)}
@@ -126,12 +109,7 @@ def _with_variables(theme: Theme) -> Theme:
     background, foreground = Color.parse(colours["background"]), Color.parse(colours["foreground"])
     muted = foreground.blend(background, 0.35).hex
     border = foreground.blend(background, 0.75).hex
-    return Theme(
-        **{
-            **{name: getattr(theme, name) for name in theme.__dataclass_fields__},
-            "variables": {**_variables(muted, border, background.hex), **theme.variables},
-        }
-    )
+    return replace(theme, variables={**_variables(muted, border, background.hex), **theme.variables})
 
 
 def styles() -> str:
