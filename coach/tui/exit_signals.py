@@ -42,19 +42,28 @@ def terminal_modes() -> list[Any] | None:
 
 def leave_at_signals(app: App[Any], modes: list[Any] | None) -> None:
     """From now on SIGHUP and SIGTERM close the app. Called in the event loop of the main thread; `modes` is
-    what the terminal had before."""
+    what the terminal had before.
+
+    A handler of the loop would wait for the loop: it may stand still, waiting for a terminal that takes
+    nothing.
+    """
     loop = asyncio.get_running_loop()
+
+    def heed(number: int, frame: object) -> None:
+        _leave(app, loop, number, modes)
+
     for number in (signal.SIGHUP, signal.SIGTERM):
-        loop.add_signal_handler(number, _leave, app, number, modes)
+        signal.signal(number, heed)
 
 
-def _leave(app: App[Any], number: signal.Signals, modes: list[Any] | None) -> None:
+def _leave(app: App[Any], loop: asyncio.AbstractEventLoop, number: int, modes: list[Any] | None) -> None:
     status = 128 + number
     timeout_s = LEAVE_TIMEOUT_S if _has_terminal() else GONE_TIMEOUT_S
     last_resort = threading.Timer(timeout_s, _leave_at_once, (status, modes))
     last_resort.daemon = True
     last_resort.start()
-    app.exit(return_code=status)
+    with contextlib.suppress(RuntimeError):  # the loop has ended: coach is on its way out
+        loop.call_soon_threadsafe(lambda: app.exit(return_code=status))
 
 
 def _has_terminal() -> bool:

@@ -7,6 +7,7 @@ wait alone would swallow Esc and the keys typed after it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import selectors
@@ -15,7 +16,7 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Iterator
 from time import monotonic
-from typing import Any
+from typing import IO, Any, cast
 
 from textual import constants, events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
@@ -141,8 +142,29 @@ class PatientParser(XTermParser):
                 deque(super().tick(), maxlen=0)
 
 
+class _Painted:
+    """The terminal as it is written to. What is painted on one that is gone goes nowhere: Textual's writer
+    would end, and the screens would wait for it for ever."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.fileno = file.fileno
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+
 class PatientDriver(LinuxDriver):
     """The terminal, read by the patient parser."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._file = cast(Any, _Painted(cast("IO[str]", self._file)))
 
     def run_input_thread(self) -> None:
         parser = PatientParser(constants.ESCAPE_DELAY if "ESCDELAY" in os.environ else ESCAPE_WAIT_S)

@@ -126,6 +126,7 @@ def test_ended_from_outside_the_screens_give_the_terminal_back(
 
 
 STUCK = """
+import sys
 import threading
 from coach.tui import exit_signals
 from textual.app import App
@@ -135,6 +136,11 @@ class Stuck(App):
     def on_mount(self):
         exit_signals.leave_at_signals(self, modes)
         self.notify("it stands")
+        if sys.argv[1] == "works":
+            self.set_timer(0.5, self.wait)
+    def wait(self):
+        print("waits", file=open(sys.argv[2], "w"), flush=True)
+        threading.Event().wait()
     def on_unmount(self):
         threading.Event().wait()
 Stuck().run()
@@ -142,11 +148,16 @@ Stuck().run()
 
 
 @pytest.mark.terminal
+@pytest.mark.parametrize("when", ["works", "leaves"])
 def test_screens_that_do_not_answer_leave_all_the_same_and_give_the_terminal_back(
-    login: Login, open_terminal: Callable[..., Terminal]
+    login: Login, open_terminal: Callable[..., Terminal], when: str
 ) -> None:
-    terminal = open_terminal(["sh", "-c", AND_THEN, "sh", "env", login.mark, sys.executable, "-c", STUCK])
+    waits = login.root / "waits"
+    program = ["env", login.mark, sys.executable, "-c", STUCK, when, str(waits)]
+    terminal = open_terminal(["sh", "-c", AND_THEN, "sh", *program])
     terminal.wait_for("it stands")
+    if when == "works":
+        wait_until(waits.exists, 10.0, "the screens wait")
     os.kill(login.coach(), signal.SIGTERM)
     terminal.wait_exit()
     assert terminal.screen().split() == ["before", "status", "143", "icanon", "echo"]
