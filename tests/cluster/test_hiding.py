@@ -243,7 +243,7 @@ for step in range(300):
 """
 
 
-def test_a_long_training_whose_requeue_is_refused_says_so_and_ends_with_its_checkpoint(
+def test_a_long_training_whose_requeue_is_refused_goes_on_in_a_further_job(
     closed_coach: InstalledCoach, closed_slurm: SlurmCluster
 ) -> None:
     (closed_coach.user.home / "train.py").write_text(TRAINING)
@@ -255,11 +255,14 @@ def test_a_long_training_whose_requeue_is_refused_says_so_and_ends_with_its_chec
     closed_slurm.run(["scontrol", "update", f"jobid={job_id}", "requeue=0"], as_root=True)
     wait_until((closed_coach.user.home / "out/checkpoint-5/state.txt").exists, 60, "a checkpoint is written")
     closed_slurm.run(["scancel", "--batch", "--signal=USR1", job_id])
-    closed_slurm.wait_state(job_id, "FAILED", "TIMEOUT", "COMPLETED")
-    log = (run_dir / "stdout.log").read_text()
-    assert "coach: Slurm refused the requeue: the run ends here, its checkpoint stays" in log
-    assert json.loads((run_dir / "run.json").read_text())["state"] == "TIMEOUT"
+    record = run_dir / "run.json"
+    wait_until(lambda: json.loads(record.read_text())["job_id"] != job_id, 60, "a further job is submitted")
+    further = json.loads(record.read_text())["job_id"]
+    log = run_dir / "stdout.log"
+    wait_until(lambda: "checkpoint-5" in log.read_text(), 60, "it goes on from the checkpoint")
+    assert f"coach: Slurm refused the requeue: job {further} goes on" in log.read_text()
     assert "disabled" in (run_dir / "stderr.log").read_text()
+    closed_slurm.run(["scancel", further])
 
 
 def test_a_script_that_slurm_does_not_give_is_taken_from_its_file_and_that_is_said(

@@ -45,7 +45,7 @@ def counted(coach: InstalledCoach, folder: Path) -> tuple[dict[str, str], Path]:
     """An environment in which each of Slurm's clients writes down that it was called."""
     folder.mkdir(exist_ok=True)
     asked = folder / "asked"
-    asked.touch(mode=0o666)
+    asked.write_text("")
     asked.chmod(0o666)
     for client in filter(shutil.which, CLIENTS):
         script = folder / client
@@ -54,7 +54,7 @@ def counted(coach: InstalledCoach, folder: Path) -> tuple[dict[str, str], Path]:
     return {"PATH": f"{folder}:{coach.env()['PATH']}"}, asked
 
 
-def test_foreign_jobs_are_judged_together_by_one_question_and_each_by_the_files_that_are_its_own(
+def test_foreign_jobs_are_judged_together_by_one_question_of_a_kind_and_each_by_its_own_files(
     slurm: SlurmCluster,
     user_coach: InstalledCoach,
     open_directory: Path,
@@ -67,7 +67,7 @@ def test_foreign_jobs_are_judged_together_by_one_question_and_each_by_the_files_
 
     done = user_coach("check", env=env)  # the user may have more jobs: those of other tests
     lines = done.stdout.splitlines()
-    assert (done.returncode, asked.read_text()) == (1, "squeue\n"), done.stderr
+    assert (done.returncode, asked.read_text()) == (1, "squeue\nsacct\n"), done.stderr
     assert lines[0].startswith("✖ ")
     assert "went wrong" in lines[0]
     assert len(lines) <= 24

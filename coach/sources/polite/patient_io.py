@@ -21,9 +21,9 @@ run."""
 MAX_AGE_S = 60.0
 """A late answer that is older than this is not used: it is time to ask again."""
 
-DOWN_KEPT_S = 15.0
-"""The controller is probed once in this time while it does not answer, however many sources wait for it: that
-makes four RPCs a minute."""
+DOWN_KEPT_S = 10.0
+"""The controller is probed once in this time while it does not answer, however many sources wait for it: six
+RPCs a minute at most."""
 
 _PING = "ping"
 _IS_UP = b" is UP"

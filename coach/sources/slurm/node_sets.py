@@ -12,9 +12,10 @@ from functools import lru_cache
 from math import prod
 
 _MAX_NODES = 200_000
-_GROUPS = frozenset("@*?")
-_ITEM = re.compile(r"(?:\[[^\]]*\]|[^\[\],\s&!^])+")
-_BRACKET = re.compile(r"\[([^\]]*)\]")
+_MARK = "\0"
+_GROUPS = frozenset("@*?" + _MARK)
+_BRACKET = re.compile(r"\[([^\[\]]*)\]")
+_BETWEEN_ITEMS = re.compile(r"[,\s&!^]")
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _MAX_DIGITS = 15
 
@@ -37,10 +38,17 @@ def expand_nodes(expression: str | None) -> tuple[str, ...]:
 
 def _most_names(expression: str) -> int:
     """At most so many names: ClusterShell makes all names of a range at once, however many they are."""
-    return sum(
-        prod(sum(map(_num_in, bracket.split(","))) for bracket in _BRACKET.findall(item))
-        for item in _ITEM.findall(expression)
-    )
+    counts: list[int] = []
+    without_brackets = _BRACKET.sub(lambda found: _noted(found[1], counts), expression)
+    found = iter(counts)
+    items = _BETWEEN_ITEMS.split(without_brackets)
+    return sum(prod(next(found) for _ in range(item.count(_MARK))) for item in items)
+
+
+def _noted(ranges: str, counts: list[int]) -> str:
+    """A mark in the place of a bracket, and how many names it stands for."""
+    counts.append(sum(map(_num_in, ranges.split(","))))
+    return _MARK
 
 
 def _num_in(part: str) -> int:

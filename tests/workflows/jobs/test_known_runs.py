@@ -15,6 +15,7 @@ from coach.model.training.run import Submission
 from coach.node import own_run
 from coach.sources.runs.local_process import identify
 from coach.workflows.jobs.known_runs import KnownRun, read_known_runs
+from tests.waiting import wait_until
 from tests.workflows.known import NOW_S, World
 
 RUN = f"20261121-142233-ddp-{os.getpid() % 0x10000:04x}"
@@ -246,7 +247,10 @@ def test_a_process_that_the_command_left_behind_keeps_the_run(world: World, stat
     else:
         world.make(RUN, state, backend="local", job_id=RUN, process=gone)
     left = subprocess.Popen(["sleep", "600"], env={"COACH_RUN_ID": RUN}, start_new_session=True)
+    environment = Path("/proc", str(left.pid), "environ")
     try:
+        # The kernel shows it a moment after Popen has returned.
+        wait_until(lambda: b"COACH_RUN_ID" in environment.read_bytes(), 10.0, "it has its environment")
         assert only(world).alive_because == f"process {left.pid} of it is running"
     finally:
         left.kill()
