@@ -1,16 +1,16 @@
 """What of one's own jobs is worth interrupting somebody for: a start, an end, a finding. Pure.
 
-The screens tell it beside the screen on top: as a toast, a bell, a notification of the terminal.
+The screens tell it beside the screen on top: as a toast, a bell, a notification of the terminal. A picture is
+gone through once, however many jobs it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from coach.analysis.jobs.watched_jobs import News, WatchedJobs, active_names
-from coach.model.judging.finding import Diagnosis
-from coach.model.slurm.cluster import has_failed
+from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.slurm.cluster import has_failed, is_final
 from coach.model.snapshot import Snapshot
 
 CAUSE_S = 15.0
@@ -29,50 +29,125 @@ class Notice:
     is_bad: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    state: str
+    nodes: str | None
+    end_time_s: float | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.state} on {self.nodes}" if self.nodes and not is_final(self.state) else self.state
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The end of a job that failed, until its cause is known."""
+
+    state: str
+    since_s: float
+
+
 class Notices:
     """Goes from one picture to the next. What was so when coach opened is no news."""
 
     def __init__(self, user: str) -> None:
         self._user = user
-        self._watched: dict[str, WatchedJobs] = {}
-        self._held: dict[str, News] = {}
-        """Jobs that failed, until their cause is known."""
-        self._has_begun = False
-
-    @property
-    def num_watched(self) -> int:
-        """How many of the user's jobs wait or run."""
-        return len(self._watched)
+        self._standings: Mapping[str, _Standing] = {}
+        self._begun_s: float | None = None
+        self._seen: tuple[object, object] | None = None
+        """Jobs and runs of the picture before."""
+        self._held: dict[str, _Held] = {}
+        self._findings: dict[str, frozenset[str]] = {}
 
     def notices(self, picture: Snapshot) -> list[Notice]:
         """What is new in this picture. Several at once are one."""
-        status = picture.sources.get(_QUEUE)
-        if status is None or status.data_time_s is None:
+        if not _is_queue_known(picture):
             return []
-        for name in active_names(picture, self._user):
-            if name not in self._watched:
-                self._watched[name] = WatchedJobs([name])
-                if not self._has_begun:
-                    self._watched[name].news(picture)
-        self._has_begun = True
-        return _together([*self._told(picture), *self._causes(picture)])
+        is_first = self._begun_s is None
+        changes, findings = list(self._changes(picture)), list(self._new_findings(picture))
+        return _together([*changes, *([] if is_first else findings), *self._causes(picture)])
 
-    def _told(self, picture: Snapshot) -> Iterator[Notice]:
-        for name, watched in tuple(self._watched.items()):
-            for each in watched.news(picture):
-                if each.has_ended and each.state is not None and has_failed(each.state):
-                    self._held[each.name] = each
-                elif each.has_ended or each.state == "RUNNING" or each.rule is not None:
-                    yield Notice(each.name, each.words, each.rule is not None)
-            if watched.is_done:
-                del self._watched[name]
+    def _changes(self, picture: Snapshot) -> Iterator[Notice]:
+        seen = self._seen
+        if seen is not None and seen[0] is picture.jobs and seen[1] is picture.runs:
+            return
+        before, begun_s = self._standings, self._begun_s
+        self._seen, self._standings = (picture.jobs, picture.runs), _standings(picture, self._user)
+        if begun_s is None:
+            self._begun_s = picture.now_s
+            return
+        for name, now in self._standings.items():
+            last = before.get(name)
+            if last is None or last.state != now.state:
+                yield from self._news_of(name, last, now, picture.now_s, begun_s)
+
+    def _news_of(
+        self, name: str, last: _Standing | None, now: _Standing, now_s: float, begun_s: float
+    ) -> Iterator[Notice]:
+        if not is_final(now.state):
+            if now.state == "RUNNING":
+                yield Notice(name, now.words, is_bad=False)
+            return
+        self._findings.pop(name, None)
+        is_old = last is None and (now.end_time_s is None or now.end_time_s < begun_s)
+        if is_old or (last is not None and is_final(last.state)):
+            return
+        if has_failed(now.state):
+            self._held[name] = _Held(now.state, now_s)
+        else:
+            yield Notice(name, now.state, is_bad=False)
+
+    def _new_findings(self, picture: Snapshot) -> Iterator[Notice]:
+        """Those above info of jobs that run. A process that has ended is judged as a whole when Slurm says
+        so."""
+        for name, diagnosis in picture.diagnoses.items():
+            standing, target = self._standings.get(name), picture.targets.get(name)
+            has_ended = target is not None and target.exit is not None
+            if standing is None or is_final(standing.state) or has_ended:
+                continue
+            found = [each for each in diagnosis.findings if each.severity > Severity.INFO]
+            known = self._findings.get(name, frozenset())
+            self._findings[name] = frozenset(each.rule for each in found)
+            for each in found:
+                if each.rule not in known:
+                    words = f"{each.severity.word} {each.rule}: {each.summary}"
+                    yield Notice(name, words, is_bad=True)
 
     def _causes(self, picture: Snapshot) -> Iterator[Notice]:
-        for name, each in tuple(self._held.items()):
+        for name, held in tuple(self._held.items()):
             cause = _cause(picture.diagnoses.get(name))
-            if cause is not None or picture.now_s - each.time_s >= CAUSE_S:
+            if cause is not None or picture.now_s - held.since_s >= CAUSE_S:
                 del self._held[name]
-                yield Notice(name, each.words if cause is None else f"{each.words}: {cause}", True)
+                yield Notice(name, held.state if cause is None else f"{held.state}: {cause}", True)
+
+
+def has_active_jobs(picture: Snapshot, user: str) -> bool:
+    """True as soon as a job of the user waits or runs."""
+    return any(job.user == user and not is_final(job.state) for job in picture.jobs)
+
+
+def _is_queue_known(picture: Snapshot) -> bool:
+    status = picture.sources.get(_QUEUE)
+    return status is not None and status.data_time_s is not None
+
+
+def _standings(picture: Snapshot, user: str) -> Mapping[str, _Standing]:
+    """The user's runs, and his jobs that are no run's."""
+    jobs = {job.job_id: job for job in picture.jobs if job.user == user}
+    found: dict[str, _Standing] = {}
+    of_runs = set()
+    for run in picture.runs:
+        job_id = run.job_id or run.run_id
+        of_runs.add(job_id)
+        if run.state is not None:
+            job = jobs.get(job_id)
+            nodes = job.nodes if job is not None and job.state == run.state else None
+            found[run.run_id] = _Standing(run.state, nodes, run.ended_time_s)
+    for job_id, job in jobs.items():
+        if job_id not in of_runs:
+            found[job_id] = _Standing(job.state, job.nodes, job.end_time_s)
+    return found
 
 
 def _cause(diagnosis: Diagnosis | None) -> str | None:

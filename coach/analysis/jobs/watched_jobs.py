@@ -24,10 +24,6 @@ class News:
     name: str
     words: str
     has_ended: bool = False
-    state: str | None = None
-    """The state that is new; None of a finding, and of a job that is gone."""
-    rule: str | None = None
-    """Of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class WatchedJobs:
         for each in known:
             if each != self._told.get(each.name):
                 self._told[each.name] = each
-                yield News(picture.now_s, each.name, each.words, is_final(each.state), each.state)
+                yield News(picture.now_s, each.name, each.words, is_final(each.state))
         if all(is_final(each.state) for each in known):
             self._done.add(name)
         else:
@@ -103,7 +99,7 @@ class WatchedJobs:
         for each in found:
             if each.rule not in before:
                 words = f"{each.severity.word} {each.rule}: {each.summary}"
-                yield News(picture.now_s, name, words, rule=each.rule)
+                yield News(picture.now_s, name, words)
 
 
 def active_names(picture: Snapshot, user: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from coach.analysis.jobs.notices import Notice, Notices
+from coach.analysis.jobs.notices import Notice, Notices, has_active_jobs
 from coach.config import NoticeSettings
 from coach.model.snapshot import Snapshot
 from coach.tui.controllers.handlers import Handlers
@@ -41,14 +41,12 @@ class JobNotices:
         if self._settings.is_on:
             self._tell(self._notices.notices(picture))
         elif self._offered is not None:
-            self._notices.notices(picture)
-            self._offer()
+            self._offer(self._offered, picture)
 
-    def _offer(self) -> None:
-        if self._offered is None or not self._notices.num_watched:
-            return
-        file, self._offered = self._offered, None
-        self._stage.do_aside(partial(_make_once, file), self._show_offer, lambda _: None)
+    def _offer(self, file: Path, picture: Snapshot) -> None:
+        if has_active_jobs(picture, self._stage.context.user or ""):
+            self._offered = None
+            self._stage.do_aside(partial(_make_once, file), self._show_offer, lambda _: None)
 
     def _show_offer(self, is_first: bool) -> None:
         if is_first:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coach.analysis.jobs.notices import CAUSE_S, Notice, Notices
+from coach.analysis.jobs.notices import CAUSE_S, Notice, Notices, has_active_jobs
 from coach.model.judging.finding import Diagnosis, Severity
 from coach.model.snapshot import Snapshot
 from tests.analysis.jobs.test_watched_jobs import finding, picture
@@ -24,7 +24,8 @@ def test_what_was_so_when_coach_opened_is_no_news() -> None:
     assert notices.notices(Snapshot(1000.0)) == []
     assert notices.notices(opening) == []
     assert notices.notices(opening) == []
-    assert notices.num_watched == 2
+    assert has_active_jobs(opening, "ada")
+    assert not has_active_jobs(opening, "bob")
 
 
 def test_a_start_is_told_and_waiting_is_not() -> None:
@@ -49,10 +50,10 @@ def test_a_failed_job_without_a_cause_is_told_all_the_same() -> None:
     assert notices.notices(picture(now_s=1000.0 + CAUSE_S)) == [Notice("17", "TIMEOUT", is_bad=True)]
 
 
-def test_a_good_end_is_told_at_once_and_the_job_is_let_go() -> None:
+def test_a_good_end_is_told_once() -> None:
     notices = begun(picture(job("17", "RUNNING")))
     assert notices.notices(picture(job("17", "COMPLETED"))) == [Notice("17", "COMPLETED", is_bad=False)]
-    assert notices.num_watched == 0
+    assert notices.notices(picture(job("17", "COMPLETED"))) == []
 
 
 def test_a_finding_of_a_running_job_is_told_once() -> None:
@@ -68,3 +69,19 @@ def test_many_at_once_are_told_as_one() -> None:
     notices = begun(picture(*jobs))
     ended = [job(str(number), "COMPLETED") for number in range(17, 22)]
     assert notices.notices(picture(*ended)) == [Notice(None, "5 of your jobs have news", is_bad=False)]
+
+
+def test_a_job_that_came_and_went_between_two_pictures_is_told_and_one_of_before_is_not() -> None:
+    notices = begun(picture())
+    short = job("18", "COMPLETED", end_time_s=1001.0)
+    old = job("12", "FAILED", end_time_s=900.0)
+    assert notices.notices(picture(short, old, now_s=1002.0)) == [Notice("18", "COMPLETED", is_bad=False)]
+    assert notices.notices(picture(now_s=1002.0 + CAUSE_S)) == []
+
+
+def test_a_long_queue_is_gone_through_once() -> None:
+    """A look at each name by itself would need 400 million looks."""
+    jobs = tuple(job(str(number)) for number in range(20_000))
+    notices = begun(picture(*jobs))
+    running = tuple(job(str(number), "RUNNING") for number in range(20_000))
+    assert notices.notices(picture(*running)) == [Notice(None, "20000 of your jobs have news", is_bad=False)]
