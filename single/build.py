@@ -123,7 +123,7 @@ def needed(name: str) -> list[Distribution]:
 
 
 def _files_of(package: Distribution) -> Iterator[tuple[str, bytes]]:
-    """What a distribution has installed, without what only a checkout, a compiler or another machine needs."""
+    """The files of a distribution, without those for a checkout, a compiler or another machine."""
     name = package.metadata["Name"]
     for path in sorted(package.files or (), key=str):
         text = path.as_posix()

@@ -1,9 +1,10 @@
 """Import coach and what it needs out of the one file, and read coach's own files there. Nothing is unpacked.
 
 The file holds zip files that are not compressed once more: `cpython-3xx/code.zip` with the byte code for one
-minor version of Python, `files.zip` with what is read while coach runs, and `sources.zip` with the text of all
-modules. Code and files are read whole, each by one read: a login node's home answers slowly, and a file that is
-replaced while coach is open does no harm. Python's own zipimport opens the file again for each module.
+minor version of Python, `files.zip` with what is read while coach runs, and `sources.zip` with the text of
+all modules. Code and files are read whole, each by one read: a login node's home answers slowly, and a file
+that is replaced while coach is open does no harm. Python's own zipimport opens the file again for each
+module.
 """
 
 from __future__ import annotations
@@ -137,8 +138,8 @@ class OneFile:
 
 
 class StandardFinder(FileFinder):
-    """Finds modules of Python itself: looks into a folder once, where Python's own finder asks for the folder's
-    time and for the file at each import. A start imports 150 of them."""
+    """Finds modules of Python itself: looks into a folder once, where Python's own finder asks for the
+    folder's time and for the file at each import. A start imports 150 of them."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES), (StandardLoader, [".py"]))
@@ -146,7 +147,7 @@ class StandardFinder(FileFinder):
 
     @classmethod
     def hook(cls, entry: str) -> StandardFinder:
-        """The finder of an entry of sys.path, or of a package's. Raises ImportError where it is not Python's."""
+        """The finder of an entry of sys.path, or of a package's. Raises ImportError if it is not Python's."""
         inside = entry == LIBRARY or entry.startswith(f"{LIBRARY}/")
         if not inside or entry.endswith("-packages") or "-packages/" in entry:
             raise ImportError(entry)
@@ -169,7 +170,7 @@ class StandardFinder(FileFinder):
 
 
 class StandardLoader(SourceFileLoader):
-    """Loads a module of Python itself. That its byte code is not older than its source is looked at as ever."""
+    """Loads a module of Python itself. As ever, its byte code must not be older than its source."""
 
     def get_data(self, path: str) -> bytes:
         """Read a file without asking for its size."""

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from coach.sources.io import Io, Query
     from coach.sources.slurm.client import Answer
 
+ENDED_JOB_HELP = "a job id, a run id, a directory or a log file (default: your job that ended badly last)"
+"""JOB of the commands that tell of one job."""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:

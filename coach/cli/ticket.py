@@ -11,7 +11,7 @@ import os
 
 from coach.analysis.judging.ticket_markdown import ticket_markdown
 from coach.cli.acting import say
-from coach.cli.cluster import add_options
+from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.saving import path_of, save_shown
 from coach.cli.text import print_line
 from coach.config import Settings
@@ -24,12 +24,7 @@ from coach.workflows.judging.ticket import struck_words, ticket
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "job",
-        nargs="?",
-        metavar="JOB",
-        help="a job id, a run id, a directory or a log file (default: your job that ended badly last)",
-    )
+    parser.add_argument("job", nargs="?", metavar="JOB", help=ENDED_JOB_HELP)
     parser.add_argument(
         *("-o", "--save"),
         metavar="FILE",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from coach.analysis.judging.verdict_object import OUTCOME
 from coach.analysis.judging.why_words import MAX_LINES, log_lines, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
-from coach.cli.cluster import add_options
+from coach.cli.cluster import ENDED_JOB_HELP, add_options
 from coach.cli.text import print_line
 from coach.config import Settings
 from coach.late import late
@@ -42,12 +42,7 @@ _ENDS = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCEL
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "job",
-        nargs="?",
-        metavar="JOB",
-        help="a job id, a run id, a directory or a log file (default: your job that ended badly last)",
-    )
+    parser.add_argument("job", nargs="?", metavar="JOB", help=ENDED_JOB_HELP)
     parser.add_argument(
         "--since-login",
         action="store_true",

@@ -75,7 +75,7 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "theme": settings.theme,
         "ascii": settings.is_ascii,
         "notify.ways": settings.notices.ways,
-        "notify.command": settings.notices.command,
+        "notify.command": shlex.join(settings.notices.command) or None,
         "idle_gpus.command": shlex.join(settings.idle_command) or None,
         "idle_gpus.minutes": settings.idle_minutes_of_command,
         "telemetry.ssh": settings.is_ssh_allowed,

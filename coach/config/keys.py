@@ -224,17 +224,6 @@ def _size(value: Any) -> int:
     return size_bytes
 
 
-def _command(value: Any) -> str:
-    """A command line that can be taken apart into words; no shell will read it."""
-    try:
-        words = shlex.split(text(value))
-    except ValueError as problem:
-        raise WrongValueError(f"its quotes do not end: {problem}") from None
-    if not words:
-        raise WrongValueError("expected a command")
-    return str(value)
-
-
 def _environment(value: Any) -> str:
     spelt_environment(text(value))
     return str(value)
@@ -346,7 +335,7 @@ KEYS: Mapping[str, Key] = {
         Key("theme", one_of(THEMES), from_text=str),
         Key("ascii", flag, from_text=_from_flag),
         Key("notify.ways", list_of(one_of(NOTICE_WAYS))),
-        Key("notify.command", _command, from_text=str),
+        Key("notify.command", command),
         Key("telemetry.ssh", flag, from_text=_from_flag),
         Key("idle_gpus.command", command),
         Key("idle_gpus.minutes", minutes, from_text=_from_number),

@@ -217,7 +217,7 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "theme": _value(values, "theme", DEFAULT_THEME),
         "is_ascii": _value(values, "ascii"),
         "notices": NoticeSettings(
-            _value(values, "notify.ways", ()), _value(values, "notify.command"), env.get("TERM", "")
+            _value(values, "notify.ways", ()), _value(values, "notify.command", ()), env.get("TERM", "")
         ),
         "idle_command": _value(values, "idle_gpus.command", ()),
         "idle_minutes_of_command": _value(values, "idle_gpus.minutes", DEFAULT_IDLE_GPUS_MINUTES),

@@ -109,14 +109,14 @@ class NoticeSettings:
 
     ways: tuple[str, ...] = ()
     """Of NOTICE_WAYS. Key `notify.ways`."""
-    command: str | None = None
-    """The user's own, run without a shell for each notice. Key `notify.command`."""
+    command: tuple[str, ...] = ()
+    """The user's own, in words, run for each notice; empty: nothing. Key `notify.command`."""
     term: str = ""
     """TERM, which says how the terminal is told."""
 
     @property
     def is_on(self) -> bool:
-        return bool(self.ways) or self.command is not None
+        return bool(self.ways or self.command)
 
 
 @dataclass(frozen=True, slots=True)

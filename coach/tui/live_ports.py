@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from coach.workflows.watching.step_use import StepUses
 
 if TYPE_CHECKING:
+    from coach.analysis.jobs import notices
     from coach.launch import recipe
     from coach.rules import documentation, registry
     from coach.sources.logs import log_windows
@@ -77,8 +78,9 @@ if TYPE_CHECKING:
         sweep,
     )
     from coach.workflows.teaching import cohort, drill_answer, drills
-    from coach.workflows.watching import notice_command, step_use
+    from coach.workflows.watching import step_use, user_command
 else:
+    notices = late("coach.analysis.jobs", "notices")
     recipe = late("coach.launch", "recipe")
     documentation, registry = late("coach.rules", "documentation", "registry")
     log_windows = late("coach.sources.logs", "log_windows")
@@ -96,10 +98,12 @@ else:
     recipes, refusals = late("coach.workflows.launching", "recipes", "refusals")
     relaunch, resubmit, sweep = late("coach.workflows.launching", "relaunch", "resubmit", "sweep")
     cohort, drill_answer, drills = late("coach.workflows.teaching", "cohort", "drill_answer", "drills")
-    notice_command, step_use = late("coach.workflows.watching", "notice_command", "step_use")
+    step_use, user_command = late("coach.workflows.watching", "step_use", "user_command")
 
 PAST_S = 7 * 86400.0
 MAX_PAST_JOBS = 200
+NOTICE_TIMEOUT_S = 20.0
+"""For the user's own command."""
 """How far the history looks back, and how many jobs it shows."""
 SITE_AGE_S = 60.0
 """How long what the cluster has is taken as known while a plan is changed."""
@@ -341,7 +345,10 @@ class LiveNotices:
         return tmux.show_tmux_message(text, self._reach.env)
 
     def run_command(self, notice: Notice) -> None:
-        notice_command.run_notice_command(self._reach.settings.notices.command, notice, self._reach.env)
+        words, facts = self._reach.settings.notices.command, notices.notice_facts(notice)
+        why = user_command.run_user_command(words, facts, self._reach.env, NOTICE_TIMEOUT_S)
+        if why is not None:
+            raise UserError(f"notify.command: {why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """What coach asks of ahocorasick_rs: for an interpreter without that package, which is not pure Python.
 
-A log repeats its words. So each pattern is known by its longest run of letters, the text is cut into its runs of
-letters, and for each different run it is looked up once which patterns may lie there. Only these patterns, a few
-of a thousand, are searched in the text. The order of the matches is that of the automaton: by their end, the
-longest first.
+A log repeats its words. So each pattern is known by its longest run of letters, the text is cut into its runs
+of letters, and for each different run it is looked up once which patterns may lie there. Only these patterns,
+a few of a thousand, are searched in the text. The order of the matches is that of the automaton: by their
+end, the longest first.
 """
 
 from __future__ import annotations

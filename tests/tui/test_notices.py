@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coach.analysis.jobs.notices import Notice
-from coach.config import NoticeSettings
+from coach.config import NoticeSettings, Settings
 from coach.model.errors import UserError
+from coach.tui.live_ports import LiveNotices, Reach
 from coach.tui.render.notice import notice_text, tab_title, terminal_notice
-from coach.workflows.watching.notice_command import run_notice_command
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_ports import FakePorts
 from tests.tui.fake_session import FakeSession, make_snapshot
@@ -38,7 +39,7 @@ async def see_a_start(driver: Driver, session: FakeSession) -> None:
 
 async def test_a_start_is_a_toast_a_line_of_tmux_and_a_command_where_the_config_says_so() -> None:
     session, ports = FakeSession(make_snapshot()), FakePorts()
-    settings = NoticeSettings(("toast", "bell", "terminal", "title"), "tell-me")
+    settings = NoticeSettings(("toast", "bell", "terminal", "title"), ("tell-me",))
     async with opened(session, ports, notices=settings) as driver:
         await see_a_start(driver, session)
         assert await toasts(driver) == ["18: RUNNING on node1"]
@@ -73,25 +74,31 @@ def test_a_hostile_name_ends_no_sequence_and_becomes_none() -> None:
     assert tab_title(BAD) == "\x1b]2;coach · ✖ 17: FAILED: MEM001 CUDA out of memory\x07"
 
 
+def run(command: str) -> None:
+    """As the screens do it."""
+    notices = NoticeSettings(command=tuple(shlex.split(command)))
+    settings = Settings(Path("/runs"), Path("/cache"), Path("/config"), notices=notices)
+    LiveNotices(Reach(settings, dict(os.environ))).run_command(BAD)
+
+
 def test_the_users_command_gets_the_notice_and_no_shell(tmp_path: Path) -> None:
     program = tmp_path / "tell"
     program.write_text(
         f'#!/bin/sh\necho "$1|$COACH_JOB|$COACH_NOTICE|$COACH_NOTICE_IS_BAD" > {tmp_path}/told\n'
     )
     program.chmod(0o755)
-    run_notice_command(f"{program} '$(id) x'", BAD, dict(os.environ))
+    run(f"{program} '$(id) x'")
     told = (tmp_path / "told").read_text()
     assert told == "$(id) x|17|FAILED: MEM001 CUDA out of memory|1\n"
-    run_notice_command(None, BAD, {})
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("/nonexistent/tell", "notify.command cannot be run"),
+        ("/nonexistent/tell", "notify.command: /nonexistent/tell: No such file"),
         ("sh -c 'echo no mail here >&2; exit 3'", "notify.command: exit status 3: no mail here"),
     ],
 )
 def test_a_command_that_fails_is_told(command: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        run_notice_command(command, BAD, dict(os.environ))
+        run(command)

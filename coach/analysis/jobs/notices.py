@@ -127,6 +127,15 @@ def has_active_jobs(picture: Snapshot, user: str) -> bool:
     return any(job.user == user and not is_final(job.state) for job in picture.jobs)
 
 
+def notice_facts(notice: Notice) -> Mapping[str, str]:
+    """What the user's own command finds in its environment; several jobs have no name."""
+    return {
+        "COACH_JOB": notice.name or "",
+        "COACH_NOTICE": notice.words,
+        "COACH_NOTICE_IS_BAD": "1" if notice.is_bad else "0",
+    }
+
+
 def _is_queue_known(picture: Snapshot) -> bool:
     status = picture.sources.get(_QUEUE)
     return status is not None and status.data_time_s is not None

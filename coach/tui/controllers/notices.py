@@ -64,7 +64,7 @@ class JobNotices:
                 self._stage.do_aside(partial(self._port.show_in_tmux, text), by_terminal, self._stage.note)
             if "title" in ways:
                 self._stage.write_to_terminal(tab_title(each))
-            if self._settings.command is not None:
+            if self._settings.command:
                 self._stage.do_aside(partial(self._port.run_command, each), lambda _: None, self._stage.note)
         if told and "bell" in ways:
             self._stage.ring()

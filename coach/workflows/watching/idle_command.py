@@ -7,8 +7,6 @@ take long. It asks nobody: the session's picture and its histories tell what the
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -19,16 +17,15 @@ from coach.lookback.history import History
 from coach.model.reading import Reading
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot, TargetSnapshot
-from coach.sources.commands import run_command
 from coach.sources.io import Io
 from coach.sources.runs.idle_claims import IdleClaims
+from coach.workflows.watching.user_command import run_user_command
 
 NAME = "idle-gpus"
 LOOK_INTERVAL_S = 30.0
 TIMEOUT_S = 60.0
 TOLD_S = 600.0
 """So long a failure stands in the banner."""
-_MAX_SAID = 200
 
 
 def may_run(settings: Settings) -> bool:
@@ -95,19 +92,9 @@ class IdleCommandSource:
             self._tell(job, f"not run, since it cannot be remembered: {error.strerror or error}")
 
     def _run(self, target: TargetSnapshot, job: Job, found: IdleGpus) -> None:
-        program, *rest = self._settings.idle_command
-        argv = [os.path.expanduser(program), *rest]  # noqa: PTH111 (Path raises for an unknown ~user)
-        env = {**self._env, **facts(target, job, found)}
-        try:
-            done = run_command(argv, env, TIMEOUT_S, os.path.expanduser("~"))  # noqa: PTH111
-        except subprocess.TimeoutExpired:
-            self._tell(job, f"ended after {TIMEOUT_S:.0f} s")
-        except (OSError, ValueError) as error:
-            self._tell(job, f"{program}: {getattr(error, 'strerror', None) or error}")
-        else:
-            if done.returncode != 0:
-                said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:_MAX_SAID]
-                self._tell(job, f"exit status {done.returncode}" + (f": {said}" if said else ""))
+        words = self._settings.idle_command
+        if (why := run_user_command(words, facts(target, job, found), self._env, TIMEOUT_S)) is not None:
+            self._tell(job, why)
 
     def _tell(self, job: Job, what: str) -> None:
         self._problem = (self._io.now(), f"idle_gpus.command for job {job.job_id}: {what}")
