@@ -140,10 +140,15 @@ class Stage:
     # Work
 
     def do(
-        self, work: Callable[[], T], on_done: Callable[[T], object], on_error: Callable[[UserError], object]
+        self,
+        work: Callable[[], T],
+        on_done: Callable[[T], object],
+        on_error: Callable[[UserError], object],
+        *,
+        is_change: bool = False,
     ) -> None:
         """Work in the worker's thread, one thing after the other; then call one of the two here."""
-        self._worker.do(work, on_done, on_error)
+        self._worker.do(work, on_done, on_error, is_change=is_change)
 
     def do_aside(
         self, work: Callable[[], T], on_done: Callable[[T], object], on_error: Callable[[UserError], object]
@@ -173,7 +178,12 @@ class Stage:
         if self.context.mode is not Mode.LIVE:
             screen.refuse(READ_ONLY)
             return
-        self.do(work, on_done, lambda error: screen.refuse(error) if screen.is_attached else self.note(error))
+        self.do(
+            work,
+            on_done,
+            lambda error: screen.refuse(error) if screen.is_attached else self.note(error),
+            is_change=True,
+        )
 
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
         """Let the work that is under way come to its end."""

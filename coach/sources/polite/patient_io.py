@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from coach.sources.io import CommandResult, Query, SystemIo
 
@@ -52,7 +53,7 @@ class PatientIo(SystemIo):
         *,
         timeout_s: float,
         before_command: Callable[[int], bool],
-        on_file_op: Callable[[], object],
+        on_file_op: Callable[[Path | None], object],
     ) -> None:
         super().__init__(env, timeout_s=timeout_s, before_command=before_command, on_file_op=on_file_op)
         self._open: dict[tuple[str, ...], _Open] = {}

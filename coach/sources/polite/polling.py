@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from coach.model.politeness import Attention
 from coach.model.reading import Reading
@@ -53,6 +54,8 @@ class _Turn:
 
     num_ops: int = 0
     last_num_ops: int = 0
+    open_op: tuple[Path, float] | None = None
+    """A question that has no answer yet: about which file, and when it was asked."""
 
 
 class Pace:
@@ -70,11 +73,19 @@ class Pace:
     def attend(self, attention: Attention) -> None:
         self._attention = attention
 
-    def count_file_op(self) -> None:
-        """Called for every question to the file server, in the thread that asks it."""
+    def count_file_op(self, path: Path | None) -> None:
+        """Called for every question to the file server, in the thread that asks it; with None when it was
+        answered."""
         turn = self._turns.get(threading.get_ident())
         if turn is not None:
-            turn.num_ops += 1
+            turn.num_ops += path is not None
+            turn.open_op = (path, time.monotonic()) if path is not None else None
+
+    def hanging_at(self, thread_id: int, limit_s: float) -> Path | None:
+        """The file about which a thread has been asking for longer than `limit_s`, without an answer."""
+        turn = self._turns.get(thread_id)
+        asked = turn.open_op if turn is not None else None
+        return asked[0] if asked is not None and time.monotonic() - asked[1] > limit_s else None
 
     def begin(self) -> None:
         """A loop begins in this thread."""

@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from coach.config import Settings, load
 from coach.config.reload import Follower
 from coach.lookback.history import History
 from coach.model.politeness import Attention
 from coach.model.reading import Reading
-from coach.model.snapshot import Snapshot, Watch
+from coach.model.snapshot import Snapshot, SourceStatus, Watch
 from coach.monitor.monitor import Monitor
 from coach.poller import Poller, SourceFactory
 from coach.sources.io import Io, scrubbed_environment
@@ -45,6 +46,9 @@ from coach.workflows.watching.settings_source import SettingsSource
 from coach.workflows.watching.upkeep import upkeep_sources
 from coach.workflows.watching.world import World
 
+STUCK_S = 15.0
+"""Nothing that the session's own thread does takes so long, unless a file system does not answer it."""
+_STUCK = "session"
 UPDATE_INTERVAL_S = 0.25
 """A change is told at most this often."""
 AGE_INTERVAL_S = 5.0
@@ -136,6 +140,8 @@ class WatchSession:
         """The problem with the rules that the picture shows."""
         self._snapshot = Snapshot(world.io.now())
         self._is_stopping = threading.Event()
+        self._alive_s = time.monotonic()
+        """When the session's thread was last seen to go on."""
         self._thread: threading.Thread | None = None
 
     @property
@@ -147,6 +153,16 @@ class WatchSession:
         """Begin. `on_update` is called from the session's own thread, with a finished value."""
         self._thread = threading.Thread(target=self._work, args=(on_update,), name="session", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._guard, args=(on_update,), name="guard", daemon=True).start()
+
+    def _guard(self, on_update: OnUpdate) -> None:
+        """Say that the session's thread stands still, in its place: the rules read files of earlier runs."""
+        while not self._is_stopping.wait(AGE_INTERVAL_S):
+            if time.monotonic() - self._alive_s > STUCK_S:
+                words = "a file system does not answer: nothing new is judged"
+                status = SourceStatus(_STUCK, None, words, self._world.io.now(), 0, None)
+                sources = {**self._snapshot.sources, _STUCK: status}
+                on_update(replace(self._snapshot, sources=MappingProxyType(sources)))
 
     def watch(self, watch: Watch) -> None:
         """Follow these from now on. Returns at once."""
@@ -209,6 +225,7 @@ class WatchSession:
         if self._manners is not None:
             self._manners.close()
         self._poller.stop()
+        self._queue_facts.close()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=2.0)
 
@@ -216,6 +233,7 @@ class WatchSession:
         told_s = time.monotonic() - UPDATE_INTERVAL_S
         news_s: float | None = None
         while not self._is_stopping.is_set():
+            self._alive_s = time.monotonic()
             self._apply_watch()
             due_s = told_s + AGE_INTERVAL_S
             if news_s is not None:

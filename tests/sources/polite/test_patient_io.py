@@ -29,7 +29,7 @@ class Slow:
             {"PATH": f"{folder}:/usr/bin:/bin"},
             timeout_s=LIMIT_S,
             before_command=lambda num_rpcs: True,
-            on_file_op=lambda: None,
+            on_file_op=lambda path: None,
         )
         body = (
             'echo x >> "$0.asked"; while [ ! -e "$0.may" ]; do sleep 0.02; done; echo "$0.answered" > '
@@ -125,7 +125,7 @@ def test_all_sources_share_one_probe_of_a_controller_that_is_down(
         {"PATH": f"{tmp_path}:/usr/bin:/bin"},
         timeout_s=5.0,
         before_command=lambda num_rpcs: True,
-        on_file_op=lambda: None,
+        on_file_op=lambda path: None,
     )
     asked = tmp_path / "asked"
     for name, words in (("scontrol", "Slurmctld(primary) at c is DOWN"), ("squeue", "")):
