@@ -34,6 +34,11 @@ FIRST_AGES_S: Mapping[str, float] = MappingProxyType(
 )
 """Kinds of questions that are shared → how old an answer may be for a coach that has none yet."""
 
+PROBE_KEPT_S = 18.0
+"""How long a probe answers for all coaches that found no controller: each of them would probe as often. One
+that found it is not shared: each has seen a failure that is younger than that."""
+_PROBE = "ping"
+
 _SHARE_OF_PAUSE = 0.9
 """A coach that asked before takes what came since then, unless that is nearly as old as what it has."""
 
@@ -118,9 +123,11 @@ class SharedIo:
         self._is_closed.set()
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
+        file = self._folder / f"{query.kind}-{self._digest(query)}"
+        if query.kind == _PROBE:
+            return self._shared(file, query, PROBE_KEPT_S, timeout_s)
         if query.kind not in FIRST_AGES_S:
             return self._io.run(query, timeout_s)
-        file = self._folder / f"{query.kind}-{self._digest(query)}"
         told_s = self._told_s.get(file)
         max_age_s = (
             FIRST_AGES_S[query.kind]
@@ -190,7 +197,9 @@ class SharedIo:
         return replace(head.result, stdout=stdout)
 
     def _is_fresh(self, result: CommandResult, max_age_s: float) -> bool:
-        if result.returncode != 0:
+        if result.query.kind == _PROBE:
+            max_age_s = PROBE_KEPT_S if result.returncode != 0 else 0.0
+        elif result.returncode != 0:
             max_age_s = min(max_age_s, FAILURE_AGE_S)
         is_told_since = result.time_s - result.duration_s >= self._not_before_s
         return is_told_since and -_MAX_AHEAD_S <= self._io.now() - result.time_s < max_age_s
