@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coach.model.reading import Reading
 from coach.sources.io import CommandResult, Io, Query
-from coach.sources.polite.shared_cache import PROBE_KEPT_S
+from coach.sources.polite.shared_cache import PROBE_KEPT_S, SharedIo
 from coach.sources.slurm.client import PING_TIMEOUT_S, tells_down
 from coach.sources.slurm.configuration import PING_QUERY
 
@@ -38,6 +38,7 @@ class Outage:
     def __init__(self, on_return: Callable[[], object] = lambda: None) -> None:
         self.on_return = on_return
         self._io: Io | None = None
+        self._shared: SharedIo | None = None
         self._last: CommandResult | None = None
         """The last probe; None where a new one is due."""
         self._is_down = False
@@ -52,8 +53,16 @@ class Outage:
         return OutageIo(io, self, has_late)
 
     def probe_by(self, io: Io) -> None:
-        """Send the probes through this."""
+        """Send the probes through this. What other coaches found is heard where it is shared."""
         self._io = io
+        self._shared = io if isinstance(io, SharedIo) else None
+
+    def hear(self) -> None:
+        """Take over what another coach has found: no question is needed to notice it."""
+        heard = self._shared.heard_probe(PING_QUERY) if self._shared is not None else None
+        if heard is not None and tells_down(heard):
+            with self._lock:
+                self._last, self._is_down = heard, True
 
     def probe(self) -> CommandResult | None:
         """Look for the controller, or tell what was seen just now. One probe at a time. None: nobody can."""
@@ -95,6 +104,8 @@ class OutageIo:
             return self._outage.probe() or self._io.run(query, timeout_s)
         if not query.num_rpcs:
             return self._io.run(query, timeout_s)
+        if not self._outage.is_down:
+            self._outage.hear()
         if self._outage.is_down and not self._has_late():
             probe = self._outage.probe()
             if probe is not None and tells_down(probe):
@@ -141,5 +152,5 @@ class OutageSource:
 
 def _refused(query: Query, probe: CommandResult) -> CommandResult:
     first = probe.stdout.decode("utf-8", "replace").partition("\n")[0]
-    words = f"{query.argv[0]} was not asked: {first.strip() or probe.error}"
+    words = f"{query.argv[0]} was not asked, Slurm is away: {first.strip() or probe.error}"
     return CommandResult(query, None, b"", "", probe.time_s, 0.0, words)

@@ -96,13 +96,30 @@ def test_a_minute_of_an_outage_costs_four_probes_however_many_wait_and_however_m
     assert len(controller.asked) <= 4
 
 
+def test_another_coach_hears_of_the_outage_and_asks_nothing(
+    controller: Controller, coach: Coach, tmp_path: Path
+) -> None:
+    controller.is_up = False
+    coach.ask_all()
+    coach.ask_all()
+    controller.asked.clear()
+    controller.now_s += 10.0
+    other = Coach(controller, tmp_path)
+    assert all(other.ask_all())
+    assert controller.asked == []
+    controller.now_s += PROBE_EVERY_S
+    controller.is_up = True
+    assert not any(other.ask_all())
+    assert not any(coach.ask_all())
+
+
 def test_a_question_that_was_not_put_says_why(controller: Controller, coach: Coach) -> None:
     controller.is_up = False
     coach.outage.probe()
     result = coach.io.run(PRIORITY)
     assert (result.returncode, result.error) == (
         None,
-        "sprio was not asked: Slurmctld(primary) at c is DOWN",
+        "sprio was not asked, Slurm is away: Slurmctld(primary) at c is DOWN",
     )
     assert controller.asked == ["ping"]
 
