@@ -68,8 +68,10 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     # What a session does by itself is held back, too, also after the config was read again.
     of_session = replace(settings, is_readonly=True) if is_readonly else settings
     read_as = {**env, "COACH_READONLY": "1"} if is_readonly else env
+    session = live_session(of_session, resolved, read_as, reach.use, budget)
+    reach.asking_io = session.spared(reach.asking_io)
     return Opening(
-        live_session(of_session, resolved, read_as, reach.use, budget),
+        session,
         live_ports(reach, resolved, resolved),
         _standing(settings, is_readonly)[0],
         user.user_name(),

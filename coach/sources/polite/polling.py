@@ -63,6 +63,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._attention = Attention()
+        self._num_returns = 0
         self._turns: dict[int, _Turn] = {}
         self._lock = threading.Lock()
 
@@ -72,6 +73,15 @@ class Pace:
 
     def attend(self, attention: Attention) -> None:
         self._attention = attention
+
+    @property
+    def num_returns(self) -> int:
+        """How often what had failed was found again."""
+        return self._num_returns
+
+    def end_back_off(self) -> None:
+        """What failed is there again: whoever waits after a failure looks at once."""
+        self._num_returns += 1
 
     def count_file_op(self, path: Path | None) -> None:
         """Called for every question to the file server, in the thread that asks it; with None when it was
@@ -187,14 +197,17 @@ def _pause(
     stop: threading.Event,
     wake: threading.Event | None,
 ) -> None:
-    """Wait; somebody who comes back meanwhile is not made to wait as long as nobody was."""
+    """Wait; somebody who comes back meanwhile is not made to wait as long as nobody was. After a failure the
+    pause ends when what failed is there again."""
     pace.rest()
-    start_s, attention = time.monotonic(), pace.attention
+    start_s, attention, num_returns = time.monotonic(), pace.attention, pace.num_returns
     pause_s = pace.pause_s(source.interval_s, duration_s, num_failures)
     # Nothing waits for several events at once; `stop` is the one that must be prompt, the others are looked
     # at often enough.
     while (left_s := start_s + pause_s - time.monotonic()) > 0 and not (wake is not None and wake.is_set()):
         if stop.wait(min(left_s, _WAKE_CHECK_S)):
+            return
+        if num_failures and pace.num_returns != num_returns:
             return
         if pace.attention != attention:
             attention = pace.attention

@@ -20,11 +20,8 @@ from coach.model.reading import Reading
 from coach.model.snapshot import Snapshot, SourceStatus, Watch
 from coach.monitor.monitor import Monitor
 from coach.poller import Poller, SourceFactory
-from coach.sources.io import Io, scrubbed_environment
+from coach.sources.io import Io
 from coach.sources.machine.user import user_name
-from coach.sources.polite.patient_io import PatientIo
-from coach.sources.polite.polling import Pace
-from coach.sources.polite.shared_cache import SharedIo, shared_folder
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.runs.run_list import BITE_RUNS, RunListSource
 from coach.sources.slurm.overlap_step import StreamSource
@@ -40,7 +37,7 @@ from coach.workflows.readonly import held_back
 from coach.workflows.sharing import Sharer
 from coach.workflows.watching.attached_streams import AttachedStreams, Stream
 from coach.workflows.watching.followed_targets import FollowedTargets
-from coach.workflows.watching.manners import Manners
+from coach.workflows.watching.manners import Manners, polite_io
 from coach.workflows.watching.queue_facts import QueueFacts
 from coach.workflows.watching.settings_source import SettingsSource
 from coach.workflows.watching.upkeep import upkeep_sources
@@ -79,23 +76,7 @@ def live_session(
     is the one that the person's own commands spend from as well.
     """
     follower = Follower(settings, env, lambda env: held_back(load(env), env))
-    pace, budget = Pace(), budget or RpcBudget()
-    scrubbed = scrubbed_environment(env)
-    system = PatientIo(
-        scrubbed,
-        timeout_s=settings.slurm_timeout_s,
-        before_command=budget.acquire,
-        on_file_op=pace.count_file_op,
-    )
-    io: Io = system
-    manners = Manners(pace)
-    if backend == "slurm":
-        folder = shared_folder(env, settings.cache_dir)
-        # Answers are shared between coaches that ask the same controller: the cluster's name, and the
-        # configuration that names it.
-        context = f"{settings.cluster} {scrubbed.get('SLURM_CONF', '')}"
-        shared = SharedIo(io, folder, context, settings.slurm_timeout_s) if folder is not None else None
-        manners, io = Manners(pace, budget, shared, system), shared or io
+    manners, io = polite_io(settings, backend, env, budget or RpcBudget())
     world = World(backend, io, user_name())
     return WatchSession(settings, world, follower=follower, on_settings=on_settings, manners=manners)
 
@@ -218,6 +199,10 @@ class WatchSession:
             return Attention()  # a recording costs nobody anything
         asleep_s = self._settings.idle_minutes * 60.0
         return self._manners.attend(idle_s, asleep_s, is_focused=is_focused, is_run_open=is_run_open)
+
+    def spared(self, io: Io) -> Io:
+        """An Io that asks Slurm nothing while this session finds it away."""
+        return io if self._manners is None else self._manners.spared(io)
 
     def stop(self) -> None:
         """End all threads."""
