@@ -17,9 +17,9 @@ from coach.model.snapshot import Snapshot
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import bindings_of, keys_of, reason_off, why_dead
-from coach.tui.messages import CopyRequested, Request, ScreenOpened, ScreenShown, Wanted
+from coach.tui.messages import CopyRequested, ExplainWanted, Request, ScreenOpened, ScreenShown, Wanted
 from coach.tui.question import Question
-from coach.tui.render.finding import fix_word, primary_rule
+from coach.tui.render.finding import fix_word
 from coach.tui.render.findings import withheld_line, worst_line
 from coach.tui.render.header import (
     Hint,
@@ -254,13 +254,20 @@ class CoachScreen(Screen[None]):
         else:
             self.note(f"no pane has the focus: {self.context.label('pane')} gives it")
 
-    def explain(self, target: str | None, rule: str | None = None) -> None:
-        """Open the page of a rule; without one, of the primary finding of a target."""
-        rule = rule or primary_rule(self.context.diagnoses.get(target or ""))
+    def explain(self, rule: str | None) -> None:
+        """Open the page of a rule."""
         if rule is None:
-            self.note(f"{self.context.label('explain')} explains a finding: there is none here")
+            self.note_no_row()
         else:
             self.post_message(ScreenOpened("rule", rule))
+
+    def action_explain(self) -> None:
+        """Explain the row under the cursor."""
+        self.want_explained()
+
+    def want_explained(self, target: str | None = None, **given: Any) -> None:
+        """Ask for the page of what is under the cursor, or of what is given."""
+        self.post_message(ExplainWanted(target, **given))
 
     def copy(self, name: str | None, target: str | None = None) -> None:
         """Copy the findings of a target as Markdown, under this name; without a verdict the name itself."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from coach.model.errors import UserError
 from coach.tui import messages
+from coach.tui.controllers.explanations import explain
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
 from coach.tui.ports import QuestionPort, RuleTitle
@@ -40,6 +41,7 @@ class Questions:
             messages.FailedWanted: lambda message: self._ask(messages.Wanted(Question.FAILED_TODAY)),
             messages.ReportWanted: self._examine,
             messages.RuleWanted: self._explain,
+            messages.ExplainWanted: partial(explain, self._stage),
         }
 
     def _ask(self, message: messages.Wanted) -> None:
