@@ -220,6 +220,7 @@ class CoachApp(App[None]):
         self._attention.tick()
         self._heed_processor_limit()
         self._note_sleep()
+        self._stage.tell_progress()
         if self.top is not None and self.context.clock() - self.context.snapshot_time_s >= AGES_S:
             self.top.tick()
 
@@ -293,7 +294,7 @@ class CoachApp(App[None]):
 
     def action_go_back(self) -> None:
         top = self.top
-        if top is None:
+        if top is None or self._stage.stop_work():
             return
         if top.maximized is not None:
             top.minimize()

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 _OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE, Question.FAILED_TODAY)
 
+_WORDS = {
+    Question.PAST_JOBS: "asking for the jobs that have ended",
+    Question.COHORT: "reading the runs of the course",
+}
+"""What may take long and is looked at; the others are told where their answers stand."""
+
 
 class Questions:
     """Keeps the answers in the context, for all screens."""
@@ -62,6 +68,7 @@ class Questions:
             lambda error: self._keep(
                 question, Asked(known.value, _whole(error), known.time_s, failed_s=context.now_s)
             ),
+            _WORDS.get(question, ""),
         )
 
     def _keep(self, question: Question, asked: Asked[Any]) -> None:
@@ -77,6 +84,7 @@ class Questions:
             self._port.examine,
             lambda report: screen.set_report(report) if screen.is_attached else None,
             lambda error: screen.refuse(error) if screen.is_attached else None,
+            "examining this place",
         )
 
     def _explain(self, message: messages.RuleWanted) -> None:
