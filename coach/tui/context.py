@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from coach.analysis.jobs.belonging import is_job_of
 from coach.analysis.judging.ranking import RankedFinding
@@ -18,6 +19,9 @@ from coach.tui.mode import Mode
 from coach.tui.ports import Session
 from coach.tui.question import Answers
 from coach.workflows.watching.table_views import View
+
+if TYPE_CHECKING:
+    from coach.workflows.watching.story import Story
 
 
 @dataclass(slots=True)
@@ -67,6 +71,8 @@ class Context:
     more."""
     asleep_s: float | None = None
     """How long no key was pressed, once nothing is asked any more because of that."""
+    story: Story | None = None
+    """What the demo tells; None outside of it."""
     _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
     """The queue, and its jobs by their ids."""
 

@@ -25,8 +25,11 @@ from coach.workflows.watching.table_views import ViewStore
 
 if TYPE_CHECKING:
     from coach.workflows.watching import recording
+    from coach.workflows.watching import story as stories
+    from coach.workflows.watching.story import Story
 else:
     recording = late("coach.workflows.watching", "recording")
+    stories = late("coach.workflows.watching", "story")
 
 _OFFERED = "notices-offered"
 Standing = tuple[Mode, str | None, Mapping[Switch, str]]
@@ -54,6 +57,8 @@ class Opening:
     theme: str = DEFAULT_THEME
     is_ascii: bool = False
     """True if the terminal shows ASCII alone."""
+    story: Story | None = None
+    """What the demo tells beside what it shows."""
 
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
@@ -101,8 +106,9 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
     """A recording. Raises UserError when it is not one."""
     keys = keys_in_force(settings)
     header = recording.header_of(file)
+    session, story = stories.open_story(file, settings)
     return Opening(
-        recording.open_replay(file, settings),
+        session,
         live_ports(Reach(settings, dict(os.environ)), header.backend, "auto"),
         mode,
         header.user,
@@ -110,6 +116,7 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
         header.backend,
         keys=keys,
         theme=settings.theme,
+        story=story if mode is Mode.DEMO else None,
         is_ascii=_is_ascii(settings),
     )
 

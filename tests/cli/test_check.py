@@ -224,6 +224,17 @@ def test_a_job_whose_log_is_that_of_an_open_drill_elsewhere_is_not_told_among_on
     assert done.returncode == 0
 
 
+def test_a_word_of_slurm_or_of_a_screen_is_explained(coach) -> None:  # type: ignore[no-untyped-def]
+    for word, said in (
+        ("oUt_of_memory", "more --mem"),
+        ("QOSMaxGRESPerUser", "another --qos"),
+        ("idle+drain", "takes no new jobs"),
+        ("queue.left", "squeue, fields TimeLeft"),
+    ):
+        assert said in coach("explain", word).stdout
+    assert coach("explain", "squirrel").returncode == 2
+
+
 def test_a_rule_is_explained_with_the_threshold_of_the_config(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "home").mkdir()
     (tmp_path / "home/config.toml").write_text("[rules.NUM001]\nconsecutive = 5\n")

@@ -20,7 +20,7 @@ from coach.tui.arrangement import Arranged
 from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_target
-from coach.tui.messages import Done, FailedWanted, ScreenOpened, ScreenShown
+from coach.tui.messages import Done, ExplainWanted, FailedWanted, ScreenOpened, ScreenShown
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
     FreeGpus,
@@ -241,12 +241,21 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             self.copy(row_key(row) if row is not None else None)
 
     def action_explain(self) -> None:
-        if self.focused is self.verdicts:
-            self.explain(self._wrong.get(self.verdicts.cursor_key or ""))
-            return
         row = self._row()
-        run = self.context.run_of_job(job_of(row).job_id) if row is not None else None
-        self.explain(run.run_id if run is not None else row_key(row) if row is not None else None)
+        if self.focused is self.verdicts:
+            target = self._wrong.get(self.verdicts.cursor_key or "")
+            self.post_message(ExplainWanted(target, is_finding_alone=True))
+        elif self.focused is self.nodes or row is None:
+            super().action_explain()
+        else:
+            run = self.context.run_of_job(job_of(row).job_id)
+            target = run.run_id if run is not None else row_key(row)
+            self.post_message(ExplainWanted(target, job=job_of(row)))
+
+    def point_at(self, target: str | None) -> None:
+        run = self.context.run(target) if target is not None else None
+        self.queue.focus()
+        self.queue.go_to(str(run.job_id if run is not None else target))
 
     def show_only(self, words: str) -> None:
         """Filter everybody's jobs by these words."""
