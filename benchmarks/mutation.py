@@ -43,8 +43,6 @@ import pytest
 
 ROOMS = ("rules", "launch", "sources")
 REPOSITORY = Path(__file__).parents[1]
-BUDGET_S = 12.0
-"""Of tests for one mutant, as they took without it."""
 LIMIT_S = 20.0
 """A mutant is given up after this, or after five times what its tests took."""
 MEMORY_BYTES = 3 << 30
@@ -275,13 +273,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 class Contexts:
     """The tests that run a line, as the coverage says."""
 
-    def __init__(self, data_file: str, took_s: Mapping[str, float]) -> None:
+    def __init__(self, data_file: str, took_s: Mapping[str, float], budget_s: float) -> None:
         from coverage import CoverageData
 
         self._data = CoverageData(data_file)
         self._data.read()
         self._measured = {str(Path(name)): name for name in self._data.measured_files()}
         self._took_s = took_s
+        self._budget_s = budget_s
         self._files: dict[str, dict[int, list[str]]] = {}
 
     def _lines(self, file: str) -> dict[int, list[str]]:
@@ -292,7 +291,7 @@ class Contexts:
         return self._files[file]
 
     def of(self, mutant: Mutant) -> list[str]:
-        """The tests that run the line of a mutant, its module's own first, until `BUDGET_S` is spent."""
+        """The tests that run the line of a mutant, its module's own first, until the budget is spent."""
         lines = self._lines(mutant.file)
         if mutant.function is not None:
             tests = set(lines.get(mutant.line, ()))
@@ -307,7 +306,7 @@ class Contexts:
             ordered = _of_few_files(ordered)
         chosen, spent_s = [], 0.0
         for test in ordered:
-            if spent_s + self._took_s[test] > BUDGET_S and chosen:
+            if spent_s + self._took_s[test] > self._budget_s and chosen:
                 continue
             spent_s += self._took_s[test]
             chosen.append(test)
@@ -591,10 +590,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sources", type=int, default=400, help="mutants of coach/sources")
     parser.add_argument("--only", default="", help="a regular expression for the files")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=12.0, help="seconds of tests for one mutant")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--coverage", default=".coverage", help="data file with the name of the test by line")
     parser.add_argument("--times", type=Path, help="keep the seconds of each test here, and read them again")
     parser.add_argument("--again", type=Path, help="try only the survivors of an earlier --out")
+    parser.add_argument("--go-on", action="store_true", help="leave out what --out has already")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     return parser.parse_args()
 
@@ -617,9 +618,16 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
     ]
     if options.again is None:
         return chosen
-    rows = [json.loads(line) for line in options.again.read_text().splitlines()]
-    left = {(row["file"], row["kind"], row["before"], row["after"]) for row in rows if row["outcome"] in _BAD}
+    left = {
+        (row["file"], row["kind"], row["before"], row["after"])
+        for row in _rows(options.again)
+        if row["outcome"] in _BAD
+    }
     return [each for each in chosen if (each.file, each.kind, each.before, each.after) in left]
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 _BAD = ("survived", "not run")
@@ -650,8 +658,7 @@ def _workers(todo: Tests, jobs: int, folder: Path, out: Path) -> None:
 
 def report(out: Path) -> None:
     """Print what became of the mutants, by room and by kind; the last word about each counts."""
-    read = [json.loads(line) for line in out.read_text().splitlines()]
-    rows = list({(row["file"], row["index"]): row for row in read}.values())
+    rows = {(row["file"], row["index"]): row for row in _rows(out)}.values()
     for field in ("room", "kind"):
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for row in rows:
@@ -671,8 +678,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="coach-mutation-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         chosen = _chosen(options)
-        contexts = Contexts(options.coverage, _times(options, folder))
-        options.out.unlink(missing_ok=True)
+        contexts = Contexts(options.coverage, _times(options, folder), options.budget)
+        if options.go_on and options.out.exists():
+            known = {(row["file"], row["index"]) for row in _rows(options.out)}
+            chosen = [each for each in chosen if (each.file, each.index) not in known]
+        else:
+            options.out.unlink(missing_ok=True)
         todo = []
         with options.out.open("a") as stream:
             for mutant in chosen:
