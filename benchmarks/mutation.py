@@ -34,7 +34,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -289,6 +289,11 @@ class Contexts:
             found = self._data.contexts_by_lineno(name) if name else {}
             self._files[file] = found
         return self._files[file]
+
+    def as_run(self, mutant: Mutant) -> Mutant:
+        """The mutant; of a line that is run at the import alone, as one that takes effect there."""
+        is_at_import = self._lines(mutant.file).get(mutant.line) == [""]
+        return replace(mutant, function=None) if is_at_import else mutant
 
     def of(self, mutant: Mutant) -> list[str]:
         """The tests that run the line of a mutant, its module's own first, until the budget is spent."""
@@ -686,7 +691,7 @@ def main() -> int:
             options.out.unlink(missing_ok=True)
         todo = []
         with options.out.open("a") as stream:
-            for mutant in chosen:
+            for mutant in map(contexts.as_run, chosen):
                 if tests := contexts.of(mutant):
                     todo.append((mutant, tests, contexts.limit_s(tests)))
                 else:
