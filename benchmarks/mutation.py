@@ -34,7 +34,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -599,7 +599,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--coverage", default=".coverage", help="data file with the name of the test by line")
     parser.add_argument("--times", type=Path, help="keep the seconds of each test here, and read them again")
-    parser.add_argument("--again", type=Path, help="try only the survivors of an earlier --out")
+    parser.add_argument("--again", type=Path, help="try only what an earlier --out did not kill")
     parser.add_argument("--go-on", action="store_true", help="leave out what --out has already")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     return parser.parse_args()
@@ -616,26 +616,35 @@ def _times(options: argparse.Namespace, folder: Path) -> dict[str, float]:
 
 
 def _chosen(options: argparse.Namespace) -> list[Mutant]:
-    chosen = [
-        mutant
-        for room in ROOMS
-        for mutant in sample(room, getattr(options, room), options.seed, options.only)
-    ]
+    """The sample; with `again`, what an earlier run left of its own one, wherever it stands now."""
     if options.again is None:
-        return chosen
-    left = {
-        (row["file"], row["kind"], row["before"], row["after"])
-        for row in _rows(options.again)
-        if row["outcome"] in _BAD
-    }
-    return [each for each in chosen if (each.file, each.kind, each.before, each.after) in left]
+        return [
+            mutant
+            for room in ROOMS
+            for mutant in sample(room, getattr(options, room), options.seed, options.only)
+        ]
+    left = Counter(_key(Mutant(**_fields(row))) for row in _rows(options.again) if row["outcome"] in _LEFT)
+    found = []
+    for mutant in (each for file in sorted({key[0] for key in left}) for each in mutants_of(file)):
+        if left[_key(mutant)] > 0:
+            left[_key(mutant)] -= 1
+            found.append(mutant)
+    return found
+
+
+def _fields(row: dict[str, Any]) -> dict[str, Any]:
+    return {field.name: row[field.name] for field in fields(Mutant)}
+
+
+def _key(mutant: Mutant) -> tuple[str | None, ...]:
+    return mutant.file, mutant.function, mutant.kind, mutant.before, mutant.after
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-_BAD = ("survived", "not run")
+_LEFT = ("survived", "not run", "timed out", "no place")
 _COLUMNS = ("mutants", "killed", "timed out", "survived", "not run", "unclear", "no place")
 
 
