@@ -303,9 +303,10 @@ class Contexts:
         else:
             tests = {test for each in lines.values() for test in each}
         stem = Path(mutant.file).stem
+        own = (f"test_{stem}", f"[{stem.partition('_')[0].upper()}]")  # beside it, or the case of a rule
         ordered = sorted(
             (test for test in tests if test in self._took_s),
-            key=lambda test: (f"test_{stem}" not in test, self._took_s[test], test),
+            key=lambda test: (not any(word in test for word in own), self._took_s[test], test),
         )
         if mutant.function is None:
             ordered = _of_few_files(ordered)

@@ -247,7 +247,8 @@ def test_a_hydra_application_without_a_file_that_can_be_read_has_no_more_paramet
 
 
 def test_a_diff_of_a_config_shows_no_line_in_which_a_secret_may_stand(home: Path) -> None:
-    for secret in ("wandb: {api_key: 0123456789abcdef}", "hf: hf_abcdefghijklmnopqrstuvwxyz012345"):
+    in_a_value = ("wandb: {api_key: 0123456789abcdef}", "password: hunter22")
+    for secret in (*in_a_value, "# hf_abcdefghijklmnopqrstuvwxyz012345"):
         file = home / "conf.yaml"
         file.write_text(f"{secret}\nlr: 0.1\n# the end\n")
         config = config_of(own(home, "--config", "conf.yaml"), {})
