@@ -81,17 +81,6 @@ def parse_indices(text: str) -> tuple[int, ...]:
     return tuple(indices)
 
 
-def format_indices(indices: tuple[int, ...]) -> str:
-    """(0, 1, 3) as `0-1,3`."""
-    parts: list[list[int]] = []
-    for index in sorted(set(indices)):
-        if parts and index == parts[-1][-1] + 1:
-            parts[-1].append(index)
-        else:
-            parts.append([index])
-    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
-
-
 def parse_gpus(expression: str) -> Mapping[str | None, int]:
     """GPUs by type; the key None is for GPUs without a type. Other resources are passed over.
 
