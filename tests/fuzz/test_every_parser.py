@@ -18,10 +18,8 @@ _LIBRARY = re.compile(
 )
 """A module that defines such a function, or calls such a function of a library, is a parser."""
 NOT_FUZZED = {
-    "coach.__main__": "makes the parser of coach's own options",
     "coach.config.lines": "reads TOML that tomllib has read: through coach.config.file",
     "coach.node.driver": "reads what a process of its own prints",
-    "coach.rules.wordings.compile": "reads files of this package",
     "coach.sources.io": "declares what a reader of output is",
     "coach.sources.slurm.overlap_step": "hands what it reads to telemetry_files.parse_records",
     "coach.workflows.watching.recording": "open: the machine in the header of a recording",
