@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from coach.config import Settings, load
 from coach.config.reload import Follower
-from coach.lookback.history import History
+from coach.lookback.glance import glance_of
 from coach.model.politeness import Attention
 from coach.model.reading import Reading
 from coach.model.snapshot import Snapshot, SourceStatus, Watch
@@ -42,6 +43,10 @@ from coach.workflows.watching.queue_facts import QueueFacts
 from coach.workflows.watching.settings_source import SettingsSource
 from coach.workflows.watching.upkeep import upkeep_sources
 from coach.workflows.watching.world import World
+
+if TYPE_CHECKING:
+    from coach.lookback.glance import Glance
+    from coach.lookback.history import History
 
 STUCK_S = 15.0
 """Nothing that the session's own thread does takes so long, unless a file system does not answer it."""
@@ -180,6 +185,11 @@ class WatchSession:
         """The series of a watched target as they stand: a copy that nobody else changes."""
         with self._lock:
             return self._monitor.history(target).copy()
+
+    def glance(self, target: str) -> Glance:
+        """What a line of a list shows of a watched target: made once for all that was added, not copied."""
+        with self._lock:
+            return glance_of(self._monitor.history(target))
 
     def refresh_soon(self, *, is_cluster_only: bool = False) -> None:
         """Look at everything again at once: after a launch or a cancel, or when the user asks for it.
