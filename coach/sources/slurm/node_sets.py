@@ -43,7 +43,7 @@ def expand_nodes(expression: str | None) -> tuple[str, ...]:
 
 
 def _without_many(expression: str) -> tuple[str, list[str]]:
-    """The expression without its plain names of two numbers, and these, where they are too many to compare."""
+    """The expression without its names of two numbers, where they are too many to compare; and these."""
     if not _OPERATORS.isdisjoint(expression):
         return expression, []
     if "[" not in expression:  # ClusterShell takes long over blanks
