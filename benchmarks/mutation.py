@@ -462,6 +462,7 @@ def _functions() -> dict[tuple[str, str, int], list[FunctionType]]:
 
 def _forget_answers() -> None:
     """What a function with a cache answered without the mutant is no longer known."""
+    gc.unfreeze()  # frozen objects are not among those that can be gone through
     for each in gc.get_objects():
         if isinstance(each, functools._lru_cache_wrapper):
             each.cache_clear()
