@@ -304,6 +304,8 @@ class Contexts:
             tests = {test for each in lines.values() for test in each}
         stem = Path(mutant.file).stem
         own = (f"test_{stem}", f"[{stem.partition('_')[0].upper()}]")  # beside it, or the case of a rule
+        # A test that took an answer from a cache ran no line of the rule, and may notice all the same.
+        tests |= {test for test in self._took_s if test.endswith(own[1])}
         ordered = sorted(
             (test for test in tests if test in self._took_s),
             key=lambda test: (not any(word in test for word in own), self._took_s[test], test),
