@@ -1,4 +1,4 @@
-"""A log that changes under its reader: each line is read once, and a file that cannot be read is named until
+"""A log that changes under whoever follows it: each line is read once, and what cannot be read is named until
 it can be read again."""
 
 from __future__ import annotations
