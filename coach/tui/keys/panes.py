@@ -160,9 +160,9 @@ PANE_KEYS: tuple[Key, ...] = (
         word="view",
         description="The next view",
         tooltip=(
-            "Of a recipe: lesson, diff against the step before, script; of GPUs: now, past, processes, ranks; "
-            "of a job: its cause, or all that the queue knows; "
-            "of compared runs: table, curves by step, by time"
+            "Of a recipe: lesson, diff against the step before, script; of GPUs: now, their past, "
+            "processes, ranks; of a job: its cause, or all that the queue knows; of compared runs: table, "
+            "curves by step, by time"
         ),
         places=frozenset({"compare", "gpus", "job", "recipes"}),
         elsewhere="turns the page of a job, its GPUs or a recipe: open one first",

@@ -118,19 +118,20 @@ class XAxis:
     def row(self, width: int) -> str:
         """Its labels below `width` cells, each beginning at its tick, as many as have room."""
         cells = [" "] * width
-        free = 0
-        for at, label in self._labelled(max(1, width // 14)):
+        labels = self._labelled(max(1, width // 14))
+        # The newest time is never left out for the one before it.
+        for at, label in reversed(labels) if self.origin == self.end else labels:
             column = self.column(at, width)
             if column is None:
                 continue
             text = f"╵{label}"
             first = column if column + len(text) <= width else width - len(text)
-            if first < free or first < 0:
+            around = cells[max(0, first - _LABEL_GAP) : first + len(text) + _LABEL_GAP]
+            if first < 0 or any(cell != " " for cell in around):
                 continue
             # A label that is moved to the left keeps its tick where it belongs.
             text = text if first == column else f"{label}╵"
             cells[first : first + len(text)] = text
-            free = first + len(text) + _LABEL_GAP
         return "".join(cells)
 
     def _labelled(self, most: int) -> list[tuple[float, str]]:

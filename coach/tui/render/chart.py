@@ -1,7 +1,7 @@
 """Plots in braille dots, and several of them above one axis, with what happened marked below them.
 
-The dots are set by plotille; scales, labels and tones are coach's own, because lines here carry tones and
-never terminal codes. Where there is no room for all charts, the last ones become strips of one line each.
+The dots are set here, in integers: a page is drawn each second, and a library's canvas took three quarters of
+its time. Where there is no room for all charts, the last ones become strips of one line each.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, groupby
-
-import plotille
 
 from coach.tui.render.axis import Scale, XAxis, scale_of, tick_label
 from coach.tui.render.text import UNKNOWN, Line, Span, Tone, clip, crop, fit, line, muted, printable, strong
@@ -30,6 +28,8 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _EMPTY, _BLANK = 0x2800, "\u2800"
 _LEFT, _RIGHT = 0x47, 0xB8
 """Braille: the code of the cell without dots, and the dots of a cell's two columns."""
+_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""The dots of a cell from the top, of its left and its right column."""
 _MIDDLE = 0x12
 """The dots of a flat line."""
 
@@ -131,24 +131,33 @@ def plot(
     if width <= 0 or height <= 0:
         return []
     last_column, last_row = width * 2 - 1, height * 4 - 1
-    # One unit of the canvas is one dot: the ends of the scales then are dots as well.
-    canvas = plotille.Canvas(width, height, 0, 0, width * 2, height * 4)
-
-    def dot(value: float, ends: tuple[float, float], last: int) -> int:
-        share = (value - ends[0]) / ((ends[1] - ends[0]) or 1.0)
-        return round(min(max(share, 0.0), 1.0) * last)
-
+    per_x, per_y = last_column / ((x[1] - x[0]) or 1.0), last_row / ((y[1] - y[0]) or 1.0)
+    dots: set[tuple[int, int]] = set()
     for points in lines:
         previous: tuple[int, int] | None = None
         for at, value in points:
             if value is None or not math.isfinite(value):
                 previous = None
                 continue
-            here = dot(at, x, last_column), dot(value, y, last_row)
-            canvas.line(*(previous or here), *here)
-            previous = here
-    rows: list[str] = canvas.plot("\n").split("\n")
-    return rows
+            column = min(max(round((at - x[0]) * per_x), 0), last_column)
+            row = min(max(round((y[1] - value) * per_y), 0), last_row)
+            if previous is None:
+                dots.add((column, row))
+            elif previous != (column, row):
+                _join(dots, *previous, column, row)
+            previous = column, row
+    cells = [[_EMPTY] * width for _ in range(height)]
+    for column, row in dots:
+        cells[row >> 2][column >> 1] |= _BITS[column & 1][row & 3]
+    return ["".join(map(chr, row)) for row in cells]
+
+
+def _join(dots: set[tuple[int, int]], column: int, row: int, to_column: int, to_row: int) -> None:
+    """Set the dots of a straight line."""
+    columns, rows = to_column - column, to_row - row
+    most = max(abs(columns), abs(rows))
+    for step in range(most + 1):
+        dots.add((column + round(columns * step / most), row + round(rows * step / most)))
 
 
 def legend_line(names: Sequence[str], width: int, letters: str = "") -> Line:
@@ -173,12 +182,8 @@ def chart_lines(
 
     `names` are of the lines that each chart has, where it has several.
     """
-    letters = charts[0].letters if charts else ""
-    room = height - 1 - notes.num_lines
-    places = _places(charts, room - bool(names))
-    if not any(len(chart.lines) > 1 and num_lines > 1 for chart, num_lines, _ in places):
-        names, places = (), _places(charts, room)
-    rows = [legend_line(names, width, letters)] if names else []
+    places, has_names = _arranged(charts, height - 1 - notes.num_lines, names, notes, next_key)
+    rows = [legend_line(names, width, charts[0].letters)] if has_names else []
     has_strips = any(num_lines == 1 for _, num_lines, _ in places)
     gutter = NAME_WIDTH + LABEL_WIDTH + 1 if has_strips and width >= _NARROW else LABEL_WIDTH + 1
     frame = Frame(axis, max(1, width - gutter - 2), gutter, _shaded(axis, width - gutter - 2, notes))
@@ -193,7 +198,24 @@ def chart_lines(
     return [*rows, *_note_lines(frame, notes, width), _axis_line(frame, width), *_legend(notes, width, more)]
 
 
-def _places(charts: Sequence[Chart], room: int) -> list[tuple[Chart, int, bool]]:
+_Places = list[tuple[Chart, int, bool]]
+
+
+def _arranged(
+    charts: Sequence[Chart], room: int, names: Sequence[str], notes: Notes, next_key: str
+) -> tuple[_Places, bool]:
+    """The places of the charts, and if the names of their lines are told above them: only a large chart shows
+    more than one line."""
+    if next_key and not notes.marks and len(_places(charts, room)) < len(charts):
+        room -= 1  # the legend then names those that have no room
+    if names:
+        places = _places(charts, room - 1)
+        if any(len(chart.lines) > 1 and num_lines > 1 for chart, num_lines, _ in places):
+            return places, True
+    return _places(charts, room), False
+
+
+def _places(charts: Sequence[Chart], room: int) -> _Places:
     """How many lines each chart gets, and if its first line is a heading. With too little room for all, the
     last ones become strips of one line, then they go."""
     if not charts:
