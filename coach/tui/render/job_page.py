@@ -69,7 +69,7 @@ def _about_lines(page: JobSubject, width: int, room: int) -> list[Line]:
         main = facts.job_lines(page.job, page.now_s, width, facts.MAIN_FACTS)
         rest = main if len(rows) + len(main) < room else []
         return [*rows, facts.facts_line(page.job, page.now_s, width, page.label), *rest]
-    return [*rows, *([BLANK] if len(rows) + len(known) < room else []), *known]
+    return [*rows, *([BLANK] if rows and len(rows) + len(known) < room else []), *known]
 
 
 def beside(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:

@@ -25,8 +25,9 @@ _LEAST_CURVE = 11
 class CompareScreen(CoachScreen, screen="compare"):
     """Two runs, the parent or the older one first, as a table and as curves; of more their curves."""
 
-    def __init__(self, context: Context, *run_ids: str) -> None:
+    def __init__(self, context: Context, before: str, after: str, *more: str) -> None:
         super().__init__(context, ("cluster", "compare"))
+        run_ids = (before, after, *more)
         self._run_ids = run_ids
         self._view = 0
         self._views: tuple[str, ...] = _CURVES
