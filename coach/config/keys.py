@@ -282,7 +282,7 @@ LAUNCH_KEYS = ("6", "7", "8", "9")
 _SCREEN_KEYS = """
 open find findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
 resubmit shell attach stacks log all unfold filter sort reverse columns views stdout stderr both
-next_error previous_error wrap numbers proof pager gpus quantity answer next previous view where
+next_error previous_error wrap numbers proof pager gpus quantity scale answer next previous view where
 history runs all_findings recipes new_launch drills cohort pane
 zoom detail refresh theme doctor help palette leave quit go_to story_next story_previous
 """

@@ -168,6 +168,7 @@ class CoachApp(App[None]):
     def on_updated(self, message: messages.Updated) -> None:
         context = self.context
         context.snapshot, context.snapshot_time_s = message.snapshot, context.clock()
+        context.answers.node_past.look(message.snapshot.nodes, message.snapshot.now_s)
         context.diagnoses.update(message.snapshot.diagnoses)
         context.found.update(ranked_findings(message.snapshot, context.ended_jobs))
         context.forget_jobs_of_runs()

@@ -50,6 +50,10 @@ class JobSubject:
     """The gravest finding of each task of an array that was judged, by the task's id."""
     slots: Sequence[GpuSlot] = ()
     """Its GPUs, as far as its nodes say the same."""
+    is_log: bool = False
+    """True for its loss on a logarithmic scale."""
+    first_chart: int = 0
+    """Which of its charts is drawn first, and largest."""
 
     @property
     def is_known(self) -> bool:

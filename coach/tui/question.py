@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from coach.lookback.node_past import NodePast
 from coach.model.slurm.accounting import PastJob
 
 T = TypeVar("T")
@@ -54,9 +55,11 @@ class Asked(Generic[T]):
 
 @dataclass(slots=True)
 class Answers:
-    """The last answer to each question, for all screens."""
+    """The last answer to each question, and what Slurm tells of the present alone, for all screens."""
 
     by_question: dict[Question, Asked[Any]] = field(default_factory=dict)
+    node_past: NodePast = field(default_factory=NodePast)
+    """What nodes had allocated while coach was open."""
 
     @property
     def past_jobs(self) -> tuple[PastJob, ...]:

@@ -51,5 +51,10 @@ def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
         "title": text,
         "draft": poisoned(LaunchRequest("ddp"), text),
     }
-    names = [name for name in inspect.signature(cls.__init__).parameters if name not in ("self", "context")]
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    names = [
+        each.name
+        for each in parameters
+        if each.name not in ("self", "context") and each.kind is not each.VAR_POSITIONAL
+    ]
     return {name: values[name] for name in names}

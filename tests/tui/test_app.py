@@ -155,7 +155,6 @@ async def test_the_run_screen_shows_finding_curves_nodes_and_log(size: tuple[int
             "F fix",
             "loss NaN",
             "not finite from step 150",
-            "throughput",
             "step 59 loss",
         ):
             assert part in text, part

@@ -50,7 +50,7 @@ async def test_from_a_run_to_its_gpus_their_past_and_its_processes_and_back() ->
         await driver.sees("newest")
         await driver.press("v")
         await driver.sees("GPU MEM")
-        await driver.press("v")
+        await driver.press("v", "v")
         await driver.sees("POWER/LIMIT")
         await driver.press("escape")
         await driver.reaches("job")
@@ -74,7 +74,7 @@ async def test_64_nodes_are_one_map_and_a_filter_leads_to_one_of_them() -> None:
         await driver.sees(" 511 ")
         assert " 503 " not in driver.text()
         await driver.press("escape")
-        await driver.press("v")
+        await driver.press("v", "v")
         await driver.sees("512 GPUs on 64 nodes")
 
 
@@ -83,7 +83,8 @@ async def test_a_run_without_gpus_says_so_and_still_shows_its_loss() -> None:
     async with opened(session, size=(80, 24)) as driver:
         await open_gpus(driver)
         await driver.sees("no GPU was asked for")
-        await driver.press("v")
+        await driver.sees("2 ranks, none far from the others")
+        await driver.press("v", "v")
         await driver.sees("─ loss")
 
 

@@ -106,11 +106,21 @@ PANE_KEYS: tuple[Key, ...] = (
         key="M",
         label="M",
         word="quantity",
-        description="Next quantity of the heat map",
-        tooltip="SM activity, power over limit, utilization, memory, temperature, clock: what is measured",
-        places=frozenset({"gpus"}),
-        elsewhere="changes the heat map: open a job's GPUs with {gpus} first",
+        description="Next quantity: large among the curves, or in a map",
+        tooltip="Of a job: loss, GPUs, samples/s, data wait, step time; of GPUs or ranks: what is measured",
+        places=frozenset({"compare", "gpus", "job"}),
+        elsewhere="chooses the quantity of curves and maps: open a job first",
         action="quantity",
+    ),
+    Key(
+        id="scale",
+        key="Z",
+        label="Z",
+        description="A logarithmic scale of the loss, or an even one",
+        tooltip="Values at or below 0 have no place on a logarithmic one",
+        places=frozenset({"compare", "job"}),
+        elsewhere="changes the scale of a loss: open a job or a comparison",
+        action="scale",
     ),
     Key(
         id="answer",
@@ -150,10 +160,11 @@ PANE_KEYS: tuple[Key, ...] = (
         word="view",
         description="The next view",
         tooltip=(
-            "Of a recipe: lesson, diff against the step before, script; of GPUs: now, their past, processes; "
-            "of a job: its cause, or all that the queue knows about it"
+            "Of a recipe: lesson, diff against the step before, script; of GPUs: now, their past, "
+            "processes, ranks; of a job: its cause, or all that the queue knows; of compared runs: table, "
+            "curves by step, by time"
         ),
-        places=frozenset({"gpus", "job", "recipes"}),
+        places=frozenset({"compare", "gpus", "job", "recipes"}),
         elsewhere="turns the page of a job, its GPUs or a recipe: open one first",
         action="view",
     ),

@@ -1,30 +1,35 @@
-"""Plots in braille dots, and several of them above one time axis.
+"""Plots in braille dots, and several of them above one axis, with what happened marked below them.
 
-The dots are set by plotille; scales, labels and tones are coach's own, because lines here carry tones and
-never terminal codes.
+The dots are set here, in integers: a page is drawn each second, and a library's canvas took three quarters of
+its time. Where there is no room for all charts, the last ones become strips of one line each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, groupby
 
-import plotille
-
-from coach.tui.render.text import UNKNOWN, Line, Span, Tone, age, clip, crop, fit, line, muted, number, strong
+from coach.tui.render.axis import Scale, XAxis, scale_of, tick_label
+from coach.tui.render.text import UNKNOWN, Line, Span, Tone, clip, crop, fit, line, muted, printable, strong
 
 Point = tuple[float, float | None]
 
 LABEL_WIDTH = 7
-MIN_HEIGHT = 3
-MAX_HEIGHT = 10
+MIN_HEIGHT = 4
+MAX_HEIGHT = 12
 """Lines of one chart among several, with its title."""
+NAME_WIDTH = 10
+"""Of a strip's name, which stands before its value."""
+_NARROW = 60
+_BLOCKS = "▁▂▃▄▅▆▇█"
 
 _EMPTY, _BLANK = 0x2800, "\u2800"
 _LEFT, _RIGHT = 0x47, 0xB8
 """Braille: the code of the cell without dots, and the dots of a cell's two columns."""
+_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""The dots of a cell from the top, of its left and its right column."""
 _MIDDLE = 0x12
 """The dots of a flat line."""
 
@@ -69,6 +74,53 @@ class Chart:
     """Each in its own of STROKES; where several meet in one cell, the first gives its tone."""
     top: float | None = None
     unit: str = ""
+    is_log: bool = False
+    from_zero: bool = False
+    short: str = ""
+    """Its name as a strip; the title where that is short."""
+    now: str = ""
+    """The newest value as a strip shows it."""
+    trouble: str = ""
+    """What is wrong with it, for its title."""
+    letters: str = ""
+    """A letter for each line, drawn on it; empty: told apart by their strokes alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at one place of the axis."""
+
+    at: float
+    sign: str
+    """One character, that of its legend."""
+    name: str
+    tone: Tone = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of the axis that something is said about."""
+
+    start: float
+    end: float
+    name: str
+    sign: str = "▲"
+    tone: Tone = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What stands below charts, and is shaded in them."""
+
+    marks: Sequence[Mark] = field(default=())
+    stretches: Sequence[Stretch] = field(default=())
+
+    @property
+    def num_lines(self) -> int:
+        return 2 * bool(self.marks) + len(self.stretches)
+
+
+NO_NOTES = Notes()
 
 
 def plot(
@@ -79,83 +131,260 @@ def plot(
     if width <= 0 or height <= 0:
         return []
     last_column, last_row = width * 2 - 1, height * 4 - 1
-    # One unit of the canvas is one dot: the ends of the scales then are dots as well.
-    canvas = plotille.Canvas(width, height, 0, 0, width * 2, height * 4)
-
-    def dot(value: float, ends: tuple[float, float], last: int) -> int:
-        share = (value - ends[0]) / ((ends[1] - ends[0]) or 1.0)
-        return round(min(max(share, 0.0), 1.0) * last)
-
+    per_x, per_y = last_column / ((x[1] - x[0]) or 1.0), last_row / ((y[1] - y[0]) or 1.0)
+    dots: set[tuple[int, int]] = set()
     for points in lines:
         previous: tuple[int, int] | None = None
         for at, value in points:
             if value is None or not math.isfinite(value):
                 previous = None
                 continue
-            here = dot(at, x, last_column), dot(value, y, last_row)
-            canvas.line(*(previous or here), *here)
-            previous = here
-    rows: list[str] = canvas.plot("\n").split("\n")
-    return rows
+            column = min(max(round((at - x[0]) * per_x), 0), last_column)
+            row = min(max(round((y[1] - value) * per_y), 0), last_row)
+            if previous is None:
+                dots.add((column, row))
+            elif previous != (column, row):
+                _join(dots, *previous, column, row)
+            previous = column, row
+    cells = [[_EMPTY] * width for _ in range(height)]
+    for column, row in dots:
+        cells[row >> 2][column >> 1] |= _BITS[column & 1][row & 3]
+    return ["".join(map(chr, row)) for row in cells]
 
 
-def legend_line(names: Sequence[str], width: int) -> Line:
+def _join(dots: set[tuple[int, int]], column: int, row: int, to_column: int, to_row: int) -> None:
+    """Set the dots of a straight line."""
+    columns, rows = to_column - column, to_row - row
+    most = max(abs(columns), abs(rows))
+    for step in range(most + 1):
+        dots.add((column + round(columns * step / most), row + round(rows * step / most)))
+
+
+def legend_line(names: Sequence[str], width: int, letters: str = "") -> Line:
     """Which stroke is whose."""
-    parts = [
-        part for stroke, name in zip(STROKES, names, strict=False) for part in (stroke.mark, f" {name}   ")
-    ]
+    parts: list[Span | str] = []
+    for at, (name, stroke) in enumerate(zip(names, cycle(STROKES), strict=False)):
+        parts += [*([strong(f"{letters[at]} ")] if letters else []), stroke.mark, f" {name}   "]
     return clip(line(" " * (LABEL_WIDTH + 1), *parts), width)
 
 
 def chart_lines(
-    charts: Sequence[Chart], width: int, height: int, start_s: float, end_s: float, names: Sequence[str] = ()
+    charts: Sequence[Chart],
+    width: int,
+    height: int,
+    axis: XAxis,
+    names: Sequence[str] = (),
+    notes: Notes = NO_NOTES,
+    next_key: str = "",
 ) -> list[Line]:
-    """The charts one above the other in `width` × `height` cells, or more lines where there is no room; below
-    them their time axis.
+    """The charts one above the other in `width` × `height` cells; below them what happened, and their axis.
+    The first one is always there, of the others as many as have room: `next_key` brings the next one up.
 
     `names` are of the lines that each chart has, where it has several.
     """
-    rows = [legend_line(names, width)] if names else []
-    each = min(MAX_HEIGHT, max(MIN_HEIGHT, (height - 1 - len(rows)) // max(1, len(charts))))
-    for chart in charts:
-        rows += _one(chart, width, each, start_s, end_s)
-    first, last = f"{age(end_s - start_s)} before", "newest"
-    gap = max(1, width - LABEL_WIDTH - 2 - len(first) - len(last))
-    return [*rows, line(muted(" " * (LABEL_WIDTH + 1) + first + " " * gap + last))]
+    places, has_names = _arranged(charts, height - 1 - notes.num_lines, names, notes, next_key)
+    rows = [legend_line(names, width, charts[0].letters)] if has_names else []
+    has_strips = any(num_lines == 1 for _, num_lines, _ in places)
+    gutter = NAME_WIDTH + LABEL_WIDTH + 1 if has_strips and width >= _NARROW else LABEL_WIDTH + 1
+    frame = Frame(axis, max(1, width - gutter - 2), gutter, _shaded(axis, width - gutter - 2, notes))
+    for chart, num_lines, has_heading in places:
+        rows += (
+            [_strip(chart, frame, width)]
+            if num_lines == 1
+            else _one(chart, frame, width, num_lines, has_heading=has_heading)
+        )
+    hidden = [chart.short or chart.title for chart in charts[len(places) :]]
+    more = f"{next_key}: {', '.join(hidden)}" if hidden and next_key else ""
+    return [*rows, *_note_lines(frame, notes, width), _axis_line(frame, width), *_legend(notes, width, more)]
 
 
-def _one(chart: Chart, width: int, height: int, start_s: float, end_s: float) -> list[Line]:
-    values = [y for points in chart.lines for _, y in points if y is not None and math.isfinite(y)]
-    heading = line(muted("─ "), strong(f"{chart.title} "), chart.told, muted(" " + "─" * width))
-    rows = [crop(heading, width)]
-    if not values:
-        return [*rows, line(muted(f"{UNKNOWN:>{LABEL_WIDTH}}  not measured in this time"))]
-    low, high = (0.0, max(chart.top, *values)) if chart.top else (min(values), max(values))
-    if low == high:
-        low, high = low - (abs(low) * 0.1 or 1.0), high + (abs(high) * 0.1 or 1.0)
-    body = height - 1
-    drawn = _drawn(chart, max(1, width - LABEL_WIDTH - 2), body, (start_s, end_s), (low, high))
-    for index, cells in enumerate(drawn):
-        label = number(high, 3) if index == 0 else number(low, 3) if index == body - 1 else ""
-        label += chart.unit if label else ""
-        rows.append(line(muted(f"{fit(label, LABEL_WIDTH, 'right')} "), *cells))
+_Places = list[tuple[Chart, int, bool]]
+
+
+def _arranged(
+    charts: Sequence[Chart], room: int, names: Sequence[str], notes: Notes, next_key: str
+) -> tuple[_Places, bool]:
+    """The places of the charts, and if the names of their lines are told above them: only a large chart shows
+    more than one line."""
+    if next_key and not notes.marks and len(_places(charts, room)) < len(charts):
+        room -= 1  # the legend then names those that have no room
+    if names:
+        places = _places(charts, room - 1)
+        if any(len(chart.lines) > 1 and num_lines > 1 for chart, num_lines, _ in places):
+            return places, True
+    return _places(charts, room), False
+
+
+def _places(charts: Sequence[Chart], room: int) -> _Places:
+    """How many lines each chart gets, and if its first line is a heading. With too little room for all, the
+    last ones become strips of one line, then they go."""
+    if not charts:
+        return []
+    first, *others = charts
+    if room >= MIN_HEIGHT * (len(charts) + 1):
+        each = min(MAX_HEIGHT, room // (len(charts) + 1))
+        extra = min(MAX_HEIGHT - each, room - each * len(charts))
+        return [(first, each + extra, True), *((chart, each, True) for chart in others)]
+    has_heading = bool(first.trouble) or room >= MIN_HEIGHT + 3
+    least = MIN_HEIGHT - 1 + has_heading
+    others = others[: max(0, room - least)]
+    spare = max(0, room - least - len(others))
+    num_large = min(len(others), max(0, spare - 2) // (MIN_HEIGHT - 1))
+    spare -= num_large * (MIN_HEIGHT - 1)
+    return [
+        (first, least + spare, has_heading),
+        *((chart, MIN_HEIGHT if index < num_large else 1, True) for index, chart in enumerate(others)),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where charts above each other stand: their axis, their cells, and what is left of those."""
+
+    axis: XAxis
+    width: int
+    gutter: int
+    shaded: frozenset[int] = frozenset()
+    """Columns that are shaded."""
+
+    def edge(self, text: str, sign: str, name: str = "") -> Line:
+        """What stands left of the cells: a name, a label of the scale, and the scale's own line."""
+        if not name or self.gutter <= LABEL_WIDTH + 1:
+            return (muted(f"{fit(text, self.gutter, 'right')}{sign}"),)
+        return (
+            Span(fit(f" {name}", NAME_WIDTH)),
+            muted(f"{fit(text, self.gutter - NAME_WIDTH, 'right')}{sign}"),
+        )
+
+
+def _shaded(axis: XAxis, width: int, notes: Notes) -> frozenset[int]:
+    """The columns of all stretches; none where that would be every column."""
+    found = [_columns(axis, width, each.start, each.end) for each in notes.stretches]
+    return frozenset(column for columns in found if len(columns) < width for column in columns)
+
+
+def _columns(axis: XAxis, width: int, start: float, end: float) -> range:
+    """The cells between two places, as far as they are on the axis."""
+    first = axis.column(max(start, axis.start), width)
+    last = axis.column(min(end, axis.end), width)
+    return range(0) if first is None or last is None else range(first, last + 1)
+
+
+def _one(chart: Chart, frame: Frame, width: int, height: int, *, has_heading: bool) -> list[Line]:
+    trouble = (Span(f" ✖ {chart.trouble}", "critical"),) if chart.trouble else ()
+    heading = line(muted("─ "), strong(f"{chart.title} "), chart.told, *trouble, muted(" " + "─" * width))
+    rows = [crop(heading, width)] if has_heading else []
+    values = [y for points in chart.lines for _, y in points]
+    scale = scale_of(values, chart.top, is_log=chart.is_log, from_zero=chart.from_zero)
+    if scale is None:
+        told = "no finite value" if any(y is not None for y in values) else "not measured in this time"
+        name = muted(f" {told}") if has_heading else muted(f" {chart.short or chart.title} {told}")
+        return [*rows, clip(line(*frame.edge(UNKNOWN, " "), name), width)]
+    body = max(1, height - len(rows))
+    labels = _labels(scale, body, chart.unit)
+    names = {} if has_heading else {0: chart.short or chart.title, 1: chart.now}
+    for index, cells in enumerate(_drawn(chart, scale, frame, body)):
+        label = labels.get(index)
+        edge = frame.edge(label or "", "┤" if label else "│", names.get(index, ""))
+        rows.append(line(*edge, *cells))
     return rows
 
 
-def _drawn(
-    chart: Chart, width: int, height: int, x: tuple[float, float], y: tuple[float, float]
-) -> list[Line]:
+def _labels(scale: Scale, height: int, unit: str) -> dict[int, str]:
+    """The labels of a scale by the lines that they stand in, at least two where there are two lines."""
+    found: dict[int, str] = {}
+    for value in scale.ticks(max(2, height // 2)):
+        share = scale.share(value)
+        if share is not None:
+            found.setdefault(round((1 - share) * (height - 1)), tick_label(value, unit))
+    for row, value in ((0, scale.high), (height - 1, scale.low)):
+        is_near = any(abs(row - other) < 2 for other in found)
+        if len(found) < 2 or not is_near:
+            found.setdefault(row, tick_label(value, unit))
+    return found
+
+
+def _strip(chart: Chart, frame: Frame, width: int) -> Line:
+    """A chart in one line: its name, its newest value, and blocks."""
+    name = chart.short or chart.title
+    values = [y for _, y in chart.lines[0]] if chart.lines else []
+    scale = scale_of(values, chart.top, is_log=chart.is_log, from_zero=chart.from_zero)
+    head = fit(name, frame.gutter) if frame.gutter <= LABEL_WIDTH + 1 else ""
+    head = head or f"{fit(f' {name}', NAME_WIDTH)}{fit(chart.now, LABEL_WIDTH, 'right')} "
+    if scale is None:
+        return clip(line(head, muted("│ not measured in this time")), width)
+    cells: list[Span] = []
+    for column, value in enumerate(_by_column(chart.lines[0], frame)):
+        share = scale.share(value)
+        text = "·" if share is None else _BLOCKS[round(share * 7)]
+        cells.append(Span(text, "shaded" if column in frame.shaded else "accent" if share else "muted"))
+    return line(head, muted("│"), *_joined(cells))
+
+
+def _by_column(points: Sequence[Point], frame: Frame) -> list[float | None]:
+    """The mean of a line in each cell of the axis; between two points the cells hold what the later one
+    says."""
+    sums = [0.0] * frame.width
+    counts = [0] * frame.width
+    previous = -1
+    for at, value in points:
+        column = frame.axis.column(at, frame.width)
+        if column is None:
+            continue
+        if value is None or not math.isfinite(value):
+            previous = -1
+            continue
+        for place in range(previous + 1 if 0 <= previous < column else column, column + 1):
+            sums[place] += value
+            counts[place] += 1
+        previous = column
+    return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
+
+
+def _joined(cells: Iterable[Span]) -> Line:
+    """Cells beside each other in one span where they have one tone."""
+    runs = groupby(cells, key=lambda cell: cell.tone)
+    return tuple(Span("".join(cell.text for cell in run), tone) for tone, run in runs)
+
+
+def _drawn(chart: Chart, scale: Scale, frame: Frame, height: int) -> list[Line]:
     """The lines above each other, each in its stroke."""
+    width, ends = frame.width, (frame.axis.start, frame.axis.end)
     layers = [
-        (stroke, plot([points], width, height, x, y))
-        for points, stroke in zip(chart.lines, STROKES, strict=False)
+        (stroke, plot([[(at, scale.place(y)) for at, y in points]], width, height, ends, scale.ends))
+        for points, stroke in zip(chart.lines, cycle(STROKES), strict=False)
     ]
+    letters = _letters(chart, scale, frame, height)
     rows = []
     for row in range(height):
-        cells = [_cell([(stroke, rows_[row][at]) for stroke, rows_ in layers], at) for at in range(width)]
-        runs = groupby(cells, key=lambda cell: cell.tone)
-        rows.append(tuple(Span("".join(cell.text for cell in run), tone) for tone, run in runs))
+        cells = []
+        for at in range(width):
+            cell = letters.get((row, at)) or _cell([(stroke, drawn[row][at]) for stroke, drawn in layers], at)
+            cells.append(Span(cell.text, "shaded") if at in frame.shaded else cell)
+        rows.append(_joined(cells))
     return rows
+
+
+def _letters(chart: Chart, scale: Scale, frame: Frame, height: int) -> dict[tuple[int, int], Span]:
+    """The letters on lines, each line's at other columns than the others'; the first line keeps its place
+    where two meet."""
+    found: dict[tuple[int, int], Span] = {}
+    every = max(6, frame.width // 6)
+    for index, (points, letter) in enumerate(zip(chart.lines, chart.letters, strict=False)):
+        shift = (index * every) // max(1, len(chart.letters)) + 1
+        known = [
+            (column, share)
+            for at, y in points
+            if (column := frame.axis.column(at, frame.width)) is not None
+            and (share := scale.share(y)) is not None
+        ]
+        wanted = set(range(shift, frame.width, every))
+        last = max((column for column, _ in known), default=None)
+        for column, share in known:
+            if column in wanted or column == last:
+                wanted.discard(column)
+                found.setdefault((round((1 - share) * (height - 1)), column), Span(letter, "strong"))
+    return found
 
 
 def _cell(layers: Sequence[tuple[Stroke, str]], at: int) -> Span:
@@ -167,3 +396,38 @@ def _cell(layers: Sequence[tuple[Stroke, str]], at: int) -> Span:
         tone = stroke.tone if mine and tone is None else tone
         bits |= mine
     return Span(chr(_EMPTY + bits), tone or "")
+
+
+def _axis_line(frame: Frame, width: int) -> Line:
+    return clip(line(muted(" " * (frame.gutter + 1) + frame.axis.row(frame.width))), width)
+
+
+def _note_lines(frame: Frame, notes: Notes, width: int) -> list[Line]:
+    """A line for what happened, and one for each stretch."""
+    rows = []
+    if notes.marks:
+        cells = [Span(" ")] * frame.width
+        for mark in notes.marks:
+            column = frame.axis.column(mark.at, frame.width)
+            if column is not None:
+                cells[column] = Span(mark.sign, mark.tone)
+        rows.append(line(*frame.edge("events ", " "), *_joined(cells)))
+    for stretch in notes.stretches:
+        columns = _columns(frame.axis, frame.width, stretch.start, stretch.end)
+        text = stretch.sign + "▒" * (len(columns) - 1) if columns else ""
+        name = f"{printable(stretch.name)} "
+        rows.append(line(*frame.edge(name, " "), " " * columns.start, Span(text, stretch.tone)))
+    return [clip(row, width) for row in rows]
+
+
+def _legend(notes: Notes, width: int, more: str) -> list[Line]:
+    """Which sign is what, each once, and which charts had no room."""
+    known = {mark.sign: mark for mark in notes.marks}
+    parts = [
+        part
+        for mark in known.values()
+        for part in (Span(f" {mark.sign}", mark.tone or "strong"), muted(f" {mark.name} "))
+    ]
+    if not parts and not more:
+        return []
+    return [clip(line(" ", *parts, muted(f" {more}")), width)]

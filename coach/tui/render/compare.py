@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from coach.analysis.comparing.two_runs import BETTER, NO_DIFFERENCE, WORSE, Comparison, Row
 from coach.model.training.run import Run
-from coach.tui.render.finding import changes_text
+from coach.tui.render.finding import changes_text, value_text
 from coach.tui.render.severity import state_span
 from coach.tui.render.text import (
     BLANK,
@@ -20,6 +21,7 @@ from coach.tui.render.text import (
     mib,
     muted,
     number,
+    pad,
     printable,
     seconds,
     strong,
@@ -63,6 +65,25 @@ def compare_lines(
         rows.extend(_row_lines(row, columns, width))
     rows.extend((BLANK, line(muted(" ± is half the 95 % interval of the steady part of a run"))))
     return rows
+
+
+def side_by_side(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
+    """Lines at the left of other lines."""
+    return [
+        (*pad(one or BLANK, left_width), Span("  "), *(other or BLANK))
+        for one, other in zip_longest(left, right)
+    ]
+
+
+def differing(runs: Sequence[Run]) -> dict[str, str]:
+    """By the ids of runs, the recipe and the parameters in which not all are alike."""
+    tables = {run.run_id: {"recipe": run.recipe, **run.parameters} for run in runs}
+    names = dict.fromkeys(name for table in tables.values() for name in table)
+    kept = [name for name in names if len({repr(table.get(name)) for table in tables.values()}) > 1]
+    return {
+        run_id: "  ".join(f"{name} {value_text(table[name])}" for name in kept if name in table)
+        for run_id, table in tables.items()
+    }
 
 
 def _run_line(word: str, run_id: str, run: Run | None, state: str | None) -> Line:

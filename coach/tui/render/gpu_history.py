@@ -17,6 +17,7 @@ from coach.analysis.measured.gpu_quantities import (
     spread,
 )
 from coach.lookback.history import History
+from coach.tui.render.axis import XAxis
 from coach.tui.render.chart import STROKES, Chart, Point, chart_lines
 from coach.tui.render.gpus import newest_samples, short_name_of
 from coach.tui.render.text import UNKNOWN, Line, line, muted, number
@@ -24,6 +25,14 @@ from coach.tui.render.text import UNKNOWN, Line, line, muted, number
 MAX_PAST_S = 3600.0
 _ALWAYS = (POWER, UTILIZATION, MEMORY, TEMPERATURE)
 _OF_MANY = ("median", "most", "least")
+_SHORT = {
+    POWER.name: "power",
+    MEMORY.name: "memory",
+    TEMPERATURE.name: "temp",
+    UTILIZATION.name: "GPU use",
+    SM_ACTIVITY.name: "SM active",
+}
+"""What a quantity is called where there is no room for its name."""
 
 
 def history_lines(
@@ -41,7 +50,8 @@ def history_lines(
     if gpus:
         charts += _gpu_charts(history, gpus, start_s, now_s, max(1, width), is_each=is_each)
     names = [_name_among(key, gpus) for key in gpus] if is_each else _OF_MANY
-    return chart_lines(charts, width, height, start_s, now_s, names if len(gpus) > 1 else ())
+    axis = XAxis(start_s, now_s, origin=now_s)
+    return chart_lines(charts, width, height, axis, names if len(gpus) > 1 else ())
 
 
 def _loss_chart(loss: list[Point]) -> Chart:
@@ -60,7 +70,15 @@ def _gpu_charts(
     for quantity in quantities:
         lines = _lines([each[quantity.name] for each in found], is_each=is_each)
         told = _told(spread(quantity, samples), len(gpus))
-        yield Chart(quantity.name, told, lines, 100.0 if quantity.unit == "%" else None)
+        yield Chart(
+            quantity.name,
+            told,
+            lines,
+            100.0 if quantity.unit == "%" else None,
+            quantity.unit if quantity.unit == "%" else "°",
+            short=_SHORT.get(quantity.name, ""),
+            now=told.split(",")[0].removeprefix("median "),
+        )
 
 
 def _lines(rows: Sequence[Sequence[Band]], *, is_each: bool) -> tuple[list[Point], ...]:

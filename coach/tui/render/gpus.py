@@ -18,7 +18,7 @@ from coach.analysis.measured.provenance import visible_gpus
 from coach.lookback.history import History
 from coach.model.training.telemetry import GpuSample, Rung
 from coach.tui.render.curve import bar, sparkline
-from coach.tui.render.heat import HeatRow
+from coach.tui.render.heat import HeatRow, heat_lines
 from coach.tui.render.table import Cell, Column, Row, fit_columns, header_line, row_line
 from coach.tui.render.text import (
     UNKNOWN,
@@ -166,6 +166,24 @@ def heat_rows(
             values.append(quantity.of(sample) if sample is not None else None)
         rows.append(HeatRow(node, tuple(values)))
     return rows
+
+
+def heat_map_lines(
+    history: History,
+    gpus: Sequence[GpuKey],
+    fresh: dict[GpuKey, GpuSample],
+    place: int,
+    width: int,
+    height: int,
+) -> list[Line]:
+    """The quantity in this place among those that are measured, of all GPUs; none where nothing is."""
+    samples = list(fresh.values())
+    quantities = measured_quantities(samples)
+    if not quantities:
+        return []
+    quantity = quantities[place % len(quantities)]
+    rows = heat_rows(history, gpus, fresh, quantity)
+    return [quantity_line(quantity, samples, width), *heat_lines(rows, quantity, width, height - 1)]
 
 
 def grid_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width: int) -> list[Line]:

@@ -7,15 +7,29 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Protocol
 
-from coach.analysis.measured.gpu_quantities import Quantity
 from coach.tui.render.text import UNKNOWN, Line, Span, Tone, clip, fit, line, muted, pad, printable
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
+_FAR = "▲"
 _GAP = 2
 _MAX_NAME = 14
 _CELLS = (5, 4, 1)
 """Widths of one GPU: block and number, number, the first digit alone."""
+
+
+class Measured(Protocol):
+    """The scale of what is shown."""
+
+    @property
+    def unit(self) -> str: ...
+    @property
+    def outlier(self) -> float:
+        """How far from the median is worth a sign."""
+
+    @property
+    def top(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +40,7 @@ class HeatRow:
     values: tuple[float | None, ...]
 
 
-def heat_lines(rows: Sequence[HeatRow], quantity: Quantity, width: int, height: int) -> list[Line]:
+def heat_lines(rows: Sequence[HeatRow], quantity: Measured, width: int, height: int) -> list[Line]:
     """As much of each number as fits: the widest form in which all nodes are within `height`, else the
     shortest, which scrolls.
 
@@ -57,7 +71,7 @@ def _shape(num_rows: int, name_width: int, num_slots: int, width: int, height: i
     return cell, num_blocks
 
 
-def _row(row: HeatRow, quantity: Quantity, middle: float, name_width: int, cell: int) -> Line:
+def _row(row: HeatRow, quantity: Measured, middle: float, name_width: int, cell: int) -> Line:
     name = muted(f" {_tail(printable(row.node), name_width)} ")
     return line(name, *(_cell(value, quantity, middle, cell) for value in row.values))
 
@@ -67,29 +81,27 @@ def _tail(name: str, width: int) -> str:
     return fit(name, width) if len(name) <= width else "…" + name[1 - width :]
 
 
-def _cell(value: float | None, quantity: Quantity, middle: float, width: int) -> Span:
+def _cell(value: float | None, quantity: Measured, middle: float, width: int) -> Span:
+    """What is far from the median has a sign, and its tone repeats that."""
     if value is None:
         return Span(f"{UNKNOWN:>{width}}", "muted")
-    tone = _tone(value, quantity, middle)
+    is_far = abs(value - middle) >= quantity.outlier
+    tone: Tone = "warning" if is_far else "muted" if value < 10 else "accent" if value >= 50 else ""
     if width == 1:
-        return Span(str(min(9, max(0, int(value // 10)))), tone)
+        return Span(_FAR if is_far else str(min(9, max(0, int(value * 10 // (quantity.top or 100.0))))), tone)
     text = f"{value:.0f}"
     if width == 4:
-        return Span(f"{text:>4}", tone)
+        return Span(f"{_FAR + text if is_far else text:>4}", tone)
     step = min(max(value / (quantity.top or 100.0), 0.0), 1.0) * (len(_BLOCKS) - 1)
-    return Span(f" {_BLOCKS[round(step)]}{text:>3}", tone)
+    return Span(f" {_FAR if is_far else _BLOCKS[round(step)]}{text:>3}", tone)
 
 
-def _tone(value: float, quantity: Quantity, middle: float) -> Tone:
-    if abs(value - middle) >= quantity.outlier:
-        return "warning"
-    return "muted" if value < 10 else "accent" if value >= 50 else ""
-
-
-def _legend(quantity: Quantity, cell: int, middle: float, width: int) -> Line:
-    digit = f"digit: tens of {quantity.unit}; " if cell == 1 else ""
+def _legend(quantity: Measured, cell: int, middle: float, width: int) -> Line:
+    top = quantity.top or 100.0
+    tens = f"tens of {quantity.unit}" if top == 100 else f"tenths of {top:.0f} {quantity.unit}"
+    digit = f"digit: {tens}; " if cell == 1 else ""
     far = f"{quantity.outlier:.0f} or more off the median {middle:.0f}"
     return clip(
-        line(muted(f" {digit}"), Span("this tone", "warning"), muted(f": {far}; {UNKNOWN} not measured")),
+        line(muted(f" {digit}"), Span(_FAR, "warning"), muted(f" {far}; {UNKNOWN} not measured")),
         width,
     )

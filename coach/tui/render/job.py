@@ -17,11 +17,17 @@ from coach.tui.render.text import (
     clip,
     clock,
     line,
+    line_width,
     muted,
+    pad,
     printable,
     strong,
     whole,
 )
+
+_FACT_WIDTH = 30
+"""The least width of a column of facts."""
+_GAP = 3
 
 
 def job_head(job: Job, user: str | None) -> Line:
@@ -60,8 +66,11 @@ def facts_line(job: Job, now_s: float, width: int, label: KeyLabel) -> Line:
     return clip(line(Span(f" {label('view')}", "key"), muted(f" all facts   {told}")), width)
 
 
-def job_lines(job: Job, now_s: float) -> list[Line]:
-    """All that the queue knows about one job."""
+MAIN_FACTS = ("nodes", "gpus", "time used", "time limit", "submitted", "started", "exit code", "work dir")
+
+
+def job_lines(job: Job, now_s: float, width: int = 0, names: Sequence[str] = ()) -> list[Line]:
+    """What the queue knows about one job, in as many columns as have room: all of it, or the named facts."""
     state, reason, _ = state_words(job, now_s)
     facts: Mapping[str, str] = {
         "job id": printable(job.job_id),
@@ -85,9 +94,38 @@ def job_lines(job: Job, now_s: float) -> list[Line]:
         "exit code": whole(job.exit_code),
         "work dir": printable(job.work_dir or UNKNOWN),
     }
-    return [
+    rows = [
         line(muted(f" {name:<12}"), strong(text) if name == "state" else Span(text))
         for name, text in facts.items()
+        if not names or (name in names and text != UNKNOWN)
+    ]
+    return in_columns(rows, width)
+
+
+def in_columns(rows: Sequence[Line], width: int) -> list[Line]:
+    """Lines beside each other, read downwards, in as many columns as have room; each as wide as its longest
+    line. What is longer than half the width stands below, alone."""
+    long = [row for row in rows if line_width(row) > max(_FACT_WIDTH, width // 2)]
+    short = [row for row in rows if row not in long]
+    for num_columns in range(min(4, max(1, width // _FACT_WIDTH)), 1, -1):
+        height = -(-len(short) // num_columns)
+        columns = [short[first : first + height] for first in range(0, len(short), max(1, height))]
+        widths = [max(line_width(row) for row in column) + _GAP for column in columns]
+        if len(columns) > 1 and sum(widths) <= width:
+            spare = min(8, (width - sum(widths)) // len(columns))
+            return [*_beside(columns, [each + spare for each in widths]), *long]
+    return list(rows)
+
+
+def _beside(columns: Sequence[Sequence[Line]], widths: Sequence[int]) -> list[Line]:
+    """Columns of lines as lines, each column in its width."""
+    return [
+        tuple(
+            span
+            for column, size in zip(columns, widths, strict=True)
+            for span in (pad(column[index], size) if index < len(column) else ())
+        )
+        for index in range(len(columns[0]))
     ]
 
 

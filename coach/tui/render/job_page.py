@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
+
 from coach.analysis.queueing.arrays import unfold
 from coach.model.errors import OTHERS_JOBS, hidden_by_site
-from coach.model.snapshot import TargetSnapshot
 from coach.tui.job_subject import JobSubject
 from coach.tui.question import Question
 from coach.tui.render import finding as findings
@@ -12,12 +14,18 @@ from coach.tui.render import job as facts
 from coach.tui.render import run as runs
 from coach.tui.render.asked import asked_line
 from coach.tui.render.history import efficiency_lines
-from coach.tui.render.job_course import curve_rows, device_lines
+from coach.tui.render.job_course import course_rows
+from coach.tui.render.job_devices import device_lines
 from coach.tui.render.pending import failed_alike_lines, place_lines, task_lines, why_lines
 from coach.tui.render.progress import progress_lines
-from coach.tui.render.text import BLANK, Line, line, mib, muted, printable
+from coach.tui.render.text import BLANK, Line, Span, line, mib, muted, pad, printable
 
 _MIB = 1 << 20
+WIDE = 108
+"""From this width on the charts stand beside the cause."""
+_MIN_LEFT, _MAX_LEFT = 50, 84
+_LEAST_RIGHT = 16
+_GAP = 2
 
 
 def hidden_job_words(job_id: str) -> tuple[str, str]:
@@ -27,9 +35,54 @@ def hidden_job_words(job_id: str) -> tuple[str, str]:
 
 
 def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
-    """The cause first: it is never below anything that can wait. `height` is the terminal's."""
-    job = page.job
-    rows = [_head(page, width), *_progress(page, width), *_verdict(page, width)]
+    """The cause first: it is never below anything that can wait. The charts fill `height` lines; what does
+    not fit makes the page longer."""
+    top = [_head(page, width), *_progress(page, width)]
+    if width >= WIDE:
+        return [*top, *_wide_lines(page, width, height - len(top))]
+    top += _told_lines(page, width)
+    below = [*device_lines(page, width), *_about_lines(page, width, 0 if page.is_read else height)]
+    course = course_rows(page, width, height - len(top))
+    return [*top, *course, *([BLANK] if course and below else []), *below]
+
+
+def _wide_lines(page: JobSubject, width: int, height: int) -> list[Line]:
+    """The cause and the devices at the left, the charts at the right, the facts below both."""
+    left_width = max(_MIN_LEFT, min(_MAX_LEFT, width * 2 // 5))
+    right_width = width - left_width - _GAP
+    left = [*_told_lines(page, left_width), *device_lines(page, left_width)]
+    right = course_rows(page, right_width, max(height, _LEAST_RIGHT))
+    if right:
+        left += _about_lines(page, left_width, max(height, len(right)) - len(left))
+        return beside(left, right, left_width)
+    left = _told_lines(page, width)
+    return [*left, *device_lines(page, width), *_about_lines(page, width, height)]
+
+
+def _about_lines(page: JobSubject, width: int, room: int) -> list[Line]:
+    """What it was launched with and what the queue knows: all where there is room."""
+    rows = runs.parameters_lines(page.run, width) if page.run is not None else []
+    if page.job is None:
+        return rows
+    known = facts.job_lines(page.job, page.now_s, width)
+    if page.is_read and len(rows) + len(known) > room:
+        main = facts.job_lines(page.job, page.now_s, width, facts.MAIN_FACTS)
+        rest = main if len(rows) + len(main) < room else []
+        return [*rows, facts.facts_line(page.job, page.now_s, width, page.label), *rest]
+    return [*rows, *([BLANK] if rows and len(rows) + len(known) < room else []), *known]
+
+
+def beside(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
+    """Lines at the left of other lines."""
+    gap = Span(" " * _GAP)
+    return [
+        (*pad(one or BLANK, left_width), gap, *(other or BLANK)) for one, other in zip_longest(left, right)
+    ]
+
+
+def _told_lines(page: JobSubject, width: int) -> list[Line]:
+    """What ended it, where it comes from, and why it waits."""
+    rows = [*_verdict(page, width)]
     if page.run is not None:
         rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
     if page.past is not None:
@@ -38,15 +91,7 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     if page.folded is not None and page.folded.num_tasks > 1:
         rows += [*failed_alike_lines(page.folded, page.task_findings, width, page.label)]
         rows += task_lines(page.folded, unfold(page.folded), page.now_s, width, page.task_findings)
-    rows += curve_rows(page, width, height)
-    rows += device_lines(page, width)
-    if page.run is not None:
-        rows.append(runs.parameters_line(page.run, width))
-    if job is None:
-        return rows
-    if page.is_read:
-        return [*rows, facts.facts_line(job, page.now_s, width, page.label)]
-    return [*rows, *facts.job_lines(job, page.now_s)]
+    return rows
 
 
 def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
@@ -54,10 +99,10 @@ def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     rows = [_head(page, width), BLANK]
     if page.run is not None:
         rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
-        rows += [runs.parameters_line(page.run, width), BLANK]
+        rows += [*runs.parameters_lines(page.run, width), BLANK]
     if page.job is None:
         return [*rows, line(muted(" it has no job in the queue"))]
-    return [*rows, *facts.job_lines(page.job, page.now_s)]
+    return [*rows, *facts.job_lines(page.job, page.now_s, width if width >= WIDE else 0)]
 
 
 def _head(page: JobSubject, width: int) -> Line:
@@ -88,11 +133,12 @@ def _verdict(page: JobSubject, width: int) -> list[Line]:
         return [*findings.outcome_lines(page.diagnosis, width), *found, BLANK]
     if not page.is_read:
         return []
-    return [(*findings.look_line(None), muted(_reading_text(page.followed))), BLANK]
+    return [(*findings.look_line(None), muted(_reading_text(page))), BLANK]
 
 
-def _reading_text(snapshot: TargetSnapshot | None) -> str:
+def _reading_text(page: JobSubject) -> str:
     """How far its files are read, while the first verdict is made."""
+    snapshot = page.followed
     if snapshot is None:
         return " · looking for its files…"
     size = sum(tail.size_bytes for tail in snapshot.log_tails)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.other_machine import told
 from coach.model.training.run import Run
-from coach.tui.render.curve import bar, sparkline
+from coach.tui.render.curve import bar
 from coach.tui.render.finding import value_text
 from coach.tui.render.runs import is_elsewhere
 from coach.tui.render.severity import state_span
@@ -26,11 +25,13 @@ from coach.tui.render.text import (
     clip,
     clock,
     line,
+    line_width,
     muted,
     plural,
     printable,
     seconds,
     strong,
+    wrap,
 )
 
 
@@ -66,15 +67,18 @@ def segment_lines(run: Run, width: int) -> list[Line]:
     return [clip(line(muted(f" {printable(words)}")), width) for words in segment_words(run.segments)]
 
 
-def parameters_line(run: Run, width: int) -> Line:
+def parameters_lines(run: Run, width: int) -> list[Line]:
     """What it was launched with."""
-    spans = [muted(f" {parameters_text(run.parameters)}")]
+    rows = [line(muted(f" {text}")) for text in wrap(parameters_text(run.parameters), width - 2)]
+    about = []
     if run.device.get("type"):
         device = printable(str(run.device.get("name") or run.device["type"]))
-        spans.append(muted(f"  on {device}"))
+        about.append(muted(f" on {device} "))
     if run.dataset.get("is_synthetic"):
-        spans.append(Span("  generated data", "info"))
-    return clip(tuple(spans), width)
+        about.append(Span(" generated data", "info"))
+    if rows and about and line_width(rows[-1]) + line_width(tuple(about)) + 2 <= width:
+        return [*rows[:-1], (*rows[-1], Span(" "), *about)]
+    return [*rows, clip(tuple(about), width)] if about else rows
 
 
 def _size_spans(run: Run) -> Line:
@@ -144,41 +148,30 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
     return "  ".join(f"{printable(name)} {value_text(parameters[name])}" for name in names)
 
 
-def loss_points(curve: Sequence[CurvePoint]) -> list[tuple[float, float | None]]:
-    return [(point.step, point.loss) for point in curve]
-
-
-def throughput_points(curve: Sequence[CurvePoint]) -> list[tuple[float, float | None]]:
-    return [(point.step, point.samples_per_s) for point in curve]
-
-
-def step_time_lines(curve: Sequence[CurvePoint], width: int) -> list[Line]:
-    """Data time against step time: a bar of the share, and the share over the run."""
+def step_time_line(curve: Sequence[CurvePoint], width: int) -> Line:
+    """The steps, and data time against step time lately: a bar of the share."""
     timed = [p for p in curve if p.step_time_s]
     if not timed:
-        return [line(muted(" step time: not measured yet"))]
+        return line(muted(" step time: not measured yet"))
     newest = timed[-max(1, len(timed) // 10) :]
     step_time = _mean_per_step((p.step_time_s, p.num_steps) for p in newest)
     data_time = _mean_per_step((p.data_time_s, p.num_steps) for p in newest)
     share = data_time / step_time if data_time is not None and step_time else None
-    bar_width = max(4, min(20, width - 52))
+    bar_width = max(4, min(20, width - 58))
     tone: Tone = "warning" if share is not None and share > 0.3 else ""
     percent = UNKNOWN if share is None else f"{share:.0%}"
-    first = line(
-        strong(" step "),
-        f"{seconds(step_time):>8}",
-        muted("  data "),
-        f"{seconds(data_time):>8}",
-        "  ",
-        Span(bar(share, bar_width), tone or "accent"),
-        Span(f" {percent} waits for data", tone),
+    return clip(
+        line(
+            strong(f" step {curve[-1].step:,}"),
+            muted("  takes "),
+            seconds(step_time),
+            muted("  data "),
+            f"{seconds(data_time)}  ",
+            Span(bar(share, bar_width), tone or "accent"),
+            Span(f" {percent} waits for data", tone),
+        ),
+        width,
     )
-    shares = [
-        p.data_time_s / p.step_time_s if p.data_time_s is not None and p.step_time_s else None for p in timed
-    ]
-    spark = sparkline(_squeezed(shares, width - 20), max(1, width - 20), 0.0, 1.0).strip()
-    second = line(muted(" share over the run "), Span(spark, "accent"))
-    return [clip(first, width), clip(second, width)]
 
 
 def _mean_per_step(times: Iterable[tuple[float | None, int]]) -> float | None:
@@ -187,18 +180,3 @@ def _mean_per_step(times: Iterable[tuple[float | None, int]]) -> float | None:
     if not known:
         return None
     return sum(time_s * num_steps for time_s, num_steps in known) / sum(num_steps for _, num_steps in known)
-
-
-def _squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
-    """At most `width` values: neighbours averaged."""
-    if width <= 0 or len(values) <= width:
-        return list(values)
-    result: list[float | None] = []
-    for index in range(width):
-        part = [
-            v
-            for v in values[index * len(values) // width : (index + 1) * len(values) // width]
-            if v is not None and math.isfinite(v)
-        ]
-        result.append(sum(part) / len(part) if part else None)
-    return result

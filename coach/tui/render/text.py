@@ -17,7 +17,18 @@ from coach.analysis.spelling.printable import printable as printable
 UNKNOWN = "–"
 
 Tone = Literal[
-    "", "muted", "strong", "good", "info", "warning", "critical", "accent", "key", "added", "removed"
+    "",
+    "muted",
+    "strong",
+    "good",
+    "info",
+    "warning",
+    "critical",
+    "accent",
+    "key",
+    "added",
+    "removed",
+    "shaded",
 ]
 TONES: tuple[Tone, ...] = (
     "muted",
@@ -30,6 +41,7 @@ TONES: tuple[Tone, ...] = (
     "key",
     "added",
     "removed",
+    "shaded",
 )
 
 

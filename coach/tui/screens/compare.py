@@ -1,8 +1,8 @@
-"""The Compare screen: what a change did, measured."""
+"""The Compare screen: what a change did, measured, and the curves of the runs over each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from textual.widget import Widget
 
@@ -10,34 +10,110 @@ from coach.analysis.comparing.two_runs import compare
 from coach.model.training.run import Run
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.render.compare import compare_lines
-from coach.tui.widgets.lines import LinesView
+from coach.tui.render.compare import compare_lines, differing, side_by_side
+from coach.tui.render.overlay import Overlaid, OverlayView, overlay_lines, summary_lines
+from coach.tui.render.text import BLANK, Line, line, muted
+from coach.tui.widgets.drawn import DrawnView
+
+_WIDE = 160
+BY_TIME = "by time"
+_CURVES = ("by step", BY_TIME)
+_LEAST_CURVE = 11
+"""Below a table the curves have at least so many lines; where there are less, a key turns the page."""
 
 
 class CompareScreen(CoachScreen, screen="compare"):
-    """Two runs, the parent or the older one first."""
+    """Two runs, the parent or the older one first, as a table and as curves; of more their curves."""
 
-    def __init__(self, context: Context, before: str, after: str) -> None:
+    def __init__(self, context: Context, before: str, after: str, *more: str) -> None:
         super().__init__(context, ("cluster", "compare"))
-        self._before = before
-        self._after = after
-        self.targets = (before, after)
+        run_ids = (before, after, *more)
+        self._run_ids = run_ids
+        self._view = 0
+        self._views: tuple[str, ...] = _CURVES
+        """What the key of the next view goes through, in the room that there was last."""
+        self._is_log = False
+        self._quantity = 0
+        self.targets = run_ids
 
     def compose_body(self) -> Iterator[Widget]:
-        yield LinesView(id="body")
+        yield DrawnView(id="body")
 
     def on_mount(self) -> None:
         self.query_one("#body").focus()
 
     def show(self) -> None:
+        runs = self._overlaid()
+        table = self._table_lines if len(runs) == 2 else None
+
+        def draw(width: int, height: int) -> Sequence[Line]:
+            if table is None:
+                self._views = _CURVES
+                told = [*summary_lines(runs, width), BLANK]
+                return [*told, *self._curve_lines(runs, width, height - len(told))]
+            half = width // 2 - 1
+            if width >= _WIDE:
+                self._views = _CURVES
+                curves = self._curve_lines(runs, half, height - 4)
+                return side_by_side(table(half), [*summary_lines(runs, half), BLANK, *curves], half)
+            return self._stacked_lines(table(width), runs, width, height)
+
+        self.query_one(DrawnView).draw(f"{len(runs)} runs", draw)
+
+    def _stacked_lines(
+        self, rows: list[Line], runs: Sequence[Overlaid], width: int, height: int
+    ) -> list[Line]:
+        """The table above the curves where both have room, else one of them."""
+        told = summary_lines(runs, width)
+        room = height - len(rows) - len(told) - 1
+        if room >= _LEAST_CURVE:
+            self._views = _CURVES
+            return [*rows, BLANK, *told, *self._curve_lines(runs, width, room)]
+        self._views = ("the table", *_CURVES)
+        if self._view % len(self._views) == 0:
+            return [*rows, line(muted(f" {self.context.label('view')} shows their curves over each other"))]
+        return [*told, *self._curve_lines(runs, width, height - len(told))]
+
+    def _table_lines(self, width: int) -> list[Line]:
         targets, history = self.context.snapshot.targets, self.context.session.history
-        before, after = targets.get(self._before), targets.get(self._after)
+        names = self._run_ids
+        before, after = targets.get(names[0]), targets.get(names[1])
         result = None
         if before is not None and after is not None:
-            result = compare(before, history(self._before), after, history(self._after))
-        sides = (self._side(self._before), self._side(self._after))
-        self.pane("#body").set_lines(compare_lines(result, *sides, self.app.size.width - 1))
+            result = compare(before, history(names[0]), after, history(names[1]))
+        return compare_lines(result, self._side(names[0]), self._side(names[1]), width)
+
+    def _curve_lines(self, runs: Sequence[Overlaid], width: int, height: int) -> list[Line]:
+        views = self._views
+        now, then = views[self._view % len(views)], views[(self._view + 1) % len(views)]
+        view = OverlayView(now == BY_TIME, self._is_log, self._quantity, then)
+        return overlay_lines(runs, view, width, max(_LEAST_CURVE, height), self.context.label)
+
+    def _overlaid(self) -> list[Overlaid]:
+        known = [self.context.run(run_id) for run_id in self._run_ids]
+        differ = differing([run for run in known if run is not None])
+        return [
+            Overlaid(
+                run_id,
+                self.context.state_of(run) if run is not None else None,
+                self.context.session.history(run_id),
+                differ.get(run_id, ""),
+            )
+            for run_id, run in zip(self._run_ids, known, strict=True)
+        ]
 
     def _side(self, run_id: str) -> tuple[str, Run | None, str | None]:
         run = self.context.run(run_id)
         return run_id, run, self.context.state_of(run) if run is not None else None
+
+    def action_view(self) -> None:
+        self._view += 1
+        self.refresh_all()
+
+    def action_scale(self) -> None:
+        self._is_log = not self._is_log
+        self.refresh_all()
+
+    def action_quantity(self) -> None:
+        self._quantity += 1
+        self.refresh_all()

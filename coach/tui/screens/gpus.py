@@ -1,5 +1,5 @@
-"""The GPUs screen: what the GPUs of one job do, each or all of them, now and in the past hour, and its
-processes."""
+"""The GPUs screen: what the GPUs of one job do, each or all of them, now and in the past hour, its processes
+and its ranks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from textual.widget import Widget
 
-from coach.analysis.measured.gpu_quantities import GpuKey, measured_quantities
+from coach.analysis.measured.gpu_quantities import GpuKey
 from coach.lookback.history import History
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
@@ -15,23 +15,22 @@ from coach.tui.render.gpu_history import history_lines
 from coach.tui.render.gpus import (
     grid_lines,
     heading_line,
-    heat_rows,
+    heat_map_lines,
     newest_samples,
-    quantity_line,
     source_lines,
     spread_lines,
     trouble_lines,
 )
-from coach.tui.render.heat import heat_lines
 from coach.tui.render.nodes import gap_lines
 from coach.tui.render.processes import process_lines, searched
+from coach.tui.render.ranks import MAX_LISTED, rank_view_lines, shown_quantity
 from coach.tui.render.table import natural
 from coach.tui.render.text import BLANK, Line, clip, crumb, line, muted, printable
 from coach.tui.widgets.drawn import DrawnView
 from coach.tui.widgets.filter_line import WORDS, FilterLine
 from coach.tui.widgets.lines import LinesView
 
-VIEWS = ("gpus", "history", "processes")
+VIEWS = ("gpus", "history", "processes", "ranks")
 MAX_GRID = 16
 """More GPUs on several nodes are shown as a heat map."""
 
@@ -51,6 +50,8 @@ class GpusScreen(CoachScreen, screen="gpus"):
         self._target = target
         self._view = 0
         self._quantity = 0
+        self._rank_quantity: int | None = None
+        """None: the one in which a rank is furthest off."""
         self._words: tuple[str, ...] = ()
 
     def compose_body(self) -> Iterator[Widget]:
@@ -60,6 +61,9 @@ class GpusScreen(CoachScreen, screen="gpus"):
 
     def on_mount(self) -> None:
         self.body.focus()
+        history = self.context.session.history(self._target)
+        if not history.gpus and len(history.ranks) > 1:
+            self._view = VIEWS.index("ranks")
 
     @property
     def body(self) -> DrawnView:
@@ -80,6 +84,8 @@ class GpusScreen(CoachScreen, screen="gpus"):
         def draw(width: int, height: int) -> Sequence[Line]:
             if VIEWS[self._view] == "processes":
                 return self._process_lines(history, nodes, now_s, width)
+            if VIEWS[self._view] == "ranks":
+                return rank_view_lines(history, run, self._rank_quantity, width, height)
             if VIEWS[self._view] == "history":
                 return history_lines(history, gpus, now_s, width, height)
             return [
@@ -147,16 +153,8 @@ class GpusScreen(CoachScreen, screen="gpus"):
         compared += trouble_lines(history, gpus, now_s, width)
         if not self._is_heat(gpus):
             return [*grid_lines(history, gpus, now_s, width), *compared]
-        quantities = measured_quantities(samples)
-        if not quantities:
-            return [*grid_lines(history, gpus, now_s, width), *compared]
-        quantity = quantities[self._quantity % len(quantities)]
-        rows = heat_rows(history, gpus, fresh, quantity)
-        return [
-            quantity_line(quantity, samples, width),
-            *heat_lines(rows, quantity, width, height - 1),
-            *compared,
-        ]
+        heat = heat_map_lines(history, gpus, fresh, self._quantity, width, height)
+        return [*(heat or grid_lines(history, gpus, now_s, width)), *compared]
 
     def _is_heat(self, gpus: Sequence[GpuKey]) -> bool:
         return len(gpus) > MAX_GRID and len({node for node, _ in gpus}) > 1
@@ -167,9 +165,12 @@ class GpusScreen(CoachScreen, screen="gpus"):
         self.refresh_all()
 
     def action_quantity(self) -> None:
-        if VIEWS[self._view] == "gpus" and self._is_heat(
-            self._matching(self.context.session.history(self._target))
-        ):
+        history = self.context.session.history(self._target)
+        if VIEWS[self._view] == "ranks" and len(history.ranks) > MAX_LISTED:
+            shown = self._rank_quantity
+            self._rank_quantity = (shown_quantity(history) if shown is None else shown) + 1
+            self.refresh_all()
+        elif VIEWS[self._view] == "gpus" and self._is_heat(self._matching(history)):
             self._quantity += 1
             self.refresh_all()
         else:

@@ -50,6 +50,8 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         """The queue in which the job was looked up last, and the job."""
         self._has_asked = False
         self._are_facts_shown = False
+        self._is_log = False
+        self._first_chart = 0
 
     def compose_body(self) -> Iterator[Widget]:
         yield CauseAndLog(id="job")
@@ -102,11 +104,13 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             can_fix=context.mode is Mode.LIVE,
             questions=self.questions,
             slots=self._slots(folded),
+            is_log=self._is_log,
+            first_chart=self._first_chart,
         )
         lines_of = facts_lines if self._are_facts_shown else page_lines
         followed = None if self._are_facts_shown else subject.followed
         self.query_one(CauseAndLog).show(
-            lambda width: lines_of(page, width, self.app.size.height),
+            lambda width, height: lines_of(page, width, height),
             followed.log_tails if followed is not None else (),
             cause_place(subject.diagnosis),
             self.context.now_s if subject.is_live else None,
@@ -207,6 +211,14 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
 
     def action_view(self) -> None:
         self._are_facts_shown = not self._are_facts_shown
+        self.refresh_all()
+
+    def action_scale(self) -> None:
+        self._is_log = not self._is_log
+        self.refresh_all()
+
+    def action_quantity(self) -> None:
+        self._first_chart += 1
         self.refresh_all()
 
     def action_log(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""One node: what it is doing, which job has which of its GPUs, and whether a job could start there now."""
+"""One node: its GPUs with what they do, its jobs, what a job could have of it, and its last hours."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from coach.model.slurm.cluster import GpuAllocation, Job, Node, is_final
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.messages import ExplainWanted, Wanted
+from coach.tui.messages import ExplainWanted, ScreenShown, Wanted
+from coach.tui.mode import Mode
 from coach.tui.question import Asked, Question
-from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
-from coach.tui.render.asked import asked_line
-from coach.tui.render.text import BLANK, Line, line, muted
+from coach.tui.render.node_page import Measured, NodeSubject, page_lines
+from coach.tui.render.queue import is_own
+from coach.tui.render.text import Line, line, muted
 from coach.tui.widgets.lines import LinesView
 
 
@@ -44,31 +45,50 @@ class NodeScreen(CoachScreen, screen="node"):
     def show(self) -> None:
         node = self._node()
         if node is not None:
-            self.pane("#body").set_lines(self._lines(node, self.app.size.width - 2))
+            self._follow_jobs()
+            self.pane("#body").set_lines(self._lines(node, self.app.size.width - 2, self.app.size.height - 2))
         elif self.pane("#body").lines:
             self.note("the cluster no longer has this node: this is the last that was seen")
         else:
             self.pane("#body").set_lines([line(muted(" the cluster has no such node"))])
 
-    def _lines(self, node: Node, width: int) -> list[Line]:
+    def _follow_jobs(self) -> None:
+        """Read one's own jobs that run here: only they tell what the GPUs do."""
+        wanted = tuple(
+            run.run_id if (run := self.context.run_of_job(job.job_id)) is not None else job.job_id
+            for job in self._jobs()
+            if job.state == "RUNNING" and is_own(job, self.context.user)
+        )
+        if wanted != self.targets and self.context.mode not in (Mode.REPLAY, Mode.DEMO):
+            self.targets = wanted
+            self.post_message(ScreenShown())
+
+    def _measured(self) -> list[Measured]:
+        """The histories of jobs here that tell of GPUs."""
+        found = []
+        for job in self._jobs():
+            run = self.context.run_of_job(job.job_id)
+            history = self.context.session.history(run.run_id if run is not None else job.job_id)
+            if any(node == self._name for node, _ in history.gpus):
+                found.append(Measured(job.job_id, history))
+        return found
+
+    def _lines(self, node: Node, width: int, height: int) -> list[Line]:
         context = self.context
-        now_s, partitions = context.now_s, context.snapshot.partitions
-        are_hidden = "jobs" in context.snapshot.hidden
-        rows = node_fact_lines(node, free_gpus([node], partitions), now_s, width)
-        if node.gpus:
-            told: Asked[tuple[GpuAllocation, ...]] = context.answers[Question.ALLOCATIONS]
-            slots = allocation_map([node], told.value or ())
-            by_id = {job.job_id: job for job in self._jobs()}
-            rows += [
-                BLANK,
-                asked_line("gpus by index", told, now_s, self.context.label)
-                if self.questions
-                else line(muted(" gpus by index")),
-            ]
-            is_known = told.value is not None
-            rows += slot_lines(slots, by_id, is_known, width, are_others_hidden=are_hidden)
-        here = node_job_lines(self._jobs(), width, are_others_hidden=are_hidden)
-        return [*rows, BLANK, line(muted(" jobs here")), *here]
+        told: Asked[tuple[GpuAllocation, ...]] = context.answers[Question.ALLOCATIONS]
+        page = NodeSubject(
+            node,
+            free_gpus([node], context.snapshot.partitions),
+            allocation_map([node], told.value or ()),
+            self._jobs(),
+            self._measured(),
+            told if self.questions else None,
+            context.answers.node_past,
+            "jobs" in context.snapshot.hidden,
+            context.now_s,
+            context.label,
+        )
+        return page_lines(page, width, height)
 
     def action_explain(self) -> None:
         self.post_message(ExplainWanted(node=self._node()))

@@ -10,6 +10,7 @@ from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_run
 from coach.tui.messages import ScreenOpened
+from coach.tui.render.overlay import MAX_RUNS
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
@@ -47,7 +48,7 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
         if query:
             title += f' · filter "{printable(query)}": {self.table.num_rows}'
         if context.marked:
-            title += f" · {len(context.marked)} marked of 2, {context.label('compare')} compares"
+            title += f" · {len(context.marked)} marked, {context.label('compare')} compares 2 to {MAX_RUNS}"
         self.table.set_title(title)
 
     def action_open(self) -> None:
@@ -67,15 +68,14 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
         if run_id in marked:
             marked.remove(run_id)
         else:
-            del marked[:-1]
+            del marked[: max(0, len(marked) - MAX_RUNS + 1)]
             marked.append(run_id)
         self.refresh_all()
 
     def action_compare(self) -> None:
         marked = self.context.marked
-        if len(marked) == 2:
-            before, after = sorted(marked)
-            self.post_message(ScreenOpened("compare", before, after))
+        if len(marked) >= 2:
+            self.post_message(ScreenOpened("compare", *sorted(marked)))
             return
         super().action_compare()
 

@@ -1,4 +1,4 @@
-"""What ended a job, and its log with the line of the cause marked: one above the other, or side by side."""
+"""What ended a job, and below it its log with the line of the cause marked."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from coach.tui.render.text import Line, printable
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
 
-WIDE = 110
-_MAX_LOG_LINES = 5
-"""Of a small terminal, the log has the room for this many lines, however long the page above it is."""
+_MIN_LOG_LINES = 3
+"""The log has the room for this many lines, however long the page above it is."""
+_HIGH = 30
+_LOG_SHARE = 0.25
+"""Of a higher terminal, the log has this share."""
 _ROWS_AROUND = 2
 """The top line and the keys."""
 
@@ -36,30 +38,34 @@ class CauseAndLog(Container):
 
     def show(
         self,
-        lines_at: Callable[[int], list[Line]],
+        lines_at: Callable[[int, int], list[Line]],
         tails: Sequence[LogTail],
         place: tuple[str, int] | None,
         now_s: float | None = None,
     ) -> None:
-        """`lines_at` makes the lines for a width, `place` is file and line of the cause; `now_s` is the time,
-        while the job runs."""
+        """`lines_at` makes the lines for a width and a height, `place` is file and line of the cause; `now_s`
+        is the time, while the job runs."""
         self._tails = tails
         width, height = self.app.size
-        is_wide = width >= WIDE
-        rows = lines_at((width // 2 if is_wide and tails else width) - 2)
         body, log = self.query_one("#body", LinesView), self.query_one("#log", LogView)
-        body.set_lines(rows)
         log.display = bool(tails)
-        self.styles.layout = "horizontal" if is_wide else "vertical"
         self.file = None
-        if not tails:
-            body.styles.height = "1fr"
-            return
-        tail = self._tail(place)
-        self.file = tail.file
-        log_rows = 1 + min(max(1, len(tail.lines)), _MAX_LOG_LINES)
-        body.styles.height = "1fr" if is_wide else min(len(rows), max(1, height - _ROWS_AROUND - log_rows))
-        self._show_log(tail, place, now_s)
+        tail = self._tail(place) if tails else None
+        room = max(1, height - _ROWS_AROUND - self._log_rows(tail, height))
+        rows = lines_at(width - 2, room)
+        body.set_lines(rows)
+        body.styles.height = min(len(rows), room) if tail is not None else "1fr"
+        if tail is not None:
+            self.file = tail.file
+            self._show_log(tail, place, now_s)
+
+    @staticmethod
+    def _log_rows(tail: LogTail | None, height: int) -> int:
+        """How many lines the log has at least, with its title."""
+        if tail is None:
+            return 0
+        wanted = int(height * _LOG_SHARE) if height >= _HIGH else _MIN_LOG_LINES
+        return 1 + min(max(1, len(tail.lines)), wanted)
 
     def _tail(self, place: tuple[str, int] | None) -> LogTail:
         """The file that was asked for, else that of the cause, else the standard output."""

@@ -39,7 +39,7 @@ def test_more_nodes_than_fit_are_all_there_to_be_scrolled_to() -> None:
 def test_what_is_not_known_is_a_dash_and_who_is_far_from_the_others_stands_out() -> None:
     rows = [HeatRow("node01", (71.0, None, 8.0, 70.0, 100.0)), HeatRow("node02", (69.0,) * 5)]
     spans = heat_lines(rows, POWER, 79, 10)[0]
-    assert [span.text.strip(" ▁▂▃▄▅▆▇█") for span in spans[1:6]] == ["71", "–", "8", "70", "100"]
+    assert [span.text.strip(" ▁▂▃▄▅▆▇█") for span in spans[1:6]] == ["71", "–", "▲  8", "70", "▲100"]
     assert [span.tone for span in spans[1:6]] == ["accent", "muted", "warning", "accent", "warning"]
 
 

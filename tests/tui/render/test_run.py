@@ -11,7 +11,7 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.training.telemetry import SensorGap
 from coach.tui.render.finding import finding_detail, findings_lines
 from coach.tui.render.nodes import node_lines, rank_lines
-from coach.tui.render.run import head_line, parameters_line, parent_lines, step_time_lines, times_text
+from coach.tui.render.run import head_line, parameters_lines, parent_lines, step_time_line, times_text
 from coach.tui.render.text import Line, line_width, plain
 from tests.tui.fake_session import (
     NOW_S,
@@ -56,7 +56,7 @@ def test_each_value_of_a_node_has_its_age() -> None:
 def test_nothing_measured_yet_is_said() -> None:
     assert "nothing measured on the nodes yet" in text(node_lines(History(), [], None, NOW_S, 80))
     assert "no rank has written a step yet" in text(rank_lines(History(), 80))
-    assert "not measured yet" in text(step_time_lines([], 80))
+    assert "not measured yet" in text([step_time_line([], 80)])
 
 
 def test_the_slowest_rank_is_named() -> None:
@@ -74,11 +74,11 @@ def test_nothing_is_wider_than_its_pane(width: int) -> None:
     rows = [
         *node_lines(history, [GAP], True, NOW_S, width),
         *rank_lines(history, width),
-        *step_time_lines(history.curve, width),
+        step_time_line(history.curve, width),
         *findings_lines(nan_diagnosis(), width, True, shipped),
         head_line(run, make_target(run), "RUNNING", NOW_S, width),
         *parent_lines(run, width, shipped),
-        parameters_line(run, width),
+        *parameters_lines(run, width),
     ]
     assert [plain(row) for row in rows if line_width(row) > width] == []
 

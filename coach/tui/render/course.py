@@ -1,0 +1,266 @@
+"""How a training went, as charts above one axis: loss, pace, waiting for data, and its GPUs.
+
+What happened is marked on that axis, and the stretch that a finding speaks of is shaded. Apart from the job's
+page, so that the GPUs screen and a comparison draw the same charts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from coach.analysis.measured.gpu_course import course, shown_gpus
+from coach.analysis.measured.gpu_quantities import GpuKey
+from coach.analysis.teaching.withheld_findings import why_withheld
+from coach.lookback.history import CurvePoint, History
+from coach.model.judging.finding import Diagnosis
+from coach.model.training.metrics import MetricEvent
+from coach.model.training.telemetry import GpuSample
+from coach.tui.render.axis import XAxis
+from coach.tui.render.chart import Chart, Mark, Notes, Point, Stretch, chart_lines
+from coach.tui.render.gpus import short_name_of
+from coach.tui.render.severity import severity_sign, severity_tone
+from coach.tui.render.text import UNKNOWN, Line, Tone, number, seconds
+
+MIN_TIMED = 0.5
+"""At least this share of the points must tell their time for an axis of time."""
+_MAX_STRETCHES = 2
+_MAX_MARKS = 400
+_EVENTS: dict[str, tuple[str, str, Tone]] = {
+    "epoch_end": ("E", "epoch end", "muted"),
+    "eval": ("V", "evaluation", "info"),
+    "checkpoint": ("C", "checkpoint", "good"),
+    "resume": ("R", "restart", "warning"),
+}
+"""In this order: of several in one cell, the last one shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CourseView:
+    """How the charts are looked at."""
+
+    is_log: bool = False
+    """True for the loss on a logarithmic scale."""
+    first: int = 0
+    """Which chart is drawn first, and largest."""
+
+
+def axis_of(history: History, start_s: float | None, now_s: float, *, is_live: bool) -> XAxis | None:
+    """The axis of all charts of a run: of time where the steps tell theirs or there are none, else of steps.
+    None where nothing was measured."""
+    curve = history.curve
+    timed = [point.time_s for point in curve if point.time_s is not None]
+    if curve and len(timed) < MIN_TIMED * len(curve):
+        return XAxis(curve[0].step - curve[0].num_steps + 1, curve[-1].step, is_time=False)
+    firsts = [series.times[0] for key in history.gpus if (series := history.gpu_series(*key)).times]
+    lasts = [series.times[-1] for key in history.gpus if (series := history.gpu_series(*key)).times]
+    if not timed and not firsts:
+        return None
+    first_s = min([*timed[:1], *firsts])
+    origin_s = start_s if start_s is not None and start_s <= first_s else first_s
+    last_s = max([*timed[-1:], *lasts])
+    return XAxis(origin_s, max(origin_s + 1.0, now_s if is_live else last_s, last_s))
+
+
+def course_lines(
+    history: History,
+    axis: XAxis,
+    notes: Notes,
+    width: int,
+    height: int,
+    view: CourseView,
+    note: str = "",
+    next_key: str = "",
+) -> list[Line]:
+    """The charts in `width` × `height` cells."""
+    of_steps = step_charts(history, axis, view, note)
+    gpu_charts, names = gpu_charts_of(history, history.gpus, axis, max(1, width - 10))
+    charts = [*of_steps[:1], *gpu_charts, *of_steps[1:]]
+    if not charts:
+        return []
+    first = view.first % len(charts)
+    charts = [charts[first], *charts[:first], *charts[first + 1 :]]
+    return chart_lines(charts, width, height, axis, names, notes, next_key)
+
+
+def step_charts(history: History, axis: XAxis, view: CourseView, note: str = "") -> list[Chart]:
+    """Loss, samples/s, and step time with the wait for data in it; none where no step was written."""
+    curve = history.curve
+    if not curve:
+        return []
+    at = [point.time_s if axis.is_time else float(point.step) for point in curve]
+    losses = _points(at, [point.loss for point in curve])
+    rates = _points(at, [point.samples_per_s for point in curve])
+    shares = _points(at, [_share(point) for point in curve])
+    times = _points(at, [point.step_time_s for point in curve])
+    newest = curve[-1]
+    share = _newest(shares)
+    charts = [
+        Chart(
+            "loss",
+            f"{number(newest.loss)}{' · logarithmic' if view.is_log else ''}{f' · {note}' if note else ''}",
+            (losses,),
+            is_log=view.is_log,
+            now=number(newest.loss, 3),
+            trouble=_lost(curve),
+        ),
+        Chart(
+            "throughput",
+            f"{number(_newest(rates))} samples/s",
+            (rates,),
+            from_zero=True,
+            short="samples/s",
+            now=number(_newest(rates), 3),
+        ),
+        Chart(
+            "data wait",
+            f"{UNKNOWN if share is None else f'{share:.0f}'} % of a step waits for data",
+            (shares,),
+            100.0,
+            "%",
+            now=UNKNOWN if share is None else f"{share:.0f} %",
+        ),
+        Chart(
+            "step time",
+            seconds(_newest(times)),
+            (times,),
+            unit="s",
+            from_zero=True,
+            now=seconds(_newest(times)),
+        ),
+    ]
+    return [chart for chart in charts if chart.title == "loss" or _newest(chart.lines[0]) is not None]
+
+
+def _points(at: Sequence[float | None], values: Iterable[float | None]) -> list[Point]:
+    return [(x, y) for x, y in zip(at, values, strict=True) if x is not None]
+
+
+def _share(point: CurvePoint) -> float | None:
+    if point.data_time_s is None or not point.step_time_s:
+        return None
+    return min(100.0, 100.0 * point.data_time_s / point.step_time_s)
+
+
+def _newest(points: Sequence[Point]) -> float | None:
+    return next((y for _, y in reversed(points) if y is not None and math.isfinite(y)), None)
+
+
+def _lost(curve: Sequence[CurvePoint]) -> str:
+    """From which step on the loss is not finite."""
+    lost = next((p.step for p in curve if p.loss is not None and not math.isfinite(p.loss)), None)
+    return "" if lost is None else f"not finite from step {lost:.0f}"
+
+
+def gpu_charts_of(
+    history: History, gpus: Sequence[GpuKey], axis: XAxis, num_points: int
+) -> tuple[list[Chart], list[str]]:
+    """Use, power and memory of the GPUs, as far as measured, and the names of the lines in each chart."""
+    shown = shown_gpus(history, gpus) if axis.is_time else []
+    if not shown:
+        return [], []
+    names = [_name(each.key, each.among, gpus) for each in shown]
+    charts = []
+    for of in _GPU_COLUMNS:
+        wholes = [of.whole(history.gpu_series(*each.key).samples[-1]) for each in shown]
+        lines = [
+            _scaled(course(history.gpu_series(*each.key), of.column, axis.start, axis.end, num_points), whole)
+            for each, whole in zip(shown, wholes, strict=True)
+        ]
+        if any(_newest(points) is not None for points in lines):
+            among = f" {shown[0].among} of {len(gpus)}" if shown[0].among else ""
+            charts.append(_gpu_chart(of, lines, wholes, among))
+    return charts, names if len(gpus) > 1 else []
+
+
+@dataclass(frozen=True, slots=True)
+class _GpuColumn:
+    """A column of GPU samples, and what its whole is."""
+
+    column: str
+    title: str
+    short: str
+    unit: str
+    whole: Callable[[GpuSample], float | None]
+
+
+_GPU_COLUMNS = (
+    _GpuColumn("utilization_pct", "GPU utilization", "GPU use", "", lambda gpu: 100.0),
+    _GpuColumn("power_w", "GPU power", "GPU power", "W", lambda gpu: gpu.power_limit_w),
+    _GpuColumn("memory_used_mib", "GPU memory", "GPU mem", "MiB", lambda gpu: gpu.memory_total_mib),
+)
+
+
+def _scaled(points: list[Point], whole: float | None) -> list[Point]:
+    """In % of the whole, where that is known."""
+    return [(at, None if y is None else 100.0 * y / whole) for at, y in points] if whole else points
+
+
+def _gpu_chart(
+    of: _GpuColumn, lines: Sequence[Sequence[Point]], wholes: Sequence[float | None], among: str
+) -> Chart:
+    is_share = all(wholes)
+    newest = f"{number(_newest(lines[0]), 3)} {'%' if is_share else of.unit}"
+    limit = f" of {_limit(of.unit, wholes[0] or 0.0)}" if of.unit and is_share else ""
+    return Chart(
+        of.title,
+        newest + limit + among,
+        tuple(lines),
+        100.0 if is_share else None,
+        "%" if is_share else "",
+        short=of.short,
+        now=newest,
+    )
+
+
+def _limit(unit: str, whole: float) -> str:
+    return f"{whole:.0f} W" if unit == "W" else f"{whole / 1024:.0f} GiB"
+
+
+def _name(key: GpuKey, among: str, gpus: Sequence[GpuKey]) -> str:
+    name = f"gpu {key[1]}" if len({node for node, _ in gpus}) == 1 else short_name_of(key)
+    return f"{among} {name}" if among else name
+
+
+def notes_of(
+    events: Sequence[MetricEvent],
+    checkpoints: Iterable[tuple[float, int]],
+    diagnosis: Diagnosis | None,
+    axis: XAxis,
+) -> Notes:
+    """What happened on this axis, and the stretch of each of the first findings that tells since when."""
+    marks = [
+        Mark(at, sign, name, tone)
+        for event, (sign, name, tone) in _EVENTS.items()
+        for at in _places(events, event, axis)
+    ]
+    if not any(mark.sign == "C" for mark in marks):
+        marks += [Mark(s if axis.is_time else step, "C", "checkpoint", "good") for s, step in checkpoints]
+    marks = [mark for mark in marks if axis.start <= mark.at <= axis.end]
+    return Notes(marks[-_MAX_MARKS:], _stretches(diagnosis, axis))
+
+
+def _places(events: Sequence[MetricEvent], name: str, axis: XAxis) -> list[float]:
+    found = [
+        at
+        for event in events
+        if event.event == name and (at := event.time_s if axis.is_time else event.step) is not None
+    ]
+    return [float(at) for at in found]
+
+
+def _stretches(diagnosis: Diagnosis | None, axis: XAxis) -> list[Stretch]:
+    if diagnosis is None or not axis.is_time or why_withheld(diagnosis):
+        return []
+    return [
+        Stretch(
+            max(each.since_s, axis.start),
+            axis.end,
+            each.rule,
+            severity_sign(each.severity).text.strip() or "▲",
+            severity_tone(each.severity),
+        )
+        for each in diagnosis.findings
+        if each.since_s is not None and each.since_s <= axis.end
+    ][:_MAX_STRETCHES]

@@ -1,0 +1,74 @@
+"""What a job runs on: its nodes, its GPUs and its ranks, each few of them, or of many those that are odd."""
+
+from __future__ import annotations
+
+from coach.model.training.run import Run
+from coach.tui.job_subject import JobSubject
+from coach.tui.question import Question
+from coach.tui.render.asked import asked_line
+from coach.tui.render.gpus import newest_samples, spread_lines, trouble_lines
+from coach.tui.render.job import held_gpu_lines
+from coach.tui.render.nodes import gap_lines, node_lines, rank_lines
+from coach.tui.render.queue import is_own
+from coach.tui.render.ranks import rank_view_lines
+from coach.tui.render.stacks import burst_lines
+from coach.tui.render.telemetry import step_use_lines, telemetry_lines
+from coach.tui.render.text import BLANK, Line
+
+_MANY_GPUS = 8
+_MANY_RANKS = 8
+_RANKS_HEIGHT = 12
+
+
+def device_lines(page: JobSubject, width: int) -> list[Line]:
+    """Its nodes, GPUs and ranks, as far as they are measured."""
+    run, job, history = page.run, page.job, page.history
+    rows = _held_gpus(page, width)
+    gaps = page.followed.sensor_gaps if page.followed is not None else ()
+    if run is not None and (page.is_live or history.nodes or history.ranks):
+        has_gpus = None if run.num_gpus is None else run.num_gpus > 0
+        rows += _node_lines(page, has_gpus, width)
+        rows += [BLANK, *_rank_lines(page, run, width)] if len(history.ranks) > 1 else []
+    if page.followed is not None:
+        rows += burst_lines(page.followed.bursts, page.now_s, width)
+    if job is not None and job.state == "RUNNING" and job.raw_job_id and is_own(job, page.user):
+        rows += _step_use(page, job.raw_job_id, width)
+        if run is None:
+            rows += telemetry_lines(history, gaps, page.stream_error, page.now_s, width, page.label)
+    return [*rows, BLANK] if rows else []
+
+
+def _node_lines(page: JobSubject, has_gpus: bool | None, width: int) -> list[Line]:
+    """Each node with its GPUs; of many GPUs how far they are apart."""
+    history = page.history
+    gaps = page.followed.sensor_gaps if page.followed is not None else ()
+    if len(history.gpus) <= _MANY_GPUS:
+        return node_lines(history, gaps, has_gpus, page.now_s, width)
+    fresh = newest_samples(history, history.gpus, page.now_s)
+    return [
+        *spread_lines(list(fresh.values()), len(history.gpus), width),
+        *trouble_lines(history, history.gpus, page.now_s, width),
+        *gap_lines(gaps, has_gpus, width),
+    ]
+
+
+def _rank_lines(page: JobSubject, run: Run, width: int) -> list[Line]:
+    """A line for each of a few ranks; of more the odd ones, and a map of all."""
+    if len(page.history.ranks) <= _MANY_RANKS:
+        return rank_lines(page.history, width)
+    return rank_view_lines(page.history, run, None, width, _RANKS_HEIGHT)
+
+
+def _held_gpus(page: JobSubject, width: int) -> list[Line]:
+    if Question.ALLOCATIONS not in page.questions:
+        return []
+    told = page.answers[Question.ALLOCATIONS]
+    held = held_gpu_lines(page.slots, width) if told.value is not None else []
+    return [asked_line("gpus", told, page.now_s, page.label), *held]
+
+
+def _step_use(page: JobSubject, raw_job_id: str, width: int) -> list[Line]:
+    if Question.STEP_USE not in page.questions:
+        return []
+    told = page.answers[Question.STEP_USE]
+    return step_use_lines(told, (told.value or {}).get(raw_job_id, ()), page.now_s, width, page.label)

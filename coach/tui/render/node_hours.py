@@ -1,0 +1,100 @@
+"""The last hours of a node: what was allocated, and what was measured, above one axis.
+
+Slurm tells what is allocated; only a sampler inside of a job tells what is used. The two are never mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coach.lookback.history import History
+from coach.lookback.node_past import NodePast
+from coach.model.slurm.cluster import Node
+from coach.tui.render.axis import XAxis
+from coach.tui.render.chart import Chart, Point, chart_lines
+from coach.tui.render.course import gpu_charts_of
+from coach.tui.render.text import UNKNOWN, KeyLabel, Line, clip, line, mib, muted, number, whole
+
+MAX_PAST_S = 4 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a job tells about its GPUs on a node."""
+
+    job_id: str
+    history: History
+
+
+def past_lines(
+    node: Node,
+    past: NodePast,
+    measured: Sequence[Measured],
+    now_s: float,
+    width: int,
+    height: int,
+    label: KeyLabel,
+) -> list[Line]:
+    """What was allocated since coach was opened, and what was measured, above one axis."""
+    starts = [past.since_s] if past.since_s is not None else []
+    for each in measured:
+        starts += [each.history.gpu(*key)[0].time_s for key in each.history.gpus if key[0] == node.name]
+    if not starts:
+        return [line(muted(" not looked at yet"))]
+    start_s = max(now_s - MAX_PAST_S, min(*starts, now_s - 1.0))
+    axis = XAxis(start_s, now_s, origin=now_s)
+    charts: list[Chart] = []
+    names: list[str] = []
+    for each in measured:
+        keys = [key for key in each.history.gpus if key[0] == node.name]
+        found, names = gpu_charts_of(each.history, keys, axis, max(1, width - 20))
+        charts += found
+    charts += _allocated(node, past, now_s)
+    note = [] if charts[: len(charts) - 3] else [_unmeasured_line(label, width)]
+    return [*chart_lines(charts, width, max(8, height - len(note)), axis, names), *note]
+
+
+def _unmeasured_line(label: KeyLabel, width: int) -> Line:
+    words = f" use is not measured here: {label('attach')} on a job of yours measures inside of it"
+    return clip(line(muted(words)), width)
+
+
+def _allocated(node: Node, past: NodePast, now_s: float) -> list[Chart]:
+    """What was given to jobs, of GPUs, CPUs and memory."""
+    looks = past.of(node.name)
+    num_gpus = sum(gpu.total for gpu in node.gpus)
+    return [
+        _steps(
+            "GPUs allocated", "gpus", [(look.time_s, look.gpus) for look in looks], num_gpus or None, now_s
+        ),
+        _steps("CPUs allocated", "cpus", [(look.time_s, look.cpus) for look in looks], node.num_cpus, now_s),
+        _steps(
+            "memory allocated",
+            "memory",
+            [(look.time_s, look.memory_mib) for look in looks],
+            node.memory_mib,
+            now_s,
+        ),
+    ]
+
+
+def _steps(
+    title: str, short: str, looks: Sequence[tuple[float, int | None]], total: int | None, now_s: float
+) -> Chart:
+    """A number that stays until the next look, in % of all."""
+    points: list[Point] = []
+    previous: float | None = None
+    for time_s, value in looks:
+        share = 100.0 * value / total if value is not None and total else None
+        if points:
+            points.append((time_s - 0.001, previous))
+        points.append((time_s, share))
+        previous = share
+    if points:
+        points.append((now_s, previous))
+    newest = looks[-1][1] if looks else None
+    spell = mib if short == "memory" else whole
+    told = f"{spell(newest)} of {spell(total)}" if total else UNKNOWN
+    now = UNKNOWN if previous is None else f"{number(previous, 3)} %"
+    return Chart(title, told, (points,), 100.0, "%", short=short, now=now)

@@ -1,0 +1,125 @@
+"""One node as a page: its GPUs with what they do, its jobs, what it is, its last hours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus
+from coach.lookback.node_past import NodePast
+from coach.model.slurm.cluster import GpuAllocation, Job, Node
+from coach.model.training.telemetry import GpuSample
+from coach.tui.question import Asked
+from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
+from coach.tui.render.asked import asked_line
+from coach.tui.render.compare import side_by_side
+from coach.tui.render.curve import bar
+from coach.tui.render.node_hours import Measured as Measured
+from coach.tui.render.node_hours import past_lines
+from coach.tui.render.text import BLANK, KeyLabel, Line, Span, age, clip, line, mib, muted, whole
+
+WIDE = 108
+"""From this width on the facts stand beside the GPUs."""
+_STALE_S = 30.0
+_LEAST_PAST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSubject:
+    """What is known of one node."""
+
+    node: Node
+    free: Sequence[NodeGpus]
+    slots: Sequence[GpuSlot]
+    jobs: Sequence[Job]
+    """Those that have it."""
+    measured: Sequence[Measured]
+    told: Asked[tuple[GpuAllocation, ...]] | None
+    """Which job has which GPU, as it was asked; None where no GPU is in use."""
+    past: NodePast
+    are_others_hidden: bool
+    now_s: float
+    label: KeyLabel
+
+
+def page_lines(page: NodeSubject, width: int, height: int) -> list[Line]:
+    """Its GPUs first, and its jobs, what it is beside or below them, and its last hours."""
+    node, is_wide = page.node, width >= WIDE
+    left_width = width // 2 if is_wide else width
+    facts = node_fact_lines(node, page.free, page.now_s, width - left_width or width)
+    gpus = _gpu_rows(page, left_width) if node.gpus else []
+    jobs = sorted(page.jobs, key=lambda job: (-(job.num_gpus or 0), -(job.num_cpus or 0), job.job_id))
+    work = [
+        line(muted(" jobs here")),
+        *node_job_lines(jobs, width, are_others_hidden=page.are_others_hidden),
+    ]
+    # The state comes first on every terminal: of a node that is down nothing else matters as much.
+    rows = (
+        [*side_by_side(gpus, facts, left_width), *work]
+        if is_wide
+        else [facts[0], *gpus, *work, BLANK, *facts[1:]]
+    )
+    room = max(_LEAST_PAST, height - len(rows) - 2)
+    past = past_lines(node, page.past, page.measured, page.now_s, width, room, page.label)
+    return [*rows, BLANK, line(muted(" the last hours, as far as coach was open")), *past]
+
+
+def _gpu_rows(page: NodeSubject, width: int) -> list[Line]:
+    head = (
+        asked_line("gpus by index", page.told, page.now_s, page.label)
+        if page.told is not None
+        else line(muted(" gpus by index"))
+    )
+    is_known = page.told is not None and page.told.value is not None
+    return [head, *gpu_lines(page, width, is_known=is_known), BLANK]
+
+
+def measured_samples(
+    node: str, slots: Sequence[GpuSlot], measured: Sequence[Measured]
+) -> dict[int, GpuSample]:
+    """The newest sample of each GPU by its index on the node: a job counts its own GPUs from 0, in the order
+    of their indices."""
+    found: dict[int, GpuSample] = {}
+    for each in measured:
+        own = [slot.index for slot in slots if slot.job_id == each.job_id]
+        for key in each.history.gpus:
+            if key[0] == node and key[1] < len(own):
+                found[own[key[1]]] = each.history.gpu(*key)[-1]
+    return found
+
+
+def gpu_lines(page: NodeSubject, width: int, *, is_known: bool) -> list[Line]:
+    """Each GPU: whose it is, and what it does where that is measured."""
+    by_id: Mapping[str, Job] = {job.job_id: job for job in page.jobs}
+    samples = measured_samples(page.node.name, page.slots, page.measured)
+    rows = slot_lines(page.slots, by_id, is_known, width, are_others_hidden=page.are_others_hidden)
+    result: list[Line] = []
+    for slot, row in zip(page.slots, rows, strict=True):
+        result.append(row)
+        sample = samples.get(slot.index)
+        if sample is not None:
+            result.append(_sample_line(sample, page.now_s, width))
+    return result
+
+
+def _sample_line(sample: GpuSample, now_s: float, width: int) -> Line:
+    old_s = now_s - sample.time_s
+    share = None if sample.utilization_pct is None else sample.utilization_pct / 100
+    used, total = sample.memory_used_mib, sample.memory_total_mib
+    held = used / total if used is not None and total else None
+    size = 16 if width >= 100 else 8
+    is_old = old_s > _STALE_S
+    use = f"{'▲' if is_old else ' '}{age(old_s)} old"
+    return clip(
+        line(
+            muted("       use "),
+            Span(bar(share, size), "muted" if is_old else "accent"),
+            f" {whole(sample.utilization_pct):>3}% ",
+            muted(" mem "),
+            Span(bar(held, size), "muted" if is_old else "accent"),
+            f" {mib(used)}/{mib(total)}  ",
+            Span(f"{use}  ", "warning" if is_old else "muted"),
+            f"{whole(sample.power_w)}/{whole(sample.power_limit_w)} W",
+        ),
+        width,
+    )
