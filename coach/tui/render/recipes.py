@@ -74,7 +74,9 @@ def expected_lines(page: Page, width: int) -> list[Line]:
 
 def side_by_side(page: Page, width: int) -> list[Line]:
     """Lesson, diff and what to expect in columns: two of them where there is no room for three."""
-    taught, _ = lesson_parts(page.lesson)
+    taught = "\n\n".join(
+        part for part in lesson_parts(page.lesson)[0].split("\n\n") if not part.startswith("#")
+    )
     has_three = width >= THREE_COLUMNS
     first = width * 3 // 10 if has_three else width * 9 // 20
     head: list[Line] = [line(strong(f" {printable(page.recipe.title)}"))]
