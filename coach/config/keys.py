@@ -281,10 +281,10 @@ LAUNCH_KEYS = ("6", "7", "8", "9")
 
 _SCREEN_KEYS = """
 open find findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
-resubmit shell attach stacks log all unfold filter sort reverse columns stdout stderr both
+resubmit shell attach stacks log all unfold filter sort reverse columns views stdout stderr both
 next_error previous_error wrap numbers proof pager gpus quantity answer next previous view where
 history runs all_findings recipes new_launch drills cohort pane
-zoom refresh theme doctor help palette leave quit go_to story_next story_previous
+zoom detail refresh theme doctor help palette leave quit go_to story_next story_previous
 """
 SCREEN_KEYS = tuple(_SCREEN_KEYS.split())
 """Ids of the keys of the screens that a person may choose; `coach/tui/keys/` has the table."""

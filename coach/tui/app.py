@@ -171,6 +171,7 @@ class CoachApp(App[None]):
         context.diagnoses.update(message.snapshot.diagnoses)
         context.found.update(ranked_findings(message.snapshot, context.ended_jobs))
         context.forget_jobs_of_runs()
+        context.trainings.look(context.session, message.snapshot)
         self._note_standing()
         self._follow()
         self._job_notices.look(message.snapshot)
@@ -206,7 +207,8 @@ class CoachApp(App[None]):
         named = top.targets if top is not None else ()
         self._attention.follow(bool(named))
         follows = top.spec.follows if top is not None else Follows.BEFORE
-        targets = self._follow_list.targets(follows, named, before)
+        also = top.also_followed if top is not None else ()
+        targets = self._follow_list.targets(follows, (*named, *also), before)
         if self.context.processor_limit_s is not None:
             targets = ()
         watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)
@@ -255,7 +257,7 @@ class CoachApp(App[None]):
             # clock.
             self.context.key_time_s = self.context.clock() - max(0.0, time.monotonic() - event.time)
             if self.top is not None:
-                self.top.note("")
+                self.top.note_key()
         if await done_at_once(self, event):
             return
         if isinstance(event, events.Key) and not event.is_forwarded and self.top is not None:

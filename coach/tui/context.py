@@ -18,7 +18,11 @@ from coach.tui.keys.table import NOTHING_OFF, SHIPPED, SwitchedOff
 from coach.tui.mode import Mode
 from coach.tui.ports import Session
 from coach.tui.question import Answers
-from coach.workflows.watching.table_views import View
+from coach.tui.training import Trainings
+
+if TYPE_CHECKING:
+    from coach.workflows.watching.first_start import Here
+    from coach.workflows.watching.table_views import SavedView, View
 
 if TYPE_CHECKING:
     from coach.workflows.watching.story import Story
@@ -57,12 +61,21 @@ class Context:
     """What was asked on demand."""
     found: dict[str, tuple[RankedFinding, ...]] = field(default_factory=dict)
     """The last findings of every target that was ever judged, with what they cost."""
+    trainings: Trainings = field(default_factory=Trainings)
+    """The last numbers of the targets that were followed."""
     unread: list[str] = field(default_factory=list)
     """Jobs that ended within a day and have not been judged yet."""
     views: dict[str, View] = field(default_factory=dict)
     """How the tables are looked at, by their ids."""
+    saved_views: dict[str, SavedView] = field(default_factory=dict)
+    """Ways to look at the queue that were saved, by their names."""
     views_problem: str | None = None
     """Why they are not as they were kept."""
+    here: Here | None = None
+    """What is told at the first start; None after the first key, and at every other start."""
+    is_first_key_pressed: bool = False
+    is_detail_hidden: bool = False
+    """Whether a wide terminal shows the list of the first screen alone."""
     marked: list[str] = field(default_factory=list)
     are_all_shown: bool = False
     """Whether the queue is everybody's: only then is it asked for."""

@@ -281,6 +281,18 @@ class RelaunchRequested(Request):
         self.parent_choice = parent_choice
 
 
+class SavedViewsChanged(Request):
+    """Views were saved under names, or forgotten."""
+
+
+class FirstLookWanted(Request):
+    """The first screen is there: look for what is here, if coach is opened for the first time."""
+
+
+class FirstKeyPressed(Request):
+    """The first start is over."""
+
+
 class ViewsChanged(Request):
     """Somebody looks at a table in another way, and wants it kept."""
 

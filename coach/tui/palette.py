@@ -27,10 +27,13 @@ from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey, RuleTitle
 from coach.tui.render.text import printable
 from coach.tui.screen_specs import HOME, Kind, by_name
+from coach.workflows.watching.table_views import BUILT_IN
 
 _MAX_CHARACTERS = 200
 """A name may be as long as its author likes."""
 _MAX_HITS = 50
+_MAX_OFFERED = 20
+"""Before anything is typed."""
 _JOB_ID = re.compile(r"\d{1,18}(?:_\d{1,9})?", re.ASCII)
 _EQUAL, _BEGINS, _HOLDS, _HOLDS_WORDS = 1.0, 0.75, 0.5, 0.25
 
@@ -130,6 +133,8 @@ def _places(context: Context, go: Callable[..., object]) -> Iterator[Place]:
     for spec in by_name().values():
         if spec.name in _ABOUT_EVERYTHING and Kind.ASK not in spec.kinds:
             yield Place(spec.word, "screen", partial(go, spec.name))
+    for view in (*BUILT_IN, *context.saved_views.values()):
+        yield Place(view.name, "view", partial(go, HOME.name, "", view.name))
     snapshot = context.snapshot
     own_first = sorted(snapshot.jobs, key=lambda job: job.user != context.user)
     for run in snapshot.runs:
@@ -164,7 +169,7 @@ class Places(Provider):
         return palette.places if isinstance(palette, GoTo) else ()
 
     async def discover(self) -> Hits:
-        for place in islice(self._places, 1 + len(_ABOUT_EVERYTHING)):
+        for place in islice(self._places, _MAX_OFFERED):
             yield DiscoveryHit(_shown_place(place), place.go, place.name)
 
     async def search(self, query: str) -> Hits:
@@ -186,9 +191,14 @@ def _shown_place(place: Place) -> Content:
 class GoTo(CommandPalette):
     """Asks for a name and goes there."""
 
-    def __init__(self, places: Sequence[Place], go: Callable[..., object]) -> None:
-        """`go` opens a screen by its name and arguments."""
-        super().__init__(providers=[Places], placeholder="a job, node, user, run, recipe, rule or screen…")
+    def __init__(
+        self,
+        places: Sequence[Place],
+        go: Callable[..., object],
+        asked: str = "a job, node, user, run, recipe, rule, view or screen…",
+    ) -> None:
+        """`go` opens a screen by its name and arguments; `asked` says what may be typed."""
+        super().__init__(providers=[Places], placeholder=asked)
         self.places = tuple(places)
         self._go = go
 

@@ -27,6 +27,7 @@ from coach.workflows.launching.relaunch_offer import RelaunchOffer as RelaunchOf
 if TYPE_CHECKING:
     from coach.analysis.jobs.notices import Notice
     from coach.launch.resubmission import Resubmission
+    from coach.lookback.glance import Glance
     from coach.model.slurm.cluster import Job
     from coach.sources.slurm.overlap_step import StreamSource
     from coach.tui.question import Question
@@ -52,6 +53,10 @@ class Session(Protocol):
     def attach(self, target: str, streams: Sequence[StreamSource]) -> None: ...
 
     def history(self, target: str) -> History: ...
+
+    def glance(self, target: str) -> Glance:
+        """What a line of a list shows of its history. The same value until something is new."""
+        ...
 
     def refresh_soon(self, *, is_cluster_only: bool = False) -> None: ...
 

@@ -155,7 +155,7 @@ class Stage:
 
         `what` tells it where it lasts a second; then Esc stops it, unless it changes something.
         """
-        self._worker.do(*self._told(work, on_done, on_error, what, is_change))
+        self._worker.do(*self._told(work, on_done, on_error, what, is_change), is_change=is_change)
 
     def do_aside(
         self,

@@ -32,6 +32,7 @@ else:
     stories = late("coach.workflows.watching", "story")
 
 _OFFERED = "notices-offered"
+_STARTED = "first-start"
 Standing = tuple[Mode, str | None, Mapping[Switch, str]]
 """The mode, the reason if nothing may be changed, and what the site has switched off with its words."""
 
@@ -59,6 +60,10 @@ class Opening:
     """True if the terminal shows ASCII alone."""
     story: Story | None = None
     """What the demo tells beside what it shows."""
+    first_start: Path | None = None
+    """The file that says that coach was opened before; None: nobody asks."""
+    settings: Settings | None = None
+    """Those that coach was opened with; None where nothing is looked for."""
 
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
@@ -73,20 +78,24 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     # What a session does by itself is held back, too, also after the config was read again.
     of_session = replace(settings, is_readonly=True) if is_readonly else settings
     read_as = {**env, "COACH_READONLY": "1"} if is_readonly else env
+    session = live_session(of_session, resolved, read_as, reach.use, budget)
+    reach.asking_io = session.spared(reach.asking_io)
     return Opening(
-        live_session(of_session, resolved, read_as, reach.use, budget),
+        session,
         live_ports(reach, resolved, resolved),
         _standing(settings, is_readonly)[0],
         user.user_name(),
         f"{resolved} · {name}" if name else resolved,
         resolved,
         lambda: _standing(reach.settings, is_readonly),
-        ViewStore(settings.cache_dir),
+        ViewStore(settings.cache_dir, settings.config_dir),
         keys,
         settings.notices,
         settings.cache_dir / _OFFERED,
         settings.theme,
         _is_ascii(settings),
+        first_start=settings.cache_dir / _STARTED,
+        settings=settings,
     )
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import typed_coach
+
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 SQUEUE = """#!{python}
 import sys
@@ -28,11 +30,7 @@ def coach(tmp_path: Path):  # type: ignore[no-untyped-def]
 
     def call(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "COACH_HOME": str(tmp_path / "home")}
-        command = [sys.executable, "-m", "coach", *map(str, arguments)]
-        done = subprocess.run(command, env=env, input=stdin, capture_output=True)
-        return subprocess.CompletedProcess(
-            command, done.returncode, done.stdout.decode(), done.stderr.decode()
-        )
+        return typed_coach(arguments, env, stdin=stdin.decode())
 
     return call
 
@@ -168,8 +166,7 @@ def checked_queue(
         "PATH": f"{clients}:{os.environ['PATH']}",
         **({"COACH_SITE": str(site)} if site.exists() else {}),
     }
-    command = [sys.executable, "-m", "coach", "check", "--format", "json", "--backend", "slurm"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    done = typed_coach(("check", "--format", "json", "--backend", "slurm"), env)
     return done, asked.read_text()
 
 

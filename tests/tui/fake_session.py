@@ -11,6 +11,7 @@ from typing import Any
 
 from coach.launch.parameters import Parameter
 from coach.launch.recipe import Recipe, data_dir
+from coach.lookback.glance import Glance, glance_of
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
 from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resources
@@ -77,6 +78,9 @@ class FakeSession:
 
     def history(self, target: str) -> History:
         return self._histories.get(target, History())
+
+    def glance(self, target: str) -> Glance:
+        return glance_of(self.history(target))
 
     def refresh_soon(self, *, is_cluster_only: bool = False) -> None:
         self.num_refreshes += not is_cluster_only

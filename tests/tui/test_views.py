@@ -23,6 +23,11 @@ def ids(driver: Driver) -> list[str]:
     return list(driver.app.screen.query_one("#queue", KeyedTable)._rows.keys)
 
 
+def queue_text(driver: Driver) -> str:
+    """The screen below the title of the queue, as far as the nodes."""
+    return driver.text().split("queue ·")[1].split("nodes ·")[0]
+
+
 async def type_in(driver: Driver, text: str) -> None:
     names = {
         " ": "space",
@@ -62,9 +67,9 @@ async def test_escape_gives_up_what_is_typed() -> None:
         assert len(ids(driver)) == 4
         await driver.press("C", "ctrl+u")
         await type_in(driver, "user")
-        assert "STATE" not in driver.text().split("queue ·")[1]
+        assert "STATE" not in queue_text(driver)
         await driver.press("escape")
-        assert "STATE" in driver.text().split("queue ·")[1]
+        assert "STATE" in queue_text(driver)
 
 
 async def test_a_key_sorts_by_one_column_after_the_other_and_another_turns_the_order_round() -> None:
@@ -124,7 +129,7 @@ async def test_views_are_as_they_were_left_at_the_last_start(tmp_path: Path) -> 
         await driver.sees('filter "vasp": 2 of 4')
         assert ids(driver) == ["12", "13"]
         assert "JOB ID↑" in driver.text()
-        assert "STATE" not in driver.text().split("queue ·")[1]
+        assert "STATE" not in queue_text(driver)
 
 
 @pytest.mark.parametrize("mode", [Mode.READONLY, Mode.ROOT, Mode.REPLAY, Mode.DEMO])

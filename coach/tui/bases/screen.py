@@ -17,7 +17,15 @@ from coach.model.snapshot import Snapshot
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import bindings_of, keys_of, reason_off, why_dead
-from coach.tui.messages import CopyRequested, ExplainWanted, Request, ScreenOpened, ScreenShown, Wanted
+from coach.tui.messages import (
+    CopyRequested,
+    ExplainWanted,
+    FirstKeyPressed,
+    Request,
+    ScreenOpened,
+    ScreenShown,
+    Wanted,
+)
 from coach.tui.question import Question
 from coach.tui.render.finding import fix_word
 from coach.tui.render.findings import withheld_line, worst_line
@@ -48,6 +56,8 @@ class CoachScreen(Screen[None]):
     """The name and the arguments that it was opened with."""
     targets: tuple[str, ...] = ()
     """Runs and jobs to be followed while this screen is on top."""
+    also_followed: tuple[str, ...] = ()
+    """Followed as well, though the screen is not about them."""
     not_in_footer: frozenset[str] = frozenset()
     """Ids of keys that its footer has no room for."""
     questions: tuple[Question, ...] = ()
@@ -204,6 +214,16 @@ class CoachScreen(Screen[None]):
         """Say something beside the keys, until the next key."""
         self._set_note(line(Span(printable(text), "warning")) if text else BLANK)
 
+    def note_key(self) -> None:
+        """A key has come: what was said last has been read."""
+        self.note("")
+        if not self.context.is_first_key_pressed:
+            self.context.is_first_key_pressed = True
+            if self.context.here is not None:
+                self.context.here = None
+                self.post_message(FirstKeyPressed())
+                self.call_after_refresh(self.refresh_all)
+
     def note_no_row(self) -> None:
         """Say why a key that does something to a row does nothing."""
         self.note("there is no row under the cursor")
@@ -286,8 +306,8 @@ class CoachScreen(Screen[None]):
     def point_at(self, target: str | None) -> None:
         """Put the cursor on a run or job, where it has a row for it."""
 
-    def show_only(self, words: str) -> None:
-        """Filter its rows by these words, where it has rows."""
+    def show_only(self, words: str, view: str = "") -> None:
+        """Filter its rows by these words, where it has rows, or look at them by a saved view."""
 
     def ask_again(self) -> bool:
         """Ask anew what it shows that is asked on demand. True: nothing else needs to be read again."""

@@ -14,7 +14,7 @@ from coach.tui.controllers.new_launches import NewLaunches
 from coach.tui.controllers.notices import JobNotices
 from coach.tui.controllers.questions import Questions
 from coach.tui.controllers.stacks import RankStacks
-from coach.tui.controllers.views import Views
+from coach.tui.controllers.views import FirstStart, Views
 from coach.tui.stage import Stage
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Controllers:
             Logs(stage, ports.logs),
             Drills(stage, ports.drills),
             Views(stage, opening.views),
+            FirstStart(stage, opening.first_start, opening.settings),
             NewLaunches(stage, ports.launchables, self.launches.open_plan, opening.backend),
         )
         tables = (own, *(controller.handlers for controller in each))

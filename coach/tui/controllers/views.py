@@ -1,12 +1,28 @@
-"""The ways to look at the tables: read when coach opens, kept when somebody chooses another."""
+"""What is kept from one start to the next: the ways to look at the tables, read when coach opens and kept when
+somebody chooses another; and that there was a first start."""
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coach.late import late
 from coach.tui import messages
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
 from coach.tui.stage import Stage
-from coach.workflows.watching.table_views import ViewStore
+from coach.workflows.watching.table_views import NOT_SHOWN, View, ViewStore
+
+if TYPE_CHECKING:
+    from coach.config import Settings
+    from coach.workflows.watching import first_start
+    from coach.workflows.watching.first_start import Here
+else:
+    first_start = late("coach.workflows.watching", "first_start")
+
+DETAIL = "detail"
+"""What stands beside the list of the first screen."""
 
 
 class Views:
@@ -16,13 +32,55 @@ class Views:
         self._stage = stage
         self._store = store
         if store is not None:
-            stage.context.views, stage.context.views_problem = store.read()
+            context = stage.context
+            context.views, problem = store.read()
+            context.saved_views, problem_of_saved = store.read_saved()
+            context.views_problem = problem or problem_of_saved
+            context.is_detail_hidden = context.views.get(DETAIL) == NOT_SHOWN
 
     @property
     def handlers(self) -> Handlers:
-        return {messages.ViewsChanged: self._keep}
+        return {messages.ViewsChanged: self._keep, messages.SavedViewsChanged: self._keep_saved}
+
+    def _keep_saved(self, message: messages.SavedViewsChanged) -> None:
+        store, views = self._store, dict(self._stage.context.saved_views)
+        if store is not None and self._stage.context.mode is Mode.LIVE:
+            self._stage.do(lambda: store.keep_saved(views), lambda _: None, self._stage.note)
 
     def _keep(self, message: messages.ViewsChanged) -> None:
-        store, views = self._store, dict(self._stage.context.views)
+        context = self._stage.context
+        if context.is_detail_hidden or DETAIL in context.views:
+            context.views[DETAIL] = NOT_SHOWN if context.is_detail_hidden else View()
+        store, views = self._store, dict(context.views)
         if store is not None and self._stage.context.mode is Mode.LIVE:
             self._stage.do(lambda: store.keep(views), lambda _: None, self._stage.note)
+
+
+class FirstStart:
+    """Nothing is looked for where no file is named that remembers it: in a recording."""
+
+    def __init__(self, stage: Stage, file: Path | None, settings: Settings | None) -> None:
+        self._stage = stage
+        self._file = file
+        self._settings = settings
+
+    @property
+    def handlers(self) -> Handlers:
+        return {messages.FirstLookWanted: self._look, messages.FirstKeyPressed: self._end}
+
+    def _look(self, message: messages.FirstLookWanted) -> None:
+        if self._file is not None and self._settings is not None:
+            self._stage.do_aside(partial(_here, self._file, self._settings), self._show, lambda _: None)
+
+    def _show(self, here: Here | None) -> None:
+        if here is not None and not self._stage.context.is_first_key_pressed:
+            self._stage.context.here = here
+            self._stage.redraw()
+
+    def _end(self, message: messages.FirstKeyPressed) -> None:
+        if self._file is not None:
+            self._stage.do_aside(partial(first_start.note_first, self._file), lambda _: None, lambda _: None)
+
+
+def _here(file: Path, settings: Settings) -> Here | None:
+    return first_start.what_is_here(settings, Path.cwd()) if first_start.is_first(file) else None

@@ -29,6 +29,16 @@ COACH_KEYS: tuple[Key, ...] = (
         action="zoom",
     ),
     Key(
+        id="detail",
+        key="vertical_line",
+        label="|",
+        description="Hide the detail beside the list, or show it",
+        tooltip="From 160 columns on; it follows the cursor. What you chose is kept",
+        places=frozenset({"cluster"}),
+        elsewhere="hides the detail beside the first list: it is on the first screen",
+        action="detail",
+    ),
+    Key(
         id="refresh",
         key="ctrl+r",
         label="^r",

@@ -94,4 +94,14 @@ TABLE_KEYS: tuple[Key, ...] = (
         elsewhere="chooses a table's columns: there is none here",
         action="columns",
     ),
+    Key(
+        id="views",
+        key="V",
+        label="V",
+        description="Views: mine, failed today, a partition, your own",
+        tooltip="A view is a filter, an order, columns and whose jobs; a new name keeps what is shown",
+        places=frozenset({"cluster"}),
+        elsewhere="chooses a view of the queue: it is on the first screen",
+        action="views",
+    ),
 )

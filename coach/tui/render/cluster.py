@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from coach.analysis.query.language import Order, in_order
 from coach.analysis.queueing.free_gpus import TypeGpus
+from coach.lookback.glance import DeviceUse
 from coach.model.errors import hidden_by_site
 from coach.model.slurm.cluster import GpuCount, Node, Partition
 from coach.tui.render.severity import node_state_sign, node_state_tone
@@ -24,6 +26,7 @@ from coach.tui.render.text import (
     printable,
     whole,
 )
+from coach.tui.render.training import memory_cell, power_cell, use_cell
 
 NODE_COLUMNS = (
     Column("name", "NODE", 14, grow=1),
@@ -33,7 +36,21 @@ NODE_COLUMNS = (
     Column("gpus", "GPUS", 14, grow=1),
     Column("partitions", "PARTITIONS", 14, priority=3, grow=1),
     Column("reason", "REASON", 14, priority=2, grow=3),
+    Column("use", "GPU USE", 12, grow=1, is_extra=True),
+    Column("gpu_memory", "GPU MEMORY", 12, align="right", is_extra=True),
+    Column("power", "POWER", 10, align="right", is_extra=True),
 )
+_MEASURED_LAYOUTS = (
+    (0, "name state cpus gpus use"),
+    (100, "name state cpus memory gpus use gpu_memory power reason"),
+    (140, "name state cpus memory gpus use gpu_memory power partitions reason"),
+)
+"""The columns from a width on, where GPUs are measured."""
+
+
+def measured_columns(width: int) -> tuple[str, ...]:
+    """The columns for nodes of which some are measured."""
+    return tuple([names for least, names in _MEASURED_LAYOUTS if width >= least][-1].split())
 
 
 def gpu_text(gpus: Iterable[GpuCount]) -> str:
@@ -52,16 +69,25 @@ def nodes_in_order(nodes: Iterable[Node], orders: Sequence[Order[Node]] = ()) ->
     return in_order(ranked, orders)
 
 
-def node_rows(nodes: Sequence[Node]) -> Rows:
-    """One row per node, each made when it comes into sight."""
-    return LazyRows([node.name for node in nodes], nodes, _node_row)
+def node_rows(
+    nodes: Sequence[Node],
+    uses: Mapping[str, DeviceUse] = MappingProxyType({}),
+    now_s: float | None = None,
+    names: Sequence[str] | None = None,
+) -> Rows:
+    """One row per node, each made when it comes into sight. `uses` are what one's own trainings measured of
+    the nodes' GPUs, `names` those of the nodes where somebody has them already."""
+    keys = [node.name for node in nodes] if names is None else names
+    return LazyRows(keys, nodes, lambda node: _node_row(node, uses.get(node.name), now_s))
 
 
-def empty_nodes_note(has_answer: bool, is_hidden: bool) -> str:
-    """The words of an empty table of nodes: hidden, not there, or not read yet."""
+def empty_nodes_note(has_answer: bool, is_hidden: bool, query: str = "") -> str:
+    """The words of an empty table of nodes: hidden, not there, not found, or not read yet."""
     if is_hidden:
         return hidden_by_site("nodes")
-    return "no node" if has_answer else "waiting for the first answer…"
+    if not has_answer:
+        return "waiting for the first answer…"
+    return "No node matches the filter. Esc clears it" if query else "There is no node"
 
 
 def nodes_title(num_nodes: int, query: str, num_found: int, is_hidden: bool = False) -> str:
@@ -72,7 +98,7 @@ def nodes_title(num_nodes: int, query: str, num_found: int, is_hidden: bool = Fa
     return f'{title} · filter "{printable(query)}": {num_found:,} of {num_nodes:,}' if query else title
 
 
-def _node_row(node: Node) -> Row:
+def _node_row(node: Node, use: DeviceUse | None, now_s: float | None) -> Row:
     tone = node_state_tone(node.state)
     memory = (
         f"{mib(node.memory_allocated_mib)}/{mib(node.memory_mib)}" if node.memory_mib is not None else UNKNOWN
@@ -90,6 +116,9 @@ def _node_row(node: Node) -> Row:
             Cell(gpu_text(node.gpus)),
             Cell(partitions, "muted"),
             Cell(reason, tone),
+            use_cell(use, now_s),
+            memory_cell(use),
+            power_cell(use),
         ),
         searchable(node.name, state, reason, partitions, gpu_text(node.gpus)),
     )

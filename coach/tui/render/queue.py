@@ -1,9 +1,11 @@
-"""The queue as rows: arrays folded, own jobs first and marked by a sign, why a job waits in a few words."""
+"""The queue as rows: arrays folded, own jobs first and marked by a sign, how a training goes, why a job waits
+in a few words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from coach.analysis.query.language import Order, in_order
 from coach.analysis.queueing.arrays import FoldedJob, fold_rows, group_id, is_part, parse_task_ids, unfold
@@ -14,7 +16,8 @@ from coach.model.training.other_machine import last_word, place
 from coach.tui.render.pending import short_reason, start_words
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
-from coach.tui.render.text import UNKNOWN, KeyLabel, Tone, age, clock, printable, short_id, whole
+from coach.tui.render.text import UNKNOWN, KeyLabel, Tone, age, clock, printable, short_id, whole, whole_words
+from coach.tui.render.training import TrainingOf, nothing_of, training_cells
 
 _MORE_COLUMNS = (
     Column("account", "ACCOUNT", 10, grow=1, is_extra=True),
@@ -27,10 +30,22 @@ _MORE_COLUMNS = (
     Column("submit", "SUBMITTED", 12, align="right", is_extra=True),
 )
 """Columns for whoever asks for them."""
+_TRAINING_COLUMNS = (
+    Column("progress", "PROGRESS", 9, grow=2, is_extra=True),
+    Column("to_go", "TO GO", 8, align="right", is_extra=True),
+    Column("loss", "LOSS", 10, grow=2, is_extra=True),
+    Column("rate", "SAMPLES/S", 9, align="right", is_extra=True),
+    Column("use", "USE", 8, grow=1, is_extra=True),
+    Column("memory", "MEMORY", 11, align="right", is_extra=True),
+    Column("power", "POWER", 9, align="right", is_extra=True),
+    Column("doing", "PROGRESS", 9, grow=2, is_extra=True),
+    Column("why", "FINDING, WHY", 12, grow=4, is_extra=True),
+)
+"""Of trainings that are followed. `doing` is the progress, or when a waiting job starts."""
 JOB_COLUMNS = (
     Column("own", "", 1),
     Column("job_id", "JOB ID", 9, grow=2),
-    Column("name", "NAME", 10, grow=4),
+    Column("name", "NAME", 8, grow=4),
     Column("user", "USER", 7, grow=1),
     Column("state", "STATE", 9, grow=1),
     Column("reason", "REASON", 14, grow=3, priority=1),
@@ -39,8 +54,33 @@ JOB_COLUMNS = (
     Column("gpus", "GPUS", 4, align="right"),
     Column("used", "USED", 10, align="right", priority=2),
     Column("left", "LEFT/START", 10, align="right"),
+    *_TRAINING_COLUMNS,
     *_MORE_COLUMNS,
 )
+_OWN_LAYOUTS = (
+    (0, "job_id name state doing why"),
+    (78, "job_id name state doing loss use why"),
+    (104, "job_id name state progress loss rate use left why"),
+    (124, "job_id name state progress loss rate use left nodes gpus why"),
+    (172, "job_id name state progress to_go loss rate use memory power left partition nodes gpus why"),
+)
+_ALL_LAYOUTS = (
+    (0, "own job_id state doing why"),
+    (78, "own job_id name user state doing why"),
+    (92, "own job_id name user state doing loss why"),
+    (104, "own job_id name user state doing loss use gpus why"),
+    (130, "own job_id name user state progress loss rate use gpus left why"),
+    (160, "own job_id name user state progress loss rate use memory partition nodes gpus left why"),
+)
+"""The columns from a width on, where trainings are followed; the last fall away first."""
+
+
+def training_columns(width: int, *, are_all_shown: bool) -> tuple[str, ...]:
+    """The columns for a list of trainings of this width."""
+    layouts = _ALL_LAYOUTS if are_all_shown else _OWN_LAYOUTS
+    names = [names for least, names in layouts if width >= least]
+    return tuple(names[-1].split())
+
 
 _STATE_ORDER = {"RUNNING": 0, "COMPLETING": 1, "CONFIGURING": 1, "SUSPENDED": 2, "PENDING": 3}
 _CODES = {
@@ -182,13 +222,17 @@ def queue_of(
     return Queue(rows, keys, num_own, len(found))
 
 
-def job_rows(queue: Queue, user: str | None, now_s: float | None = None) -> Rows:
+def job_rows(
+    queue: Queue, user: str | None, now_s: float | None = None, training_of: TrainingOf = nothing_of
+) -> Rows:
     """Each row is made when it comes into sight. `now_s` is what ages are counted to."""
-    return LazyRows(queue.keys, queue.rows, lambda row: _row(row, user, now_s))
+    return LazyRows(queue.keys, queue.rows, lambda row: _row(row, user, now_s, training_of))
 
 
-def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
+def _row(row: QueueRow, user: str | None, now_s: float | None, training_of: TrainingOf = nothing_of) -> Row:
     job = job_of(row)
+    is_one = isinstance(row, Job | TaskRow)
+    training, verdict = training_of(job) if is_one else (None, None)
     own = is_own(job, user)
     name, said_by = printable(job.name), printable(job.user)
     state, reason, tone = state_words(job, now_s)
@@ -198,6 +242,8 @@ def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
     nodes = printable(job.nodes) if job.nodes else "" if job.num_nodes is None else f"({job.num_nodes})"
     left = clock(job.time_left_s) if job.state != "PENDING" else UNKNOWN
     start = start_words(job, now_s) if now_s is not None else ""
+    cells = training_cells(training, is_running=job.state == "RUNNING", now_s=now_s)
+    why = verdict or Cell(reason, reason_tone, fill=partial(whole_words, reason))
     return Row(
         row_key(row),
         (
@@ -206,18 +252,26 @@ def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
             Cell(name),
             Cell(said_by, "accent" if own else ""),
             Cell(state, tone),
-            Cell(reason, reason_tone),
+            why,
             Cell(partition),
             Cell(nodes or UNKNOWN),
             Cell(whole(job.num_gpus)),
             Cell(clock(job.time_used_s)),
             Cell(start or left),
+            *cells,
+            Cell(start, fill=partial(_start_in, start)) if start else cells[0],
+            why,
             *_more_cells(job, now_s),
         ),
         searchable(
             printable(job.job_id), name, said_by, state, reason, printable(job.reason or ""), partition, nodes
         ),
     )
+
+
+def _start_in(start: str, width: int) -> str:
+    """The start of a waiting job; a narrow column leaves the `in` out."""
+    return start if len(start) <= width else start.replace("~in ", "~")
 
 
 def _reason(row: QueueRow, said: str) -> tuple[str, Tone]:
@@ -276,21 +330,50 @@ def queue_title(
     return f'{title} · filter "{printable(query)}": {queue.num_found:,} of {num_asked:,}'
 
 
-def empty_queue_note(
-    has_answer: bool, are_all_shown: bool, query: str, label: KeyLabel, *, are_others_hidden: bool = False
-) -> str:
-    """What an empty table says: nothing read is not the same as nothing there."""
-    if not has_answer:
+@dataclass(frozen=True, slots=True)
+class EmptyBecause:
+    """What decides on the words of an empty queue."""
+
+    has_answer: bool
+    are_all_shown: bool
+    query: str = ""
+    are_others_hidden: bool = False
+    can_launch: bool = True
+    """False where nothing may be changed."""
+    is_recorded: bool = False
+    has_queue: bool = True
+    """False on a machine without Slurm."""
+    is_failed_today: bool = False
+
+
+def empty_queue_note(why: EmptyBecause, label: KeyLabel) -> str:
+    """What an empty table says, and what one can do: nothing read is not the same as nothing there."""
+    if not why.has_answer:
         return "waiting for the first answer…"
-    if query and not are_all_shown:
-        return f"no job of yours matches the filter; Esc clears it, {label('all')} shows everybody's"
-    if query:
-        return "no job matches the filter; Esc clears it"
-    if are_all_shown and are_others_hidden:
-        return f"no job of yours; {_OTHERS_HIDDEN}"
-    if are_all_shown:
-        return "the queue is empty"
-    return f"no job of yours; {label('all')} shows everybody's, {label('new_launch')} launches one"
+    everybody = "" if why.are_all_shown or not why.has_queue else f"{label('all')}: everybody's"
+    if why.is_failed_today or why.query:
+        return _nothing_found(why, everybody)
+    if why.are_all_shown and why.are_others_hidden:
+        return f"You have no jobs; {_OTHERS_HIDDEN}"
+    launch = f"1: train a small model, {label('new_launch')}: launch yours" if why.can_launch else ""
+    ways = ", ".join(filter(None, (launch, everybody)))
+    return f"{_nothing_there(why)}. {ways}" if ways else _nothing_there(why)
+
+
+def _nothing_found(why: EmptyBecause, everybody: str) -> str:
+    if why.is_failed_today:
+        return "Nothing of yours ended badly within a day. Esc: all your jobs"
+    if why.are_all_shown:
+        return "No job matches the filter. Esc clears it"
+    return ", ".join(filter(None, ("No job of yours matches the filter. Esc clears it", everybody)))
+
+
+def _nothing_there(why: EmptyBecause) -> str:
+    if why.is_recorded:
+        return "The recording has no job here"
+    if not why.has_queue:
+        return "Nothing runs on this machine"
+    return "The queue is empty" if why.are_all_shown else "You have no jobs"
 
 
 def _more_cells(job: Job, now_s: float | None) -> tuple[Cell, ...]:

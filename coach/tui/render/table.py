@@ -37,6 +37,8 @@ class Column:
 class Cell:
     text: str
     tone: Tone = ""
+    fill: Callable[[int], str] | None = None
+    """Makes the text for the width of its column: a bar or a curve takes what there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,8 @@ def row_line(row: Row, layout: Layout) -> Line:
         if place:
             spans.append(Span(" " * GAP))
         cell = row.cells[index]
-        spans.append(Span(fit(cell.text, width, column.align), cell.tone))
+        text = cell.fill(width) if cell.fill is not None else cell.text
+        spans.append(Span(fit(text, width, column.align), cell.tone))
     return tuple(spans)
 
 

@@ -83,6 +83,15 @@ def fit(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
     return padding + text if align == "right" else text + padding
 
 
+def whole_words(text: str, width: int) -> str:
+    """As many words as fit, and a sign that there are more; a word alone is cut."""
+    if cell_len(text) <= width:
+        return text
+    head = set_cell_size(text, max(1, width - 1))
+    kept = (head if text[len(head) :].startswith(" ") else head.rpartition(" ")[0]).rstrip(" ·,:")
+    return f"{kept}…" if cell_len(kept) * 2 >= width else fit(text, width)
+
+
 def wrap(text: str, width: int) -> list[str]:
     """Words wrapped at `width` cells; a longer word is cut at the edge."""
     rows: list[str] = []

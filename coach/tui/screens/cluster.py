@@ -1,34 +1,42 @@
-"""The Cluster screen: partitions, nodes and the queue, as one looks at them first."""
+"""The Cluster screen, the first one: one's own jobs and how they go, what went wrong, what is free."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 
+from textual.containers import Container, Vertical
+from textual.timer import Timer
 from textual.widget import Widget
 
-from coach.analysis.judging.ranking import by_cause, went_wrong
-from coach.analysis.query.job_fields import job_vocabulary
-from coach.analysis.query.node_fields import count_free, node_vocabulary
 from coach.analysis.queueing.arrays import group_id, is_part
-from coach.analysis.queueing.free_gpus import free_by_partition
 from coach.model.slurm.cluster import Job, Node
-from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.arrangement import Arranged
 from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
+from coach.tui.first_screen.detail import LEAST_WIDTH, Detail, detail_width
+from coach.tui.first_screen.overview import Overview
+from coach.tui.first_screen.saved import ViewChoice, failed_today, name_of, saved_words, view_named
+from coach.tui.first_screen.tables import node_view, queue_view
+from coach.tui.first_screen.told import Told
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_target
-from coach.tui.messages import Done, ExplainWanted, FailedWanted, ScreenOpened, ScreenShown
+from coach.tui.messages import (
+    Done,
+    ExplainWanted,
+    FailedWanted,
+    FirstLookWanted,
+    SavedViewsChanged,
+    ScreenOpened,
+    ScreenShown,
+)
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
-    FreeGpus,
     empty_nodes_note,
+    measured_columns,
     node_rows,
     nodes_in_order,
     nodes_title,
-    partition_lines,
 )
 from coach.tui.render.findings import (
     CAUSE_COLUMNS,
@@ -41,7 +49,6 @@ from coach.tui.render.queue import (
     JOB_COLUMNS,
     Queue,
     QueueRow,
-    empty_queue_note,
     in_place,
     is_own,
     job_of,
@@ -50,32 +57,31 @@ from coach.tui.render.queue import (
     queue_title,
     row_key,
     target_of,
+    training_columns,
 )
-from coach.tui.render.table import Rows
-from coach.tui.table_view import TableView
+from coach.tui.widgets.beside import Beside
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
+from coach.workflows.watching.table_views import SavedView
 
 MAX_VERDICTS = 5
+REST_S = 0.3
+"""When the cursor has rested this long on a job, its files are read for the detail beside the list."""
+_LEAST_QUEUE = 5
+_ROWS_AROUND = 2
+"""The top line and the keys."""
 
 
 class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
-    """Home. On top stands what `coach check` says of one's own jobs, as soon as anything is wrong: it takes
-    its room from the nodes, and neither focus nor cursor from anybody."""
+    """Home. On top stand one's own jobs and how they go; below them what `coach check` says of those that went
+    wrong, then what is free and what the nodes do. On a wide terminal the job under the cursor stands
+    beside."""
 
     not_in_footer = frozenset({"compare", "fix"})
 
     def __init__(self, context: Context) -> None:
-        self._queue_view: TableView[Job] = TableView(
-            lambda: job_vocabulary(context.user, context.now_s, expand_nodes), JOB_COLUMNS
-        )
-        self._node_view: TableView[Node] = TableView(
-            lambda: node_vocabulary(
-                count_free(context.snapshot.nodes, context.snapshot.partitions), expand_nodes
-            ),
-            NODE_COLUMNS,
-        )
+        self._queue_view, self._node_view = queue_view(context), node_view(context)
         super().__init__(context, ("cluster",), {"queue": self._queue_view, "nodes": self._node_view})
         self.job_choice = JobChoice(self, self._chosen)
         self._of_verdict = JobChoice(self, self._chosen_verdict)
@@ -83,22 +89,35 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._num_wrong = 0
         self._wrong: dict[str, str] = {}
         """The targets of the jobs that went wrong, by the keys of their rows."""
-        self._free: Arranged[FreeGpus] = Arranged({}, self._deliver)
-        self._found: Arranged[Rows] = Arranged(node_rows(()), self._deliver)
+        self._told = Told(context)
+        self._detail = Detail(context)
+        self._overview = Overview(context, self._deliver, self.refresh_all)
+        self._resting: Timer | None = None
+        self._found: Arranged[tuple[list[Node], list[str]]] = Arranged(([], []), self._deliver)
         self._queue: Arranged[Queue] = Arranged(Queue(), self._deliver)
+        self._is_failed_shown = False
+        self._failed: tuple[object, object, list[Job]] = (None, None, [])
+        """The queue and the past jobs, and those of them that failed today."""
         self._in_place: tuple[object, bool, list[Job]] = (None, False, [])
         """The queue, True if it has everybody's jobs, and the jobs in their order."""
 
     def compose_body(self) -> Iterator[Widget]:
-        yield KeyedTable(CAUSE_COLUMNS, id="verdicts", classes="pane")
-        yield LinesView(id="partitions", can_focus=False)
-        yield KeyedTable(NODE_COLUMNS, id="nodes", classes="pane")
-        yield KeyedTable(JOB_COLUMNS, id="queue", classes="pane")
+        yield LinesView(id="first", can_focus=False)
+        with Container(id="home"):
+            with Vertical(id="mine"):
+                yield KeyedTable(JOB_COLUMNS, id="queue", classes="pane")
+                yield LinesView(id="running", classes="pane", can_focus=False)
+                yield KeyedTable(CAUSE_COLUMNS, id="verdicts", classes="pane")
+            with Vertical(id="around"):
+                yield Beside()
+                yield LinesView(id="partitions", can_focus=False)
+                yield KeyedTable(NODE_COLUMNS, id="nodes", classes="pane")
         yield FilterLine()
 
     def on_mount(self) -> None:
         self.query_one("#queue").focus()
         self.post_message(FailedWanted())
+        self.post_message(FirstLookWanted())
 
     @property
     def verdicts(self) -> KeyedTable:
@@ -112,66 +131,159 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     def queue(self) -> KeyedTable:
         return self.query_one("#queue", KeyedTable)
 
+    @property
+    def _is_detail_shown(self) -> bool:
+        return self.app.size.width >= LEAST_WIDTH and not self.context.is_detail_hidden
+
     def show(self) -> None:
-        snapshot, context = self.context.snapshot, self.context
         width, height = self.app.size
-        num_lines = self._show_verdicts(2 if height < 30 else MAX_VERDICTS)
-        hidden = snapshot.hidden
-        most = 2 if height < 30 else 4
-        strip = partition_lines(snapshot.partitions, self._free_gpus(), width, most, "partitions" in hidden)
+        height -= self._show_first_start(width)
+        is_wide, right = self._is_detail_shown, detail_width(width)
+        self.query_one(Beside).display = is_wide
+        self.query_one("#home").styles.layout = "horizontal" if is_wide else "vertical"
+        around = self.query_one("#around")
+        around.styles.width = right if is_wide else "1fr"
+        around.styles.height = "1fr" if is_wide else "auto"
+        around.set_class(is_wide, "-beside")
+        left = width - right if is_wide else width
+        num_verdicts = self._show_verdicts(2 if height < 30 else MAX_VERDICTS)
+        num_cluster = self._show_cluster(right - 1 if is_wide else width, height, num_verdicts)
+        self._show_queue(left)
+        taken = _ROWS_AROUND + num_verdicts + (0 if is_wide else num_cluster)
+        self._share_room(left, height - taken)
+        self._show_detail()
+
+    def _show_first_start(self, width: int) -> int:
+        """How many lines it takes: none after the first key, and at every later start."""
+        rows, strip = self._told.first_start_lines(width), self.pane("#first")
+        strip.display = bool(rows)
+        strip.styles.height = max(1, len(rows))
+        strip.set_lines(rows)
+        return len(rows)
+
+    def _show_cluster(self, width: int, height: int, num_verdicts: int) -> int:
+        """How many lines the strips and the nodes take."""
+        snapshot = self.context.snapshot
+        strip = self._overview.lines(width, height)
         partitions = self.pane("#partitions")
         partitions.styles.height = max(1, len(strip))
         partitions.set_lines(strip)
-        nodes = self._found_nodes()
-        self.nodes.lay_out(self._node_view.columns, self._node_view.sorted_column)
+        uses = self.context.trainings.uses_by_node()
+        columns = self._node_view.columns or (measured_columns(width) if uses else ())
+        self.nodes.lay_out(columns, self._node_view.sorted_column)
         has_nodes = "nodes" in snapshot.sources and snapshot.sources["nodes"].data_time_s is not None
-        self.nodes.set_rows(nodes, empty_nodes_note(has_nodes, "nodes" in hidden))
-        self.nodes.styles.height = min(
-            max(1, self.nodes.num_rows) + 2, max(5, height * 2 // 5 - len(strip) - num_lines)
-        )
-        self.nodes.set_title(
-            nodes_title(
-                len(snapshot.nodes), self._node_view.view.filter, self.nodes.num_rows, "nodes" in hidden
-            )
-        )
-        queue = self._shown_queue()
+        is_hidden, query = "nodes" in snapshot.hidden, self._node_view.view.filter
+        found, names = self._found_nodes()
+        rows = node_rows(found, uses, self.context.now_s, names)
+        self.nodes.set_rows(rows, empty_nodes_note(has_nodes, is_hidden, query))
+        most = max(5, height * 2 // 5 - len(strip) - num_verdicts)
+        num_lines = min(max(1, self.nodes.num_rows) + 2, most)
+        self.nodes.styles.height = num_lines
+        self.nodes.set_title(nodes_title(len(snapshot.nodes), query, self.nodes.num_rows, is_hidden))
+        return num_lines + len(strip)
+
+    def _show_queue(self, width: int) -> None:
+        snapshot, context, queue = self.context.snapshot, self.context, self._shown_queue()
         status = snapshot.sources.get("jobs")
-        is_told = snapshot.is_queue_whole or not context.are_all_shown
+        are_all, are_others_hidden = context.are_all_shown, "jobs" in snapshot.hidden
+        is_told = snapshot.is_queue_whole or not are_all
         has_answer = status is not None and status.data_time_s is not None
         has_answer = has_answer and is_told and not self._queue.is_late
-        query = self._queue_view.view.filter
-        self.queue.lay_out(self._queue_view.columns, self._queue_view.sorted_column)
-        rows = job_rows(queue, context.user, context.now_s)
-        are_all, are_others_hidden = context.are_all_shown, "jobs" in hidden
-        empty = empty_queue_note(
-            has_answer, are_all, query, context.label, are_others_hidden=are_others_hidden
-        )
+        query, columns = self._queue_view.view.filter, self._queue_view.columns
+        if not columns and context.trainings.is_any_measured:
+            columns = training_columns(width, are_all_shown=are_all)
+        self.queue.lay_out(columns, self._queue_view.sorted_column)
+        rows = job_rows(queue, context.user, context.now_s, self._told.of)
+        empty = self._told.empty_queue_note(query, has_answer=has_answer, is_failed=self._is_failed_shown)
         self.queue.set_rows(rows, empty)
         num_jobs = len(snapshot.jobs) if is_told else None
         title = queue_title(
             queue, num_jobs, are_all, query, context.label, are_others_hidden=are_others_hidden
         )
+        if (view := name_of(context, self._shown_view)) is not None:
+            title = f"{view} · {title}"
         num_marked = len(self.queue.marked_keys)
         self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)
 
+    def _share_room(self, width: int, num_lines: int) -> None:
+        """Lines that a short queue leaves are for the curves of the trainings that run."""
+        wanted, pane = max(_LEAST_QUEUE, self.queue.num_rows + 2), self.pane("#running")
+        left = num_lines - wanted
+        rows = self._told.running_lines(width - 2, left - 1)
+        pane.display = bool(rows)
+        self.queue.styles.height = wanted if rows else "1fr"
+        if rows:
+            pane.set_title("your trainings that run")
+            pane.set_lines(rows)
+
+    def _show_detail(self) -> None:
+        beside = self.query_one(Beside)
+        if not beside.display:
+            return
+        row, height = self._row(), self.app.size.height
+        target = self._wrong.get(self.verdicts.cursor_key or "") if self.verdicts.has_focus else None
+        if target is not None:
+            self._detail.show_target(beside, target, height)
+        elif self.nodes.has_focus and self.nodes.cursor_key is not None:
+            self._detail.show_node(beside, self.nodes.cursor_key)
+        elif row is not None:
+            self._detail.show_row(beside, row, height)
+        else:
+            self._detail.show_nothing(beside)
+
+    def on_keyed_table_moved(self) -> None:
+        """Show what is known at once; read when the cursor rests."""
+        self._show_detail()
+        self._rest_soon()
+
+    def _rest_soon(self) -> None:
+        if self._resting is not None:
+            self._resting.stop()
+        self._resting = self.set_timer(REST_S, self._read_rested) if self._is_detail_shown else None
+
+    def _read_rested(self) -> None:
+        """Have the files of the job under the cursor read."""
+        row = self._row() if not self.nodes.has_focus and self._is_detail_shown else None
+        target = self._detail.target_of_row(row) if row is not None else None
+        if self.verdicts.has_focus and self._is_detail_shown:
+            target = self._wrong.get(self.verdicts.cursor_key or "")
+        wanted = (target,) if target is not None else ()
+        if wanted != self.also_followed:
+            self.also_followed = wanted
+            self.post_message(ScreenShown())
+
+    def action_detail(self) -> None:
+        """Hide what stands beside the list, or show it again."""
+        if self.app.size.width < LEAST_WIDTH:
+            self.note(f"the detail needs {LEAST_WIDTH} columns: this terminal has {self.app.size.width}")
+            return
+        self.context.is_detail_hidden = not self.context.is_detail_hidden
+        self._rest_soon()
+        self._changed()
+
     def _show_verdicts(self, most: int) -> int:
         """How many lines they take: none while nothing is wrong."""
-        wrong, table = went_wrong(self.context.found, self.context.now_s), self.verdicts
+        causes, table = self._told.causes(), self.verdicts
+        wrong = [each for group in causes for each in group]
         if not wrong and table.has_focus:
             self.queue.focus()
         table.display = bool(wrong)
-        causes = by_cause(wrong)
         self._wrong = {finding_key(group[0]): group[0].target for group in causes}
         table.lay_out(VERDICT_COLUMNS, None)
         table.set_rows(cause_rows(causes, self.context.now_s))
         self._num_wrong = len(wrong)
-        self.on_descendant_focus()
+        self._title_verdicts()
         num_lines = 2 + min(len(causes), most)
         table.styles.height = num_lines
         return num_lines if wrong else 0
 
     def on_descendant_focus(self) -> None:
-        """Name the keys that lead from the focused pane to a cause."""
+        """Name the keys that lead from the focused pane to a cause, and show its row beside the list."""
+        self._show_detail()
+        self._rest_soon()
+        self._title_verdicts()
+
+    def _title_verdicts(self) -> None:
         context = self.context
         self.verdicts.set_title(
             verdict_title(
@@ -186,22 +298,19 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     def _deliver(self, callback: Callable[[], object]) -> None:
         self.app.post_message(Done(callback))
 
-    def _free_gpus(self) -> FreeGpus:
-        nodes, partitions = self.context.snapshot.nodes, self.context.snapshot.partitions
-        make = partial(free_by_partition, nodes, partitions)
-        return self._free.of(nodes, len(nodes), partitions, make, self.refresh_all)
-
-    def _found_nodes(self) -> Rows:
+    def _found_nodes(self) -> tuple[list[Node], list[str]]:
+        """The nodes that are shown, in their order, and their names."""
         nodes, view = self.context.snapshot.nodes, copy(self._node_view)
 
-        def make() -> Rows:
-            return node_rows(nodes_in_order(view.matching(nodes), view.orders))
+        def make() -> tuple[list[Node], list[str]]:
+            found = nodes_in_order(view.matching(nodes), view.orders)
+            return found, [node.name for node in found]
 
         return self._found.of(nodes, len(nodes), view.view, make, self.refresh_all)
 
     def _shown_queue(self) -> Queue:
         context, view, unfolded = self.context, copy(self._queue_view), frozenset(self._unfolded)
-        jobs, user, are_all_shown = context.snapshot.jobs, context.user, context.are_all_shown
+        jobs, user, are_all_shown = self._asked_jobs(), context.user, context.are_all_shown
 
         def make() -> Queue:
             if self._in_place[0] is not jobs or self._in_place[1] != are_all_shown:
@@ -211,6 +320,15 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
         way = (are_all_shown, unfolded, view.view)
         return self._queue.of(jobs, len(jobs), way, make, self.refresh_all)
+
+    def _asked_jobs(self) -> Sequence[Job]:
+        """Those of the queue, or what failed today: the same object as long as nothing is new."""
+        jobs, past = self.context.snapshot.jobs, self.context.answers.past_jobs
+        if not self._is_failed_shown:
+            return jobs
+        if self._failed[0] is not jobs or self._failed[1] != past:
+            self._failed = (jobs, past, failed_today(self.context, jobs))
+        return self._failed[2]
 
     def _row(self) -> QueueRow | None:
         """The row under the cursor of the queue."""
@@ -226,6 +344,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.refresh_all()
 
     def action_toggle_all(self) -> None:
+        self._is_failed_shown = False
         self.context.are_all_shown = not self.context.are_all_shown
         self.post_message(ScreenShown())  # the app asks Slurm for other jobs now
         self.refresh_all()
@@ -257,12 +376,54 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.queue.focus()
         self.queue.go_to(str(run.job_id if run is not None else target))
 
-    def show_only(self, words: str) -> None:
-        """Filter everybody's jobs by these words."""
-        if not self.context.are_all_shown:
-            self.action_toggle_all()
+    def show_only(self, words: str, view: str = "") -> None:
+        """Filter everybody's jobs by these words, or look by a saved view."""
+        if view:
+            self._show_view(view)
+            return
+        self._show_whose(is_all=True)
         self._say(self._queue_view.filter(words))
         self._changed()
+
+    def _show_whose(self, *, is_all: bool) -> None:
+        self._is_failed_shown = False
+        if self.context.are_all_shown != is_all:
+            self.action_toggle_all()
+
+    @property
+    def _shown_view(self) -> SavedView:
+        """The way that the queue is looked at now."""
+        return SavedView("", self._queue_view.view, self.context.are_all_shown, self._is_failed_shown)
+
+    def action_views(self) -> None:
+        """Choose a view by its name, or keep the one that is shown."""
+        palette = ViewChoice(self.context, self._show_view, self._save_view, self._forget_view)
+        self.app.push_screen(palette)
+
+    def _show_view(self, name: str) -> None:
+        chosen = view_named(self.context, name)
+        if chosen is None:
+            return
+        self._show_whose(is_all=chosen.is_all)
+        self._is_failed_shown = chosen.is_failed_today
+        self._say(self._queue_view.restore(chosen.view))
+        self.set_focus(self.queue)
+        self._changed()
+
+    def _save_view(self, name: str) -> None:
+        if self._is_failed_shown:
+            self.note("this view has a name already: failed today")
+            return
+        self.context.saved_views[name] = replace(self._shown_view, name=name)
+        self.post_message(SavedViewsChanged())
+        self.refresh_all()
+        self.note(saved_words(self.context, name))
+
+    def _forget_view(self, name: str) -> None:
+        self.context.saved_views.pop(name, None)
+        self.post_message(SavedViewsChanged())
+        self.refresh_all()
+        self.note(f"{name} is forgotten")
 
     def action_open(self) -> None:
         if self.focused is self.verdicts:
@@ -278,13 +439,16 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             return
         job, key = job_of(row), row_key(row)
         run = self.context.run_of_job(job.job_id)
-        if run is not None and (self.context.user is None or is_own(job, self.context.user)):
+        past = next((each for each in self.context.answers.past_jobs if each.job is job), None)
+        if past is not None:
+            self.post_message(ScreenOpened("job", past.run_id or key, *([] if past.run_id else [past])))
+        elif run is not None and (self.context.user is None or is_own(job, self.context.user)):
             self.post_message(ScreenOpened("job", run.run_id))
         else:
             self.post_message(ScreenOpened("job", key))
 
     def _chosen(self) -> list[Chosen]:
-        if self.focused is not self.queue:
+        if self.focused is self.nodes or self.focused is self.verdicts:
             return []
         marked, queue = self.queue.marked_keys, self._shown_queue()
         rows = [queue.row(key) for key in marked] if marked else [self._row()]
@@ -327,5 +491,9 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     def go_back(self) -> bool:
         if self.queue.clear_marks():
             self.refresh_all()
+            return True
+        if self._is_failed_shown:
+            self._is_failed_shown = False
+            self._changed()
             return True
         return self.clear_filters()

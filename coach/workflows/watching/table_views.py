@@ -1,4 +1,5 @@
-"""How a person looks at the tables: filter, order and columns, kept from one start to the next.
+"""How a person looks at the tables: filter, order and columns, kept from one start to the next; and the views
+that he saved under names.
 
 They lie in the cache, one small file per user: nothing is lost with it but a habit. So whatever is wrong in
 the file is told once, and is not worth stopping for.
@@ -9,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,12 @@ from coach import runs
 from coach.model.errors import UserError
 
 FILE_NAME = "views.json"
+SAVED_FILE_NAME = "views.toml"
+MAX_NAME = 40
+_HEAD = (
+    "# The saved views of coach's first screen: a table each, with filter, sort, columns and all (true: "
+    "everybody's jobs).\n# coach writes this file when you save or forget a view there.\n"
+)
 _MAX_BYTES = 64 << 10
 _MAX_TEXT = 1000
 
@@ -29,13 +37,40 @@ class View:
     filter: str = ""
     sort: str = ""
     columns: str = ""
+    """`none`: it is not shown at all."""
+
+
+NOT_SHOWN = View(columns="none")
+"""Of the detail beside the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    """A way to look at the queue, under a name: whose jobs, which of them, and how."""
+
+    name: str
+    view: View = field(default_factory=View)
+    is_all: bool = False
+    """Everybody's jobs; else one's own."""
+    is_failed_today: bool = False
+    """One's own jobs that ended badly within a day, also those that the queue has forgotten."""
+
+
+BUILT_IN = (
+    SavedView("mine"),
+    SavedView("everybody", is_all=True),
+    SavedView("failed today", is_failed_today=True),
+)
 
 
 class ViewStore:
     """The views of one user."""
 
-    def __init__(self, cache_dir: Path) -> None:
+    def __init__(self, cache_dir: Path, config_dir: Path | None = None) -> None:
+        """The saved views lie in a file of their own in `config_dir`: a person may write it, and take it
+        along."""
         self._file = cache_dir / FILE_NAME
+        self._saved_file = (config_dir or cache_dir) / SAVED_FILE_NAME
 
     def read(self) -> tuple[dict[str, View], str | None]:
         """By table, and what is wrong with the file, if anything."""
@@ -61,6 +96,54 @@ class ViewStore:
             runs.write_json(self._file, {"schema": 1, "tables": tables})
         except OSError as error:
             raise UserError(f"{self._file}: cannot be written: {error.strerror or error}") from None
+
+    def read_saved(self) -> tuple[dict[str, SavedView], str | None]:
+        """By name, and what is wrong with the file, if anything."""
+        try:
+            said = _read(self._saved_file)
+            tables = tomllib.loads(said.decode("utf-8")) if said is not None else {}
+        except (OSError, ValueError, RecursionError) as problem:
+            words = problem.strerror if isinstance(problem, OSError) else str(problem) or "not TOML"
+            return {}, f"{self._saved_file}: {words}; it does not count"
+        found = {
+            name: SavedView(
+                name,
+                View(**{field.name: _text(told.get(field.name)) for field in fields(View)}),
+                told.get("all") is True,
+            )
+            for name, told in tables.items()
+            if isinstance(told, dict) and is_view_name(name)
+        }
+        return found, None
+
+    def keep_saved(self, views: Mapping[str, SavedView]) -> None:
+        """Raises UserError when they cannot be written."""
+        try:
+            self._saved_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            runs.write_atomic(self._saved_file, saved_text(views.values()))
+        except OSError as error:
+            raise UserError(f"{self._saved_file}: cannot be written: {error.strerror or error}") from None
+
+
+def is_view_name(name: str) -> bool:
+    """Whether a view may be called so."""
+    return 0 < len(name.strip()) == len(name) <= MAX_NAME and name.isprintable()
+
+
+def saved_text(views: Iterable[SavedView]) -> str:
+    """The file that says this, as TOML."""
+    parts = [_HEAD]
+    for each in views:
+        parts.append(f"\n[{_quoted(each.name)}]\n")
+        told = {**asdict(each.view)}
+        parts += [f"{key} = {_quoted(value)}\n" for key, value in told.items() if value]
+        parts.append(f"all = {'true' if each.is_all else 'false'}\n")
+    return "".join(parts)
+
+
+def _quoted(text: str) -> str:
+    # JSON's escapes are TOML's, but for DEL, which is not printable and so in no name and no view.
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _read(file: Path) -> bytes | None:

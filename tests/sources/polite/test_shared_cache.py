@@ -181,8 +181,8 @@ def test_a_full_or_vanished_folder_costs_the_sharing_not_the_answer(
 def test_what_is_not_for_sharing_passes_through(controller: Controller, tmp_path: Path) -> None:
     (io,) = coaches(controller, tmp_path, 1)
     for _ in range(2):
-        io.run(Query("ping", ("scontrol", "ping")))
-    assert controller.asked == ["ping", "ping"]
+        io.run(Query("priority", ("sprio", "-h")))
+    assert controller.asked == ["priority", "priority"]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from coach.model.slurm.accounting import Limits
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Node
 from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
 from coach.tui.render.cluster import empty_nodes_note, nodes_title, partition_lines
-from coach.tui.render.queue import Queue, empty_queue_note, queue_title
+from coach.tui.render.queue import EmptyBecause, Queue, empty_queue_note, queue_title
 from coach.tui.render.text import Line, plain
 from coach.tui.render.where import where_lines
 from tests.tui.fake_session import NOW_S, make_job, make_snapshot
@@ -88,5 +88,5 @@ def test_what_the_site_hides_is_said_and_never_as_nothing() -> None:
     assert nodes_title(0, "", 0, is_hidden=True) == "nodes · hidden"
     title = queue_title(Queue(num_own=3), 3, True, "", str, are_others_hidden=True)
     assert title == "queue · 3 yours, other users' jobs are hidden by the site (PrivateData)"
-    empty = empty_queue_note(True, True, "", str, are_others_hidden=True)
-    assert empty == "no job of yours; other users' jobs are hidden by the site (PrivateData)"
+    empty = empty_queue_note(EmptyBecause(True, True, are_others_hidden=True), str)
+    assert empty == "You have no jobs; other users' jobs are hidden by the site (PrivateData)"

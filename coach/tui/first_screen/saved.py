@@ -1,0 +1,98 @@
+"""Saved views: mine, everybody's, what failed today, each partition, and those of one's own under names.
+
+They are chosen from a list that one types into, as everything else is found by its name; a name that there is
+not yet keeps what is on the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from coach.analysis.judging.ranking import RECENT_S
+from coach.model.slurm.cluster import Job, has_failed
+from coach.tui.context import Context
+from coach.tui.mode import Mode
+from coach.tui.palette import GoTo, Place
+from coach.tui.render.text import printable
+from coach.workflows.watching.table_views import BUILT_IN, SavedView, View, is_view_name
+
+_MAX_PARTITIONS = 100
+
+
+def views_of(context: Context) -> Iterator[SavedView]:
+    """All that can be chosen."""
+    yield from BUILT_IN
+    yield from context.saved_views.values()
+    names = (partition.name for partition in context.snapshot.partitions[:_MAX_PARTITIONS])
+    for name in dict.fromkeys(names):
+        yield SavedView(f"partition {name}", View(filter=f"part:{name}"), is_all=True)
+
+
+def view_named(context: Context, name: str) -> SavedView | None:
+    """The first of this name."""
+    return next((each for each in views_of(context) if each.name == name), None)
+
+
+def name_of(context: Context, shown: SavedView) -> str | None:
+    """What a way to look at the queue was saved as; None where it is coach's own, or has no name."""
+    alike = (name for name, each in context.saved_views.items() if (each.view, each.is_all) == _key(shown))
+    name = "failed today" if shown.is_failed_today else next(alike, None)
+    return printable(name) if name is not None else None
+
+
+def saved_words(context: Context, name: str) -> str:
+    """What is said when a view was saved."""
+    kept = "" if context.mode is Mode.LIVE else ", until coach is left"
+    return f"saved as {name}{kept}: {context.label('views')} chooses it"
+
+
+def _key(view: SavedView) -> tuple[View, bool]:
+    return view.view, view.is_all
+
+
+def failed_today(context: Context, jobs: Sequence[Job]) -> list[Job]:
+    """One's own jobs that ended badly within a day: those of the queue, then those that coach remembers."""
+    since_s = context.now_s - RECENT_S
+    here = [job for job in jobs if job.user == context.user]
+    known = {job.job_id for job in here}
+    past = [each.job for each in context.answers.past_jobs if each.job.job_id not in known]
+    return [
+        job
+        for job in (*here, *past)
+        if has_failed(job.state) and (job.end_time_s is None or job.end_time_s >= since_s)
+    ]
+
+
+class ViewChoice(GoTo):
+    """Asks for a view by its name."""
+
+    def __init__(
+        self,
+        context: Context,
+        show: Callable[[str], object],
+        save: Callable[[str], object],
+        forget: Callable[[str], object],
+    ) -> None:
+        places = [Place(each.name, _about(each), partial(show, each.name)) for each in views_of(context)]
+        super().__init__(places, show, "a view, or a new name for what is shown…")
+        self._names = {place.name for place in places}
+        self._saved, self._save, self._forget = frozenset(context.saved_views), save, forget
+
+    def best(self, query: str, limit: int) -> list[tuple[float, Place]]:
+        name = query.strip()
+        found = [each for each in super().best(query, limit) if not name.isdecimal() or each[1].kind != "job"]
+        if name in self._saved:
+            found.append((0.1, Place(name, "forget this view", partial(self._forget, name))))
+            found.append((0.1, Place(name, "keep what is shown under this name", partial(self._save, name))))
+        elif is_view_name(name) and name not in self._names:
+            found.append((0.1, Place(name, "keep what is shown under this name", partial(self._save, name))))
+        return found
+
+
+def _about(each: SavedView) -> str:
+    if each.is_failed_today:
+        return "your jobs that ended badly within a day"
+    whose = "everybody's jobs" if each.is_all else "your jobs"
+    parts = [each.view.filter, f"by {each.view.sort}" if each.view.sort else "", each.view.columns]
+    return " · ".join([whose, *filter(None, parts)])

@@ -1,0 +1,167 @@
+"""A training in the cells of a line: progress, loss, speed, devices. Each fits the width that its column
+has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from coach.analysis.jobs.progress import Progress
+from coach.analysis.judging.no_finding import Look, look_of, sign_of
+from coach.lookback.glance import DeviceUse
+from coach.lookback.history import CurvePoint
+from coach.model.judging.finding import Diagnosis, Finding
+from coach.model.slurm.cluster import Job
+from coach.tui.render.curve import bar, sparkline
+from coach.tui.render.severity import severity_sign, severity_tone
+from coach.tui.render.table import Cell
+from coach.tui.render.text import UNKNOWN, age, clock, mib, number, printable, whole_words
+from coach.tui.training import Training
+
+TrainingOf = Callable[[Job], tuple[Training | None, Cell | None]]
+"""What is known of a job's training, and its verdict where it has one."""
+OLD_S = 30.0
+"""A measured number older than this is shown with its age."""
+_NO_CELL = Cell(UNKNOWN, "muted")
+_MANY_CAUSES = frozenset({"code_error", "unknown_failure"})
+_LEAST_SUMMARY = 30
+"""A summary with less room than this says less than the name of the cause."""
+
+
+def nothing_of(job: Job) -> tuple[Training | None, Cell | None]:
+    """Where no job is followed."""
+    return None, None
+
+
+def training_cells(training: Training | None, *, is_running: bool, now_s: float | None) -> tuple[Cell, ...]:
+    """Progress, time to go, loss, samples a second, use, memory and power of its devices."""
+    if training is None:
+        return (_NO_CELL,) * 7
+    progress = training.progress
+    gpus = training.gpus if is_running else None
+    cpus = training.cpus if is_running and gpus is None else None
+    to_go_s = progress.left_s if progress is not None and is_running else None
+    return (
+        _progress_cell(progress),
+        Cell(clock(to_go_s)) if to_go_s is not None else _NO_CELL,
+        _loss_cell(training.glance.curve),
+        Cell(number(training.rate)) if is_running and training.rate is not None else _NO_CELL,
+        use_cell(gpus, now_s) if gpus is not None else _cpu_cell(cpus, now_s),
+        memory_cell(gpus or cpus),
+        power_cell(gpus),
+    )
+
+
+def _progress_cell(progress: Progress | None) -> Cell:
+    if progress is None:
+        return _NO_CELL
+    step, total = progress.step, progress.num_steps
+    if not total:
+        return Cell(f"step {step:,}")
+    share = min(1.0, step / total)
+
+    def fill(width: int) -> str:
+        percent = f"{math.floor(share * 100)}%"
+        steps = f" {step:,}/{total:,}"
+        room = width - 5 - len(steps)
+        if room >= 6:
+            return f"{bar(share, room)} {percent:>4}{steps}"
+        return f"{bar(share, width - 5)} {percent:>4}" if width >= 8 else percent
+
+    return Cell(f"{step}/{total}", fill=fill)
+
+
+def _loss_cell(curve: Sequence[CurvePoint]) -> Cell:
+    losses = [point.loss for point in curve]
+    newest = next((loss for loss in reversed(losses) if loss is not None), None)
+    if newest is None:
+        return _NO_CELL
+    is_lost = not math.isfinite(newest)
+    told = f"✖ {number(newest)}" if is_lost else number(newest, 3)
+
+    def fill(width: int) -> str:
+        room = width - 7
+        if room < 3:
+            return told
+        finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
+        low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+        return f"{sparkline(squeezed(losses, room), room, low, high)} {told:<6}"
+
+    return Cell(told, "critical" if is_lost else "", fill=fill)
+
+
+def squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
+    """At most `width` values: each the last of its part, so that a loss that is not finite stays."""
+    if len(values) <= width:
+        return [*values]
+    return [values[(index + 1) * len(values) // width - 1] for index in range(width)]
+
+
+def use_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
+    """The use of GPUs as a bar with its number; an old one with its age in place of the bar."""
+    if use is None:
+        return _NO_CELL
+    if use.use_pct is None:
+        return _NO_CELL
+    share, told = use.use_pct / 100, f"{use.use_pct:.0f}%"
+    old = _old(use, now_s)
+    if old:
+        return Cell(f"{told} {old}", "muted")
+    return Cell(told, fill=lambda width: f"{bar(share, width - 5)} {told:>4}" if width >= 7 else told)
+
+
+def _cpu_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
+    if use is None or use.use_pct is None:
+        return _NO_CELL
+    old = _old(use, now_s)
+    told = f"cpu {use.use_pct:.0f}%"
+    return Cell(f"{told} {old}" if old else told, "muted" if old else "")
+
+
+def memory_cell(use: DeviceUse | None) -> Cell:
+    """Of its GPUs, else of its nodes."""
+    if use is None or use.memory_used_mib is None:
+        return _NO_CELL
+    of = f"/{mib(use.memory_total_mib)}" if use.memory_total_mib is not None else ""
+    return Cell(f"{mib(use.memory_used_mib)}{of}")
+
+
+def power_cell(use: DeviceUse | None) -> Cell:
+    """Of all GPUs together."""
+    if use is None or use.power_w is None:
+        return _NO_CELL
+    of = f"/{use.power_limit_w:.0f}" if use.power_limit_w is not None else ""
+    return Cell(f"{use.power_w:.0f}{of} W")
+
+
+def _old(use: DeviceUse, now_s: float | None) -> str:
+    old_s = now_s - use.time_s if now_s is not None else 0.0
+    return age(old_s) if old_s > OLD_S else ""
+
+
+def look_cell(diagnosis: Diagnosis | None) -> Cell | None:
+    """The word for no finding, once somebody has looked."""
+    look = look_of(diagnosis)
+    if diagnosis is None or look in (Look.NOT_LOOKED_AT, Look.WENT_WRONG):
+        return None
+    told = f"{sign_of(look)} {look.value}"
+    short = told if look is Look.HEALTHY else f"{sign_of(look)} unknown"
+    return Cell(
+        told,
+        "good" if look is Look.HEALTHY else "muted",
+        fill=lambda width: told if len(told) <= width else short,
+    )
+
+
+def finding_cell(finding: Finding) -> Cell:
+    """Sign, code and cause in a few words; the summary where there is room for it."""
+    sign, tone = severity_sign(finding.severity).text, severity_tone(finding.severity)
+    summary = printable(finding.summary)
+    cause = summary if finding.cause in _MANY_CAUSES else printable(finding.cause.replace("_", " "))
+    head = f"{sign} {finding.rule} "
+
+    def fill(width: int) -> str:
+        told = head + (summary if width - len(head) >= _LEAST_SUMMARY else cause)
+        return whole_words(told, width)
+
+    return Cell(head + cause, tone, fill=fill)

@@ -1,0 +1,118 @@
+"""What one line of a list shows of a training: how far it is, its loss and speed, and what its devices do.
+
+Only what is followed anyway is looked at, and each training once for all that has come of it. What left the
+screen keeps its last numbers, with their age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coach.analysis.jobs.belonging import is_job_of
+from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of, recent_rate
+from coach.lookback.glance import DeviceUse, Glance, together
+from coach.model.judging.finding import Finding, Severity
+from coach.model.slurm.cluster import Job
+from coach.model.snapshot import Snapshot, TargetSnapshot
+from coach.model.training.run import Run
+from coach.tui.ports import Session
+
+if TYPE_CHECKING:
+    from coach.analysis.judging.ranking import RankedFinding
+
+_MAX_KEPT = 200
+"""Trainings whose last numbers are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One job's or run's numbers, as far as they were measured."""
+
+    glance: Glance
+    progress: Progress | None = None
+    rate: float | None = None
+    """Samples a second of all ranks lately."""
+
+    @property
+    def gpus(self) -> DeviceUse | None:
+        return together(self.glance.gpus.values())
+
+    @property
+    def cpus(self) -> DeviceUse | None:
+        return together(self.glance.cpus.values())
+
+
+class Trainings:
+    """The trainings that are followed, or were."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Glance, tuple[object, ...], Training]] = {}
+        """The glance and the parts of the target that a training was made of."""
+        self._runs: tuple[object, Mapping[str, tuple[Run, ...]]] = (None, {})
+
+    def look(self, session: Session, snapshot: Snapshot) -> None:
+        """Take in what is new of the followed targets."""
+        for name, target in snapshot.targets.items():
+            glance = session.glance(name)
+            parts = (target.events, target.log_tails, target.run)
+            before = self._known.get(name)
+            if before is not None and before[0] is glance and _are_same(before[1], parts):
+                continue
+            if glance.is_empty and before is not None and not before[0].is_empty:
+                continue  # it is being read again
+            self._known.pop(name, None)
+            self._known[name] = (glance, parts, _training(glance, target))
+        while len(self._known) > _MAX_KEPT:
+            del self._known[next(iter(self._known))]
+
+    @property
+    def is_any_measured(self) -> bool:
+        """True once a training has told anything about itself."""
+        return any(not glance.is_empty or each.progress for glance, _, each in self._known.values())
+
+    def of(self, target: str) -> Training | None:
+        """By the run's id, or the job's number where it has no run."""
+        known = self._known.get(target)
+        return known[2] if known is not None else None
+
+    def target_of(self, job: Job, runs: Iterable[Run]) -> str:
+        """What is followed of a job: its run's id, else its number. `runs` are all runs."""
+        if self._runs[0] is not runs:
+            by_job: dict[str, tuple[Run, ...]] = {}
+            for run in runs:
+                if run.job_id is not None:
+                    by_job[run.job_id] = (*by_job.get(run.job_id, ()), run)
+            self._runs = (runs, by_job)
+        of_job = (run.run_id for run in self._runs[1].get(job.job_id, ()) if is_job_of(job, run))
+        return next(of_job, job.job_id)
+
+    def uses_by_node(self) -> Mapping[str, DeviceUse]:
+        """What was measured of the GPUs of each node, by all trainings; of a node with two the newer."""
+        found: dict[str, DeviceUse] = {}
+        for glance, _, _ in self._known.values():
+            for node, use in glance.gpus.items():
+                if node not in found or found[node].time_s < use.time_s:
+                    found[node] = use
+        return found
+
+
+def worst_of(found: Iterable[RankedFinding]) -> Finding | None:
+    """The gravest cause of one target; a remark is none."""
+    causes = [
+        each.finding
+        for each in found
+        if each.finding.severity > Severity.INFO and each.finding.consequence_of is None
+    ]
+    return max(causes, key=lambda each: (each.severity, each.is_primary), default=None)
+
+
+def _training(glance: Glance, target: TargetSnapshot) -> Training:
+    parameters = target.run.parameters if target.run is not None else {}
+    progress = progress_of(glance.curve, parameters, target.events) or progress_in_log(target.log_tails)
+    return Training(glance, progress, recent_rate(glance.curve))
+
+
+def _are_same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    return all(one is other for one, other in zip(before, now, strict=True))

@@ -1,0 +1,106 @@
+"""A training in the cells of a line, and the columns that each width has room for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from coach.analysis.jobs.progress import Progress
+from coach.lookback.glance import DeviceUse, Glance
+from coach.lookback.history import CurvePoint
+from coach.tui.render.queue import JOB_COLUMNS, job_rows, queue_of, training_columns
+from coach.tui.render.running import running_lines
+from coach.tui.render.table import Cell, fit_columns, header_line, row_line
+from coach.tui.render.text import line_width, plain
+from coach.tui.render.training import finding_cell, look_cell, training_cells
+from coach.tui.training import Training
+from tests.tui.fake_session import NOW_S, make_job, nan_diagnosis
+
+
+def training(last_loss: float = 1.25, use: DeviceUse | None = None) -> Training:
+    losses = [3.0, 2.5, 2.0, 1.5, last_loss]
+    curve = tuple(CurvePoint(step, 1, None, loss, 100.0, 0.01, 0.1) for step, loss in enumerate(losses, 1))
+    gpus = {"node1": use or DeviceUse(2, NOW_S - 2, 62.0, 30_000, 160_000, 500, 800)}
+    return Training(Glance(curve, gpus), Progress(500, 2000, 754.0), 1234.0)
+
+
+def line_at(width: int, told: Training | None, verdict: Cell | None, *, are_all_shown: bool = False) -> str:
+    job = make_job("17", "ada")
+    rows = job_rows(queue_of([job], "ada", tuple), "ada", NOW_S, lambda _: (told, verdict))
+    layout = fit_columns(JOB_COLUMNS, width, training_columns(width, are_all_shown=are_all_shown))
+    assert line_width(header_line(layout)) <= width
+    row = row_line(rows.row(0), layout)
+    assert line_width(row) <= width
+    return plain(row)
+
+
+@pytest.mark.parametrize("width", [80, 104, 110, 120, 130, 160, 200])
+@pytest.mark.parametrize("are_all_shown", [True, False])
+def test_every_width_shows_state_progress_and_verdict_whole(width: int, are_all_shown: bool) -> None:
+    row = line_at(width, training(), Cell("✖ NUM001 x"), are_all_shown=are_all_shown)
+    assert all(told in row for told in ("RUNNING", "25%", "✖ NUM001 x"))
+    if not are_all_shown or width >= 104:
+        assert "1.25" in row
+        assert "62%" in row
+
+
+@pytest.mark.parametrize("width", [56, 80, 104, 120, 200])
+@pytest.mark.parametrize("are_all_shown", [True, False])
+def test_no_title_of_a_column_is_cut(width: int, are_all_shown: bool) -> None:
+    names = training_columns(width, are_all_shown=are_all_shown)
+    layout = fit_columns(JOB_COLUMNS, width, names)
+    assert [column.name for _, column, _ in layout.columns] == [*names]
+    assert all(len(column.title) <= room for _, column, room in layout.columns)
+
+
+def test_a_wide_line_has_steps_time_to_go_speed_memory_and_power() -> None:
+    row = line_at(200, training(), None)
+    for told in ("25%", "12:34", "1,234", "29.3G/156G", "500/800 W"):
+        assert told in row
+
+
+def test_a_loss_that_is_lost_is_said_with_a_sign_and_an_old_use_with_its_age() -> None:
+    old = DeviceUse(1, NOW_S - 240, 62.0)
+    row = line_at(120, training(math.nan, old), None)
+    assert "✖ NaN" in row
+    assert "62% 4 min" in row
+
+
+def test_what_is_not_measured_is_a_dash_and_of_an_ended_job_nothing_is_used_now() -> None:
+    assert {cell.text for cell in training_cells(None, is_running=True, now_s=NOW_S)} == {"–"}
+    cells = training_cells(training(), is_running=False, now_s=NOW_S)
+    assert [cell.text for cell in cells[1:2] + cells[3:]] == ["–"] * 5
+
+
+def test_a_finding_is_cut_between_words_and_has_its_summary_where_there_is_room() -> None:
+    finding = nan_diagnosis().findings[0]
+    cell = finding_cell(finding)
+    assert cell.fill is not None
+    assert cell.fill(24) == "✖ NUM001 lr too high"
+    assert cell.fill(16) == "✖ NUM001 lr too…"
+    assert cell.fill(60).startswith("✖ NUM001 The loss is NaN since step 2")
+
+
+def test_no_finding_is_healthy_only_where_it_was_seen_to_train() -> None:
+    quiet = replace(nan_diagnosis(), findings=())
+    healthy, unknown = look_cell(replace(quiet, has_gone_well=True)), look_cell(quiet)
+    assert healthy is not None
+    assert unknown is not None
+    assert (healthy.text, unknown.text) == ("✓ healthy", "? nothing known")
+    assert look_cell(None) is None
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 7), (108, 20), (200, 40)])
+def test_the_curves_of_running_trainings_fill_what_they_are_given(width: int, height: int) -> None:
+    shown = [(make_job(str(number), "ada"), training()) for number in range(3)]
+    rows = running_lines(shown, width, height)
+    assert height - height // 7 < len(rows) <= height
+    assert all(line_width(row) <= width for row in rows)
+    assert ("…and" in plain(rows[0])) == (height == 7)
+
+
+def test_without_room_or_training_there_are_no_curves() -> None:
+    assert running_lines([], 100, 30) == []
+    assert running_lines([(make_job("1", "ada"), training())], 100, 4) == []
