@@ -24,12 +24,11 @@ from coach.workflows.watching.live_session import live_session
 from coach.workflows.watching.table_views import ViewStore
 
 if TYPE_CHECKING:
-    from coach.workflows.watching import recording
-    from coach.workflows.watching import story as stories
+    from coach.workflows.watching import recording, story
     from coach.workflows.watching.story import Story
 else:
     recording = late("coach.workflows.watching", "recording")
-    stories = late("coach.workflows.watching", "story")
+    story = late("coach.workflows.watching", "story")
 
 _OFFERED = "notices-offered"
 _STARTED = "first-start"
@@ -113,7 +112,7 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
     """A recording. Raises UserError when it is not one."""
     keys = keys_in_force(settings)
     header = recording.header_of(file)
-    session, story = stories.open_story(file, settings)
+    session, told = story.open_story(file, settings)
     return Opening(
         session,
         live_ports(Reach(settings, dict(os.environ)), header.backend, "auto"),
@@ -123,7 +122,7 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
         header.backend,
         keys=keys,
         theme=settings.theme,
-        story=story if mode is Mode.DEMO else None,
+        story=told if mode is Mode.DEMO else None,
         is_ascii=_is_ascii(settings),
     )
 
