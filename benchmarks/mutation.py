@@ -304,6 +304,8 @@ class Contexts:
             tests = {test for each in lines.values() for test in each}
         stem = Path(mutant.file).stem
         own = (f"test_{stem}", f"[{stem.partition('_')[0].upper()}]")  # beside it, or the case of a rule
+        # A test that took an answer from a cache ran no line of the rule, and may notice all the same.
+        tests |= {test for test in self._took_s if test.endswith(own[1])}
         ordered = sorted(
             (test for test in tests if test in self._took_s),
             key=lambda test: (not any(word in test for word in own), self._took_s[test], test),
@@ -462,6 +464,7 @@ def _functions() -> dict[tuple[str, str, int], list[FunctionType]]:
 
 def _forget_answers() -> None:
     """What a function with a cache answered without the mutant is no longer known."""
+    gc.unfreeze()  # frozen objects are not among those that can be gone through
     for each in gc.get_objects():
         if isinstance(each, functools._lru_cache_wrapper):
             each.cache_clear()

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from coach.workflows.watching import recording, story
     from coach.workflows.watching.story import Story
 else:
-    recording = late("coach.workflows.watching", "recording")
-    story = late("coach.workflows.watching", "story")
+    recording, story = late("coach.workflows.watching", "recording", "story")
 
 _OFFERED = "notices-offered"
 _STARTED = "first-start"

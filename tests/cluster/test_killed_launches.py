@@ -1,5 +1,5 @@
-"""A launch on a real Slurm is killed at each boundary around sbatch: the next start finds its job by its files,
-or knows that there is none, and no order is given twice.
+"""A launch on a real Slurm is killed at each boundary around sbatch: the next start finds its job by its
+files, or knows that there is none, and no order is given twice.
 
 With COACH_FAULTS_TABLE=FILE the rows are appended there.
 """

@@ -1,5 +1,5 @@
-"""A log that changes under whoever follows it: each line is read once, and what cannot be read is named until it
-can be read again."""
+"""A log that changes under whoever follows it: each line is read once, and what cannot be read is named until
+it can be read again."""
 
 from __future__ import annotations
 

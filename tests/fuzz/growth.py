@@ -1,4 +1,4 @@
-"""How a parser's time and memory grow with its input: `python -m tests.fuzz.growth [--kib 256] [--only WORD]`.
+"""How a parser's time and memory grow with its input: `python -m tests.fuzz.growth`.
 
 Each parser reads texts that its author hoped for (a real answer, many times over) and such as look worst: one
 line without an end, empty lines, brackets that never close, near misses of its own words. A text and the
@@ -15,6 +15,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from coach.model.errors import UserError
 from coach.sources.slurm.text import BadRow
@@ -98,7 +99,7 @@ def texts(parser: Parser, *, has_all: bool) -> Iterator[tuple[str, Callable[[int
     for head in _heads(seed, 8 if has_all else 2):
         for sign in (" ", "a", "1", ",", '"', "a,") if has_all else ("a",):
             kind = f"{head[-12:]!r} then {sign!r}"
-            yield kind, lambda size, head=head, sign=sign: head + _filled(sign, size) + _ODD_END  # type: ignore[misc]
+            yield kind, partial(_pumped, head, sign)
 
 
 def _heads(seed: str, most: int) -> list[str]:
@@ -109,6 +110,10 @@ def _heads(seed: str, most: int) -> list[str]:
             found.setdefault(sign, seed[: place + 1])
     heads = [seed[:1], *found.values()]
     return heads[:: max(1, len(heads) // most)][:most]
+
+
+def _pumped(head: str, sign: str, size: int) -> str:
+    return head + _filled(sign, size) + _ODD_END
 
 
 def _filled(unit: str, size: int) -> str:

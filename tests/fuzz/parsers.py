@@ -70,7 +70,7 @@ from coach.sources.slurm.nodes import parse_nodes, parse_partitions
 from coach.sources.slurm.priority import parse_fair_share, parse_priorities
 from coach.sources.slurm.queue import parse_jobs
 from coach.sources.slurm.reservations import parse_reservations
-from coach.sources.slurm.start_times import parse_allocations, parse_test_only
+from coach.sources.slurm.start_times import parse_allocations
 from coach.sources.slurm.submit_lines import parse_submit_lines
 from coach.sources.slurm.text import failure_words, parse_duration, parse_memory_mib, parse_time
 from tests.fuzz import test_batch_scripts as scripts
@@ -224,11 +224,6 @@ ANSWERS = (
     Parser("values", _each(parse_duration, parse_time, parse_memory_mib, failure_words), "1-02:03:04"),
     Parser("array tasks", _each(parse_task_ids, explain_pending), "17_[1-8%2],"),
     Parser("dependencies", parse_dependency, "afterok:17(unfulfilled),afterany:18_*(failed),"),
-    Parser(
-        "sbatch --test-only",
-        parse_test_only,
-        "sbatch: Job 5 to start at 2026-11-21T08:20:50 using 4 processors on nodes n1 in partition gpu\n",
-    ),
     Parser("refusals", slurms_words, "sbatch: error: Batch job submission failed: Invalid account\n"),
     Parser("kept scripts", parse_kept, "Batch Script for 17\n----------------\n#!/bin/bash\nsleep 1\n"),
     Parser("jobstats", _each(parse_jobstats, parse_comment), answers.JS1),

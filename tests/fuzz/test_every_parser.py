@@ -12,7 +12,8 @@ _FUNCTION = re.compile(
     r"_?(?:parse|decode|strike|scalar_of|expand|feed|read_options|read_values|read_script)(?:_|$)"
 )
 _LIBRARY = re.compile(
-    r"(?:json\.loads?|tomllib\.loads?|struct\.(?:unpack|iter_unpack)\w*|pickle\.\w+|csv\.(?:reader|DictReader)"
+    r"(?:json\.loads?|tomllib\.loads?|struct\.(?:unpack|iter_unpack)\w*|pickle\.\w+"
+    r"|csv\.(?:reader|DictReader)"
     r"|yaml\.\w+|ast\.parse|gzip\.(?:open|decompress)|zlib\.decompress\w*|base64\.\w+decode|shlex\.split"
     r"|sqlite3\.connect)"
 )

@@ -362,6 +362,7 @@ async def test_help_lists_every_key_that_works_on_the_screen() -> None:
         "findings": ["f"],
         "cohort": ["L"],
         "gpus": ["enter", "D"],
+        "explained": ["E"],
         "rule": [],
         "node": ["shift+tab", "enter"],
     }

@@ -25,7 +25,7 @@ def words_of_hang(path: Path) -> str:
     except OSError:
         point = None
     named = path if point is None or point == PurePosixPath("/") else point
-    return f"{named}: the file system does not answer"
+    return f"no answer from the file system {named}"
 
 
 def _plain(word: str) -> str:

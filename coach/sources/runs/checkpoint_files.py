@@ -31,7 +31,8 @@ _OPTIMIZER_SHARE = re.compile(r"zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.p
 _HUGGING_FACE = re.compile(r"(?:^|/)checkpoint-\d+$")
 _WEIGHTS = re.compile(r"/(?:pytorch_model|model|adapter_model|optimizer)[\w-]*\.(?:bin|pt|safetensors)$")
 _STEP = re.compile(
-    r"(?:checkpoint|global_step|step|iter(?:ation)?|ckpt)[=_-]?(\d{1,18})(?!\d)(?!.{0,200}(?:step|iter)[=_-]?\d)",
+    r"(?:checkpoint|global_step|step|iter(?:ation)?|ckpt)[=_-]?(\d{1,18})(?!\d)"
+    r"(?!.{0,200}(?:step|iter)[=_-]?\d)",
     re.IGNORECASE,
 )
 _LIGHTNING = re.compile(

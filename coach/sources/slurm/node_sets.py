@@ -43,11 +43,9 @@ def expand_nodes(expression: str | None) -> tuple[str, ...]:
 
 
 def _without_many(expression: str) -> tuple[str, list[str]]:
-    """The expression without its plain names of two numbers, and these, where they are too many to compare."""
+    """The expression without its names of two numbers, where they are too many to compare; and these."""
     if not _OPERATORS.isdisjoint(expression):
         return expression, []
-    if "[" not in expression:  # ClusterShell takes long over blanks
-        expression = ",".join(expression.split())
     items = _ITEM.findall(expression)
     plain = dict.fromkeys(item for item in items if "[" not in item and _TWO_NUMBERS.search(item))
     if len(plain) <= _MAX_COMPARED:

@@ -74,9 +74,8 @@ _ROWS_AROUND = 2
 
 
 class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
-    """Home. On top stand one's own jobs and how they go; below them what `coach check` says of those that went
-    wrong, then what is free and what the nodes do. On a wide terminal the job under the cursor stands
-    beside."""
+    """Home. On top stand one's own jobs and how they go. Below them stand the findings of those that went
+    wrong, then the free GPUs and the nodes. On a wide terminal the job under the cursor stands beside."""
 
     not_in_footer = frozenset({"compare", "fix"})
 
