@@ -111,6 +111,8 @@ class CoachApp(App[None]):
         self._watch: Watch | None = None
         self._shown: ScreenSpec | None = None
         """What was on top last."""
+        self._pointed: str | None = None
+        """What the cursor goes to as soon as it has a row: the job that the demo's caption is about."""
         self._follow_list = FollowList(self.context)
         self._attention = UserAttention(opening.session, clock)
         self.processor = ProcessorLimit(soft_limit_s())
@@ -176,7 +178,7 @@ class CoachApp(App[None]):
         self._note_standing()
         self._follow()
         self._job_notices.look(message.snapshot)
-        self._stage.redraw()
+        self._point()
 
     async def on_done(self, message: messages.Done) -> None:
         result = message.callback()
@@ -329,9 +331,14 @@ class CoachApp(App[None]):
             story.go_back()
         chapter = story.chapter
         self._stage.go_home()
-        if self.top is not None:
-            self.top.point_at(chapter.target if chapter is not None else None)
-            self.top.refresh_all()
+        self._pointed = chapter.target if chapter is not None else None
+        self._point()
+
+    def _point(self) -> None:
+        """Put the cursor on what the caption is about, once it has a row."""
+        if self.top is not None and self.top.spec is HOME and self._pointed is not None:
+            self._pointed = None if self.top.point_at(self._pointed) else self._pointed
+        self._stage.redraw()
 
     def action_leave(self) -> None:
         """One step back; from the first screen out of coach."""

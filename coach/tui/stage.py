@@ -224,13 +224,12 @@ class Stage:
                 raise stopped
             return work()
 
-        def done(result: T) -> None:
-            if self._end(told):
-                on_done(result)
+        # What they return may have to be awaited.
+        def done(result: T) -> object:
+            return on_done(result) if self._end(told) else None
 
-        def failed(error: UserError) -> None:
-            if self._end(told):
-                on_error(error)
+        def failed(error: UserError) -> object:
+            return on_error(error) if self._end(told) else None
 
         return begin, done, failed
 

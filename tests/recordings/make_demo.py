@@ -48,7 +48,7 @@ SMALL = (
 OWN = ("--cpus-per-task", "3", "--time", "8:00", "--format", "json", "--partition", "gpu")
 TIMEOUT_S = 240.0
 _LONG_NUMBER = re.compile(r"(?<=:)-?\d+\.\d{5,}(?:e-?\d+)?")
-QUEUE_INTERVAL_S = 8.0
+QUEUE_INTERVAL_S = 25.0
 """So long the recorder may take to hear from the queue how it ended."""
 
 
@@ -158,14 +158,24 @@ def busy_share(file: Path) -> float:
 
 
 @dataclass
+class Part:
+    """A chapter of the story."""
+
+    name: str
+    at_s: float
+    target: str | None
+    is_new_job: bool
+
+
+@dataclass
 class Story:
     """The chapters, as they come to pass."""
 
     begin_s: float
-    chapters: list[dict[str, object]] = field(default_factory=list)
+    chapters: list[Part] = field(default_factory=list)
 
-    def mark(self, name: str, target: str | None = None) -> None:
-        self.chapters.append({"name": name, "at_s": round(time.time() - self.begin_s, 1), "target": target})
+    def mark(self, name: str, target: str | None = None, *, is_new_job: bool = False) -> None:
+        self.chapters.append(Part(name, time.time() - self.begin_s, target, is_new_job))
 
 
 def own_training(
@@ -247,7 +257,7 @@ def play(coach: InstalledCoach, story: Story, small: str, big: str) -> None:
     assert done.returncode == 0, done.stderr
     child = done.stdout.strip()
     wait_until(lambda: num_steps(coach, child) >= 2, TIMEOUT_S, "the fixed run makes steps", every_s=0.5)
-    story.mark("fix", child)
+    story.mark("fix", child, is_new_job=True)
     wait_end(coach, child)
     story.mark("proof", child)
 
@@ -279,6 +289,8 @@ def thinned(row: str) -> str:
     """An entry with the telemetry of every sixth second, and with metrics of four digits."""
     entry = json.loads(row)
     entry["t"] = round(entry["t"], 3)
+    if entry["k"] == "run" and entry["error"] is not None:
+        return ""  # what was asked while the recorder ended
     if entry["k"] == "bytes" and "/telemetry/" in entry["path"]:
         rows = entry["data"].splitlines(keepends=True)
         if all(each.startswith("{") and each.endswith("}\n") for each in rows):
@@ -294,6 +306,15 @@ def thinned(row: str) -> str:
 def _short_number(found: re.Match[str]) -> str:
     value = float(found[0])
     return f"{value:.2f}" if value > 1e6 else f"{value:.4g}"
+
+
+def is_queue(entry: dict[str, object]) -> bool:
+    return entry["k"] == "run" and entry["kind"] == "jobs"
+
+
+def shown_s(happened_s: float, answers_s: Sequence[float]) -> float:
+    """When the queue shows what has happened: at its next answer."""
+    return round(next((each for each in answers_s if each > happened_s), happened_s) + 0.5, 1)
 
 
 def keep(file: Path, story: Story, directory: Path, python: Path) -> None:
@@ -315,7 +336,13 @@ def keep(file: Path, story: Story, directory: Path, python: Path) -> None:
     rest = "".join(thinned(row) for row in rest.splitlines(keepends=True))
     header = json.loads(first)
     late_s = story.begin_s - header["time_s"]
-    chapters = [{**each, "at_s": max(0.0, round(each["at_s"] + late_s, 1))} for each in story.chapters]
+    entries = map(json.loads, rest.splitlines())
+    answers_s = [entry["t"] - header["time_s"] for entry in entries if is_queue(entry)]
+    for each in story.chapters:
+        each.at_s = round(max(0.0, each.at_s + late_s), 1)
+        if each.is_new_job:
+            each.at_s = shown_s(each.at_s, answers_s)
+    chapters = [{"name": each.name, "at_s": each.at_s, "target": each.target} for each in story.chapters]
     header |= {"is_anonymized": True, "chapters": chapters}
     DEMO.parent.mkdir(exist_ok=True)
     told = json.dumps(header, separators=(",", ":")) + "\n" + rest

@@ -7,6 +7,7 @@ import pkgutil
 from importlib import import_module
 from typing import Any
 
+from coach.analysis.explaining.words import Explained
 from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.job_action import Verb
@@ -14,7 +15,7 @@ from coach.tui import screens
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.screen_specs import HOME
 from tests.hostile import poisoned
-from tests.tui.fake_session import CHILD_ID, RUN_ID, make_job, make_plan
+from tests.tui.fake_session import CHILD_ID, RUN_ID, make_job, make_plan, nan_diagnosis
 
 
 def screen_classes() -> list[type[CoachScreen]]:
@@ -49,6 +50,8 @@ def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
         "plan": poisoned(make_plan(LaunchRequest("ddp")), text),
         "request": poisoned(LaunchRequest("ddp"), text),
         "title": text,
+        "values": (Explained(text, text, text, text, text, "jobs"),),
+        "finding": poisoned(nan_diagnosis().findings[0], text),
         "draft": poisoned(LaunchRequest("ddp"), text),
     }
     parameters = inspect.signature(cls.__init__).parameters.values()

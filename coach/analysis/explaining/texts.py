@@ -83,6 +83,51 @@ COLUMNS: dict[str, Text] = {
         "Enter shows what it is made of, where the site tells",
     ),
     "queue.submit": ("when it was submitted", f"{_SQUEUE}, field SubmitTime", ""),
+    "queue.progress": (
+        "how far the training is: steps made of those that it is to make",
+        f"{_METRICS}, step; the number of steps from run.json or its log",
+        "",
+    ),
+    "queue.doing": (
+        "how far the training is; of a job that waits Slurm's estimate of its start",
+        f"{_METRICS}, step; {_SQUEUE}, field StartTime",
+        "",
+    ),
+    "queue.to_go": (
+        "how long the steps that are left will take at its present pace",
+        f"{_METRICS}, step_time_s",
+        "longer than the time left of its limit: raise the limit, or make checkpoints",
+    ),
+    "queue.loss": (
+        "the newest losses as a curve, and the last one",
+        f"{_METRICS}, loss, of rank 0",
+        "it should fall over hundreds of steps; NaN never recovers",
+    ),
+    "queue.rate": (
+        "samples of all ranks per second, over the newest steps",
+        f"{_METRICS}, num_samples_global and step_time_s",
+        "c compares it with another run: that is what a change is worth",
+    ),
+    "queue.use": (
+        "measured use of its GPUs: the mean share of the time in which some kernel ran",
+        f"{_SAMPLER} NVML's nvmlDeviceGetUtilizationRates",
+        "low: the GPUs wait, mostly for data",
+    ),
+    "queue.memory": (
+        "device memory in use of what its GPUs have",
+        f"{_SAMPLER} NVML's nvmlDeviceGetMemoryInfo",
+        "room left: a larger batch",
+    ),
+    "queue.power": (
+        "power that its GPUs draw",
+        f"{_SAMPLER} NVML's nvmlDeviceGetPowerUsage",
+        "low beside high use: the kernels are small, or wait for memory",
+    ),
+    "queue.why": (
+        "its gravest finding; of a job that waits its reason",
+        f"{_JUDGED}; {_SQUEUE}, field Reason",
+        "Enter opens it",
+    ),
     # Nodes.
     "nodes.name": ("the node's name", f"{_NODES}, NodeName", "Enter opens it"),
     "nodes.state": ("what Slurm may do with the node", f"{_NODES}, State", ""),
@@ -103,6 +148,17 @@ COLUMNS: dict[str, Text] = {
         f"{_NODES}, Reason",
         "ask the administrators if it lasts",
     ),
+    "nodes.use": (
+        "measured use of the node's GPUs by your jobs: allotted and used are two things",
+        f"{_SAMPLER} NVML's nvmlDeviceGetUtilizationRates",
+        "only GPUs of jobs that are followed are measured",
+    ),
+    "nodes.gpu_memory": (
+        "device memory in use of what the measured GPUs have",
+        f"{_SAMPLER} NVML's nvmlDeviceGetMemoryInfo",
+        "",
+    ),
+    "nodes.power": ("power that the measured GPUs draw", f"{_SAMPLER} NVML's nvmlDeviceGetPowerUsage", ""),
     # Runs.
     "runs.mark": (
         "a mark beside each run that is to be compared",

@@ -12,6 +12,9 @@ from coach.analysis.explaining.texts import COLUMNS, JOB_STATES
 from coach.analysis.queueing.node_state import STATE_WORDS, explain_state
 from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_pending
 
+_OF_OTHERS = ("metrics/", "the sampler", "coach", "you")
+"""Origins that are not the source of the row: its age is not theirs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explained:
@@ -34,6 +37,8 @@ def explain_column(table: str, column: str, title: str, value: str, source: str 
     if text is None:
         return None
     what, origin, to_do = text
+    if origin.startswith(_OF_OTHERS):
+        source = None
     told = Explained(title or column.upper(), value, what, origin, to_do, source)
     if column == "state" and table != "nodes":
         return _with_state(told)

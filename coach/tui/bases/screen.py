@@ -303,8 +303,9 @@ class CoachScreen(Screen[None]):
         else:
             self.post_message(CopyRequested(name, self.context.diagnoses.get(target or "")))
 
-    def point_at(self, target: str | None) -> None:
-        """Put the cursor on a run or job, where it has a row for it."""
+    def point_at(self, target: str) -> bool:
+        """Put the cursor on a run or job. False: it has no row for it."""
+        return False
 
     def show_only(self, words: str, view: str = "") -> None:
         """Filter its rows by these words, where it has rows, or look at them by a saved view."""

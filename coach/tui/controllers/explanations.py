@@ -29,7 +29,7 @@ def explain(stage: Stage, message: messages.ExplainWanted) -> None:
         return
     title, values = _values(stage, screen, message)
     if values or finding is not None:
-        stage.open("explained", printable(title), values, finding)
+        stage.open("explained", f"explained {printable(title)}".strip(), values, finding)
     else:
         label = stage.context.label("explain")
         screen.note(f"{label} explains a row or a finding: there is none here")
@@ -41,15 +41,15 @@ def _values(
     """What the page is called, and what it explains."""
     history = stage.context.session.history(message.target) if message.target is not None else None
     if message.gpus is not None and history is not None:
-        return screen.crumbs[-1], explain_gpus(history, message.gpus)
+        return "", explain_gpus(history, message.gpus)
     if message.node is not None:
         cells = node_rows([message.node]).row(0).cells
         pairs = tuple(zip(NODE_COLUMNS, cells, strict=True))
-        return screen.crumbs[-1], explain_cells("nodes", pairs)
+        return "", explain_cells("nodes", pairs)
     if message.page is not None and history is not None:
-        return screen.crumbs[-1], explain_job_page(*message.page, history, stage.context.now_s)
+        return "", explain_job_page(*message.page, history, stage.context.now_s)
     tables = list(screen.query(KeyedTable))
     table = next((each for each in tables if each.has_focus), tables[0] if tables else None)
     if table is None:
-        return screen.crumbs[-1], ()
+        return "", ()
     return str(table.cursor_key), explain_cells(table.id or "", table.cursor_cells, message.job)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from coach.late import late
 from coach.model.errors import UserError
 from coach.tui import messages
-from coach.tui.controllers.explanations import explain
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
 from coach.tui.ports import QuestionPort, RuleTitle
@@ -19,8 +19,11 @@ from coach.tui.question import Asked, Question
 from coach.tui.stage import Stage
 
 if TYPE_CHECKING:
+    from coach.tui.controllers import explanations
     from coach.tui.screens.doctor import DoctorScreen
     from coach.tui.screens.rule import RuleScreen
+else:
+    explanations = late("coach.tui.controllers", "explanations")
 
 _OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE, Question.FAILED_TODAY)
 
@@ -47,7 +50,7 @@ class Questions:
             messages.FailedWanted: lambda message: self._ask(messages.Wanted(Question.FAILED_TODAY)),
             messages.ReportWanted: self._examine,
             messages.RuleWanted: self._explain,
-            messages.ExplainWanted: partial(explain, self._stage),
+            messages.ExplainWanted: lambda message: explanations.explain(self._stage, message),
         }
 
     def _ask(self, message: messages.Wanted) -> None:

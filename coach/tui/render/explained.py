@@ -23,12 +23,11 @@ from coach.tui.render.text import (
     Line,
     Span,
     age,
+    beside,
     clip,
     line,
-    line_width,
     mib,
     muted,
-    pad,
     printable,
     strong,
     wrap,
@@ -170,13 +169,3 @@ def _old(told: Explained, sources: Mapping[str, SourceStatus], now_s: float) -> 
         status = sources.get(told.source)
         time_s = status.data_time_s if status is not None else None
     return "" if time_s is None else f" · {age(max(0.0, now_s - time_s))} old"
-
-
-def beside(left: Sequence[Line], right: Sequence[Line], width: int) -> list[Line]:
-    """Lines on the left, filled to `width`, and lines on the right of them."""
-    rows = []
-    for index in range(max(len(left), len(right))):
-        a = left[index] if index < len(left) else BLANK
-        b = right[index] if index < len(right) else BLANK
-        rows.append((*pad(clip(a, width), width), *b) if line_width(b) else a)
-    return rows

@@ -10,7 +10,7 @@ from coach.launch.recipe import is_shipped
 from coach.model.errors import UserError
 from coach.tui.render.plan import in_words_of_the_form, script_lines
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, strong, wrap
+from coach.tui.render.text import BLANK, Line, Span, Tone, beside, clip, line, muted, printable, strong, wrap
 from coach.workflows.launching.recipes import Page, facts
 
 RECIPE_COLUMNS = (
@@ -19,6 +19,10 @@ RECIPE_COLUMNS = (
     Column("devices", "DEVICES", 8, priority=1),
 )
 _LABEL = 17
+TWO_COLUMNS, THREE_COLUMNS = 100, 150
+"""From this width on a lesson, its diff and what to expect stand side by side."""
+_EXPECTED = ("**What to expect", "**What to look at", "**Duration", "**Rules worth watching")
+_FACTS_EXPECTED = ("expect", "duration", "GPU-hours", "rules to watch", "shows on purpose")
 
 
 def recipe_rows(pages: Iterable[Page]) -> list[Row]:
@@ -44,6 +48,49 @@ def lesson_lines(page: Page, width: int) -> list[Line]:
         rows += [line(" " * (_LABEL + 1) + row) for row in more]
     rows.append(BLANK)
     return rows + markdown_lines(page.lesson, width) if page.lesson else rows
+
+
+def lesson_parts(lesson: str) -> tuple[str, str]:
+    """A lesson in two: what it teaches, and what is to be seen when it is launched."""
+    taught: list[str] = []
+    expected: list[str] = []
+    part = taught
+    for paragraph in lesson.split("\n\n"):
+        if paragraph.startswith(("**", "#")):
+            part = expected if paragraph.startswith(_EXPECTED) else taught
+        part.append(paragraph)
+    return "\n\n".join(taught), "\n\n".join(expected)
+
+
+def expected_lines(page: Page, width: int) -> list[Line]:
+    """What is to be seen: in a sentence, how long it takes, which rules may speak, and why."""
+    rows: list[Line] = [line(strong(f" what {printable(page.recipe.name)} is to look like")), BLANK]
+    for word, text in facts(page):
+        if word in _FACTS_EXPECTED:
+            rows += [line(muted(f" {word}")), *_wrapped(printable(text), width)]
+    _, expected = lesson_parts(page.lesson)
+    return [*rows, BLANK, *markdown_lines(expected, width)] if expected else rows
+
+
+def side_by_side(page: Page, width: int) -> list[Line]:
+    """Lesson, diff and what to expect in columns: two of them where there is no room for three."""
+    taught = "\n\n".join(
+        part for part in lesson_parts(page.lesson)[0].split("\n\n") if not part.startswith("#")
+    )
+    has_three = width >= THREE_COLUMNS
+    first = width * 3 // 10 if has_three else width * 9 // 20
+    head: list[Line] = [line(strong(f" {printable(page.recipe.title)}"))]
+    lesson = [*head, *_wrapped(page.recipe.summary, first - 2), BLANK, *markdown_lines(taught, first - 2)]
+    if not has_three:
+        expected = expected_lines(page, first - 2)
+        return beside([*lesson, BLANK, *expected], _cut(diff_lines(page), width - first), first)
+    second = width * 4 // 10
+    expected = expected_lines(page, width - first - second - 1)
+    return beside(lesson, beside(_cut(diff_lines(page), second - 2), expected, second), first)
+
+
+def _cut(rows: Sequence[Line], width: int) -> list[Line]:
+    return [clip(row, width) for row in rows]
 
 
 def markdown_lines(text: str, width: int) -> list[Line]:

@@ -6,7 +6,7 @@ no name can become a style, an action or a terminal control. Widgets turn tones 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -247,3 +247,13 @@ def short_id(run_id: str) -> str:
     """The recipe and the tail of a run id: `ddp-4f2a`."""
     parts = printable(run_id).split("-", 2)
     return parts[2] if len(parts) == 3 and parts[0].isdigit() else printable(run_id)
+
+
+def beside(left: Sequence[Line], right: Sequence[Line], width: int) -> list[Line]:
+    """Lines on the left, cut or filled to `width`, and lines on the right of them."""
+    rows = []
+    for index in range(max(len(left), len(right))):
+        first = left[index] if index < len(left) else BLANK
+        second = right[index] if index < len(right) else BLANK
+        rows.append((*pad(clip(first, width), width), *second))
+    return rows

@@ -370,10 +370,11 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             target = run.run_id if run is not None else row_key(row)
             self.post_message(ExplainWanted(target, job=job_of(row)))
 
-    def point_at(self, target: str | None) -> None:
-        run = self.context.run(target) if target is not None else None
+    def point_at(self, target: str) -> bool:
+        run = self.context.run(target)
+        self.show()  # a job that has just come has no row yet
         self.queue.focus()
-        self.queue.go_to(str(run.job_id if run is not None else target))
+        return self.queue.go_to(str(run.job_id if run is not None else target))
 
     def show_only(self, words: str, view: str = "") -> None:
         """Filter everybody's jobs by these words, or look by a saved view."""

@@ -20,12 +20,15 @@ from coach.tui.context import Context
 from coach.tui.messages import PlanOpened, RecipesWanted, ScriptRequested
 from coach.tui.render.recipes import (
     RECIPE_COLUMNS,
+    TWO_COLUMNS,
     change_lines,
     diff_lines,
+    expected_lines,
     lesson_lines,
     meaning_lines,
     problem_lines,
     recipe_rows,
+    side_by_side,
 )
 from coach.tui.render.text import Line, line, muted, plural, printable
 from coach.tui.widgets.field_list import FieldList
@@ -37,7 +40,9 @@ from coach.workflows.launching.recipes import Page
 
 EDIT_PAUSE_S = 0.25
 """The script is made again when typing has paused this long."""
-VIEWS = ("lesson", "diff", "script")
+VIEWS = ("lesson", "diff", "expected", "script")
+WIDE_VIEWS = ("lesson", "script")
+"""Where lesson, diff and what is expected stand side by side."""
 
 
 class ParameterField(TextField):
@@ -130,16 +135,32 @@ class RecipesScreen(ListScreen, screen="recipes"):
             if self._view == "script":
                 self._ask_for_script(0.0)
         view = self.pane("#page")
-        names = " · ".join(name.upper() if name == self._view else name for name in VIEWS)
+        words = ("lesson, diff, expected", "script") if self._is_wide else VIEWS
+        shown = words[self._views.index(self._view)]
+        names = " · ".join(name.upper() if name == shown else name for name in words)
         view.set_title(f"{printable(page.recipe.name)}: {names}")
         view.set_lines(self._lines(page, max(30, view.room.width or 60)))
         self._show_meaning()
 
+    @property
+    def _is_wide(self) -> bool:
+        return self.pane("#page").room.width >= TWO_COLUMNS
+
+    @property
+    def _views(self) -> tuple[str, ...]:
+        """The views at this width; one that a narrower terminal showed is among the first."""
+        if not self._is_wide:
+            return VIEWS
+        self._view = self._view if self._view in WIDE_VIEWS else WIDE_VIEWS[0]
+        return WIDE_VIEWS
+
     def _lines(self, page: Page, width: int) -> Sequence[Line]:
         if self._view == "lesson":
-            return lesson_lines(page, width)
+            return side_by_side(page, width) if self._is_wide else lesson_lines(page, width)
         if self._view == "diff":
             return diff_lines(page)
+        if self._view == "expected":
+            return expected_lines(page, width)
         if self._problem is not None:
             return problem_lines(self._problem)
         if self._script is None:
@@ -228,7 +249,8 @@ class RecipesScreen(ListScreen, screen="recipes"):
         return LaunchRequest(page.launch_name, set=dict(self._said.get(page.launch_name, {})))
 
     def action_view(self) -> None:
-        self._view = VIEWS[(VIEWS.index(self._view) + 1) % len(VIEWS)]
+        views = self._views
+        self._view = views[(views.index(self._view) + 1) % len(views)]
         if self._view == "script" and self._script is None:
             self._ask_for_script(0.0)
         self.pane("#page").scroll_home(animate=False)

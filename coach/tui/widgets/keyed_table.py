@@ -206,10 +206,12 @@ class KeyedTable(LinesView):
     def action_move_to(self, index: int) -> None:
         self._move_to(index if index >= 0 else self.num_rows - 1)
 
-    def go_to(self, key: str) -> None:
-        """Put the cursor on the row with this key, if there is one."""
-        if key in self._rows.keys:
+    def go_to(self, key: str) -> bool:
+        """Put the cursor on the row with this key. False: there is none."""
+        has_row = key in self._rows.keys
+        if has_row:
             self._move_to(self._rows.keys.index(key))
+        return has_row
 
     def action_page(self, direction: int) -> None:
         self._move_to(self._cursor + direction * max(1, self.size.height - 2))

@@ -84,3 +84,11 @@ def test_a_word_that_nobody_knows_is_not_explained() -> None:
     drained = explain_word("idle+drain")
     assert drained is not None
     assert "takes no new jobs" in drained.what
+
+
+def test_the_age_of_the_queue_is_not_told_of_what_the_sampler_measured() -> None:
+    by_squeue = explain_column("queue", "left", "LEFT", "5:00", "jobs")
+    measured = explain_column("queue", "use", "USE", "97 %", "jobs")
+    assert by_squeue is not None
+    assert measured is not None
+    assert (by_squeue.source, measured.source) == ("jobs", None)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from coach.config import Settings
+from coach.tui.render.recipes import expected_lines, lesson_parts, side_by_side
+from coach.tui.render.text import line_width, plain
+from coach.workflows.launching.recipes import Page, pages
+
+
+@cache
+def page(name: str) -> Page:
+    settings = Settings(runs_root=Path("r"), cache_dir=Path("c"), config_dir=Path("f"))
+    return next(each for each in pages(settings)[0] if each.recipe.name == name)
+
+
+def test_what_a_lesson_teaches_and_what_is_to_be_seen_are_told_apart() -> None:
+    taught, expected = lesson_parts(page("amp").lesson)
+    assert "autocast" in taught
+    assert "The same loss curve" not in taught
+    assert "The same loss curve" in expected
+    assert "Nobody waits for these numbers" in expected
+    assert "advice that can be read in many places" in taught
+
+
+@pytest.mark.parametrize("width", [104, 164])
+def test_lesson_diff_and_what_to_expect_stand_side_by_side(width: int) -> None:
+    rows = side_by_side(page("amp"), width)
+    assert max(map(line_width, rows)) <= width
+    shown = "\n".join(map(plain, rows))
+    for part in ("What it teaches", "what amp changes from baseline", "what amp is to look like", "0.02"):
+        assert part in shown
+    first = next(row for row in map(plain, rows) if "what amp changes from baseline" in row)
+    assert not first.startswith(" what amp"), "the diff stands beside the lesson"
+
+
+def test_on_a_narrow_terminal_what_to_expect_is_a_page_of_its_own() -> None:
+    rows = expected_lines(page("amp"), 48)
+    assert max(map(line_width, rows)) <= 48
+    assert "The same loss curve" in "\n".join(map(plain, rows))
