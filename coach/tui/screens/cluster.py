@@ -73,8 +73,8 @@ _ROWS_AROUND = 2
 
 
 class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
-    """Home. On top stand one's own jobs and how they go; below them what `coach check` says of those that went
-    wrong, then what is free and what the nodes do. On a wide terminal the job under the cursor stands
+    """Home. On top stand one's own jobs and how they go; below them what `coach check` says of those that
+    went wrong, then what is free and what the nodes do. On a wide terminal the job under the cursor stands
     beside."""
 
     not_in_footer = frozenset({"compare", "fix"})
@@ -167,7 +167,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         partitions = self.pane("#partitions")
         partitions.styles.height = max(1, len(strip))
         partitions.set_lines(strip)
-        uses = self.context.trainings.uses_by_node()
+        uses = self.context.trainings.uses_by_node(self.context.now_s)
         columns = self._node_view.columns or (measured_columns(width) if uses else ())
         self.nodes.lay_out(columns, self._node_view.sorted_column)
         has_nodes = "nodes" in snapshot.sources and snapshot.sources["nodes"].data_time_s is not None
