@@ -91,7 +91,7 @@ class Trainings:
         return next(of_job, job.job_id)
 
     def uses_by_node(self, now_s: float) -> Mapping[str, DeviceUse]:
-        """What was measured lately of the GPUs of each node, by all trainings; of a node with two the newer."""
+        """What all trainings measured lately of the GPUs of each node; of a node with two the newer."""
         found: dict[str, DeviceUse] = {}
         for glance, _, _ in self._known.values():
             for node, use in glance.gpus.items():

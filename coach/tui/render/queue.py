@@ -39,7 +39,7 @@ _TRAINING_COLUMNS = (
     Column("memory", "MEMORY", 11, align="right", is_extra=True),
     Column("power", "POWER", 9, align="right", is_extra=True),
     Column("doing", "PROGRESS", 9, grow=2, is_extra=True),
-    Column("why", "FINDING, WHY", 12, grow=4, is_extra=True),
+    Column("why", "FINDING, WHY", 12, grow=12, is_extra=True),
 )
 """Of trainings that are followed. `doing` is the progress, or when a waiting job starts."""
 JOB_COLUMNS = (
