@@ -63,9 +63,10 @@ def test_a_wide_line_has_steps_time_to_go_speed_memory_and_power() -> None:
 
 def test_a_loss_that_is_lost_is_said_with_a_sign_and_an_old_use_with_its_age() -> None:
     old = DeviceUse(1, NOW_S - 240, 62.0)
-    row = line_at(120, training(math.nan, old), None)
-    assert "✖ NaN" in row
-    assert "62% 4 min" in row
+    for width, said in ((200, "62% 4 min"), (80, "62% old")):
+        row = line_at(width, training(math.nan, old), None)
+        assert "✖ NaN" in row
+        assert said in row
 
 
 def test_what_is_not_measured_is_a_dash_and_of_an_ended_job_nothing_is_used_now() -> None:
