@@ -205,14 +205,14 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)
 
     def _share_room(self, width: int, num_lines: int) -> None:
-        """Lines that a short queue leaves are for the curves of the trainings that run."""
+        """Lines that a short queue leaves are for the curves of trainings, or for the newest runs."""
         wanted, pane = max(_LEAST_QUEUE, self.queue.num_rows + 2), self.pane("#running")
         left = num_lines - wanted
-        rows = self._told.running_lines(width - 2, left - 1)
+        title, rows = self._told.filling(width - 2, left - 1)
         pane.display = bool(rows)
         self.queue.styles.height = wanted if rows else "1fr"
         if rows:
-            pane.set_title("your trainings that run")
+            pane.set_title(title)
             pane.set_lines(rows)
 
     def _show_detail(self) -> None:
