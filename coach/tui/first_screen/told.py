@@ -87,6 +87,10 @@ class Told:
         keys = [(key.label, key.word, key.tooltip.partition(". ")[0]) for key in context.launch_keys]
         return "trainings to begin with", launch_lines(keys, width)[:height]
 
+    def newest_run(self) -> str | None:
+        """Its id; None where there is no run."""
+        return max((run.run_id for run in self._context.snapshot.runs), default=None)
+
     def _verdict(self, target: str) -> Cell | None:
         finding = worst_of(self._context.found.get(target, ()))
         return finding_cell(finding) if finding is not None else None
