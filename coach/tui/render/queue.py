@@ -70,7 +70,8 @@ _ALL_LAYOUTS = (
     (0, "own job_id state doing why"),
     (78, "own job_id short_name user state doing why"),
     (93, "own job_id short_name user state doing loss why"),
-    (108, "own job_id name user state doing loss use gpus why"),
+    (100, "own job_id short_name user state doing loss use why"),
+    (118, "own job_id name user state doing loss use gpus why"),
     (133, "own job_id name user state progress loss rate use gpus left why"),
     (164, "own job_id name user state progress loss rate use memory partition nodes gpus left why"),
 )
