@@ -11,15 +11,21 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from coach.model.reading import Reading
 from coach.model.snapshot import Watch
 from coach.sources.base import PollingSource, Source
+from coach.sources.machine.mount_point import words_of_hang
 from coach.sources.polite.polling import Pace, poll_loop
 
 JOIN_TIMEOUT_S = 0.5
 """A source may hang in a command for longer than anybody wants to wait; its thread is a daemon and ends after
 the command."""
+
+HANG_S = 10.0
+"""A file server that has not answered one question for so long hangs: nobody can break off the call, so the
+screen says it meanwhile."""
 
 SourceFactory = Callable[[], PollingSource | Source]
 MakeSources = Callable[[Watch], Mapping[str, SourceFactory]]
@@ -30,6 +36,8 @@ class _Running:
     thread: threading.Thread
     stop: threading.Event
     wake: threading.Event
+    hangs_at: Path | None = None
+    """The file whose file system was said to hang."""
 
 
 class Poller:
@@ -88,7 +96,7 @@ class Poller:
 
         What a source said before it was stopped is left out: its successor begins again.
         """
-        found: list[Reading] = []
+        found = self._hanging()
         try:
             item = self._readings.get(timeout=max(0.0, timeout_s))
             while True:
@@ -97,6 +105,19 @@ class Poller:
                 item = self._readings.get_nowait()
         except queue.Empty:
             return found
+
+    def _hanging(self) -> list[Reading]:
+        """What the sources would say that wait for a file system, each once."""
+        found = []
+        with self._lock:
+            for key, running in self._running.items():
+                path = self._pace.hanging_at(running.thread.ident or 0, HANG_S)
+                if path is not None and path != running.hangs_at:
+                    name, target = _names_of(key)
+                    words = words_of_hang(path)
+                    found.append(Reading(name, time.time(), HANG_S, None, words, target, is_caught_up=False))
+                running.hangs_at = path
+        return found
 
     def interrupt(self) -> None:
         """Let a waiting `readings` return at once."""
@@ -135,6 +156,12 @@ class Poller:
             poll_loop(source, emit, stop, wake=wake, pace=self._pace, may_poll=lambda: not self._is_held(key))
         except Exception as problem:
             # Sources do not raise; if one does, its part of the screen says so instead of standing still.
-            name, _, target = key.partition(":")
+            name, target = _names_of(key)
             words = f"{type(problem).__name__}: {problem}"
-            emit(Reading(name, time.time(), 0.0, None, words, target or None))
+            emit(Reading(name, time.time(), 0.0, None, words, target))
+
+
+def _names_of(key: str) -> tuple[str, str | None]:
+    """The name of the source that a key stands for, and its target."""
+    name, _, target = key.partition(":")
+    return name.partition(" ")[0], target or None

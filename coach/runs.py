@@ -312,7 +312,7 @@ class _Lock:
             found = _identity(self._lock)
             if found != seen:
                 seen, check_s = found, time.monotonic() + _FIRST_AGE_CHECK_S
-                if found is not None and self._has_lost_its_owner():
+                if found is not None and has_lost_its_owner(self._lock):
                     self._break(found)
             elif found is not None and time.monotonic() >= check_s:
                 check_s = time.monotonic() + _AGE_CHECK_INTERVAL_S
@@ -338,7 +338,7 @@ class _Lock:
             return False
         # Whose it is, for people and for who waits; where the disk is full it stays empty.
         with contextlib.suppress(OSError), open(descriptor, "w") as file:
-            file.write(f"{os.uname().nodename} {os.getpid()} {time.time():.0f} {_processes_seen()}\n")
+            file.write(lock_owner())
         self._own = _identity(self._lock)
         return True
 
@@ -350,18 +350,6 @@ class _Lock:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 probe.unlink()
-
-    def _has_lost_its_owner(self) -> bool:
-        """True if the process that made it was one of this machine, and has ended."""
-        try:
-            node, pid, _, seen = self._lock.read_text(encoding="utf-8", errors="replace").split()
-            if (node, seen) == (os.uname().nodename, _processes_seen()) and seen != "-":
-                os.kill(int(pid), 0)
-        except ProcessLookupError:
-            return True
-        except (OSError, ValueError, OverflowError):
-            return False  # somebody else's process, or nothing that this version wrote
-        return False
 
     def _break(self, stale: Tuple[int, int]) -> None:
         moved = self._unique_name()
@@ -379,6 +367,24 @@ class _Lock:
 
     def _unique_name(self) -> Path:
         return self._lock.with_name(f"{self._lock.name}.{os.getpid()}.{secrets.token_hex(4)}")
+
+
+def lock_owner() -> str:
+    """What this process writes into a lock that it has made."""
+    return f"{os.uname().nodename} {os.getpid()} {time.time():.0f} {_processes_seen()}\n"
+
+
+def has_lost_its_owner(lock: Path) -> bool:
+    """True if the process that made a lock was one of this machine, and has ended."""
+    try:
+        node, pid, _, seen = lock.read_text(encoding="utf-8", errors="replace").split()
+        if (node, seen) == (os.uname().nodename, _processes_seen()) and seen != "-":
+            os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False  # somebody else's process, or nothing that this version wrote
+    return False
 
 
 def _processes_seen() -> str:

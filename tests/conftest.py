@@ -33,9 +33,9 @@ from tests.installed import (
     SHARED,
     InstalledCoach,
     build_environment,
-    build_wheel,
     compile_sources,
     own_environment,
+    shared_wheel,
 )
 from tests.ordinary_user import User, make_open_directory, make_user
 from tests.requirements import REQUIREMENTS
@@ -207,10 +207,9 @@ def user(open_directory: Path) -> Iterator[User]:
 
 
 @pytest.fixture(scope="session")
-def coach_wheel(open_directory: Path) -> Path:
-    """The built wheel of the tree."""
-    (open_directory / "wheel").mkdir()
-    return build_wheel(open_directory / "wheel")
+def coach_wheel() -> Path:
+    """The built wheel of the tree, made once for all processes of the suite."""
+    return shared_wheel()
 
 
 @pytest.fixture(scope="session")

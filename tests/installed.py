@@ -162,6 +162,16 @@ def _run(argv: Sequence[str | os.PathLike[str]]) -> str:
     return result.stdout
 
 
+def shared_wheel() -> Path:
+    """The wheel of the tree, which the first process that asks for it builds."""
+    folder = Path(os.environ[SHARED]) / "wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = next(folder.glob("*.whl"), None)
+        return built or build_wheel(folder)
+
+
 def build_wheel(directory: Path) -> Path:
     """The wheel of the tree as it stands."""
     _run(

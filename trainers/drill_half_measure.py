@@ -10,9 +10,9 @@ from typing import Any
 
 import amp
 import torch
-from common.distributed import StopSignal, run
-from common.metrics import MetricsLog
+from common.distributed import run
 from common.models import build_model
+from common.training import Training
 from torch import nn
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -38,11 +38,9 @@ class Unscaled(torch.amp.GradScaler):
         super().__init__(device, enabled=False)
 
 
-def train_in_16_bits(
-    args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal
-) -> None:
+def train_in_16_bits(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     amp.build_model = lambda name, width: Halved(build_model(name, width), DTYPES[args.precision])
-    train(args, device, metrics, stop)
+    train(args, device, training)
 
 
 amp.train = train_in_16_bits

@@ -10,8 +10,9 @@ import sys
 
 import torch
 import torch.distributed as dist
-from common.data import load_data, steps_of
+from common.data import load_data
 from common.distributed import finish, pick_device, run
+from common.loading import steps_of
 from common.metrics import MetricsLog
 from common.models import build_model, loss_of
 from common.short import Steps

@@ -6,8 +6,9 @@ import argparse
 
 import torch
 from common.checkpoint import save_checkpoint
-from common.data import load_data, steps_of
+from common.data import load_data
 from common.distributed import finish, run
+from common.loading import steps_of
 from common.metrics import MetricsLog
 from common.models import build_model, loss_of
 from common.short import Steps, train_on_every_rank

@@ -7,8 +7,9 @@ import lzma
 from typing import Any
 
 import torch
-from common.data import DatasetInfo, steps_of
+from common.data import DatasetInfo
 from common.distributed import finish, run
+from common.loading import steps_of
 from common.metrics import MetricsLog
 from common.models import build_model, loss_of
 from common.short import Steps, train_on_every_rank

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 import torch
-from common.data import load_data, steps_of
+from common.data import load_data
 from common.distributed import finish, run
+from common.loading import steps_of
 from common.metrics import MetricsLog
 from common.models import build_model, loss_of
 from common.short import Steps, train_on_every_rank

@@ -6,8 +6,9 @@ import argparse
 import os
 
 import torch
-from common.data import load_data, steps_of
+from common.data import load_data
 from common.distributed import finish, local_rank_from_env, run
+from common.loading import steps_of
 from common.metrics import MetricsLog
 from common.models import build_model, loss_of
 from common.short import Steps, train_on_every_rank

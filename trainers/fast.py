@@ -13,33 +13,17 @@ where it stopped.
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from common.arguments import TrainerParser
-from common.checkpoint import (
-    load_checkpoint,
-    newest_checkpoint,
-    restore_rng_state,
-    rng_state,
-    save_checkpoint,
-)
+from common.checkpoint import Checkpoints
 from common.data import MEAN, STD, load_cifar10
-from common.distributed import (
-    STOPPED_EARLY,
-    StopSignal,
-    describe_process,
-    finish,
-    pick_device,
-    print_rank0,
-    require_single_process,
-    run,
-)
-from common.metrics import MetricsLog
-from common.models import SimpleCNN, count_parameters, loss_of
-from common.schedule import scaled_lr, warmed_up
+from common.distributed import pick_device, require_single_process, run
+from common.models import SimpleCNN, loss_of
+from common.optimization import build_optimizer, build_schedule, clip_gradients, scaled_lr, set_lr
+from common.training import Training
 from torch import nn
 from torch.utils.data import Dataset, Subset
 
@@ -48,48 +32,39 @@ PADDING = 4
 
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
-    parser.add_shared("lr", "batch_size", "epochs", "max_steps", "max_seconds", "seed")
-    parser.add_shared("optimizer", "warmup_steps", "lr_scaling", "checkpoint_every")
-    parser.add_shared("width", "num_train_samples")
-    parser.add_shared("eval_every_epoch", "target_accuracy", "log_metrics")
+    parser.add_usual(without=["num_workers", "gradient_accumulation", "model"])
     parser.change(
         "batch_size",
         default=2000,
         usual=(8, 16384),
         help="Samples of one step. The rest of an epoch that fills no batch is left out",
     )
-    parser.change(
-        "epochs", default=15, help="Passes over the training data, in which the learning rate falls to 0"
-    )
+    parser.change("epochs", default=15, help="Passes over the training data")
     parser.change(
         "warmup_steps",
         default=20,
-        help="Steps in which the learning rate rises to lr; from there it falls to 0 at the end",
+        help="Steps in which the learning rate rises to lr",
     )
     parser.change("lr_scaling", default="linear")
+    parser.change("lr_schedule", default="linear")
     parser.add_argument(
         "--compile",
         type=bool,
         default=True,
         help="Compile the model, which takes about a minute; false starts at once",
     )
-    parser.add_shared("tensorboard")
-    parser.add_places()
     return parser.parse_args()
 
 
 def main() -> None:
     args = parse_arguments()
-    stop = StopSignal(args.max_seconds)
     require_single_process()
     device = pick_device(args.gpus_per_node)
-    with MetricsLog(
-        args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
-    ) as metrics:
-        train(args, device, metrics, stop)
+    with Training(args, device) as training:
+        train(args, device, training)
 
 
-def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
+def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
     # All batches have one shape: try the kernels once, keep the fastest.
@@ -108,17 +83,12 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     # epoch it is another rest.
     num_samples = min(args.batch_size, len(train_targets))
     steps_per_epoch = len(train_targets) // num_samples
-    num_steps = max(args.max_steps, args.epochs * steps_per_epoch)
 
     # Model and optimizer.
     model = SimpleCNN(args.width).to(device, memory_format=torch.channels_last)
-    base_lr = scaled_lr(args.lr, args.lr_scaling, num_samples)
-    if args.optimizer == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(
-            model.parameters(), lr=base_lr, momentum=0.9, fused=True
-        )
-    else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr, fused=True)
+    lr = scaled_lr(args.lr, args.lr_scaling, num_samples)
+    optimizer = build_optimizer(args, model.parameters(), lr, fused=True)
+    schedule = build_schedule(args, lr, steps_per_epoch)
 
     def loss_on(picked: torch.Tensor) -> torch.Tensor:
         """From bytes to the loss in one function, so that the compiler can make one kernel of what follows
@@ -128,135 +98,28 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             return loss_of(model(inputs), train_targets[picked])
 
     compiled_loss_on = torch.compile(loss_on) if args.compile else loss_on
+    if args.compile:
+        training.watch_compilation()
 
-    # Resume: from this run's own newest checkpoint, else from the one that was named.
-    step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
-    made_with = {"model": "simplecnn", "width": args.width, "optimizer": args.optimizer}
-    resume_from = newest_checkpoint(args.run_dir) or args.resume_from
-    if resume_from:
-        saved = load_checkpoint(resume_from, made_with)
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        step, epoch, position = saved["step"], saved["epoch"], saved["position"]
-        if position >= steps_per_epoch * num_samples:
-            epoch, position = epoch + 1, 0
-        restore_rng_state(saved["rng"], device)
-
-    metrics.event(
-        "start",
-        step,
-        rank=metrics.rank,
-        world_size=metrics.world_size,
-        dataset=vars(dataset),
-        num_parameters=count_parameters(model),
-        **describe_process(device),
-    )
-    print_rank0(
-        f"model: simplecnn, width {args.width}, {count_parameters(model):,} parameters, on {device.type}"
-    )
-    if resume_from:
-        metrics.event("resume", step, path=str(resume_from))
-        print_rank0(f"resumed at step {step} from {resume_from}")
-
-    def save(reason: str) -> None:
-        started = time.perf_counter()
-        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "made_with": made_with}
-        state.update(step=step, epoch=epoch, position=position, rng=[rng_state(device)])
-        path = save_checkpoint(args.run_dir, state)
-        seconds = time.perf_counter() - started
-        metrics.event("checkpoint", step, path=str(path), seconds=seconds, reason=reason)
-        print_rank0(f"checkpoint at step {step}: {path} ({reason})")
-
-    def why_stop() -> str | None:
-        if stop.is_requested:
-            return stop.reason
-        if args.max_steps:
-            return "max_steps" if step >= args.max_steps else None
-        return "epochs" if epoch >= args.epochs else None
-
-    is_compiled = not args.compile
-    reason = why_stop()  # a run that had ended before it was started again has nothing left to do
-    while reason is None:
+    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    training.start(dataset, Checkpoints(args, model, optimizer))
+    for epoch in training.epochs(steps_per_epoch * num_samples):
         shuffle.manual_seed(args.seed + epoch)
         order = torch.randperm(len(train_set), generator=shuffle).to(device)
-        batches = order[position : steps_per_epoch * num_samples].split(num_samples)
-        epoch_started = step_ended = time.perf_counter()
-        epoch_loss, epoch_samples = torch.zeros((), device=device), 0
-
-        for number, picked in enumerate(batches, start=1):
-            # Up to what a large batch can take, then in a straight line down to nothing: the last steps
-            # average the noise out.
-            lr = warmed_up(base_lr, step, args.warmup_steps) * (1 - step / num_steps)
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-
+        batches = order[training.position : steps_per_epoch * num_samples].split(num_samples)
+        # There is no data to wait for: cutting out and mirroring are the device's work.
+        for picked in training.timed((picked, 0.0) for picked in batches):
+            lr = set_lr(optimizer, schedule(training.step))
             optimizer.zero_grad()
             loss = compiled_loss_on(picked)
             loss.backward()
-            grad_norm = nn.utils.get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
+            grad_norm = clip_gradients(model, args.max_grad_norm)
             optimizer.step()
-
-            if not is_compiled:
-                is_compiled, seconds = True, time.perf_counter() - step_ended
-                metrics.event("compile", step, seconds=seconds)
-                print_rank0(f"compiled with the first step in {seconds:.1f} s")
-
-            if number == len(batches):
-                metrics.wait_for_device()  # an epoch has few steps: the time of its last one counts
-
-            step += 1
-            position += num_samples
-            epoch_samples += num_samples
-            epoch_loss += loss.detach() * num_samples
-            now = time.perf_counter()
-            metrics.step(
-                step=step,
-                epoch=epoch,
-                loss=loss.detach(),  # still on the device: reading it here would wait for the step
-                lr=lr,
-                num_samples=num_samples,
-                num_samples_global=num_samples,
-                # there is nothing to wait for: cutting out and mirroring are the device's work
-                data_time_s=0.0,
-                step_time_s=now - step_ended,
-                grad_norm=grad_norm,
-            )
-            step_ended = now
-
-            reason = why_stop()
-            if reason:
-                break
-            if args.checkpoint_every and step % args.checkpoint_every == 0:
-                save("interval")
-                step_ended = time.perf_counter()
-
-        if reason not in STOPPED_EARLY:
-            mean_loss, seconds = epoch_loss.item() / epoch_samples, time.perf_counter() - epoch_started
-            metrics.event(
-                "epoch_end", step, epoch=epoch, loss=mean_loss, num_samples=epoch_samples, seconds=seconds
-            )
-            print_rank0(
-                f"epoch {epoch}: loss {mean_loss:.4f}, {epoch_samples / seconds:.0f} samples/s on this rank"
-            )
-            if args.eval_every_epoch:
-                started = time.perf_counter()
-                loss_on_test, accuracy = evaluate(model, test_inputs, test_targets, num_samples)
-                seconds = time.perf_counter() - started
-                metrics.event(
-                    "eval", step, epoch=epoch, loss=loss_on_test, accuracy=accuracy, seconds=seconds
-                )
-                print_rank0(
-                    f"epoch {epoch}: test loss {loss_on_test:.4f}, accuracy {accuracy:.2%}{dataset.caveat}"
-                )
-                metrics.reached(args.target_accuracy, accuracy, step)
-        if position >= steps_per_epoch * num_samples:
-            epoch, position = epoch + 1, 0
-        reason = reason or why_stop()
-
-    if reason in STOPPED_EARLY:
-        print_rank0(f"{stop.name or 'stop signal'} received: leaving at step {step}")
-    save("signal" if reason in STOPPED_EARLY else "end")
-    finish(metrics, step, reason)
+            if picked is batches[-1]:
+                training.metrics.wait_for_device()  # an epoch has few steps: the time of its last one counts
+            training.end_step(num_samples, loss=loss.detach(), lr=lr, grad_norm=grad_norm)
+        training.evaluate_if_due(lambda: evaluate(model, test_inputs, test_targets, num_samples))
+    training.finish()
 
 
 def put_on(

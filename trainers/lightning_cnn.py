@@ -20,7 +20,7 @@ from typing import Any, Iterator
 import torch
 from common.arguments import TrainerParser
 from common.checkpoint import NUM_KEPT, newest_checkpoint, restore_rng_state, rng_state
-from common.data import SeededSamples, leave_signals_to_trainer, load_data
+from common.data import load_data
 from common.distributed import (
     StopSignal,
     TrainerError,
@@ -33,6 +33,7 @@ from common.distributed import (
     self_check,
     world_size_from_env,
 )
+from common.loading import SeededSamples, leave_signals_to_trainer
 from common.metrics import MetricsLog
 from common.models import build_model, count_parameters, loss_of
 from common.needed import needed

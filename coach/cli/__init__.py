@@ -23,8 +23,10 @@ from coach.model.errors import UserError
 if TYPE_CHECKING:
     from coach.cli import own_settings
     from coach.config import Settings
+    from coach.workflows import patience
 else:
     own_settings = late("coach.cli", "own_settings")
+    patience = late("coach.workflows", "patience")
 
 COMMANDS = {
     "launch": "launch a training recipe",
@@ -62,6 +64,9 @@ COMMANDS = {
     "run": "run a command beside the sampler, in a run directory",
     "sample": "sample GPUs and processes of this node",
 }
+
+_WITHOUT_THREADS = frozenset({"run", "sample"})
+"""Commands that fork, which a second thread would make unsafe."""
 
 _TEACHING = frozenset({"drill", "cohort", "workshop"})
 """Commands whose modules lie in `cli/teaching/`."""
@@ -105,9 +110,11 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         args = parser.parse_args(arguments)
     if args.as_root:
         mean_it_as_root()
-    loads = getattr(module, "LOADS_SETTINGS", True)
-    status: int = module.run(args, load_settings()) if loads else module.run(args)
-    return status
+    given = [load_settings()] if getattr(module, "LOADS_SETTINGS", True) else []
+    if name in _WITHOUT_THREADS:
+        return int(module.run(args, *given))
+    with patience.patience():
+        return int(module.run(args, *given))
 
 
 def command_module(name: str) -> Any:
@@ -144,4 +151,5 @@ def mean_it_as_root() -> None:
 
 def load_settings() -> Settings:
     """The settings of the user who runs this process."""
-    return own_settings.load()
+    with patience.patience():
+        return own_settings.load()

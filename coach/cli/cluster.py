@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coach.config import BACKENDS, Settings
+from coach.late import late
 from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
 from coach.model.reading import JobList, NodeList, PartitionList
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 from coach.sources.base import PollingSource
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.machine.user import user_name
 from coach.sources.slurm.client import Client, JobsSource, NodesSource, ask_private_kinds
 from coach.sources.slurm.nodes import nodes_query, parse_nodes, parse_partitions, partitions_query
@@ -28,6 +28,9 @@ from coach.workflows.backend import resolve_backend
 if TYPE_CHECKING:
     from coach.sources.io import Io, Query
     from coach.sources.slurm.client import Answer
+    from coach.workflows.judging import targets
+else:
+    targets = late("coach.workflows.judging", "targets")
 
 ENDED_JOB_HELP = "a job id, a run id, a directory or a log file (default: your job that ended badly last)"
 """JOB of the commands that tell of one job."""
@@ -89,7 +92,7 @@ def look(
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     asked: PollingSource
     if resolve_backend(backend or settings.launch.backend, os.environ) == "local":
-        asked = LocalClusterSource(io, settings.runs_root, user_name())
+        asked = targets.local_queue(settings, io, user_name())
     elif clusters:
         return _look_at_clusters(io, clusters, source, None if is_all else user_name())
     elif source == "jobs":

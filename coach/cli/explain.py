@@ -1,10 +1,11 @@
 """`coach explain`: what a rule sees, why it matters, when it stays silent, what to do; with the thresholds in
-force."""
+force. Also a state, a reason of Slurm, or a column of a screen."""
 
 from __future__ import annotations
 
 import argparse
 
+from coach.analysis.explaining.words import Explained, explain_word
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -15,7 +16,11 @@ from coach.workflows.judging.lazy_engine import rules_of
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "code", nargs="?", metavar="CODE", help="a rule's code or name (default: list all rules)"
+        "code",
+        nargs="?",
+        metavar="CODE",
+        help="a rule's code or name, a state or reason of Slurm (OUT_OF_MEMORY, Resources, idle+drain), or a "
+        "column of a screen (queue.left); default: list all rules",
     )
     parser.add_argument(
         "--list", action="store_true", help="list all rules, those that nobody has seen for real apart"
@@ -29,7 +34,13 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.code is None:
         _print_list(settings)
         return 0
-    rule = find(args.code)
+    try:
+        rule = find(args.code)
+    except UserError:
+        if (told := explain_word(args.code)) is None:
+            raise
+        _print_word(told)
+        return 0
     page = rule_page(rule, settings.thresholds.get(rule.code), rule.code in settings.muted_rules)
     for line in page_text(page).splitlines():
         print_line(line)
@@ -37,6 +48,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if advice is not None:
         print_line(printable(f"The site says: {advice.text}" + (f" ({advice.url})" if advice.url else "")))
     return 0
+
+
+def _print_word(told: Explained) -> None:
+    """A state, a reason or a column."""
+    print_line(printable(f"{told.name} {told.value}".strip()))
+    for label, text in (("is", told.what), ("to do", told.to_do), ("from", told.origin)):
+        if text:
+            print_line(printable(f"  {label:<6} {text}"))
 
 
 def _print_list(settings: Settings) -> None:

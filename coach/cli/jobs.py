@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from coach.analysis.query.job_fields import job_vocabulary
 from coach.analysis.query.language import Field, Query, in_order
 from coach.analysis.queueing.arrays import fold, fold_rows, unfold
-from coach.analysis.queueing.pending_reasons import explain_job
+from coach.analysis.queueing.pending_reasons import KnownReasons, explain_job
 from coach.cli.cluster import add_clusters, add_options, hidden_as_json, look, print_hidden
 from coach.cli.listing import Listing, add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
@@ -125,7 +126,7 @@ def _place_as_json(place: PlaceInQueue | None) -> dict[str, Any]:
 def _print_as_json(
     jobs: list[Job], listing: Listing[Job], more: Mapping[str, Any], num_bad_rows: int
 ) -> None:
-    as_json = listing.as_json if listing.columns else _as_json
+    as_json = listing.as_json if listing.columns else partial(_as_json, KnownReasons())
     print_json("jobs", map(as_json, in_order(jobs, listing.orders)), num_bad_rows, more)
 
 
@@ -145,7 +146,8 @@ def _print_table(
 
 
 def _print_reasons(jobs: list[Job]) -> None:
-    explained = [(job, why) for job in jobs if (why := explain_job(job)) is not None]
+    known = KnownReasons()
+    explained = [(job, why) for job in jobs if (why := explain_job(job, known)) is not None]
     if not explained:
         print("no job is pending")
         return
@@ -155,8 +157,8 @@ def _print_reasons(jobs: list[Job]) -> None:
     )
 
 
-def _as_json(job: Job) -> dict[str, Any]:
-    why = explain_job(job)
+def _as_json(known: KnownReasons, job: Job) -> dict[str, Any]:
+    why = explain_job(job, known)
     return {
         **job_as_dict(job),
         "estimated_start_s": job.estimated_start_s,

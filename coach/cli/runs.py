@@ -36,15 +36,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     runs_clean.configure(actions.add_parser("clean", help=clean, description=sentence(clean)))
 
 
+MAX_CHECKED_SIZES = 500
+"""So many ended runs, the newest, are asked if a kept size still holds: two questions to a server each."""
+
+
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status 0; `clean` has its own."""
     if args.action == "clean":
         return runs_clean.run(args, settings)
 
-    known = read_known_runs(
-        settings, SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
-    )
-    sizes = RunSizes(settings.cache_dir / SIZES_FILE)
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    # The index does not hold all that JSON tells.
+    known = read_known_runs(settings, io, user_name(), is_indexed=args.format != "json")
+    sizes = RunSizes(settings.cache_dir / SIZES_FILE, max_checks=MAX_CHECKED_SIZES)
     sized = [(one.run, sizes.size_of(Path(one.run.run_dir), is_final(one.run.state))) for one in known.runs]
     sizes.save()
     if args.format == "json":

@@ -284,7 +284,7 @@ open find findings trial parent fix explain copy compare mark cancel select hold
 resubmit shell attach stacks log all unfold filter sort reverse columns views stdout stderr both
 next_error previous_error wrap numbers proof pager gpus quantity answer next previous view where
 history runs all_findings recipes new_launch drills cohort pane
-zoom detail refresh theme doctor help palette leave quit go_to
+zoom detail refresh theme doctor help palette leave quit go_to story_next story_previous
 """
 SCREEN_KEYS = tuple(_SCREEN_KEYS.split())
 """Ids of the keys of the screens that a person may choose; `coach/tui/keys/` has the table."""

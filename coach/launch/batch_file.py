@@ -56,7 +56,7 @@ _LETTERS = {
     "x": "exclude",
 }
 _HEREDOC = "COACH_BATCH_FILE"
-_GPUS = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,9})", re.ASCII)
+_GPUS = re.compile(r"gpu|(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,9})", re.ASCII)
 _SAID = {
     "nodes": "num_nodes",
     "gpus-per-node": "gpus_per_node",
@@ -297,11 +297,12 @@ def _kept_lines(text: str) -> list[str]:
 
 def _gpus_per_node(options: Mapping[str, str], num_nodes: int) -> int:
     for option, share in (("gpus-per-node", 1), ("gres", 1), ("gpus", num_nodes)):
-        for part in options.get(option, "").split(","):
-            if found := _GPUS.fullmatch(part.strip()):
-                return max(1, int(found[1]) // share) if int(found[1]) else 0
-            if part.strip() == "gpu":
-                return 1
+        parts = [part.strip() for part in options.get(option, "").split(",")]
+        if option == "gres":  # what else is counted there, licenses or scratch, is no GPU
+            parts = [part for part in parts if part.partition(":")[0] == "gpu"]
+        counts = [1 if part == "gpu" else int(found[1]) for part in parts if (found := _GPUS.fullmatch(part))]
+        if counts:
+            return max(1, sum(counts) // share) if sum(counts) else 0
     per_task = _GPUS.fullmatch(options.get("gpus-per-task", ""))
     return int(per_task[1]) * (_whole(options.get("ntasks-per-node")) or 1) if per_task else 0
 

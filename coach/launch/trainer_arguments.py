@@ -1,6 +1,7 @@
 """The parameters that a trainer declares, read from its text: what its `parse_arguments` adds, names and
 changes.
 
+    parser.add_usual(without=["num_workers"])                              USUAL of common/arguments.py
     parser.add_argument("--tp", type=int, default=2, min=1, help="...")    an option of its own
     parser.add_shared("lr", "epochs")                                      some of SHARED in common/arguments.py
     parser.change("epochs", default=15)                                    what it changes of one
@@ -32,7 +33,7 @@ _FUNCTION = re.compile(r"^def parse_arguments\b", re.MULTILINE)
 _TYPES = {"int": "int", "float": "float", "str": "str", "bool": "bool", "boolean": "bool"}
 _GOES_ON = " \t#)]}"
 """Characters at the left margin with which a statement goes on."""
-_METHODS = ("add_argument", "add_shared", "change", "change_shared")
+_METHODS = ("add_argument", "add_usual", "add_shared", "change", "change_shared")
 
 Table = dict[str, Any]
 """What [parameters.NAME] of a recipe would be."""
@@ -57,7 +58,8 @@ class TrainerArguments:
         return self._trainers[trainer]
 
     def shared(self, trainer: Path, name: str) -> Mapping[str, Any]:
-        """The table of this name in the common/arguments.py of a trainer."""
+        """The table of this name in the common/arguments.py of a trainer: `SHARED`, `CHANGES`, or `USUAL`,
+        which is a list of names."""
         beside = trainer.parent / _SHARED_FILE
         path = beside if beside.is_file() else self._folder / _SHARED_FILE
         if (path, name) not in self._shared:
@@ -87,12 +89,14 @@ class _Source(TableReader):
         return f"{self.path}:{getattr(node, 'lineno', 1)}"
 
     def assigned(self, name: str) -> Mapping[str, Any]:
-        """The table that is assigned to a name."""
+        """The table that is assigned to a name. A list of names is a table of empty tables."""
         statement = self.statement(name)
         value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
         table = None if value is None else self.literal(value, name)
+        if isinstance(table, list) and all(isinstance(each, str) for each in table):
+            return {each: {} for each in table}
         if not isinstance(table, dict) or not all(isinstance(each, dict) for each in table.values()):
-            raise UserError(f"{self.line(statement)}: {name}: expected a table of tables")
+            raise UserError(f"{self.line(statement)}: {name}: expected a table of tables, or names")
         return table
 
     def statement(self, heading: str) -> ast.stmt:
@@ -149,8 +153,8 @@ class _Trainer(_Source):
                 raise UserError(f"{self.line(call)}: {method}: expected names")
             if method == "add_argument":
                 self._add(call, names)
-            elif method == "add_shared":
-                for name in names:
+            elif method in ("add_shared", "add_usual"):
+                for name in names if method == "add_shared" else self._usual(call):
                     self._put(call, name, self._shared(call, "SHARED", name))
             elif method == "change":
                 self._change(call, names[0] if names else "", self._keywords(call, *names))
@@ -192,6 +196,14 @@ class _Trainer(_Source):
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
         return UserError(f"{self.line(call)}: no option {name!r} to share or to change", hint)
+
+    def _usual(self, call: ast.Call) -> list[str]:
+        usual = self._arguments.shared(self.path, "USUAL")
+        without = self._keywords(call, "add_usual").get("without", [])
+        for name in without:
+            if name not in usual:
+                raise self._unknown(call, name, usual)
+        return [name for name in usual if name not in without]
 
     def _keywords(self, call: ast.Call, *names: str) -> Table:
         return {

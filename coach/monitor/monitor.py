@@ -118,8 +118,8 @@ class Monitor:
 
     def _apply_queue(self, queue: JobList) -> bool:
         is_other_scope, self._is_queue_whole = queue.is_all != self._is_queue_whole, queue.is_all
-        if queue.has_outputs:
-            self._run_jobs.see_outputs(job for job in queue.jobs if job.user == self._user)
+        own = (job for job in queue.jobs if job.user == self._user)
+        is_found = queue.has_outputs and self._run_jobs.see_outputs(own)
         rows = {job.job_id: job for job in sorted(queue.jobs, key=lambda job: job.user != self._user)}
         is_news, self._has_jobs = rows != self._jobs, True
         if is_news:
@@ -129,7 +129,7 @@ class Monitor:
             self._run_jobs.see_rows(rows)
         for target in self._targets.values():
             self._join_job(target)
-        return is_news or is_other_scope
+        return is_news or is_other_scope or is_found
 
     def _apply_row(self, payload: JobRow, target: WatchedTarget | None) -> bool:
         """Take the row of a job that the queue does not tell. An own job that is not in the queue has

@@ -41,5 +41,5 @@ def read_small(path: Union[str, Path]) -> str:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read().strip()
-    except OSError:
+    except (OSError, ValueError):  # a name with a zero byte is no file's
         return ""

@@ -2,11 +2,12 @@
 old recording."""
 
 from coach.recorder.anonymize import Names, anonymize
-from coach.recorder.recording import Header, Recording, attached_path, demo_path, open_recording
+from coach.recorder.recording import Chapter, Header, Recording, attached_path, demo_path, open_recording
 from coach.recorder.recording_io import RecordingIo
 from coach.recorder.replay_io import ReplayIo
 
 __all__ = [
+    "Chapter",
     "Header",
     "Names",
     "Recording",

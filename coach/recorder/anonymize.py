@@ -200,6 +200,7 @@ def anonymize(recording: Recording, names: Names, file: Path) -> None:
         runs_root=strike(header.runs_root),
         machine=_deep(header.machine, strike),
         targets=tuple(strike(name) for name in header.targets),
+        chapters=(),
         is_anonymized=True,
     )
     _write(file, clean, _strike_entries(recording.entries, strike))

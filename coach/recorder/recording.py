@@ -31,6 +31,17 @@ read), `mtime`, `dir` (names), `miss` (op, errno)."""
 
 
 @dataclass(frozen=True, slots=True)
+class Chapter:
+    """A part of the story that a recording tells. Its captions are the screens'."""
+
+    name: str
+    at_s: float
+    """Seconds after the recording's beginning."""
+    target: str | None = None
+    """The run that it is about."""
+
+
+@dataclass(frozen=True, slots=True)
 class Header:
     """Who recorded what, and when it began."""
 
@@ -47,6 +58,8 @@ class Header:
     `attached_path`."""
     is_anonymized: bool = False
     coach: str = __version__
+    chapters: tuple[Chapter, ...] = ()
+    """Of a recording that was made to be shown; others have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +162,17 @@ def _parse_header(line: bytes, path: Path) -> Header:
             attached={str(job_id): str(rung) for job_id, rung in (value.get("attached") or {}).items()},
             is_anonymized=value.get("is_anonymized") is True,
             coach=str(value.get("coach")),
+            chapters=tuple(map(_parse_chapter, value.get("chapters") or ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path}: the recording's header is damaged: {error}") from None
+
+
+def _parse_chapter(value: Mapping[str, Any]) -> Chapter:
+    if not _is_number(value["at_s"]):
+        raise ValueError("at_s of a chapter: a number of seconds was expected")
+    target = value.get("target")
+    return Chapter(str(value["name"]), float(value["at_s"]), None if target is None else str(target))
 
 
 def _parse_entries(lines: Iterator[bytes], path: Path) -> Iterator[Entry]:

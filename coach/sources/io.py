@@ -6,13 +6,14 @@ can be tried on an old recording, and the sources do not know the difference.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -130,7 +131,7 @@ class SystemIo:
 
     `timeout_s` is how long a command may take that is given no limit of its own. `before_command` is told the
     RPCs of every command before it is run, and may wait; False: it is not to be run any more. `on_file_op` is
-    called for every question to a file server.
+    called with the path before every question to a file server, and with None when that was answered.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class SystemIo:
         *,
         timeout_s: float = COMMAND_TIMEOUT_S,
         before_command: Callable[[int], bool] = lambda num_rpcs: True,
-        on_file_op: Callable[[], object] = lambda: None,
+        on_file_op: Callable[[Path | None], object] = lambda path: None,
     ) -> None:
         self._env = dict(env)
         self._timeout_s = timeout_s
@@ -175,29 +176,36 @@ class SystemIo:
         return CommandResult(query, returncode, stdout, stderr, time.time(), passed_s, error, is_read)
 
     def read(self, path: Path, offset: int, limit: int) -> bytes:
-        self._on_file_op()
-        with open(path, "rb", opener=_open_at_once) as file:
+        with self._asking(path), open(path, "rb", opener=_open_at_once) as file:
             _refuse_special(os.fstat(file.fileno()).st_mode, path)
             file.seek(offset)
             return file.read(limit)
 
     def size(self, path: Path) -> int:
-        self._on_file_op()
-        told = path.stat()
+        with self._asking(path):
+            told = path.stat()
         _refuse_special(told.st_mode, path)
         return told.st_size
 
     def modified_s(self, path: Path) -> float:
-        self._on_file_op()
-        return path.stat().st_mtime
+        with self._asking(path):
+            return path.stat().st_mtime
 
     def list_dir(self, path: Path) -> list[str]:
-        self._on_file_op()
-        return sorted(os.listdir(path))  # noqa: PTH208 (names, not paths, are recorded)
+        with self._asking(path):
+            return sorted(os.listdir(path))  # noqa: PTH208 (names, not paths, are recorded)
 
     def real_path(self, path: Path) -> Path:
-        self._on_file_op()
-        return Path(os.path.realpath(path))
+        with self._asking(path):
+            return Path(os.path.realpath(path))
+
+    @contextlib.contextmanager
+    def _asking(self, path: Path) -> Iterator[None]:
+        self._on_file_op(path)
+        try:
+            yield
+        finally:
+            self._on_file_op(None)
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -101,6 +101,7 @@ class CoachApp(App[None]):
             key_table=opening.keys.table,
             # What was recorded costs nobody anything.
             are_all_shown=opening.mode in (Mode.DEMO, Mode.REPLAY),
+            story=opening.story,
         )
         self.crash: BaseException | None = None
         self.animation_level = "none"
@@ -221,6 +222,7 @@ class CoachApp(App[None]):
         self._attention.tick()
         self._heed_processor_limit()
         self._note_sleep()
+        self._stage.tell_progress()
         if self.top is not None and self.context.clock() - self.context.snapshot_time_s >= AGES_S:
             self.top.tick()
 
@@ -294,7 +296,7 @@ class CoachApp(App[None]):
 
     def action_go_back(self) -> None:
         top = self.top
-        if top is None:
+        if top is None or self._stage.stop_work():
             return
         if top.maximized is not None:
             top.minimize()
@@ -303,6 +305,32 @@ class CoachApp(App[None]):
             return
         if top.spec is not HOME:
             self.pop_screen()
+        elif self.context.story is not None and self.context.story.leave():
+            top.refresh_all()
+
+    def action_next_chapter(self) -> None:
+        """Tell the next caption of the demo, on the first screen, with the cursor on what it is about."""
+        self._tell("story_next")
+
+    def action_previous_chapter(self) -> None:
+        self._tell("story_previous")
+
+    def _tell(self, key_id: str) -> None:
+        story, top = self.context.story, self.top
+        if top is None:
+            return
+        if story is None or story.is_left:
+            top.note(f"{self.context.label(key_id)} is no key: {self.context.label('help')} lists the keys")
+            return
+        if key_id == "story_next":
+            story.go_on()
+        else:
+            story.go_back()
+        chapter = story.chapter
+        self._stage.go_home()
+        if self.top is not None:
+            self.top.point_at(chapter.target if chapter is not None else None)
+            self.top.refresh_all()
 
     def action_leave(self) -> None:
         """One step back; from the first screen out of coach."""

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from coach.workflows.watching.first_start import Here
     from coach.workflows.watching.table_views import SavedView, View
 
+if TYPE_CHECKING:
+    from coach.workflows.watching.story import Story
+
 
 @dataclass(slots=True)
 class Context:
@@ -81,6 +84,8 @@ class Context:
     more."""
     asleep_s: float | None = None
     """How long no key was pressed, once nothing is asked any more because of that."""
+    story: Story | None = None
+    """What the demo tells; None outside of it."""
     _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
     """The queue, and its jobs by their ids."""
 

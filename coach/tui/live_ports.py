@@ -21,7 +21,7 @@ from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
-from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.sources.rpc_budget import RpcBudget, cost_of
 from coach.tui.ports import Ports, RecipeKey, RelaunchOffer, RuleTitle
@@ -125,7 +125,7 @@ class Reach:
         self._budget = budget or RpcBudget()
         self.io = self._io(self._count)
         """For what a person does: it waits for nothing."""
-        self.asking_io = self._io(self._budget.ask)
+        self.asking_io: Io = self._io(self._budget.ask)
         """For what a screen asks: it keeps within its share."""
 
     def charge(self, num_rpcs: int) -> None:

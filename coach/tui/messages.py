@@ -9,7 +9,7 @@ from textual.message import Message
 
 from coach.model.judging.finding import Diagnosis
 from coach.model.launching.launch import LaunchRequest, Plan
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, Node
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import Snapshot
 from coach.model.training.log_window import LogLook
@@ -18,6 +18,8 @@ from coach.tui.ports import RelaunchOffer
 from coach.tui.question import Question
 
 if TYPE_CHECKING:
+    from coach.analysis.queueing.arrays import FoldedJob
+    from coach.model.training.run import Run
     from coach.workflows.launching.launchables import Launchable
 
 
@@ -55,6 +57,32 @@ class ScreenOpened(Request):
 
 class ScreenShown(Request):
     """A screen came to the top: what it shows is to be followed."""
+
+
+class ExplainWanted(Request):
+    """Explain the row under the cursor, or what is given here.
+
+    `target`: the run or job whose finding belongs to it, `is_finding_alone` if nothing else is meant. `job`:
+    the one of the row. `gpus`, `node`, `page` (its row and its run): what a screen shows that has no rows.
+    """
+
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        is_finding_alone: bool = False,
+        job: Job | None = None,
+        gpus: Sequence[tuple[str, int]] | None = None,
+        node: Node | None = None,
+        page: tuple[FoldedJob | None, Run | None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.target = target
+        self.is_finding_alone = is_finding_alone
+        self.job = job
+        self.gpus = gpus
+        self.node = node
+        self.page = page
 
 
 class PlanOpened(Request):

@@ -105,6 +105,7 @@ SCREENS: tuple[ScreenSpec, ...] = (
     _spec("finding", "finding:FindingScreen", SHOWS),
     _spec("foreign_fix", "foreign_fix:ForeignFixScreen", ASKS, title="fix"),
     _spec("rule", "rule:RuleScreen", SHOWS, Follows.BEFORE),
+    _spec("explained", "explained:ExplainedScreen", SHOWS, Follows.BEFORE, title="what it says"),
     _spec("compare", "compare:CompareScreen", SHOWS),
     _spec("group", "group:GroupScreen", SHOWS, title="compare"),
     _spec("new_launch", "new_launch:NewLaunchScreen", LISTS, Follows.BEFORE, title="new launch"),

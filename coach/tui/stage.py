@@ -19,6 +19,7 @@ from coach.tui.context import Context
 from coach.tui.messages import Done, Request
 from coach.tui.mode import Mode
 from coach.tui.screen_specs import HOME, Kind, by_name
+from coach.tui.work_progress import Work, WorkProgress
 from coach.tui.worker import FINISH_TIMEOUT_S, Worker
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ class Stage:
         self._app = app
         self.context = context
         self._worker = Worker(self.deliver)
+        self._progress = WorkProgress(context.clock)
+        self._is_progress_told = False
         self.is_lent = False
         """True while a shell has the terminal: then nothing is drawn."""
 
@@ -140,18 +143,31 @@ class Stage:
     # Work
 
     def do(
-        self, work: Callable[[], T], on_done: Callable[[T], object], on_error: Callable[[UserError], object]
+        self,
+        work: Callable[[], T],
+        on_done: Callable[[T], object],
+        on_error: Callable[[UserError], object],
+        what: str = "",
+        *,
+        is_change: bool = False,
     ) -> None:
-        """Work in the worker's thread, one thing after the other; then call one of the two here."""
-        self._worker.do(work, on_done, on_error)
+        """Work in the worker's thread, one thing after the other; then call one of the two here.
+
+        `what` tells it where it lasts a second; then Esc stops it, unless it changes something.
+        """
+        self._worker.do(*self._told(work, on_done, on_error, what, is_change), is_change=is_change)
 
     def do_aside(
-        self, work: Callable[[], T], on_done: Callable[[T], object], on_error: Callable[[UserError], object]
+        self,
+        work: Callable[[], T],
+        on_done: Callable[[T], object],
+        on_error: Callable[[UserError], object],
+        what: str = "",
     ) -> None:
         """Work in a thread of its own, which changes nothing: it waits for no launch, and no launch waits for
         it."""
         worker = Worker(self.deliver)
-        worker.do(work, on_done, on_error)
+        worker.do(*self._told(work, on_done, on_error, what, False))
         worker.finish(timeout_s=0.0)  # its thread ends with the answer
 
     def ask(
@@ -160,20 +176,82 @@ class Stage:
         work: Callable[[], T],
         show: Callable[[T], object],
         is_wanted: Callable[[], bool] = lambda: True,
+        what: str = "",
     ) -> None:
         """Work for a question: its answer is shown if the screen still stands."""
         self.do(
             work,
             lambda result: show(result) if screen.is_attached and is_wanted() else None,
             lambda error: screen.refuse(error) if screen.is_attached and is_wanted() else None,
+            what,
         )
 
-    def change(self, screen: DecisionScreen, work: Callable[[], T], on_done: Callable[[T], object]) -> None:
+    def change(
+        self,
+        screen: DecisionScreen,
+        work: Callable[[], T],
+        on_done: Callable[[T], object],
+        what: str = "",
+    ) -> None:
         """Work that changes something. What came of it is told, even when its screen was left meanwhile."""
         if self.context.mode is not Mode.LIVE:
             screen.refuse(READ_ONLY)
             return
-        self.do(work, on_done, lambda error: screen.refuse(error) if screen.is_attached else self.note(error))
+        self.do(
+            work,
+            on_done,
+            lambda error: screen.refuse(error) if screen.is_attached else self.note(error),
+            what,
+            is_change=True,
+        )
+
+    def _told(
+        self,
+        work: Callable[[], T],
+        on_done: Callable[[T], object],
+        on_error: Callable[[UserError], object],
+        what: str,
+        is_change: bool,
+    ) -> tuple[Callable[[], T], Callable[[T], object], Callable[[UserError], object]]:
+        """The same, told while it lasts."""
+        if not what:
+            return work, on_done, on_error
+        stopped = UserError(f"stopped: {what}")
+        told = self._progress.begin(what, None if is_change else lambda: on_error(stopped))
+
+        def begin() -> T:
+            if told.is_stopped:
+                raise stopped
+            return work()
+
+        def done(result: T) -> None:
+            if self._end(told):
+                on_done(result)
+
+        def failed(error: UserError) -> None:
+            if self._end(told):
+                on_error(error)
+
+        return begin, done, failed
+
+    def _end(self, told: Work) -> bool:
+        is_waited_for = self._progress.end(told)
+        self.tell_progress()
+        return is_waited_for
+
+    def tell_progress(self) -> None:
+        """Say what goes on beside the keys, and no longer once it has ended."""
+        words = self._progress.words(self.context.label)
+        if self.top is not None and (words or self._is_progress_told):
+            self.top.note(words)
+        self._is_progress_told = bool(words)
+
+    def stop_work(self) -> bool:
+        """Stop what is told. False: nothing is, or it cannot be stopped."""
+        is_stopped = self._progress.stop()
+        if is_stopped:
+            self._is_progress_told = False
+        return is_stopped
 
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
         """Let the work that is under way come to its end."""

@@ -24,9 +24,10 @@ from coach.workflows.watching.live_session import live_session
 from coach.workflows.watching.table_views import ViewStore
 
 if TYPE_CHECKING:
-    from coach.workflows.watching import recording
+    from coach.workflows.watching import recording, story
+    from coach.workflows.watching.story import Story
 else:
-    recording = late("coach.workflows.watching", "recording")
+    recording, story = late("coach.workflows.watching", "recording", "story")
 
 _OFFERED = "notices-offered"
 _STARTED = "first-start"
@@ -55,6 +56,8 @@ class Opening:
     theme: str = DEFAULT_THEME
     is_ascii: bool = False
     """True if the terminal shows ASCII alone."""
+    story: Story | None = None
+    """What the demo tells beside what it shows."""
     first_start: Path | None = None
     """The file that says that coach was opened before; None: nobody asks."""
     settings: Settings | None = None
@@ -73,8 +76,10 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     # What a session does by itself is held back, too, also after the config was read again.
     of_session = replace(settings, is_readonly=True) if is_readonly else settings
     read_as = {**env, "COACH_READONLY": "1"} if is_readonly else env
+    session = live_session(of_session, resolved, read_as, reach.use, budget)
+    reach.asking_io = session.spared(reach.asking_io)
     return Opening(
-        live_session(of_session, resolved, read_as, reach.use, budget),
+        session,
         live_ports(reach, resolved, resolved),
         _standing(settings, is_readonly)[0],
         user.user_name(),
@@ -87,8 +92,8 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
         settings.cache_dir / _OFFERED,
         settings.theme,
         _is_ascii(settings),
-        settings.cache_dir / _STARTED,
-        settings,
+        first_start=settings.cache_dir / _STARTED,
+        settings=settings,
     )
 
 
@@ -106,8 +111,9 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
     """A recording. Raises UserError when it is not one."""
     keys = keys_in_force(settings)
     header = recording.header_of(file)
+    session, told = story.open_story(file, settings)
     return Opening(
-        recording.open_replay(file, settings),
+        session,
         live_ports(Reach(settings, dict(os.environ)), header.backend, "auto"),
         mode,
         header.user,
@@ -115,6 +121,7 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
         header.backend,
         keys=keys,
         theme=settings.theme,
+        story=told if mode is Mode.DEMO else None,
         is_ascii=_is_ascii(settings),
     )
 

@@ -17,6 +17,8 @@ T = TypeVar("T")
 FINISH_TIMEOUT_S = 15.0
 """How long leaving waits for a submission or cancellation that is under way: longer than Slurm's clients take
 to give up."""
+FINISH_OTHERS_S = 1.0
+"""The same for work that changes no job: a plan, a kept sort order. A file system may not answer it."""
 
 
 class Worker:
@@ -26,9 +28,16 @@ class Worker:
         self._deliver = deliver
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._changes: set[object] = set()
+        """Work that changes something, and has not come to its end."""
 
     def do(
-        self, work: Callable[[], T], on_done: Callable[[T], object], on_error: Callable[[UserError], object]
+        self,
+        work: Callable[[], T],
+        on_done: Callable[[T], object],
+        on_error: Callable[[UserError], object],
+        *,
+        is_change: bool = False,
     ) -> None:
         """Do it in the thread; then call one of the two in the screens' thread."""
 
@@ -42,7 +51,11 @@ class Worker:
                 self._deliver(partial(on_error, refused))
             else:
                 self._deliver(partial(on_done, result))
+            finally:
+                self._changes.discard(task)
 
+        if is_change:
+            self._changes.add(task)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="desk", daemon=True)
             self._thread.start()
@@ -56,4 +69,4 @@ class Worker:
         """Let what is under way come to its end."""
         if self._thread is not None:
             self._tasks.put(None)
-            self._thread.join(timeout_s)
+            self._thread.join(timeout_s if self._changes else min(timeout_s, FINISH_OTHERS_S))

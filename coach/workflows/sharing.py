@@ -95,15 +95,47 @@ def _end_of(diagnosis: Diagnosis) -> str | None:
     return diagnosis.state if is_final(diagnosis.state) else None
 
 
+class Aside:
+    """Does what writes files, in a thread of its own: a directory that hangs must not keep the screens
+    waiting."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Callable[[], object]] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def do(self, name: str, task: Callable[[], object]) -> None:
+        """Have it done soon, in the place of one of this name that is not begun. Returns at once."""
+        with self._lock:
+            self._tasks[name] = task
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="aside", daemon=True)
+                self._thread.start()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until all is done, for so long at most."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._tasks:
+                    self._thread = None
+                    return
+                name = next(iter(self._tasks))
+                task = self._tasks.pop(name)
+            task()
+
+
 class Sharer:
-    """Passes on what a session finds, in a thread of its own: a shared directory that hangs must not keep the
-    screens waiting."""
+    """Passes on what a session finds."""
 
     def __init__(self) -> None:
         self._told: dict[str, object] = {}
-        self._news: dict[str, Callable[[], object]] = {}
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._aside = Aside()
 
     def tell(self, snapshot: Snapshot) -> None:
         """Note what is new. Returns at once."""
@@ -115,30 +147,14 @@ class Sharer:
             word = (_told(diagnosis), _end_of(diagnosis))
             if self._told.get(name) != word:
                 self._told[name] = word
-                self._pass_on(name, partial(share_diagnosis, run, diagnosis))
+                self._aside.do(name, partial(share_diagnosis, run, diagnosis))
 
     def tell_end(self, run: Run, state: str) -> None:
         """Note how a job ended that could not say so itself: it was killed, or never started. Returns at
         once."""
         if _is_shared(run):
             paths = runs.RunPaths(run.run_dir)
-            self._pass_on(f"end of {run.run_id}", partial(share.share_in_time, paths, None, state))
-
-    def _pass_on(self, name: str, news: Callable[[], object]) -> None:
-        with self._lock:
-            self._news[name] = news
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="sharer", daemon=True)
-                self._thread.start()
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._news:
-                    self._thread = None
-                    return
-                _, news = self._news.popitem()
-            news()
+            self._aside.do(f"end of {run.run_id}", partial(share.share_in_time, paths, None, state))
 
 
 def _is_shared(run: Run) -> bool:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import typed_coach
+
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 SQUEUE = """#!{python}
 import sys
@@ -28,11 +30,7 @@ def coach(tmp_path: Path):  # type: ignore[no-untyped-def]
 
     def call(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "COACH_HOME": str(tmp_path / "home")}
-        command = [sys.executable, "-m", "coach", *map(str, arguments)]
-        done = subprocess.run(command, env=env, input=stdin, capture_output=True)
-        return subprocess.CompletedProcess(
-            command, done.returncode, done.stdout.decode(), done.stderr.decode()
-        )
+        return typed_coach(arguments, env, stdin=stdin.decode())
 
     return call
 
@@ -168,8 +166,7 @@ def checked_queue(
         "PATH": f"{clients}:{os.environ['PATH']}",
         **({"COACH_SITE": str(site)} if site.exists() else {}),
     }
-    command = [sys.executable, "-m", "coach", "check", "--format", "json", "--backend", "slurm"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    done = typed_coach(("check", "--format", "json", "--backend", "slurm"), env)
     return done, asked.read_text()
 
 
@@ -222,6 +219,17 @@ def test_a_job_whose_log_is_that_of_an_open_drill_elsewhere_is_not_told_among_on
         assert item["findings"] == []
         assert [each["because"] for each in item["not_measured"]] == ["drill: answer first"]
     assert done.returncode == 0
+
+
+def test_a_word_of_slurm_or_of_a_screen_is_explained(coach) -> None:  # type: ignore[no-untyped-def]
+    for word, said in (
+        ("oUt_of_memory", "more --mem"),
+        ("QOSMaxGRESPerUser", "another --qos"),
+        ("idle+drain", "takes no new jobs"),
+        ("queue.left", "squeue, fields TimeLeft"),
+    ):
+        assert said in coach("explain", word).stdout
+    assert coach("explain", "squirrel").returncode == 2
 
 
 def test_a_rule_is_explained_with_the_threshold_of_the_config(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

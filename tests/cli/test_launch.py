@@ -13,7 +13,7 @@ import pytest
 
 from coach.cli.launch import TellingIo
 from coach.sources.io import Query
-from tests.forked import forked_coach
+from tests.forked import forked_coach, typed_coach
 from tests.generated import lent_images
 
 SMALL = ("max_steps=4", "width=8", "num_workers=0", "num_train_samples=256", "eval_every_epoch=false")
@@ -25,8 +25,7 @@ class Coach:
         self.env = {**os.environ, "COACH_HOME": str(home)}
 
     def __call__(self, *args: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "coach", *args]
-        return subprocess.run(argv, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return typed_coach(args, self.env, timeout_s=200)
 
     def launch(self, *args: str) -> subprocess.CompletedProcess[str]:
         return self("launch", *args, "--backend", "local", "--python", sys.executable)

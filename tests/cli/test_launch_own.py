@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import typed_coach
 
 PROGRAM = """
 import argparse, json, os, stat, sys
@@ -35,9 +36,8 @@ def home(tmp_path: Path) -> Path:
 
 def coach(home: Path, *words: str, status: int = 0) -> str:
     env = {**os.environ, "COACH_HOME": str(home.parent / "coach")}
-    argv = [sys.executable, "-m", "coach", *words]
     env["PYTHONPATH"] = str(Path(__file__).parents[2])
-    done = subprocess.run(argv, env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = typed_coach(words, env, cwd=home, timeout_s=120)
     assert done.returncode == status, done.stderr
     return done.stdout if status == 0 else done.stdout + done.stderr
 

@@ -13,6 +13,7 @@ from coach.config.load import load
 from coach.model.judging.verdict import PastRun
 from coach.recorder import open_recording
 from coach.sources.runs.verdicts import Verdicts
+from tests.forked import typed_coach
 from tests.waiting import wait_until
 
 RUN = "20261121-142233-ddp-4f2a"
@@ -25,8 +26,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 def coach(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "coach", *args]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    return typed_coach(args, env)
 
 
 def make_run(env: dict[str, str], run_id: str, text: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import typed_coach
 from tests.workflows.known import DAY_S, World
 
 OLD, NEW = "20261121-142230-ddp-0000", "20261121-142231-ddp-0001"
@@ -36,6 +37,8 @@ class Shell:
         path.chmod(0o755)
 
     def coach(self, *args: str, **options: object) -> subprocess.CompletedProcess[str]:
+        if options.get("stdin", subprocess.DEVNULL) == subprocess.DEVNULL:
+            return typed_coach(("runs", *args), self.env)
         command = [sys.executable, "-m", "coach", "runs", *args]
         given = {"env": self.env, "capture_output": True, "text": True, "timeout": 60, **options}
         return subprocess.run(command, **given)  # type: ignore[call-overload,no-any-return] # options of run

@@ -14,6 +14,7 @@ import pytest
 
 from coach.__main__ import main
 from coach.config import Switch
+from tests.forked import typed_coach
 from tests.terminal.tmux import Terminal
 from tests.workflows.known import World
 
@@ -34,8 +35,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 def coach(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "coach", *args]
-    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=60)
+    return typed_coach(args, {**os.environ, **env})
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])

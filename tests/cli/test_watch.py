@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import typed_coach
 from tests.waiting import wait_until
 
 Coach = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -26,8 +27,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def coach(env: dict[str, str], tmp_path: Path) -> Coach:
     def call(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "coach", *words]
-        return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        return typed_coach(words, env, cwd=tmp_path, timeout_s=120)
 
     return call
 

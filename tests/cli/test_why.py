@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coach.sources.machine.user import user_name
+from tests.forked import typed_coach
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 RUN = "20261121-142233-baseline-4f2a"
@@ -39,8 +39,7 @@ def coach(tmp_path: Path) -> Coach:
 
     def call(*arguments: object) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "COACH_AS_ROOT": "1", "PATH": path}
-        command = [sys.executable, "-m", "coach", "why", *map(str, arguments)]
-        return subprocess.run(command, env=env, capture_output=True, text=True)
+        return typed_coach(("why", *arguments), env)
 
     return call
 

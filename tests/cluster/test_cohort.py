@@ -38,14 +38,18 @@ def test_a_teacher_sees_who_trains_who_waits_and_who_has_nothing(
         assert people["absent"] == []
         return {run["recipe"]: run for run in people[learner]}
 
-    def launch(recipe: str, *more: str) -> None:
-        done = user_coach("launch", recipe, "--share", shared, *more)
+    def launch(recipe: str, *more: str) -> str:
+        done = user_coach("launch", recipe, "--share", shared, "--format", "json", *more)
         assert done.returncode == 0, done.stderr
         assert "shares a summary in" in done.stderr
+        job_id: str = json.loads(done.stdout)["job_id"]
+        return job_id
 
     small = ("max_steps=20", "width=8", "batch_size=16", "num_train_samples=400", "eval_every_epoch=false")
-    launch("baseline", "--gpus", "0", *(word for value in ("lr=1e20", *small) for word in ("--set", value)))
+    said = (word for value in ("lr=1e20", *small) for word in ("--set", value))
+    trains = launch("baseline", "--gpus", "0", *said)
     launch("amp", "--sbatch", "begin=now+1hour", "--gpus", "0")
+    slurm.wait_state(trains, "COMPLETED", timeout_s=120)
     wait_until(lambda: runs()["baseline"]["state"] == "COMPLETED", 120, "the run ends", every_s=1.0)
     run = runs()["baseline"]
     assert run["samples_per_s"] > 0

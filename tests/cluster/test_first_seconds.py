@@ -46,6 +46,7 @@ def test_jobs_that_cannot_train_end_at_once_and_say_why(
 
     # The GPUs of the test cluster are devices of another kind: no node has a driver.
     (home / "config.toml").write_text('data_dir = "/scratch/no-such-data"\n')
+    slurm.wait_state(silent["job_id"], *FINAL, timeout_s=60)
     wait_until(lambda: check(silent)["state"] in FINAL, 60, "the job without a log ends", every_s=0.5)
     (home / "runs" / ".logs").chmod(0o700)
     first = check(silent)["findings"][0]
@@ -70,6 +71,7 @@ def test_jobs_that_cannot_train_end_at_once_and_say_why(
     assert "/scratch/no-such-data" in first["summary"]
     assert seconds(without_data) < 30
 
+    slurm.wait_state(unwritable["job_id"], *FINAL, timeout_s=60)
     wait_until(lambda: check(unwritable)["state"] in FINAL, 60, "the unwritable run ends", every_s=0.5)
     first = check(unwritable)["findings"][0]
     assert (first["cause"], first["primary"]) == ("permission_denied", True)

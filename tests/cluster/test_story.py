@@ -93,13 +93,18 @@ def test_two_ranks_train_on_two_nodes_and_the_check_is_silent(user_coach: Instal
     assert [(item["run_id"], item["state"]) for item in runs] == [(run["run_id"], "COMPLETED")]
 
 
-def test_a_loss_of_nan_is_found_while_the_run_goes_on(user_coach: InstalledCoach) -> None:
+def test_a_loss_of_nan_is_found_while_the_run_goes_on(
+    user_coach: InstalledCoach, slurm: SlurmCluster
+) -> None:
     run = launched(
         user_coach(
             *("launch", "baseline", *SMALL, "--set", "lr=1e20", "--set", "max_steps=100000"),
             *("--format", "json"),
         )
     )
+
+    metrics = Path(run["run_dir"]) / "metrics" / "rank-0.jsonl"
+    wait_until(lambda: metrics.exists() and "NaN" in metrics.read_text(), 90, "the loss is NaN", every_s=0.2)
 
     def found() -> dict[str, Any] | None:
         result = user_coach("check", run["run_id"], "--format", "json")
@@ -116,6 +121,7 @@ def test_a_loss_of_nan_is_found_while_the_run_goes_on(user_coach: InstalledCoach
     assert fix["changes_learning"] is True
     cancelled = user_coach("cancel", run["run_id"], "--yes")
     assert cancelled.returncode == 0, cancelled.stderr
+    slurm.wait_state(run["job_id"], "CANCELLED")
     wait_until(
         lambda: checked_state(user_coach, run["run_id"]) == "CANCELLED",
         30,
@@ -166,6 +172,7 @@ def test_a_printed_script_submitted_by_hand_makes_the_same_run(
     path.chmod(0o644)
     done = slurm.run(["sbatch", "--parsable", str(path)])
     job_id = done.stdout.strip()
+    slurm.wait_state(job_id, "COMPLETED", timeout_s=60)
 
     def run() -> dict[str, Any] | None:
         listed = json.loads(user_coach("runs", "--format", "json").stdout)["runs"]
@@ -224,6 +231,7 @@ def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
     assert [event["step"] for event in resumed] == [saved[0]["step"]]
     assert {event["node"] for event in events(run_dir, 1) if event["event"] == "start"} == {"node2"}
     assert {path.stem for path in (run_dir / "telemetry").glob("*.jsonl")} == {"node1", "node2"}
+    slurm.wait_state(job_id, "COMPLETED")
     wait_until(
         lambda: checked_state(user_coach, run["run_id"]) == "COMPLETED", 30, "the run completes", every_s=0.5
     )

@@ -48,6 +48,7 @@ def test_a_file_error_at_any_step_of_a_launch_is_one_line_and_loses_no_job(
 
 @pytest.mark.long
 @pytest.mark.strace
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", ["launch", "local launch", "sweep", "fix", "coach run"])
 def test_each_error_at_each_step(name: str, worlds: Worlds, tmp_path: Path) -> None:
     for shift in range(len(ERRORS)):

@@ -1,12 +1,16 @@
 """How a parser is tried: few examples, the same ones each time, in the ordinary suite; many new ones by hand.
 
 `fuzzed(strategy, …)` makes a test of a function that takes what was drawn and must not raise. The same
-function with a thousand times as many examples is `test.in_depth(N)`; `test_in_depth.py` runs them all.
+function with many times as many examples is `test.in_depth(N)`, and led by coverage `test.guided()`;
+`test_in_depth.py` and `guided.py` run them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -39,6 +43,40 @@ def fuzzed(
 
         test: Any = built(num_examples, derandomize=True, phases=(Phase.explicit, Phase.generate))
         test.in_depth = lambda count: built(count)()
+        test.guided = lambda: _of_bytes(check, drawn)
         return test  # type: ignore[no-any-return]
 
     return decorate
+
+
+def _of_bytes(
+    check: Callable[..., None], drawn: tuple[st.SearchStrategy[Any], ...]
+) -> Callable[[bytes], object]:
+    """The check as a function of any bytes: they choose what is drawn. What fails is printed."""
+
+    def tried(words: tuple[Any, ...]) -> None:
+        try:
+            check(*words)
+        except BaseException:
+            sys.stderr.write(f"FOUND {words!r}\n")
+            raise
+
+    test: Any = settings(max_examples=1, **_ALWAYS)(given(st.tuples(*drawn))(tried))
+    chosen: Callable[[bytes], object] = test.hypothesis.fuzz_one_input
+    return chosen
+
+
+def names() -> Iterator[str]:
+    """`module:test` of every property of this folder."""
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        if path.stem != "test_in_depth":
+            module = import_module(f"{__package__}.{path.stem}")
+            yield from (
+                f"{path.stem}:{name}" for name, test in vars(module).items() if hasattr(test, "in_depth")
+            )
+
+
+def named(name: str) -> Any:
+    """The property of this name."""
+    module, _, test = name.partition(":")
+    return getattr(import_module(f"{__package__}.{module}"), test)

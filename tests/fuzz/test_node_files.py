@@ -55,7 +55,10 @@ def test_counters_of_the_kernel_are_numbers_or_nothing(
     damaged_text(MEMINFO),
     damaged_text(CGROUP),
     words("1024", "max", "100000 100000", "oom_kill 3"),
-    cases=((MEMINFO.replace("65536000", "9" * 400), CGROUP, "9" * 5000),),
+    cases=(
+        (MEMINFO.replace("65536000", "9" * 400), CGROUP, "9" * 5000),
+        (MEMINFO, CGROUP.replace("17", "\0"), "max"),
+    ),
 )
 def test_limits_of_a_node_are_numbers_or_nothing(meminfo: str, cgroups: str, said: str) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -44,6 +44,8 @@ def test_what_was_asked_for_is_asked_of_slurm(tmp_path: Path) -> None:
 def test_nodes_that_are_seen_tell_of_a_partition_that_is_not(tmp_path: Path) -> None:
     site = Site("slurm", (), CLUSTER.nodes, frozenset({"partitions"}))
     assert plan(tmp_path, site=site, partition="gpu").resources.gpus_per_node == 2
+    with pytest.raises(UserError, match="partition gpu has 2"):
+        plan(tmp_path, site=site, partition="gpu", num_nodes=3)
     with pytest.raises(UserError, match="partition gpu has"):
         plan(tmp_path, site=site, partition="gpu", gpus_per_node=99)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from coach.launch.interpreter import choose_environment, choose_python, describe
+from coach.launch.interpreter import choose_environment, choose_python, describe, python_of_own
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
+from coach.model.launching.launch import OwnKind, OwnProgram
 from tests.launch.examples import recipe
 
 SITE = {
@@ -90,3 +91,21 @@ def test_an_environment_is_described_by_its_name_and_what_it_is() -> None:
     assert describe(SITE["pytorch"], "python3") == "environment pytorch (modules pytorch/2.6)"
     assert describe(Environment(EnvironmentKind.VENV, path="/x"), "/x/bin/python") == "environment venv /x"
     assert describe(Environment(), "/x/bin/python") == "environment /x/bin/python"
+
+
+def test_a_script_runs_by_the_python_that_its_author_would_get_by_typing_it(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    script = OwnProgram(OwnKind.SCRIPT, ("train.py",), "/home/ada")
+    env = {"PATH": str(python.parent)}
+    chosen, note = python_of_own(script, None, Environment(), "slurm", env)
+    assert chosen == str(python)
+    assert "the python of your PATH" in (note or "")
+    chosen, note = python_of_own(script, None, Environment(), "slurm", {"PATH": str(tmp_path)})
+    assert (chosen, "no python on your PATH" in (note or "")) == ("python3", True)
+    command = OwnProgram(OwnKind.COMMAND, ("srun", "x"), "/home/ada")
+    assert python_of_own(command, None, Environment(), "slurm", env) == ("python3", None)
+    venv = Environment(EnvironmentKind.VENV, path="/sw/torch")
+    assert python_of_own(script, None, venv, "slurm", env) == ("/sw/torch/bin/python", None)

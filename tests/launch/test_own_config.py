@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coach.launch.own_program import own_request, read_own_program
+from coach.launch.own_config import diff_of
+from coach.launch.own_program import config_of, own_request, read_own_program
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import recipe_of
 from coach.launch.resources import Site
@@ -243,3 +244,14 @@ def test_a_value_of_hydra_s_own_file_is_changed_by_a_word_on_the_command_line(ho
 def test_a_hydra_application_without_a_file_that_can_be_read_has_no_more_parameters(home: Path) -> None:
     (home / "train.py").write_text(HYDRA)
     assert "lr" not in parameters(own(home))
+
+
+def test_a_diff_of_a_config_shows_no_line_in_which_a_secret_may_stand(home: Path) -> None:
+    in_a_value = ("wandb: {api_key: 0123456789abcdef}", "password: hunter22")
+    for secret in (*in_a_value, "# hf_abcdefghijklmnopqrstuvwxyz012345"):
+        file = home / "conf.yaml"
+        file.write_text(f"{secret}\nlr: 0.1\n# the end\n")
+        config = config_of(own(home, "--config", "conf.yaml"), {})
+        lines = diff_of(config.files[0], file.read_text().replace("0.1", "0.2"))
+        assert [line for line in lines if line[:1] in "+-"][2:] == ["-lr: 0.1", "+lr: 0.2"]
+        assert not [line for line in lines if secret in line]

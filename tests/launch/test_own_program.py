@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from coach.launch.batch_file import resources_of
 from coach.launch.own_program import is_own, own_request, read_own_program
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import recipe_of
@@ -181,3 +184,88 @@ def test_a_relaunch_asks_for_the_same_program_again(home: Path) -> None:
     assert request_from(said(asked), "train") == asked
     broken = {**said(asked), "own": {"kind": "poem", "words": ["x"], "directory": "/"}}
     assert request_from(broken, "train").own is None
+
+
+def test_what_a_batch_file_asks_for_is_what_coach_checks_and_records() -> None:
+    text = "#!/bin/bash\n#SBATCH -C hbm -x bad[1-2] -q=long -p gpu -A lab --reservation day -c 6 -N 2-4\n"
+    wanted = resources_of(text + "#SBATCH --signal=B:USR1@90 --gpus 8 --time=UNLIMITED\n", LaunchRequest(""))
+    assert (wanted.constraint, wanted.exclude, wanted.qos) == ("hbm", "bad[1-2]", "long")
+    assert (wanted.partition, wanted.account, wanted.reservation) == ("gpu", "lab", "day")
+    assert (wanted.num_nodes, wanted.gpus_per_node, wanted.cpus_per_task) == (2, 4, 6)
+    assert (wanted.signal, wanted.time_limit_s) == ("B:USR1@90", None)
+    bare = resources_of("#!/bin/bash\n", LaunchRequest("", time_limit_s=90, constraint="x", exclude="y"))
+    assert (bare.num_nodes, bare.nproc_per_node, bare.cpus_per_task, bare.gpus_per_node) == (1, 1, 1, 0)
+    assert (bare.time_limit_s, bare.constraint, bare.exclude) == (90, "x", "y")
+
+
+@pytest.mark.parametrize(
+    ("options", "num_gpus"),
+    [
+        ("--gres=gpu", 1),
+        ("--gres=lustre:1,gpu:a100:3", 3),
+        ("--gres=tmp:200", 0),
+        ("--gpus-per-node=a100:2,v100:1", 3),
+        ("--gpus=0", 0),
+        ("--gpus=1 --nodes=2", 1),
+        ("--gpus-per-task=2 --ntasks-per-node=3", 6),
+        ("--gpus-per-task=a100:2", 2),
+        ("--gpus-per-node=h100:4 --gres=gpu:1", 4),
+    ],
+)
+def test_gpus_per_node_are_read_in_each_spelling_of_sbatch(options: str, num_gpus: int) -> None:
+    assert resources_of(f"#!/bin/bash\n#SBATCH {options}\n", LaunchRequest("")).gpus_per_node == num_gpus
+
+
+def test_a_batch_file_goes_on_in_segments_until_its_training_is_done(home: Path) -> None:
+    program = own(home, "job.sbatch", "--lr", "0.1")
+    plan = planned(program, until_done=3, signal="USR1@60", resume_with="--resume {path}")
+    options = [line for line in plan.script.splitlines() if line.startswith("#SBATCH")]
+    assert {"#SBATCH --requeue", "#SBATCH --open-mode=append", "#SBATCH --signal=B:USR1@60"} <= {*options}
+    assert "--no-end --)" in plan.script
+    start = next(line for line in plan.script.splitlines() if line.startswith('"${MEASURED[@]}"'))
+    assert start.startswith('"${MEASURED[@]}" /bin/bash -l "$RUN_DIR/script" --lr 0.1 ')
+    assert start.endswith(" &")
+    assert '  exec /bin/bash -l "$RUN_DIR/script" --lr 0.1' in plan.script.splitlines()
+    checked = subprocess.run(["bash", "-n"], input=plan.script, text=True, capture_output=True)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    (home / "own.sbatch").write_text("#!/bin/bash\n#SBATCH --signal=USR1@9\n./train $COACH_RESUME_FROM\n")
+    with pytest.raises(UserError, match="a signal of its own"):
+        planned(own(home, "own.sbatch"), until_done=3, time_limit_s=600)
+
+
+def test_a_task_of_an_array_is_launched_alone_and_again_as_the_same_task(home: Path) -> None:
+    (home / "array.sbatch").write_text("#!/bin/bash\n#SBATCH --array=0-7%2\necho $SLURM_ARRAY_TASK_ID\n")
+    program = replace(own(home, "array.sbatch"), array_task=5)
+    script = planned(program).script
+    assert "#SBATCH --array=5" in script.splitlines()
+    assert script.endswith('exec "${MEASURED[@]}" /bin/bash "$RUN_DIR/script"\n')
+    asked = own_request(program, LaunchRequest(""))
+    assert request_from(json.loads(json.dumps(said(asked))), "array") == asked
+
+
+def test_a_shell_script_without_options_that_can_be_read_is_still_launched(home: Path) -> None:
+    (home / "start").write_text("#!/bin/sh\n")
+    assert planned(own(home, "start", "--lr", "0.1"), gpus_per_node=0).parameters == {"lr": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("python -m lab.train --lr 1", "lab.train"),
+        ("python -m torch.distributed.run -m lab.train", "lab.train"),
+        ("python -m accelerate.commands.launch x", "python"),
+        ("srun hostname", "srun"),
+    ],
+)
+def test_runs_of_a_command_are_called_like_the_module_that_trains(home: Path, words: str, name: str) -> None:
+    assert own_request(own(home, None, *words.split()), LaunchRequest("")).recipe == name
+
+
+def test_a_batch_file_that_cannot_be_read_is_refused_with_the_reason(home: Path) -> None:
+    (home / "latin.sbatch").write_bytes(b"#!/bin/bash\n#SBATCH -t 1\n# caf\xe9\n")
+    with pytest.raises(UserError, match="not UTF-8 text"):
+        planned(own(home, "latin.sbatch"))
+    program = own(home, "job.sbatch")
+    (home / "job.sbatch").unlink()
+    with pytest.raises(UserError, match=r"job\.sbatch: no such file"):
+        planned(program)

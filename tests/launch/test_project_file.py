@@ -147,3 +147,20 @@ def test_a_long_training_says_its_segments_and_its_option_for_resuming(project: 
     )
     (training,) = read_project(path)
     assert (training.asked["until_done"], training.asked["resume_with"]) == (5, "--load {path}")
+
+
+def test_all_that_a_training_asks_for_reaches_its_launch(project: Path) -> None:
+    counts = {"nodes": 2, "gpus": 4, "nproc_per_node": 3, "cpus_per_task": 5, "cpus_per_gpu": 6}
+    texts = ("mem", "partition", "account", "qos", "reservation", "constraint", "exclude", "gpu_type")
+    more = ("environment", "python", "signal")
+    lines = [f"{name} = {value}" for name, value in counts.items()]
+    lines += [f'{name} = "{name}-x"' for name in (*texts, *more)]
+    (project / "coach.toml").write_text(
+        "\n".join(["[training.all]", 'script = "train.py"', *lines, 'sbatch = { nice = "5" }'])
+    )
+    request = with_training(LaunchRequest(f"{project}/coach.toml:all", mem="1G", sbatch={"nice": "9"}))
+    asked = (request.num_nodes, request.gpus_per_node, request.nproc_per_node)
+    assert (*asked, request.cpus_per_task, request.cpus_per_gpu) == (2, 4, 3, 5, 6)
+    told = {name: getattr(request, name) for name in (*texts, *more)}
+    assert told == {**{name: f"{name}-x" for name in (*texts, *more)}, "mem": "1G"}
+    assert request.sbatch == {"nice": "9"}

@@ -98,6 +98,10 @@ def test_a_broken_recipe_does_not_hide_the_others(tmp_path: Path) -> None:
         ({"batch_size": "128"}, 128),
         ({"batch_size": 32.0}, 32),
         ({"log_metrics": "false"}, False),
+        ({"log_metrics": "No"}, False),
+        ({"log_metrics": "0"}, False),
+        ({"log_metrics": " yes "}, True),
+        ({"log_metrics": "1"}, True),
         ({"optimizer": "adamw"}, "adamw"),
     ],
 )
@@ -232,3 +236,16 @@ def test_a_wrong_declaration_is_refused_with_file_and_line(tmp_path: Path, text:
         declaring(tmp_path, f"{text}\n")
     assert re.match(r".*/own\.toml:9: ", caught.value.message), caught.value.message
     assert words in caught.value.message
+
+
+def test_a_recipe_tells_its_lesson_and_what_to_launch_next(tmp_path: Path) -> None:
+    told = """teaches = "averaging"
+expect = "the same loss"
+duration = "3 min"
+watch = ["GPU005"]
+next = "fsdp"
+"""
+    text = RECIPE.format(name="ddp", devices="multiple") + told + PARAMETERS
+    ddp = read_recipe(write_recipe(tmp_path, text=text), tmp_path)
+    assert (ddp.teaches, ddp.expect, ddp.duration) == ("averaging", "the same loss", "3 min")
+    assert (ddp.watch, ddp.next) == (("GPU005",), "fsdp")

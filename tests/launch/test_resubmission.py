@@ -78,3 +78,17 @@ def test_a_job_whose_resources_cannot_be_asked_for_is_not_submitted_without_them
     with pytest.raises(UserError, match="TresPerJob=gres/gpu:a100:2,gres/shard:1: only GPUs"):
         options("   TresPerJob=gres/gpu:a100:2,gres/shard:1\n")
     assert not any("gpus" in option for option in options("   TresPerTask=cpu=4\n"))
+
+
+def test_all_that_a_job_asked_for_is_asked_for_again() -> None:
+    facts = (
+        "Account=lab QOS=long Reservation=day TimeLimit=02:00:00 NumNodes=2 NumTasks=8 CPUs/Task=4\n"
+        "   MinMemoryNode=64G Features=hbm ReqNodeList=n[1-2] ExcNodeList=bad1 Licenses=matlab:1\n"
+    )
+    script_s_own = options()
+    asked = set(options(f"   {facts}")) - set(script_s_own)
+    assert asked == {
+        *("--account=lab", "--qos=long", "--reservation=day", "--time=02:00:00", "--nodes=2", "--ntasks=8"),
+        *("--cpus-per-task=4", "--mem=64G", "--constraint=hbm", "--nodelist=n[1-2]", "--exclude=bad1"),
+        "--licenses=matlab:1",
+    }

@@ -22,6 +22,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
 }
 """Texts may stand between."""
 
+USUAL: Tuple[str, ...] = ("lr", "epochs", "model")
+
 CHANGES = {"text": {"model": {"default": "gpt", "choices": ("gpt",)}, "epochs": {"default": 1}}}
 '''
 
@@ -82,6 +84,15 @@ def test_what_the_recipe_says_itself_wins_key_by_key_and_may_be_more(tmp_path: P
     found = read(tmp_path, toml=toml).parameters
     assert found["tp"] == Parameter("tp", "int", 4, "Ranks", min=1, usual=(1, 8), unit="ranks")
     assert [*found][-1] == "own"
+
+
+def test_the_usual_options_are_named_once_and_a_trainer_says_which_it_leaves_out(tmp_path: Path) -> None:
+    usual = TRAINER.replace('add_shared("lr", "epochs", "model")', 'add_usual(without=["model"])')
+    usual = usual.replace('    parser.change_shared("text")\n', "")
+    assert [*read(tmp_path, usual).parameters] == ["lr", "epochs", "tp", "is_fast"]
+    with pytest.raises(UserError, match=r"ddp\.py:7: no option 'modle' to share or to change") as caught:
+        read(tmp_path, usual.replace('without=["model"]', 'without=["modle"]'))
+    assert caught.value.hint == "did you mean model?"
 
 
 def test_a_recipe_of_another_recipe_gets_its_trainer_s_parameters_too(tmp_path: Path) -> None:

@@ -432,3 +432,24 @@ def test_a_summary_that_comes_after_the_row_is_news_and_is_judged() -> None:
     assert monitor.snapshot(1010.0).targets["17"].summary == summary
     assert not monitor.apply(reading("row", JobRow("17", ended, summary), target="17"))
     assert [snapshot.summary for snapshot in judge.asked] == [None, summary]
+
+
+def test_a_job_that_was_told_before_its_run_was_read_is_found_though_the_queue_does_not_change() -> None:
+    monitor = watching()
+    lost = replace(RUN, job_id=None, state="PENDING", started_time_s=None, ended_time_s=None)
+    row = replace(JOB, command=f"{lost.run_dir}/job.sh")
+    queue = reading("jobs", JobList((row,), False, has_outputs=True))
+    monitor.apply(queue)
+    monitor.apply(reading("runs", RunList((lost,), ())))
+    assert monitor.found_in_queue() == [(lost, row.job_id)]
+
+
+def test_that_a_run_has_its_job_is_news_though_the_queue_does_not_change() -> None:
+    monitor = watching()
+    lost = replace(RUN, job_id=None, state="PENDING", started_time_s=None, ended_time_s=None)
+    row = replace(JOB, command=f"{lost.run_dir}/job.sh")
+    monitor.apply(reading("jobs", JobList((row,), False, has_outputs=False)))
+    monitor.apply(reading("runs", RunList((lost,), ())))
+    assert monitor.found_in_queue() == []
+    assert monitor.apply(reading("jobs", JobList((row,), False, has_outputs=True)))
+    assert monitor.found_in_queue() == [(lost, row.job_id)]

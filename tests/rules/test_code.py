@@ -255,3 +255,18 @@ def test_an_exception_of_a_library_that_waits_for_a_lock_has_its_own_advice(erro
     )
     (finding,) = diagnose_whole(raised).findings
     assert (finding.cause, advice in finding.fixes[0].title) == ("code_error", True)
+
+
+def test_the_line_of_one_s_own_program_is_shown_and_not_that_of_a_library() -> None:
+    library = "/home/user/venv/lib/python3.11/site-packages/torch/nn/functional.py"
+    text = (
+        'Traceback (most recent call last):\n  File "/home/user/train.py", line 7, in main\n    step(batch)\n'
+        f'  File "{library}", line 3000, in embedding\n    return torch.embedding(weight)\n'
+        "LookupError: no such word\n"
+    )
+    (finding,) = diagnose_log(text).findings
+    assert finding.rule == "COD001"
+    assert "LookupError: no such word" in finding.evidence[0].text
+    frame = finding.evidence[1]
+    assert (frame.file, frame.line) == ("train.log", 2)
+    assert 'own code: File "/home/user/train.py", line 7' in frame.text

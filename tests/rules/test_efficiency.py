@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,3 +111,18 @@ def test_a_run_that_saves_or_ends_in_time_is_told_nothing() -> None:
     assert not late(signal="USR1@120").findings
     assert not late(checkpoints=(Checkpoint("/runs/c/1", 100, 1010.0),)).findings
     assert not late(used_s=60).findings
+
+
+def test_a_job_s_time_is_known_from_its_start_and_end_too() -> None:
+    asked = replace(job("COMPLETED", 3600, 86400), time_used_s=None)
+    times = ((1000.0, 4600.0), (None, 4600.0), (1000.0, None))
+    found = [
+        told(
+            Engine(build()).diagnose(
+                TargetSnapshot("17", 9000.0, job=replace(asked, start_time_s=start, end_time_s=end)),
+                history(),
+            )
+        )
+        for start, end in times
+    ]
+    assert found == [{"JOB009": {"time": "02:00:00"}}, {}, {}]

@@ -271,3 +271,24 @@ def test_what_a_recipe_shows_on_purpose_is_info_and_leads_nothing() -> None:
     assert "on purpose" in second.summary
     other = Engine([shown]).diagnose(TargetSnapshot("target", 100.0, run=run()), History())
     assert other.findings[0].severity is Severity.CRITICAL
+
+
+def test_changed_rules_judge_from_now_on_and_what_was_pending_goes_on() -> None:
+    engine = Engine([planted(hit(), for_s=10.0)])
+    engine.diagnose(at(100.0), History())
+    engine.use([planted(hit(summary="by the new rule"), for_s=10.0)])
+    (finding,) = engine.diagnose(at(110.0), History()).findings
+    assert (finding.summary, finding.since_s) == ("by the new rule", 100.0)
+    engine.use([])
+    assert not engine.diagnose(at(111.0), History()).findings
+    engine.use([planted(hit(), for_s=10.0)])
+    assert not engine.diagnose(at(112.0), History()).findings
+
+
+def test_a_target_that_nobody_follows_any_more_begins_anew() -> None:
+    engine = Engine([planted(hit(), for_s=10.0)])
+    engine.diagnose(at(100.0), History())
+    engine.forget("target")
+    engine.forget("unknown")
+    assert not engine.diagnose(at(110.0), History()).findings
+    assert engine.diagnose(at(120.0), History()).findings

@@ -942,3 +942,25 @@ def test_of_two_causes_in_one_log_the_earlier_line_is_the_root(first: str) -> No
     lines = [DEADLY["state_dict_mismatch"][0], "2026-11-21 04:00:00 " + DEADLY["shape_mismatch"][0]]
     log = lines if first == "state_dict_mismatch" else lines[::-1]
     assert causes(diagnose_log("\n".join(log) + "\n"))[0] == first
+
+
+@pytest.mark.parametrize(
+    ("key", "origin"), [("module.fc.weight", "DDP"), ("_orig_mod.fc.weight", "torch.compile")]
+)
+def test_keys_that_differ_by_a_wrapper_s_prefix_are_told_to_be_stripped_of_it(key: str, origin: str) -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/home/user/train.py", line 2, in <module>\n    model.load_state_dict(state)\n'
+        "RuntimeError: Error(s) in loading state_dict for Net:\n"
+        f'\tMissing key(s) in state_dict: "fc.weight". \n\tUnexpected key(s) in state_dict: "{key}". \n'
+    )
+    (finding,) = diagnose_log(text).findings
+    assert finding.rule == "TOR002"
+    assert f"differ by {origin}'s prefix" in finding.fixes[0].title
+
+
+def test_a_run_that_coach_launched_with_compilation_is_offered_to_run_without() -> None:
+    text = "Traceback (most recent call last):\ntriton.compiler.errors.CompilationError: at 12:8:\n"
+    fixes = [diagnose_log(text, own).findings[0].fixes[0] for own in (run({"compile": True}), run({}), None)]
+    assert [fix.changes for fix in fixes[:1]] == [{"compile": False}]
+    assert [fix.changes for fix in fixes[1:]] == [{"env": {"TORCH_COMPILE_DISABLE": "1"}}] * 2

@@ -107,6 +107,8 @@ def test_memory_that_lay_idle_before_it_was_raised_is_a_remark() -> None:
     (finding,) = found(Across(asked(2, "128G", None, state="COMPLETED"), (before,)))
     assert (finding.rule, finding.severity) == ("HIS002", Severity.INFO)
     assert "8.0 GiB were the most that was used" in finding.summary
+    titles = [fix.title for fix in finding.fixes]
+    assert titles == ["Memory per node → 10.4 GiB is enough for what was measured"]
 
 
 @pytest.mark.parametrize(
@@ -233,6 +235,8 @@ def test_a_batch_that_grew_without_more_samples_a_second_is_a_remark_with_both_r
         grown(48, 101.0),
         grown(16, 101.0),
         grown(64, 101.0, noise=8.0),
+        grown(64, 101.0, noise=0.0, samples_per_s_noise=8.0),
+        grown(64, 101.0, noise=8.0, samples_per_s_noise=None),
         grown(64, 101.0, device="A100"),
         grown(64, 101.0, world_size=4),
         grown(64, 101.0, parameters={"num_workers": 0}),

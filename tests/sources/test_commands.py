@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coach.sources.commands import run_command, running_command
+from coach.sources.io import Query, SystemIo
 from tests.cluster.processes import with_environment
 from tests.waiting import wait_until
 
@@ -20,6 +21,16 @@ WRAPPER = "sleep 300 & sleep 300"
 def test_its_status_and_both_outputs_are_told_apart() -> None:
     done = run_command(("sh", "-c", "echo out; echo err >&2; exit 3"), os.environ, 10.0)
     assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+
+
+def test_words_of_a_client_that_are_no_utf_8_are_still_told() -> None:
+    argv = ("sh", "-c", r"printf 'error: caf\351 closed\n' >&2; exit 1")
+    result = SystemIo(os.environ).run(Query("jobs", argv), 10.0)
+    assert (result.returncode, result.stderr, result.error) == (
+        1,
+        "error: caf\N{REPLACEMENT CHARACTER} closed\n",
+        None,
+    )
 
 
 def test_it_gets_no_input_and_no_terminal_of_ours() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import math
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 import pytest
@@ -63,6 +63,15 @@ def test_values_that_are_not_finite_are_kept_as_measured() -> None:
     assert math.isnan(parsed.loss)
     assert parsed.grad_norm == math.inf
     assert (parsed.accuracy, parsed.time_s, events, num_bad) == (None, None, [], 0)
+
+
+def test_each_number_of_a_step_is_kept_under_its_own_name() -> None:
+    whole = {"step": 7, "epoch": 2, "num_samples": 64, "num_samples_global": 128}
+    parts = ("time_s", "loss", "lr", "data_time_s", "step_time_s", "grad_norm", "loss_scale", "accuracy")
+    more = ("memory_allocated_mib", "memory_reserved_mib", "comm_time_s")
+    told = {**whole, **{name: 100.5 + place for place, name in enumerate((*parts, *more))}}
+    ((parsed,), _, _) = metrics.parse_records([told], 3)
+    assert asdict(parsed) == {**told, "rank": 3, "samples_per_s": None}
 
 
 @pytest.mark.parametrize("hostile", [None, "x", [], {}, True, 10**400, -1, 1.5, float("inf")])
@@ -258,3 +267,19 @@ def test_a_rotated_part_that_is_merged_into_the_next_while_it_is_read_holds_up_n
     del io.files[first]
     io.append(live, host(3))
     assert read_times(source) == [3]
+
+
+def test_telemetry_that_cannot_be_read_is_an_error_and_what_was_read_before_it_counts() -> None:
+    io = FakeIo()
+    io.write("/runs/r/telemetry/node1.jsonl", host(1) + b"{torn}\n" + host(2))
+    io.write("/runs/r/telemetry/node2.jsonl", host(1, "node2"))
+    io.failing["/runs/r/telemetry/node2.jsonl"] = errno.ESTALE
+    source = TelemetrySource(io, "r", RUN_DIR)
+    told, failed = source.poll()
+    assert isinstance(told.payload, TelemetryChunk)
+    assert (len(told.payload.samples), told.num_bad_rows, told.error) == (2, 1, None)
+    assert (failed.payload, "Stale file handle" in (failed.error or "")) == (None, True)
+    io.write("/runs/r/telemetry/node1.jsonl", b"")
+    io.failing["/runs/r/telemetry/node1.jsonl"] = errno.EACCES
+    (only,) = source.poll()
+    assert (only.payload, "Permission denied" in (only.error or "")) == (None, True)

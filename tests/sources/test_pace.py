@@ -78,9 +78,10 @@ class Simulation:
         counted = [time_s for time_s in self.ops if time_s >= after_s]
         return max(sum(0 <= time_s - start_s < 60 for time_s in counted) for start_s in counted)
 
-    def _count(self) -> None:
-        self.ops.append(self.now_s)
-        self.pace.count_file_op()
+    def _count(self, path: Path | None) -> None:
+        if path is not None:
+            self.ops.append(self.now_s)
+        self.pace.count_file_op(path)
 
 
 def make_run(root: Path, num_ranks: int, num_nodes: int, state: str = "RUNNING") -> Path:

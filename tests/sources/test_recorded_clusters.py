@@ -18,7 +18,7 @@ from coach.sources.slurm.nodes import nodes_query, parse_nodes, parse_partitions
 from coach.sources.slurm.priority import parse_fair_share, parse_priorities
 from coach.sources.slurm.queue import jobs_query, parse_jobs
 from coach.sources.slurm.reservations import parse_reservations
-from coach.sources.slurm.start_times import parse_allocations, parse_test_only
+from coach.sources.slurm.start_times import parse_allocations
 from tests.sources.scripted_io import captured
 
 SEPARATOR, RECORD_END = "|SEPARATOR", "|RECORDEND"
@@ -239,18 +239,6 @@ def test_another_cluster_is_asked_by_name_and_its_heading_is_no_job() -> None:
     assert {job.cluster for job in headed} == {"big"}
     named, _ = parse_jobs(told, SEPARATOR, RECORD_END, "asked")
     assert {job.cluster for job in named} == {"asked"}
-
-
-def test_an_estimate_of_sbatch_tells_when_and_where() -> None:
-    said = (
-        "sbatch: Job 18 to start at 2026-11-21T12:00:00 using 16 processors on nodes node[1-2] in partition "
-        "gpu\n"
-    )
-    estimate = parse_test_only(said)
-    assert estimate is not None
-    assert (estimate.num_cpus, estimate.nodes, estimate.partition) == (16, "node[1-2]", "gpu")
-    assert estimate.start_time_s is not None
-    assert parse_test_only("allocation failure: Invalid account") is None
 
 
 def test_the_history_is_one_call_for_all_jobs_and_steps() -> None:

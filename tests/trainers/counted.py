@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import runpy
 import sys
 from pathlib import Path
@@ -31,9 +30,10 @@ SMALL = {
     "eval_every_epoch": "false",
     "gpus_per_node": 0,
 }
-sys.path.insert(0, str(TRAINERS))
+sys.path[:0] = [str(TRAINERS), str(Path(__file__).parent)]
 
-from common import data, distributed, metrics  # noqa: E402 - found only now
+from common import distributed, loading, metrics  # noqa: E402 - found only now
+from flags_in_source import flags_in  # noqa: E402 - the same
 
 
 class Ended(BaseException):
@@ -93,7 +93,9 @@ write, metrics.MetricsLog.step = metrics.MetricsLog.step, step
 distributed._leave = leave
 for name in ("cpu", "numpy", "tolist"):
     setattr(torch.Tensor, name, counting(getattr(torch.Tensor, name)))
-data.SeededSamples.__getitem__ = not_counting(data.SeededSamples.__getitem__)  # images, not yet on any device
+loading.SeededSamples.__getitem__ = not_counting(
+    loading.SeededSamples.__getitem__
+)  # images, not yet on any device
 metrics.INTERVAL_S = 3600.0  # on a busy machine, an interval would otherwise be over after fewer steps
 os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
 
@@ -105,9 +107,7 @@ for number, what in enumerate(wanted):
     given = {**SMALL, **dict(flag.split(":") for flag in flags.split(",") if ":" in flag)}
     path = TRAINERS / f"{name}.py"
     source = path.read_text(encoding="utf-8")
-    taken = {*re.findall(r'add_argument\(\s*"--(\w+)"', source), "gpus_per_node"}
-    for names in re.findall(r"add_shared\((.*?)\)", source, re.DOTALL):
-        taken.update(re.findall(r"\w+", names))
+    taken = flags_in(source)
     sys.argv = [str(path), f"--run_dir={run_dir}/{number}", f"--cache_dir={cache_dir}"]
     sys.argv += [f"--{key}={value}" for key, value in given.items() if key in taken]
     sgd = torch.optim.SGD

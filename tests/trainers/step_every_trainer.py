@@ -25,6 +25,10 @@ from pathlib import Path
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
+sys.path[:0] = [str(TRAINERS), str(Path(__file__).parent)]
+
+from flags_in_source import flags_in  # noqa: E402 - found only now
+
 NUM_AT_ONCE = 2
 DEADLINE_S = 90
 FLAGS = {
@@ -52,7 +56,6 @@ ENV_OF = {
 
 def main() -> None:
     folder, num_steps = Path(sys.argv[1]), int(sys.argv[2])
-    sys.path.insert(0, str(TRAINERS))
     for shared in (TRAINERS / "common").glob("*.py"):
         import_module(f"common.{shared.stem}")
     import_module("torch._dynamo")  # the first optimizer would import it in each rank
@@ -87,9 +90,7 @@ class Training:
         self.ranks: dict[int, int] = {}  # a descriptor that can be read once the process has ended: its pid
         self.ends_at = time.monotonic() + DEADLINE_S
         source = source_of(name)
-        taken = [*re.findall(r'add_argument\(\s*"--(\w+)"', source), "run_dir", "cache_dir", "gpus_per_node"]
-        for names in re.findall(r"add_shared\((.*?)\)", source, re.DOTALL):
-            taken += re.findall(r"\w+", names)
+        taken = flags_in(source)
         flags = {**FLAGS, **FLAGS_OF.get(name, {}), "max_steps": num_steps}
         flags |= {"run_dir": self.folder, "cache_dir": folder / "cache"}
         argv = [str(TRAINERS / name), *(f"--{key}={flags[key]}" for key in flags if key in taken)]

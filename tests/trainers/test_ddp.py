@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE, wait_until
 
 SHARDS = """
 from torch.utils.data import DistributedSampler
-from common.data import ResumableSampler
+from common.loading import ResumableSampler
 shards = []
 for rank in range(2):
     sampler = DistributedSampler(range(320), num_replicas=2, rank=rank)

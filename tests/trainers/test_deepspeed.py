@@ -120,7 +120,7 @@ def test_a_config_file_replaces_the_flags_and_its_mistakes_end_the_training_at_o
     file.write_text(
         '{"zero_optimization": {"stage": 1}, "torch_autocast": {"enabled": true, "dtype": "bfloat16"}}'
     )
-    flags = {"deepspeed_config": file, "max_steps": 3, "eval_every_epoch": "true"}
+    flags = {"deepspeed_config": file, "max_steps": 3, "eval_at_end": "true"}
     done = alone(trainer).run("deepspeed_zero.py", tmp_path / "run", **flags)
     assert done.returncode == 0, done.stderr
     records = read_records(tmp_path / "run")

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 from common import distributed
-from common.data import ResumableSampler
+from common.loading import ResumableSampler
 from common.distributed import TrainerError, self_check
 
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core for both
@@ -158,7 +158,7 @@ def test_ranks_that_hold_parts_of_one_model_may_read_the_same(said: dict[str, li
 WITHOUT_SET_EPOCH = """
 from torch.utils.data import DataLoader, DistributedSampler
 from common.checks import cores_per_rank
-from common.data import ResumableSampler, SeededSamples
+from common.loading import ResumableSampler, SeededSamples
 from common.distributed import TrainerError
 shuffle = DistributedSampler(range(40), num_replicas=2, rank=1)
 sampler = ResumableSampler(shuffle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 
 import pytest
@@ -15,37 +16,42 @@ def last_line(driver: Driver) -> str:
     return driver.text().splitlines()[-1]
 
 
+def ends_with(driver: Driver, words: str) -> bool:
+    return last_line(driver).endswith(words)
+
+
+DEAD = [
+    (["d"], "c", "c compares two runs: open one with r"),
+    (["d"], "x", "x cancels a job: choose one in the queue first"),
+    (["r"], "r", "r opens this screen: you are there"),
+    (["enter", "l"], "l", "l opens this screen: you are there"),
+    (["question_mark"], "R", "R lists the recipes: leave this with Esc first"),
+    (["1", "shift+tab"], "m", "m marks a run to compare: list them with r first"),
+    (["1", "tab"], "2", ""),
+    (["x"], "enter", "Enter opens a row of a list: there is none to open here"),
+    ([], "0", "0 is no key: ? lists the keys"),
+    ([], "X", "X is no key: ? lists the keys"),
+    ([], "8", "no recipe has the key 8: [keys] in config.toml gives it one"),
+    (["d"], "1", "1 launches a recipe: leave this first"),
+]
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
-@pytest.mark.parametrize(
-    ("path", "key", "words"),
-    [
-        (["d"], "c", "c compares two runs: open one with r"),
-        (["d"], "x", "x cancels a job: choose one in the queue first"),
-        (["r"], "r", "r opens this screen: you are there"),
-        (["enter", "l"], "l", "l opens this screen: you are there"),
-        (["question_mark"], "R", "R lists the recipes: leave this with Esc first"),
-        (["1", "shift+tab"], "m", "m marks a run to compare: list them with r first"),
-        (["1", "tab"], "2", ""),
-        (["x"], "enter", "Enter opens a row of a list: there is none to open here"),
-        ([], "0", "0 is no key: ? lists the keys"),
-        ([], "X", "X is no key: ? lists the keys"),
-        ([], "8", "no recipe has the key 8: [keys] in config.toml gives it one"),
-        (["d"], "1", "1 launches a recipe: leave this first"),
-    ],
-)
-async def test_a_dead_key_says_what_it_does_where_it_works(
-    size: tuple[int, int], path: list[str], key: str, words: str
-) -> None:
+async def test_a_dead_key_says_what_it_does_where_it_works(size: tuple[int, int]) -> None:
+    """Each from the first screen on, in one app: to start it costs more than the keys."""
     async with opened(size=size) as driver:
-        for each in path:
-            await driver.press(each)
-        place = driver.place
-        await driver.press(key)
-        if words:
-            await driver.until(lambda: last_line(driver).endswith(words), words)
-        else:
-            assert "launches" not in last_line(driver)
-        assert driver.place == place
+        for path, key, words in DEAD:
+            for each in path:
+                await driver.press(each)
+            place = driver.place
+            await driver.press(key)
+            if words:
+                await driver.until(partial(ends_with, driver, words), words)
+            else:
+                assert "launches" not in last_line(driver)
+            assert driver.place == place
+            while driver.place != "cluster":
+                await driver.press("escape")
         assert driver.ports.launches.submitted == []
         assert driver.ports.job_actions.performed == []
 

@@ -71,16 +71,16 @@ def test_a_newcomer_sees_a_whole_cluster_from_the_first_moment(player: Player) -
     assert len(player.now.partitions) >= 2
     waiting = {job.reason for job in player.now.jobs if job.state == "PENDING"}
     assert {"Resources", "Dependency", "BeginTime"} <= waiting
-    wait_until(lambda: [run.state for run in player.now.runs] == ["RUNNING"], 5, "one run, which goes on")
+    wait_until(lambda: [run.state for run in player.now.runs] == ["RUNNING"] * 2, 5, "two runs, which go on")
 
 
 def test_the_demo_tells_of_a_finding_its_fix_and_what_the_fix_did(player: Player) -> None:
     player.go_to(player.length_s + 1)
-    wait_until(lambda: len(player.now.runs) == 3, 10, "all runs")
+    wait_until(lambda: len(player.now.runs) == 4, 10, "all runs")
     player.follow_all()
     (child,) = (run for run in player.now.runs if run.parent_run_id)
     parent = child.parent_run_id or ""
-    wait_until(lambda: len(player.now.diagnoses) == 3, 10, "all runs are judged")
+    wait_until(lambda: len(player.now.diagnoses) == 4, 10, "all runs are judged")
     wait_until(lambda: player.now.diagnoses[child.run_id].state == "COMPLETED", 10, "the child's end")
     wait_until(lambda: player.now.diagnoses[parent].findings, 10, "the parent's finding")
     (finding, *_) = player.now.diagnoses[parent].findings
@@ -96,20 +96,38 @@ def test_the_demo_tells_of_a_finding_its_fix_and_what_the_fix_did(player: Player
     assert loss.verdict == "better"
 
 
+def test_the_trainings_on_stand_in_devices_are_measured_and_judged(player: Player) -> None:
+    header = open_recording(demo_recording_path()).header
+    named = {each.name: each for each in header.chapters}
+    healthy, starved = named["healthy"].target or "", named["input"].target or ""
+    player.go_to(named["nan"].at_s)
+    player.follow_all()
+    wait_until(lambda: {healthy, starved} <= player.now.diagnoses.keys(), 10, "both are judged")
+    wait_until(lambda: player.now.diagnoses[starved].findings, 10, "one waits for its data")
+    assert player.now.diagnoses[healthy].findings == ()
+    assert player.now.diagnoses[starved].findings[0].rule == "GPU005"
+    for run_id, num_gpus in ((healthy, 1), (starved, 2)):
+        history = player.session.history(run_id)
+        newest = [history.gpu(*key)[-1] for key in history.gpus]
+        assert [gpu.name for gpu in newest] == ["A100 stand-in"] * num_gpus
+        assert all(len(history.gpu(*key)) >= 5 for key in history.gpus)
+        assert len(history.steps(0)) >= 40
+    losses = [step.loss for step in player.session.history(healthy).steps(0) if step.loss is not None]
+    assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
+
+
 def test_the_finding_appears_while_its_run_goes_on(player: Player) -> None:
     def is_found() -> bool:
         return any(
-            diagnosis.findings and diagnosis.state == "RUNNING" for diagnosis in player.now.diagnoses.values()
+            diagnosis.state == "RUNNING" and any(each.rule == "NUM001" for each in diagnosis.findings)
+            for diagnosis in player.now.diagnoses.values()
         )
 
-    for second in range(0, int(player.length_s), 5):
-        player.go_to(second)
-        player.follow_all()
-        shown = len(player.told)
-        wait_until(lambda shown=shown: len(player.told) > shown, 5, "the next picture")  # type: ignore[misc]
-        if is_found():
-            return
-    raise AssertionError("no finding on a running run")
+    chapters = open_recording(demo_recording_path()).header.chapters
+    player.go_to(next(each.at_s for each in chapters if each.name == "nan") + 1)
+    wait_until(lambda: len(player.now.runs) == 3, 10, "the broken run")
+    player.follow_all()
+    wait_until(is_found, 10, "a finding on a running run")
 
 
 async def test_the_screens_play_it_under_its_watermark_and_write_nothing(
@@ -121,11 +139,25 @@ async def test_the_screens_play_it_under_its_watermark_and_write_nothing(
         def text() -> str:
             return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
-        deadline = time.monotonic() + 10
-        while "node3" not in text() or "baseline" not in text():
-            assert time.monotonic() < deadline, text()
-            await pilot.pause(0.05)
-        assert "DEMO" in text()
+        async def sees(*words: str) -> None:
+            deadline = time.monotonic() + 20
+            while not all(word in text() for word in words):
+                assert time.monotonic() < deadline, text()
+                await pilot.pause(0.05)
+
+        await sees("node3", "train_small", "DEMO", "1/6 a cluster at work")
+        # A step moves the cursor to the job that is told of, and no other key is taken.
+        for number in ("2/6", "3/6"):
+            await pilot.press("full_stop")
+            await sees(number)
+        await sees("train_big")
+        await pilot.press("enter")
+        await sees("› run train_big", "3/6", "D shows its idle GPUs")
+        await pilot.press("escape", "escape")
+        await sees("queue")
+        assert "3/6" not in text()
+        await pilot.press("full_stop")
+        await sees(". is no key")
     assert list(tmp_path.iterdir()) == []
 
 

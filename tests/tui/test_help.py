@@ -11,7 +11,7 @@ from coach.tui.keys.table import keys_of
 from coach.tui.render.header import MAX_HINTS
 from coach.tui.render.text import plain
 from coach.tui.widgets.lines import LinesView
-from tests.tui.driving import Driver, opened
+from tests.tui.driving import opened
 
 SIZES = [(80, 24), (120, 36)]
 PATHS = [[], ["enter"], ["r"], ["R"], ["enter", "D"], ["x"], ["1", "shift+tab"], ["d"]]
@@ -23,44 +23,26 @@ def labels_in(rows: list[str]) -> list[str]:
     return [match[1] for match in found if match is not None]
 
 
-async def open_help(driver: Driver, path: list[str]) -> list[str]:
-    """Open the help over the screen that these keys lead to; the labels of that screen's footer."""
-    for key in path:
-        await driver.press(key)
-        await driver.settle()
-    below = driver.app.screen
-    assert isinstance(below, CoachScreen)
-    footer = [label for _, label, _, _ in below.first_keys()]
-    assert all(f"{label} " in driver.text().splitlines()[-1] for label in footer)
-    await driver.press("question_mark")
-    await driver.reaches("help")
-    return footer
-
-
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("path", PATHS, ids="-".join)
-async def test_the_first_page_has_the_keys_of_the_footer(size: tuple[int, int], path: list[str]) -> None:
+async def test_help_begins_with_the_footer_and_has_each_key_once(
+    size: tuple[int, int], path: list[str]
+) -> None:
+    """It is one list with one scroll bar."""
     async with opened(size=size) as driver:
-        footer = await open_help(driver, path)
+        await driver.press(*path)
+        below = driver.app.screen
+        assert isinstance(below, CoachScreen)
+        footer = [label for _, label, _, _ in below.first_keys()]
+        assert all(f"{label} " in driver.text().splitlines()[-1] for label in footer)
+        wanted = {key.label for key in keys_of(below.spec, driver.app.context.launch_keys)}
+        await driver.press("question_mark")
+        await driver.reaches("help")
+
         shown = labels_in(driver.text().splitlines())
         assert shown[: len(footer)] == footer
         assert len(shown) <= MAX_HINTS
 
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("path", PATHS, ids="-".join)
-async def test_each_key_stands_once_in_one_list_with_one_scroll_bar(
-    size: tuple[int, int], path: list[str]
-) -> None:
-    async with opened(size=size) as driver:
-        for key in path:
-            await driver.press(key)
-            await driver.settle()
-        screen = driver.app.screen
-        assert isinstance(screen, CoachScreen)
-        wanted = {key.label for key in keys_of(screen.spec, driver.app.context.launch_keys)}
-        await driver.press("question_mark")
-        await driver.reaches("help")
         body = driver.app.screen.query_one("#body", LinesView)
         rows = [plain(row) for row in body.lines]
         listed = labels_in(rows)

@@ -198,7 +198,7 @@ async def test_where_the_terminal_cannot_be_lent_the_pager_key_says_so() -> None
 
 
 @pytest.mark.parametrize(
-    "path", [["home", "E"], ["home", "enter", "E"], ["f", "E"], ["home", "enter", "enter", "E"]]
+    "path", [["home", "E", "E"], ["home", "enter", "E", "E"], ["f", "E"], ["home", "enter", "enter", "E"]]
 )
 async def test_e_explains_the_rule_of_the_finding_wherever_one_is(path: list[str]) -> None:
     async with opened() as driver:
@@ -210,10 +210,13 @@ async def test_e_explains_the_rule_of_the_finding_wherever_one_is(path: list[str
         assert "NUM001" in first_line(driver)
 
 
-async def test_where_nothing_was_found_e_says_so() -> None:
+async def test_e_explains_each_value_of_the_row_under_the_cursor() -> None:
     async with opened() as driver:
         await driver.press("home", "down", "E")
-        await driver.sees("E explains a finding: there is none here")
+        await driver.reaches("explained")
+        await driver.sees("squeue, field State · 2 s old")
+        await driver.press("E")
+        await driver.sees("nothing was found here")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from types import MappingProxyType
+from unittest.mock import patch
+
+from textual.await_complete import AwaitComplete
 
 from coach.config import Settings
 from coach.tui.bases.screen import CoachScreen
@@ -38,15 +41,19 @@ async def walk(settings: Settings | None = None, size: tuple[int, int] = (80, 24
         async with opened(session, mode=Mode.LIVE, size=size, settings=settings) as driver:
             yield driver
             for cls, values in kinds:
-                async for _ in _pages(driver, cls(driver.app.context, **values)):
+                screen = cls(driver.app.context, **values)
+                driver.app.push_screen(screen)
+                await driver.settle()
+                async for _ in _pages(driver, screen):
                     yield driver
-                async for _ in _notes(driver, cls(driver.app.context, **values)):
+                async for _ in _notes(driver, screen):
                     yield driver
+                while screen in driver.app.screen_stack:
+                    driver.app.pop_screen()
+                await driver.settle()
 
 
 async def _pages(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
-    driver.app.push_screen(screen)
-    await driver.settle()
     shown = ""
     for _ in range(MAX_PAGES):
         if shown == driver.text() or driver.app.screen is not screen:
@@ -54,30 +61,21 @@ async def _pages(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
         shown = driver.text()
         yield
         await driver.press("pagedown")
-    await _leave(driver, screen)
+    await driver.press("home")
 
 
 async def _notes(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
-    """What the keys of a screen say without leaving it."""
-    driver.app.push_screen(screen)
-    await driver.settle()
-    keys = screen.keys()
-    for key in keys:
-        if key.action.startswith("app.") or key.is_answer or driver.app.screen is not screen:
-            continue
-        await driver.app.run_action(key.action, default_namespace=screen)
-        await driver.settle()
-        if driver.app.screen is screen:
-            yield
-        while driver.app.screen is not screen and screen in driver.app.screen_stack:
-            driver.app.pop_screen()
-    await _leave(driver, screen)
-
-
-async def _leave(driver: Driver, screen: CoachScreen) -> None:
-    while screen in driver.app.screen_stack:
-        driver.app.pop_screen()
-    await driver.settle()
+    """What the keys of a screen say without leaving it. The screens that they would open are not built: the
+    walk comes to each of them by itself."""
+    with patch.object(driver.app, "push_screen", lambda *_, **__: AwaitComplete()):
+        keys = screen.keys()
+        for key in keys:
+            if key.action.startswith("app.") or key.is_answer or driver.app.screen is not screen:
+                continue
+            await driver.app.run_action(key.action, default_namespace=screen)
+            await driver.settle()
+            if driver.app.screen is screen:
+                yield
 
 
 async def _print_all() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from coach.tui.keys.table import keys_of, reason_off
 from coach.tui.mode import Mode
 from coach.tui.screen_specs import by_name
 from coach.workflows.readonly import held_back, is_held_back, refuse_if_readonly, why_readonly
+from tests.forked import typed_coach
 
 
 @pytest.fixture
@@ -64,8 +64,7 @@ def test_the_option_may_stand_before_the_command_or_behind_it(tmp_path: Path, wo
     env["COACH_HOME"] = str(tmp_path)
 
     def launch(*args: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "coach", *args, "no-such-recipe", "--backend", "local"]
-        return subprocess.run(argv, env=env, capture_output=True, text=True)
+        return typed_coach((*args, "no-such-recipe", "--backend", "local"), env)
 
     assert "you are root" in launch("launch").stderr
     assert "unknown recipe" in launch(*words).stderr

@@ -1,12 +1,13 @@
 """The options that trainers share, each said once: type, default, limits, usual range, unit and help.
 
-A trainer names the ones that it takes, says what it changes of them, and adds its own:
+A trainer takes the usual ones, says what it changes of them, and adds its own:
 
     parser = TrainerParser(__doc__)
-    parser.add_shared("lr", "batch_size", "epochs")
+    parser.add_usual(without=["num_workers"])
     parser.change("epochs", default=15)
     parser.add_argument("--bucket_cap_mb", type=int, default=25, min=1, usual=(1, 200), unit="MB", help="...")
-    parser.add_places()
+
+Or it names each one by `add_shared`, and ends with `add_places`.
 
 coach reads the same lines as the parameters of the recipe: as text, without running them. So every value is
 written out, and this module needs nothing but Python.
@@ -18,7 +19,7 @@ import argparse
 import os
 import sys
 import time
-from typing import Any, Dict
+from typing import Any, Dict, Sequence, Tuple
 
 
 def boolean(text: str) -> bool:
@@ -93,8 +94,27 @@ SHARED: Dict[str, Dict[str, Any]] = {
     },
     "optimizer": {
         "default": "sgd",
-        "choices": ("sgd", "adamw"),
-        "help": "SGD with momentum 0.9, or AdamW",
+        "choices": ("sgd", "adam", "adamw"),
+        "help": "SGD with momentum 0.9, Adam, or AdamW",
+    },
+    "weight_decay": {
+        "type": float,
+        "default": 0.0,
+        "min": 0,
+        "usual": (0, 0.3),
+        "help": "Of the optimizer: how much of each weight it takes away with each step, times lr",
+    },
+    "lr_schedule": {
+        "default": "constant",
+        "choices": ("constant", "linear", "cosine"),
+        "help": "The learning rate after warm-up: it stays, or falls to 0 in a line or along a cosine",
+    },
+    "max_grad_norm": {
+        "type": float,
+        "default": 0.0,
+        "min": 0,
+        "usual": (0, 100),
+        "help": "Gradients whose norm together is larger are made smaller to it; 0: never",
     },
     "warmup_steps": {
         "type": int,
@@ -143,6 +163,11 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "default": True,
         "help": "Measure loss and accuracy on the test set after every epoch",
     },
+    "eval_at_end": {
+        "type": bool,
+        "default": False,
+        "help": "Measure them also where max_steps ends the run within an epoch",
+    },
     "target_accuracy": {
         "type": float,
         "default": 0.0,
@@ -187,6 +212,33 @@ SHARED: Dict[str, Dict[str, Any]] = {
     },
 }
 """Name → its keywords: those of argparse, and what only a launch looks at (`FOR_A_LAUNCH`)."""
+
+USUAL: Tuple[str, ...] = (
+    "lr",
+    "batch_size",
+    "epochs",
+    "max_steps",
+    "max_seconds",
+    "num_workers",
+    "seed",
+    "gradient_accumulation",
+    "optimizer",
+    "weight_decay",
+    "warmup_steps",
+    "lr_schedule",
+    "lr_scaling",
+    "max_grad_norm",
+    "checkpoint_every",
+    "model",
+    "width",
+    "num_train_samples",
+    "eval_every_epoch",
+    "eval_at_end",
+    "target_accuracy",
+    "log_metrics",
+    "tensorboard",
+)
+"""The options that the baseline takes, and every trainer that says no other."""
 
 CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
     "gpt_in_parts": {
@@ -240,6 +292,11 @@ class TrainerParser(argparse.ArgumentParser):
         """Take these of the shared options."""
         for name in names:
             self.add_argument(f"--{name}", **SHARED[name])
+
+    def add_usual(self, without: Sequence[str] = ()) -> None:
+        """Take the usual options but these, and those of `add_places`."""
+        self.add_shared(*(name for name in USUAL if name not in without))
+        self.add_places()
 
     def change(self, name: str, **keywords: Any) -> None:
         """Say what this trainer changes of an option that it has."""

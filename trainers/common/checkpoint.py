@@ -7,6 +7,7 @@ runs no code of the file.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
@@ -14,11 +15,63 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from common.distributed import TrainerError
+from common.distributed import TrainerError, rank_from_env
+from common.models import count_parameters
 
 NUM_KEPT = 2
 _NAME = re.compile(r"step-(\d{8,})\.pt")
+_FITS = ("model", "width", "layers", "heads", "embedding", "sequence_length", "optimizer")
+"""Flags that must be the same for the tensors of a checkpoint to fit."""
+
+
+class Checkpoints:
+    """The checkpoints of one training: the states of a model, of its optimizer and of whatever else has one.
+
+    Each is one file that rank 0 writes. `parts` are objects with `state_dict` and `load_state_dict`;
+    `made_with` are values, besides the flags of the model, that must be the same for a checkpoint to fit.
+    """
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        model: nn.Module,
+        optimizer: Any,
+        made_with: dict[str, Any] | None = None,
+        **parts: Any,
+    ) -> None:
+        self.made_with = {key: getattr(args, key) for key in _FITS if hasattr(args, key)}
+        self.made_with.update(made_with or {})
+        self.num_parameters = count_parameters(model)
+        self._model, self._optimizer = model, optimizer
+        self._parts = {"model": model, "optimizer": optimizer, **parts}
+
+    @property
+    def description(self) -> str:
+        """The model in words, from its flags."""
+        said = {"model": type(self._model).__name__.lower(), **self.made_with}
+        said.pop("optimizer", None)
+        name = said.pop("model")
+        return ", ".join([str(name), *(f"{key} {value}" for key, value in said.items() if key in _FITS)])
+
+    def newest(self, run_dir: str) -> Path | None:
+        """The checkpoint from which a restarted run goes on."""
+        return newest_checkpoint(run_dir)
+
+    def load(self, path: str | Path) -> dict[str, Any]:
+        """Fill all parts. Returns the state that was saved with them. All ranks call it."""
+        saved = load_checkpoint(path, self.made_with)
+        for name, part in self._parts.items():
+            part.load_state_dict(saved[name])
+        return saved
+
+    def save(self, run_dir: str, state: dict[str, Any]) -> Path | None:
+        """Write all parts and this state. All ranks call it; None: rank 0 wrote for this one."""
+        if rank_from_env() != 0:
+            return None
+        parts = {name: part.state_dict() for name, part in self._parts.items()}
+        return save_checkpoint(run_dir, {**state, **parts, "made_with": self.made_with})
 
 
 def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:

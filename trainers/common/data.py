@@ -8,25 +8,20 @@ torchvision.datasets.CIFAR10, like the real one.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import io
-import itertools
 import os
 import pickle
 import shutil
-import signal
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Iterator, Sized
+from typing import Any, Callable, ClassVar
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, Subset
+from torch.utils.data import Dataset, Subset
 
-from common.checks import is_same_order
-from common.distributed import Refused, TrainerError, node_name, print_rank0, rank_from_env
+from common.distributed import Refused, TrainerError, node_name, print_rank0
 from common.once import one_at_a_time
 from common.text import load_text
 from common.vision import datasets, v2
@@ -139,86 +134,6 @@ def default_cache_dir() -> Path:
     if os.environ.get("SCRATCH"):
         return Path(os.environ["SCRATCH"]).absolute() / "coach" / "cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "coach"
-
-
-class ResumableSampler(Sampler["tuple[int, int]"]):
-    """Another sampler's order, from a position within an epoch on: pairs of epoch and index, as SeededSamples
-    reads them.
-
-    Raises TrainerError when an epoch has the order of the one before.
-    """
-
-    def __init__(self, sampler: Sampler[int]) -> None:
-        self.sampler = sampler
-        self.epoch, self.start = 0, 0
-        self._last_order: list[int] = []
-
-    def begin(self, epoch: int, position: int) -> None:
-        """The next pass is this epoch, without the samples before `position`."""
-        self.epoch, self.start = epoch, position
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        order = list(self.sampler)
-        if self.start == 0 and is_same_order(order, self._last_order):
-            raise TrainerError(
-                f"rank {rank_from_env()} would train in the order of the epoch before: call "
-                "set_epoch(epoch), or seed the"
-                " shuffling generator anew, at the start of every epoch"
-            )
-        self._last_order = order
-        epoch = self.epoch
-        return ((epoch, index) for index in itertools.islice(order, self.start, None))
-
-    def __len__(self) -> int:
-        assert isinstance(self.sampler, Sized)
-        return max(0, len(self.sampler) - self.start)
-
-
-class SeededSamples(Dataset[Any]):
-    """Another dataset's samples, each augmented with random numbers that depend on seed, epoch and index
-    alone.
-
-    Numbers that run on from sample to sample depend on which process loaded what before. A resumed run could
-    not draw them again.
-    """
-
-    def __init__(self, samples: Dataset[Any], seed: int) -> None:
-        self.samples = samples
-        self.seed = seed
-
-    def __len__(self) -> int:
-        return len(self.samples)  # type: ignore[arg-type] # it has a length
-
-    def __getitem__(self, epoch_and_index: tuple[int, int]) -> Any:
-        epoch, index = epoch_and_index
-        digest = hashlib.blake2b(f"{self.seed} {epoch} {index}".encode(), digest_size=8).digest()
-        before = torch.get_rng_state()  # without loading processes, dropout draws from the same generator
-        torch.default_generator.manual_seed(int.from_bytes(digest, "little"))
-        try:
-            return self.samples[index]
-        finally:
-            torch.set_rng_state(before)
-
-
-def steps_of(
-    loader: DataLoader[Any], gradient_accumulation: int
-) -> Iterator[tuple[list[tuple[torch.Tensor, torch.Tensor]], float]]:
-    """For each optimizer step its micro-batches, and the seconds that training waited for them."""
-    started = time.perf_counter()
-    batches = iter(loader)
-    while True:
-        micro_batches = list(itertools.islice(batches, gradient_accumulation))
-        if not micro_batches:
-            return
-        yield micro_batches, time.perf_counter() - started
-        started = time.perf_counter()
-
-
-def leave_signals_to_trainer(worker_id: int) -> None:
-    """In a DataLoader worker: Slurm signals every process of a step, and the trainer still needs its workers
-    to finish the step."""
-    for number in (signal.SIGUSR1, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
 
 
 def generate_cifar10(cache_dir: Path, num_train: int = 10_000, num_test: int = 2_000) -> Path:

@@ -7,16 +7,20 @@ tells: a key that it never asked for has no effect.
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
 import warnings
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Iterator
 
 import torch
 
+from common.checkpoint import Checkpoints
 from common.distributed import Refused, TrainerError
+from common.sharded import load_state, newest_checkpoint, save_together
 
 DECIDED_BY = {
     "train_micro_batch_size_per_gpu": "--batch_size",
@@ -45,6 +49,28 @@ def import_deepspeed(device: torch.device) -> Any:
         # Reductions in shared memory, compiled for most of a minute at the first start. gloo reduces as well.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return deepspeed
+
+
+class EngineCheckpoints(Checkpoints):
+    """Checkpoints in the format of DeepSpeed: the shares of all ranks, for as many ranks and the same
+    stage."""
+
+    def __init__(self, args: argparse.Namespace, engine: Any) -> None:
+        made_with = {"stage": engine.zero_optimization_stage(), "ranks": engine.world_size}
+        super().__init__(args, engine.module, None, made_with)
+        self._engine = engine
+
+    def newest(self, run_dir: str) -> Path | None:
+        return newest_checkpoint(run_dir)
+
+    def load(self, path: str | Path) -> dict[str, Any]:
+        state = load_state(path, self.made_with)
+        self._engine.load_checkpoint(str(path), tag="zero")
+        return state
+
+    def save(self, run_dir: str, state: dict[str, Any]) -> Path | None:
+        state = {**state, "made_with": self.made_with}
+        return save_together(run_dir, state, lambda folder: self._engine.save_checkpoint(folder, tag="zero"))
 
 
 def checked_config(config: dict[str, Any], file: str | None) -> dict[str, Any]:

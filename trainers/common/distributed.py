@@ -317,10 +317,18 @@ def _answer() -> bool:
 
 
 def gather(value: Any) -> list[Any]:
-    """The value of every rank, by rank."""
+    """The value of every rank, by rank; of this process alone where there are no others."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return [value]
     values: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(values, value)
     return values
+
+
+def same_buffers(model: nn.Module) -> None:
+    """Let all ranks have the buffers of rank 0, such as the statistics of batch norm."""
+    for buffer in model.buffers():
+        dist.broadcast(buffer, src=0)
 
 
 def self_check(

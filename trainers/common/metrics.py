@@ -82,7 +82,12 @@ class MetricsLog:
     def step(self, **record: Any) -> None:
         """Take the record of the step that has just ended. Values may be tensors of one element on the
         device."""
-        self.timing.add_step(record["step_time_s"], record["data_time_s"], record["num_samples_global"])
+        self.timing.add_step(
+            record["step_time_s"],
+            record["data_time_s"],
+            record["num_samples_global"],
+            is_compiling="compile_time_s" in record,
+        )
         if not self._log_steps:
             return
         self._stay_near_the_device()

@@ -21,9 +21,25 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.tensor import DTensor
 
-from common.checkpoint import NUM_KEPT, first_line, to_disk
+from common.checkpoint import NUM_KEPT, Checkpoints, first_line, to_disk
 from common.checkpoint import load_checkpoint as load_plain
 from common.distributed import TrainerError, rank_from_env
+
+
+class ShardedCheckpoints(Checkpoints):
+    """Checkpoints of which each rank writes its shares, and reads those that it has now, however many ranks
+    wrote them."""
+
+    def newest(self, run_dir: str) -> Path | None:
+        return newest_checkpoint(run_dir)
+
+    def load(self, path: str | Path) -> dict[str, Any]:
+        return load_checkpoint(path, self.made_with, self._model, self._optimizer)
+
+    def save(self, run_dir: str, state: dict[str, Any]) -> Path | None:
+        state = {**state, "made_with": self.made_with}
+        return save_checkpoint(run_dir, state, self._model, self._optimizer)
+
 
 _NAME = re.compile(r"step-(\d{8,})")
 _WHOLE = "trainer.pt"

@@ -31,9 +31,13 @@ class Timing:
         self._first_samples = 0
         self._seconds_of: dict[str, float] = {}
 
-    def add_step(self, step_time_s: float, data_time_s: float, num_samples_global: int) -> None:
+    def add_step(
+        self, step_time_s: float, data_time_s: float, num_samples_global: int, is_compiling: bool = False
+    ) -> None:
         if self.start_up_s is None:
             self.start_up_s = max(0.0, process_age_s() - step_time_s)
+        if is_compiling and len(self._step_times) >= WARM_UP_STEPS:
+            return  # its time tells nothing of the steps before and after it
         if len(self._step_times) < WARM_UP_STEPS:
             self._first_samples += num_samples_global
         self._num_samples += num_samples_global
@@ -62,6 +66,28 @@ class Timing:
             "eval_s": self._seconds_of.get("eval"),
             "checkpoint_s": self._seconds_of.get("checkpoint"),
         }
+
+
+class CompileTime:
+    """How long torch.compile was at work, as torch itself tells when it begins and ends."""
+
+    def __init__(self) -> None:
+        from torch._dynamo.callback import callback_handler  # only here: the import takes a second
+
+        self._started = self._seconds = 0.0
+        callback_handler.register_start_callback(self._begin)
+        callback_handler.register_end_callback(self._end)
+
+    def _begin(self, *_: object) -> None:
+        self._started = time.perf_counter()
+
+    def _end(self, *_: object) -> None:
+        self._seconds += time.perf_counter() - self._started
+
+    def take(self) -> float:
+        """Seconds since the last call; 0: nothing was compiled."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
 
 
 class ExchangeTime:

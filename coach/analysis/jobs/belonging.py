@@ -189,12 +189,20 @@ class RunJobs:
         self._rows: Mapping[str, Job] = {}
         self._newest_of_job: dict[str, Run] = {}
         self._lost: list[Run] = []
+        self._own: tuple[Job, ...] = ()
         self._found: dict[str, str | None] = {}
         """Run id → job id, of runs whose job id nobody wrote down; None: the queue has no job of it."""
 
     def see_runs(self, runs: Sequence[Run]) -> None:
-        """All runs, newest first."""
+        """All runs, newest first.
+
+        A job that was told before its run is found too; but what was told then does not say that a run has
+        none.
+        """
         self._lost = [run for run in runs if has_lost_its_job(run)]
+        new = [run for run in self._lost if run.run_id not in self._found]
+        found = jobs_in_queue(new, self._own, self._cluster) if new else {}
+        self._found.update({run_id: job.job_id for run_id, job in found.items()})
         self._newest_of_job = {run.job_id: run for run in reversed(runs) if run.job_id}
 
     def see_rows(self, rows: Mapping[str, Job]) -> None:
@@ -202,12 +210,16 @@ class RunJobs:
         waiting = {job.job_id: job for row in rows.values() if "[" in row.job_id for job in _tasks_of(row)}
         self._rows = {**waiting, **rows} if waiting else rows
 
-    def see_outputs(self, jobs: Iterable[Job]) -> None:
-        """Own jobs with the files that they write to."""
-        found = jobs_in_queue(self._lost, jobs, self._cluster) if self._lost else {}
+    def see_outputs(self, jobs: Iterable[Job]) -> bool:
+        """Own jobs with the files that they write to. Returns True if another run has found its job, or is
+        known to have none."""
+        self._own = tuple(jobs)
+        found = jobs_in_queue(self._lost, self._own, self._cluster) if self._lost else {}
+        before = self._found
         self._found = {
             run.run_id: found[run.run_id].job_id if run.run_id in found else None for run in self._lost
         }
+        return self._found != before
 
     def found(self) -> list[tuple[Run, str]]:
         """Runs whose run.json does not name the job yet, with their jobs."""

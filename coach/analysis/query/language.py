@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _WORD = re.compile(r'(?:"[^"]*"?|[^\s"])+')
 _KEYED = re.compile(r"([A-Za-z_]+):(.*)", re.DOTALL)
-_COMMA = re.compile(r",(?![^\[]*\])")
+_COMMA = re.compile(r",(?![^\[]{0,1000}\])")
 """A comma that stands in no node set."""
 
 

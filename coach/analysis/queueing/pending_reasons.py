@@ -263,11 +263,19 @@ def explain_pending(reason: str | None) -> PendingReason:
     return _explain_nodes(explained) if code in ("ReqNodeNotAvail", "NodeDown") else explained
 
 
-def explain_job(job: Job) -> PendingReason | None:
+class KnownReasons(dict[str | None, PendingReason]):
+    """What each reason means, as long as one queue is looked through: its rows say the same few."""
+
+    def __missing__(self, reason: str | None) -> PendingReason:
+        explained = self[reason] = explain_pending(reason)
+        return explained
+
+
+def explain_job(job: Job, known: KnownReasons | None = None) -> PendingReason | None:
     """Why this job is pending, with what its own row tells; None for a job that is not pending."""
     if job.state != "PENDING":
         return None
-    explained = explain_pending(job.reason)
+    explained = explain_pending(job.reason) if known is None else known[job.reason]
     if "JOBID" in explained.advice:
         explained = replace(explained, advice=explained.advice.replace("JOBID", _order_id(job.job_id)))
     if explained.reason.startswith("Dependency") and job.dependency:

@@ -31,10 +31,6 @@ UNHEEDED = (
 line that was torn."""
 
 
-AFTER_A_BAR = r"(?:^|(?:it/s|s/it)[^\]]{0,200}\])"
-"""Where a shell's word begins: a progress bar ends without a line end, and the word follows on its line."""
-
-
 def ending_signatures(
     code: str, causes: Sequence[str], *own: Signature, refusal: str = ".+"
 ) -> tuple[Signature, ...]:

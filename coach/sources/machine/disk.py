@@ -31,11 +31,6 @@ class RootChoice:
     is_writable: bool
 
 
-def is_writable_or_creatable(path: Path) -> bool:
-    """Whether files can be made in a directory, which itself may still have to be made."""
-    return why_not_writable(path) is None
-
-
 def why_not_writable(path: Path) -> str | None:
     """Why no file can be made in this directory; None when it can. A directory that is not there yet is
     judged by its nearest parent."""

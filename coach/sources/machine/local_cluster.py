@@ -8,7 +8,7 @@ alive, with the last word known, and takes nothing of this machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -80,8 +80,12 @@ class LocalClusterSource:
         *,
         read_node: Callable[[], Node] = read_machine,
         look: Look = look,
+        known_ends: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
+        """`known_ends`: names of runs, and when they ended. Those that ended long ago are not read: the queue
+        does not show them."""
         self.interval_s = interval_s
+        self._known_ends: Callable[[], Mapping[str, float]] | None = known_ends
         self._io = io
         self._root = runs_root
         self._user = user
@@ -89,7 +93,8 @@ class LocalClusterSource:
         self._look = look
         self._machine: Node | None = None
         self._ended: dict[str, _LocalRun | None] = {}
-        """Run directories that will not change; None for those of another backend."""
+        """Run directories that will not change; None for those that the queue does not show: of another
+        backend, or ended long ago."""
 
     def poll(self) -> Iterator[Reading]:
         start_s = self._io.now()
@@ -122,6 +127,9 @@ class LocalClusterSource:
             names = [name for name in self._io.list_dir(self._root) if runs.RUN_ID.match(name)]
         except FileNotFoundError:
             names = []  # nothing was ever launched
+        if self._known_ends is not None:
+            ends, now_s, self._known_ends = self._known_ends(), self._io.now(), None
+            self._ended = {name: None for name, end_s in ends.items() if now_s - end_s > KEEP_ENDED_S}
         known: dict[str, _LocalRun | None] = {}
         found: list[_LocalRun] = []
         num_bad = 0

@@ -30,6 +30,8 @@ _NUM_STEPS = 20_000_000
 """Of SQLite's machine, within which an answer has to be there: hundreds of thousands of rows. The tables of a
 hostile file may be views without an end."""
 _STEPS_PER_CALL = 100_000
+_NOT_READ = (sqlite3.Error, UnicodeDecodeError)
+"""The second one is raised where SQLite quotes broken names in its error."""
 _MAGIC = b"SQLite format 3\0"
 _MAX_NAME_BYTES = 1 << 12
 _LARGEST = 1.7976931348623157e308
@@ -71,7 +73,7 @@ class MlflowDatabase:
                     runs = runs_in(database)
                     self._run_id = runs[-1].run_id if runs else None
                 rows = metrics_in(database, self._run_id, self._last_row) if self._run_id else []
-        except sqlite3.Error:
+        except _NOT_READ:
             self.num_bad = 1
             return []
         self._seen, self.is_caught_up = seen, len(rows) < MAX_ROWS
@@ -99,7 +101,7 @@ def read_runs(io: Io, path: Path) -> list[MlflowRun]:
     try:
         with _copy_of(io, path) as database:
             return runs_in(database)
-    except (OSError, sqlite3.Error):
+    except (OSError, *_NOT_READ):
         return []
 
 

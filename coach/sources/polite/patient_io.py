@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from coach.sources.io import CommandResult, Query, SystemIo
 
@@ -20,13 +21,6 @@ run."""
 
 MAX_AGE_S = 60.0
 """A late answer that is older than this is not used: it is time to ask again."""
-
-DOWN_KEPT_S = 10.0
-"""The controller is probed once in this time while it does not answer, however many sources wait for it: six
-RPCs a minute at most."""
-
-_PING = "ping"
-_IS_UP = b" is UP"
 
 
 @dataclass(slots=True)
@@ -52,28 +46,18 @@ class PatientIo(SystemIo):
         *,
         timeout_s: float,
         before_command: Callable[[int], bool],
-        on_file_op: Callable[[], object],
+        on_file_op: Callable[[Path | None], object],
     ) -> None:
         super().__init__(env, timeout_s=timeout_s, before_command=before_command, on_file_op=on_file_op)
         self._open: dict[tuple[str, ...], _Open] = {}
-        self._down: CommandResult | None = None
-        """The last probe, if it found no controller."""
         self._lock = threading.Lock()
-        self._probing = threading.Lock()
 
     def forget_late(self) -> None:
         """Something was changed just now: what was asked before no longer counts."""
         with self._lock:
             self._open.clear()
-            self._down = None
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
-        if query.kind == _PING and self._has_answer():
-            # A controller that has just answered is up; on the way to its answer the reader asks for that
-            # first.
-            return CommandResult(query, 0, b"Slurmctld is UP\n", "", self.now(), 0.0)
-        if query.kind == _PING:
-            return self._probe(query, timeout_s)
         if query.kind not in KINDS:
             return super().run(query, timeout_s)
         key, limit_s = _without_separators(query), self._timeout_s if timeout_s is None else timeout_s
@@ -90,15 +74,6 @@ class PatientIo(SystemIo):
         ).start()
         return self._wait(key, asked, query, limit_s)
 
-    def _probe(self, query: Query, timeout_s: float | None) -> CommandResult:
-        """Look for the controller, or tell what another source has seen just now. One probe at a time."""
-        with self._probing:
-            if self._down is not None and 0 <= self.now() - self._down.time_s < DOWN_KEPT_S:
-                return self._down
-            found = super().run(query, timeout_s)
-            self._down = None if _IS_UP in found.stdout else found
-            return found
-
     def _ask(self, asked: _Open, query: Query, limit_s: float) -> None:
         asked.result = self._execute(query, limit_s)
         asked.has_ended.set()
@@ -112,7 +87,8 @@ class PatientIo(SystemIo):
         words = f"{query.argv[0]}: no answer within {limit_s:.0f} s"
         return CommandResult(query, None, b"", "", self.now(), time.monotonic() - start, words)
 
-    def _has_answer(self) -> bool:
+    def has_late(self) -> bool:
+        """Whether an answer has come after its limit, and waits to be used."""
         now_s = self.now()
         with self._lock:
             known = tuple(self._open.values())

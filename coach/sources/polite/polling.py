@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from coach.model.politeness import Attention
 from coach.model.reading import Reading
@@ -53,6 +54,8 @@ class _Turn:
 
     num_ops: int = 0
     last_num_ops: int = 0
+    open_op: tuple[Path, float] | None = None
+    """A question that has no answer yet: about which file, and when it was asked."""
 
 
 class Pace:
@@ -60,6 +63,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._attention = Attention()
+        self._num_returns = 0
         self._turns: dict[int, _Turn] = {}
         self._lock = threading.Lock()
 
@@ -70,11 +74,28 @@ class Pace:
     def attend(self, attention: Attention) -> None:
         self._attention = attention
 
-    def count_file_op(self) -> None:
-        """Called for every question to the file server, in the thread that asks it."""
+    @property
+    def num_returns(self) -> int:
+        """How often what had failed was found again."""
+        return self._num_returns
+
+    def end_back_off(self) -> None:
+        """What failed is there again: whoever waits after a failure looks at once."""
+        self._num_returns += 1
+
+    def count_file_op(self, path: Path | None) -> None:
+        """Called for every question to the file server, in the thread that asks it; with None when it was
+        answered."""
         turn = self._turns.get(threading.get_ident())
         if turn is not None:
-            turn.num_ops += 1
+            turn.num_ops += path is not None
+            turn.open_op = (path, time.monotonic()) if path is not None else None
+
+    def hanging_at(self, thread_id: int, limit_s: float) -> Path | None:
+        """The file about which a thread has been asking for longer than `limit_s`, without an answer."""
+        turn = self._turns.get(thread_id)
+        asked = turn.open_op if turn is not None else None
+        return asked[0] if asked is not None and time.monotonic() - asked[1] > limit_s else None
 
     def begin(self) -> None:
         """A loop begins in this thread."""
@@ -176,14 +197,17 @@ def _pause(
     stop: threading.Event,
     wake: threading.Event | None,
 ) -> None:
-    """Wait; somebody who comes back meanwhile is not made to wait as long as nobody was."""
+    """Wait; somebody who comes back meanwhile is not made to wait as long as nobody was. After a failure the
+    pause ends when what failed is there again."""
     pace.rest()
-    start_s, attention = time.monotonic(), pace.attention
+    start_s, attention, num_returns = time.monotonic(), pace.attention, pace.num_returns
     pause_s = pace.pause_s(source.interval_s, duration_s, num_failures)
     # Nothing waits for several events at once; `stop` is the one that must be prompt, the others are looked
     # at often enough.
     while (left_s := start_s + pause_s - time.monotonic()) > 0 and not (wake is not None and wake.is_set()):
         if stop.wait(min(left_s, _WAKE_CHECK_S)):
+            return
+        if num_failures and pace.num_returns != num_returns:
             return
         if pace.attention != attention:
             attention = pace.attention

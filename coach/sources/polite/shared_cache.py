@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from coach.runs import make_private
+from coach.runs import has_lost_its_owner, lock_owner, make_private
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, OutputReader, Query
 
 SCHEMA = 1
@@ -34,6 +34,11 @@ FIRST_AGES_S: Mapping[str, float] = MappingProxyType(
 )
 """Kinds of questions that are shared → how old an answer may be for a coach that has none yet."""
 
+PROBE_KEPT_S = 18.0
+"""How long a probe answers for all coaches that found no controller: each of them would probe as often. One
+that found it is not shared: each has seen a failure that is younger than that."""
+_PROBE = "ping"
+
 _SHARE_OF_PAUSE = 0.9
 """A coach that asked before takes what came since then, unless that is nearly as old as what it has."""
 
@@ -41,7 +46,8 @@ FAILURE_AGE_S = 4.0
 """How long a failure answers for all: the next of them tries again."""
 
 LOCK_SLACK_S = 3.0
-"""A lock that is older than an answer may take, and this, was left behind. The waiter's clock counts."""
+"""A lock that is older than an answer may take, and this, was left behind. The waiter's clock counts. One
+whose owner has ended on this machine is known to be at once."""
 
 _MAX_AHEAD_S = 2.0
 """Clocks of login nodes differ a little; what is further in the future than this is not believed."""
@@ -117,10 +123,16 @@ class SharedIo:
         """Wait for nobody any more."""
         self._is_closed.set()
 
+    def heard_probe(self, query: Query) -> CommandResult | None:
+        """What another coach's probe found just now, if it found no controller."""
+        return self._fresh(self._file_of(query), query, PROBE_KEPT_S)
+
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
+        file = self._file_of(query)
+        if query.kind == _PROBE:
+            return self._shared(file, query, PROBE_KEPT_S, timeout_s)
         if query.kind not in FIRST_AGES_S:
             return self._io.run(query, timeout_s)
-        file = self._folder / f"{query.kind}-{self._digest(query)}"
         told_s = self._told_s.get(file)
         max_age_s = (
             FIRST_AGES_S[query.kind]
@@ -151,10 +163,15 @@ class SharedIo:
             now = lock.identity()
             if now != seen:
                 seen_s, seen = time.monotonic(), now
-            elif seen is not None and time.monotonic() - seen_s > self._lock_life_s:
+            elif seen is not None and (
+                time.monotonic() - seen_s > self._lock_life_s or has_lost_its_owner(lock.path)
+            ):
                 lock.break_(seen)
             self._is_closed.wait(_LOCK_CHECK_S)
         return self._io.run(query, timeout_s)
+
+    def _file_of(self, query: Query) -> Path:
+        return self._folder / f"{query.kind}-{self._digest(query)}"
 
     def _digest(self, query: Query) -> str:
         """The question without its random separators, and whom it is put to."""
@@ -190,7 +207,9 @@ class SharedIo:
         return replace(head.result, stdout=stdout)
 
     def _is_fresh(self, result: CommandResult, max_age_s: float) -> bool:
-        if result.returncode != 0:
+        if result.query.kind == _PROBE:
+            max_age_s = PROBE_KEPT_S if result.returncode != 0 else 0.0
+        elif result.returncode != 0:
             max_age_s = min(max_age_s, FAILURE_AGE_S)
         is_told_since = result.time_s - result.duration_s >= self._not_before_s
         return is_told_since and -_MAX_AHEAD_S <= self._io.now() - result.time_s < max_age_s
@@ -291,15 +310,18 @@ class _Lock:
     looks again later."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._own: tuple[int, int] | None = None
 
     def make(self) -> bool:
         """Whether the lock is ours now. Raises OSError where none can be made."""
         try:
-            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
             return False
+        # Where the disk is full it stays empty, and is known to be left behind by its age alone.
+        with contextlib.suppress(OSError), open(descriptor, "w") as file:
+            file.write(lock_owner())
         self._own = self.identity()
         return True
 
@@ -307,19 +329,19 @@ class _Lock:
         """Give it back, unless somebody took us for dead."""
         if self._own is not None and self.identity() == self._own:
             with contextlib.suppress(OSError):
-                self._path.unlink()
+                self.path.unlink()
         self._own = None
 
     def break_(self, stale: tuple[int, int]) -> None:
         """Remove a lock that was left behind. It is moved away first: a waiter who is late sees that he
         caught a living one's, and gives it back."""
-        moved = self._path.with_name(f"{self._path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        moved = self.path.with_name(f"{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
-            self._path.rename(moved)
+            self.path.rename(moved)
             found = moved.stat()
             if (found.st_ino, found.st_mtime_ns) != stale:
                 with contextlib.suppress(OSError):
-                    os.link(moved, self._path)
+                    os.link(moved, self.path)
             moved.unlink()
         except OSError:
             return
@@ -327,7 +349,7 @@ class _Lock:
     def identity(self) -> tuple[int, int] | None:
         """What tells one lock from the next of the same name."""
         try:
-            found = self._path.stat()
+            found = self.path.stat()
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns

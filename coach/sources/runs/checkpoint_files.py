@@ -21,6 +21,7 @@ _ZIP_TAIL_BYTES = 1 << 10
 """torch writes no comment behind the mark, so it stands within the last 22 bytes; others pad."""
 _MAX_HEADER_BYTES = 1 << 26
 """safetensors' own limit is 100 MB; a header of a model of 100,000 tensors has 10 MB."""
+_MAX_FILE_BYTES = 1 << 63
 _MAX_LOOKED_AT = 6
 """Torn ones in a row; a directory with more has another problem."""
 
@@ -30,7 +31,8 @@ _OPTIMIZER_SHARE = re.compile(r"zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.p
 _HUGGING_FACE = re.compile(r"(?:^|/)checkpoint-\d+$")
 _WEIGHTS = re.compile(r"/(?:pytorch_model|model|adapter_model|optimizer)[\w-]*\.(?:bin|pt|safetensors)$")
 _STEP = re.compile(
-    r"(?:checkpoint|global_step|step|iter(?:ation)?|ckpt)[=_-]?(\d+)(?!.{0,200}(?:step|iter)[=_-]?\d)",
+    r"(?:checkpoint|global_step|step|iter(?:ation)?|ckpt)[=_-]?(\d{1,18})(?!\d)"
+    r"(?!.{0,200}(?:step|iter)[=_-]?\d)",
     re.IGNORECASE,
 )
 _LIGHTNING = re.compile(
@@ -117,7 +119,7 @@ def _why_torn_safetensors(io: Io, path: Path, size: int) -> str | None:
     try:
         header = json.loads(io.read(path, 8, length))
         ends = [each["data_offsets"][1] for name, each in header.items() if name != "__metadata__"]
-        missing = 8 + length + max(ends, default=0) - size
+        missing = 8 + length + min(max(ends, default=0), _MAX_FILE_BYTES) - size
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         return "its header is broken" if 8 + length <= size else "its end is missing"
     return f"it ends {missing:,} bytes early" if missing > 0 else None

@@ -58,6 +58,11 @@ class RunIndex:
         found = (self._parse(record) for record in records[1:])
         return dict(item for item in found if item is not None)
 
+    def ends(self) -> dict[str, float]:
+        """Name of the run directory → when the run ended, where that is known."""
+        ends = {name: item.run.ended_time_s for name, item in self.load().items()}
+        return {name: end_s for name, end_s in ends.items() if end_s is not None}
+
     def save(self, ended: Iterable[tuple[str, EndedRun]]) -> None:
         """Keep these. Where nothing can be kept, the next coach reads the runs themselves."""
         entries = list(ended)
@@ -80,4 +85,6 @@ class RunIndex:
         if name is None or "/" in name or name.startswith("."):
             return None
         run = parse_run(table(record.get("run")), str(self._root / name))
-        return (name, EndedRun(run, finite(record.get("modified_s")))) if is_final(run.state) else None
+        if run.drill is not None or not is_final(run.state):
+            return None  # the answer to a drill comes after its end
+        return name, EndedRun(run, finite(record.get("modified_s")))

@@ -64,6 +64,11 @@ class RunListSource:
         self._names: list[str] = []
         self._names_modified_s: float | None = None
 
+    @classmethod
+    def indexed(cls, io: Io, runs_root: Path, cache_dir: Path) -> RunListSource:
+        """Ended runs are known from the index that is kept in the cache directory."""
+        return cls(io, runs_root, index=RunIndex(cache_dir, runs_root))
+
     def poll(self) -> Iterable[Reading]:
         start_s = self._io.now()
         payload, error, is_caught_up = None, None, True

@@ -22,9 +22,14 @@ MAX_OPERATIONS_PER_RUN = 4_000
 class RunSizes:
     """Sizes of runs, asked one by one. `save` keeps what was learned."""
 
-    def __init__(self, cache_file: Path, max_operations: int = MAX_OPERATIONS) -> None:
+    def __init__(
+        self, cache_file: Path, max_operations: int = MAX_OPERATIONS, max_checks: int | None = None
+    ) -> None:
+        """`max_checks`: of so many ended runs, those asked first, it is looked if what is kept still holds;
+        None: of all."""
         self._file = cache_file
         self._left = max_operations
+        self._checks_left = max_checks
         self._is_changed = False
         try:
             self._kept = dict(table(runs.read_json(cache_file).get("sizes")))
@@ -34,8 +39,12 @@ class RunSizes:
     def size_of(self, run_dir: Path, has_ended: bool) -> int | None:
         """Bytes of all files of a run, its logs included; None when that is not known."""
         key = str(run_dir)
-        age = self._age(run_dir) if has_ended else None
         entry = self._kept.get(key)
+        if has_ended and self._checks_left is not None and isinstance(entry, list):
+            if not self._checks_left:
+                return whole(entry[-1])
+            self._checks_left -= 1
+        age = self._age(run_dir) if has_ended else None
         if age is not None and isinstance(entry, list) and entry[:-1] == age:
             return whole(entry[-1])
         size_bytes = self._walk(run_dir)

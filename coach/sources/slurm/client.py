@@ -16,7 +16,7 @@ from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
 from coach.model.slurm.cluster import Job, Node, Partition, has_failed, is_final
 from coach.sources.io import CommandResult, Io, OutputReader, Query
-from coach.sources.slurm.configuration import CONFIG_QUERY, parse_config
+from coach.sources.slurm.configuration import CONFIG_QUERY, PING_QUERY, parse_config
 from coach.sources.slurm.nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
 from coach.sources.slurm.privacy import is_denied, private_kinds
 from coach.sources.slurm.queue import JobsReader, jobs_query, parse_jobs
@@ -38,7 +38,6 @@ soon."""
 PING_TIMEOUT_S = 2.0
 
 _SEES_ALL = "root"
-_PING_QUERY = Query("ping", ("scontrol", "ping"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,14 @@ class Answer:
         return is_denied(self.error)
 
 
+def tells_down(probe: CommandResult) -> bool:
+    """True if no controller answers. A probe that cannot even be started says nothing: then the question
+    itself must be asked."""
+    if probe.returncode is None:
+        return probe.duration_s >= PING_TIMEOUT_S
+    return b" is UP" not in probe.stdout
+
+
 class Client:
     """Asks one question after the other. It remembers a failure, and then probes before it asks again."""
 
@@ -75,10 +82,8 @@ class Client:
 
     def ask(self, query: Query) -> Answer:
         if self._last_error is not None:
-            probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
-            # A probe that cannot even be started says nothing: then the question itself must be asked.
-            is_silent = probe.returncode is None and probe.duration_s >= PING_TIMEOUT_S
-            if is_silent or (probe.returncode is not None and b" is UP" not in probe.stdout):
+            probe = self._io.run(PING_QUERY, PING_TIMEOUT_S)
+            if tells_down(probe):
                 return Answer(query, "", self._last_error, probe.time_s, probe.duration_s)
         result = self._io.run(query)
         error = self._explained(result)
@@ -93,7 +98,7 @@ class Client:
         """Why a client gave no answer; None where it gave one."""
         if result.returncode is None and result.duration_s >= PING_TIMEOUT_S:
             # `squeue -u` tries a dead controller twice, 9 s each: the probe knows sooner why.
-            probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
+            probe = self._io.run(PING_QUERY, PING_TIMEOUT_S)
             if b" is DOWN" in probe.stdout:
                 return f"{result.error}: {' '.join(probe.stdout.decode('utf-8', 'replace').split())}"
         if result.error is None and result.returncode != 0:

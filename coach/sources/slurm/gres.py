@@ -16,7 +16,7 @@ from coach.sources.slurm.text import parse_whole
 _ITEM = re.compile(
     r"""
     ^(?:gres[:/])?(?P<name>[A-Za-z_][\w.-]*)
-    (?:[:/](?P<type>\(null\)|[^:=()\s]*[^:=()\s\d][^:=()\s]*|\d+(?=[:=])))?   # a100, 1g.5gb, (null), 3090 when a count follows
+    (?:[:/](?P<type>\(null\)|\d*+[^:=()\s\d][^:=()\s]*+|\d+(?=[:=])))?   # a100, 1g.5gb, (null), 3090 when a count follows
     (?::no_consume)?
     (?:[:=](?P<count>\d{1,15})(?P<unit>[KMGTP]?))?
     (?P<notes>(?:\([^()]*\))*)$                                               # (IDX:0-1) (S:0-1) (0/8,4/8)
@@ -79,17 +79,6 @@ def parse_indices(text: str) -> tuple[int, ...]:
             return ()
         indices += range(low, high + 1)
     return tuple(indices)
-
-
-def format_indices(indices: tuple[int, ...]) -> str:
-    """(0, 1, 3) as `0-1,3`."""
-    parts: list[list[int]] = []
-    for index in sorted(set(indices)):
-        if parts and index == parts[-1][-1] + 1:
-            parts[-1].append(index)
-        else:
-            parts.append([index])
-    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 def parse_gpus(expression: str) -> Mapping[str | None, int]:

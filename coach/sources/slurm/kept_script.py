@@ -12,7 +12,7 @@ from coach.sources.io import Io, Query
 
 _MAX_BYTES = 1 << 20
 _NUMBER = re.compile(r"\d+")
-_KEPT = re.compile(r"Batch Script for [^\n]*\n-{20,}\n")
+_KEPT = re.compile(r"(?m)^Batch Script for [^\n]*\n-{20,}\n")
 _CONFIG = re.compile(r"--deepspeed(?:_config)?[= ][\"']?([\w./-]+\.json)")
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from sys import intern
 
-from coach.model.slurm.cluster import Job, is_final
+from coach.model.slurm.cluster import Job, JobDraft, as_job, is_final
 from coach.sources.io import Query, new_separator
 from coach.sources.slurm.gres import count_gpus
 from coach.sources.slurm.text import (
@@ -181,7 +181,7 @@ class _RowReader:
         known_state, has_ended = self._states[state]
         if not ((len(job_id) <= _MAX_DIGITS and job_id.isdecimal()) or _JOB_ID.match(job_id)) or not user:
             raise BadRow(f"not a job: {job_id!r}")
-        return Job(
+        draft = JobDraft(
             job_id=job_id,
             name=name,
             user=intern(user),
@@ -214,6 +214,7 @@ class _RowReader:
             stderr=texts[stderr],
             cluster=self._cluster,
         )
+        return as_job(draft)
 
 
 def _parse_state(text: str) -> tuple[str, bool]:

@@ -1,51 +1,27 @@
-"""When pending jobs are expected to start, and which GPUs running ones have.
+"""Which GPUs running jobs have.
 
-Two questions that the queue alone does not answer: `sbatch --test-only` tells when a job of some shape would
-start, and only `scontrol show job -d` tells which GPU of a node is whose. The second is dear (3 RPCs, and
-long where the queue is), so it is asked once for all jobs, and only on demand. All functions are pure.
+The queue alone does not answer this: only `scontrol show job -d` tells which GPU of a node is whose. The
+question is dear (3 RPCs, and long where the queue is), so it is asked once for all jobs, and only on demand.
+All functions are pure.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from coach.model.slurm.cluster import GpuAllocation
 from coach.sources.io import Query
 from coach.sources.slurm.gres import parse_gres
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.sources.slurm.text import parse_time
 
 ALLOCATIONS_QUERY = Query("allocations", ("scontrol", "-a", "-d", "show", "jobs"))
 
-_ESTIMATE = re.compile(
-    r"Job \d+ to start at (?P<time>\S+) (?:a )?using (?P<cpus>\d{1,15}) processors on "
-    r"(?:nodes )?(?P<nodes>\S+)(?: in partition (?P<partition>\S+))?"
-)
 _RECORD = re.compile(r"^JobId=(?P<raw>\d{1,15})(?: (?P<ids>(?:(?:Array|Het)\w+=\S+ )*))", re.MULTILINE)
 _STATE = re.compile(r"^   JobState=(\S+) ", re.MULTILINE)
 _NODES = re.compile(r"^     Nodes=(?P<nodes>\S+) CPU_IDs=\S* Mem=\S* GRES=(?P<gres>\S*)$", re.MULTILINE)
 _HOLDING = frozenset(
     {"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StartEstimate:
-    """When and where Slurm would start a job of this shape, if nothing changed."""
-
-    start_time_s: float | None
-    num_cpus: int
-    nodes: str
-    partition: str | None
-
-
-def parse_test_only(stderr: str) -> StartEstimate | None:
-    """From what `sbatch --test-only` says; None where it says no such thing."""
-    match = _ESTIMATE.search(stderr)
-    if match is None:
-        return None
-    return StartEstimate(parse_time(match["time"]), int(match["cpus"]), match["nodes"], match["partition"])
 
 
 def parse_allocations(text: str) -> tuple[tuple[GpuAllocation, ...], int]:

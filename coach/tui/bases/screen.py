@@ -17,9 +17,17 @@ from coach.model.snapshot import Snapshot
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import bindings_of, keys_of, reason_off, why_dead
-from coach.tui.messages import CopyRequested, FirstKeyPressed, Request, ScreenOpened, ScreenShown, Wanted
+from coach.tui.messages import (
+    CopyRequested,
+    ExplainWanted,
+    FirstKeyPressed,
+    Request,
+    ScreenOpened,
+    ScreenShown,
+    Wanted,
+)
 from coach.tui.question import Question
-from coach.tui.render.finding import fix_word, primary_rule
+from coach.tui.render.finding import fix_word
 from coach.tui.render.findings import withheld_line, worst_line
 from coach.tui.render.header import (
     Hint,
@@ -34,7 +42,7 @@ from coach.tui.render.header import (
 from coach.tui.render.text import BLANK, Line, Span, line, muted, printable
 from coach.tui.screen_specs import HOME, ScreenSpec, by_name
 from coach.tui.widgets.lines import LinesView
-from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
+from coach.tui.widgets.status_bar import Banner, CaptionBar, KeyBar, TopBar
 from coach.tui.widgets.text_field import TextField
 
 
@@ -76,6 +84,8 @@ class CoachScreen(Screen[None]):
         yield TopBar()
         yield Banner()
         yield from self.compose_body()
+        if self.context.story is not None:
+            yield CaptionBar()
         yield KeyBar()
 
     def compose_body(self) -> Iterator[Widget]:
@@ -112,6 +122,8 @@ class CoachScreen(Screen[None]):
         spent = [processor_line(limit_s, width)] if limit_s is not None else []
         self.query_one(Banner).set_lines([*spent, *asleep, *banner_lines(self._concerning(), now_s, width)])
         self.query_one(KeyBar).set_spending(spending_line(context.snapshot))
+        for bar in self.query(CaptionBar):
+            bar.tell(context, self.spec, self.subjects)
 
     def _trail(self) -> tuple[str, ...]:
         """The way to this screen, as Esc goes back along it: each screen below adds what is new."""
@@ -180,7 +192,10 @@ class CoachScreen(Screen[None]):
 
     def keys(self) -> tuple[Key, ...]:
         """Every key that works here."""
-        return keys_of(self.spec, self.context.launch_keys, self.context.key_table)
+        story = self.context.story
+        found = keys_of(self.spec, self.context.launch_keys, self.context.key_table)
+        is_told = story is not None and not story.is_left
+        return tuple(key for key in found if is_told or not key.is_of_story)
 
     def reason_off(self, key: Key) -> str | None:
         """Why a key does nothing now; None when it works."""
@@ -266,13 +281,20 @@ class CoachScreen(Screen[None]):
         else:
             self.note(f"no pane has the focus: {self.context.label('pane')} gives it")
 
-    def explain(self, target: str | None, rule: str | None = None) -> None:
-        """Open the page of a rule; without one, of the primary finding of a target."""
-        rule = rule or primary_rule(self.context.diagnoses.get(target or ""))
+    def explain(self, rule: str | None) -> None:
+        """Open the page of a rule."""
         if rule is None:
-            self.note(f"{self.context.label('explain')} explains a finding: there is none here")
+            self.note_no_row()
         else:
             self.post_message(ScreenOpened("rule", rule))
+
+    def action_explain(self) -> None:
+        """Explain the row under the cursor."""
+        self.want_explained()
+
+    def want_explained(self, target: str | None = None, **given: Any) -> None:
+        """Ask for the page of what is under the cursor, or of what is given."""
+        self.post_message(ExplainWanted(target, **given))
 
     def copy(self, name: str | None, target: str | None = None) -> None:
         """Copy the findings of a target as Markdown, under this name; without a verdict the name itself."""
@@ -280,6 +302,9 @@ class CoachScreen(Screen[None]):
             self.note(f"{self.context.label('copy')} copies the row under the cursor: there is none")
         else:
             self.post_message(CopyRequested(name, self.context.diagnoses.get(target or "")))
+
+    def point_at(self, target: str | None) -> None:
+        """Put the cursor on a run or job, where it has a row for it."""
 
     def show_only(self, words: str, view: str = "") -> None:
         """Filter its rows by these words, where it has rows, or look at them by a saved view."""

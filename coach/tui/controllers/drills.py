@@ -39,12 +39,18 @@ class Drills:
             self._port.drills,
             lambda found: screen.set_drills(*found) if screen.is_attached else None,
             self._stage.note,
+            "reading the drills",
         )
 
     def _read_judgement(self, message: messages.JudgementWanted) -> None:
         screen: AnswerScreen | None = self._stage.asker(message)
         if screen is not None:
-            self._stage.ask(screen, partial(self._port.judgement, message.run_id), screen.set_judgement)
+            self._stage.ask(
+                screen,
+                partial(self._port.judgement, message.run_id),
+                screen.set_judgement,
+                what="judging the run",
+            )
 
     def _judge(self, message: messages.AnswerGiven) -> None:
         screen: AnswerScreen | None = self._stage.asker(message)
@@ -56,4 +62,9 @@ class Drills:
             if screen.is_attached:
                 screen.set_judgement(judgement)
 
-        self._stage.change(screen, partial(self._port.answer_drill, message.run_id, message.cause), show)
+        self._stage.change(
+            screen,
+            partial(self._port.answer_drill, message.run_id, message.cause),
+            show,
+            "judging the answer",
+        )

@@ -74,6 +74,7 @@ class Fixes:
             screen,
             lambda: self._port.offer_fix(present, finding, fix, target, history, message.is_trial),
             screen.set_offer,
+            what="working out the fix",
         )
 
     def _show_foreign(self, job_id: str, diagnosis: Diagnosis | None, known: Job | None) -> None:
@@ -93,7 +94,7 @@ class Fixes:
                 return again, None, ()
             return again, *self._port.foreign_fixes(target, history, diagnosis)
 
-        self._stage.ask(screen, work, lambda made: screen.set_fixes(*made))
+        self._stage.ask(screen, work, lambda made: screen.set_fixes(*made), what="working out the fix")
 
     def _relaunch(self, message: messages.RelaunchRequested) -> None:
         screen: DecisionScreen | None = self._stage.asker(message)
@@ -102,4 +103,5 @@ class Fixes:
                 screen,
                 lambda: self._port.relaunch(message.offer, message.parent_choice),
                 lambda done: self._show_launched(screen, done),
+                "relaunching",
             )

@@ -53,17 +53,21 @@ class JobActions:
         if message.verb is Verb.RESUBMIT:
             (target,) = message.targets
             work = partial(self._port.plan_resubmit, target)
-            self._stage.ask(screen, work, lambda planned: self._show_again(screen, planned))
+            self._stage.ask(
+                screen, work, lambda planned: self._show_again(screen, planned), what="finding its script"
+            )
         elif message.verb is not Verb.TIMELIMIT:
             work_ = partial(self._port.plan_action, message.verb, message.targets)
-            self._stage.ask(screen, work_, screen.set_action)
+            self._stage.ask(screen, work_, screen.set_action, what="asking what would be run")
 
     def _plan_limit(self, message: messages.LimitEntered) -> None:
         screen: ConfirmScreen | None = self._stage.asker(message)
         if screen is None or (entered := screen.entered) is None:
             return
         work = partial(self._port.plan_action, Verb.TIMELIMIT, message.targets, message.time_limit_s)
-        self._stage.ask(screen, work, screen.set_action, lambda: screen.entered == entered)
+        self._stage.ask(
+            screen, work, screen.set_action, lambda: screen.entered == entered, "asking what would be run"
+        )
 
     def _show_again(self, screen: ConfirmScreen, planned: LaunchRequest | JobAction) -> None:
         """A run is launched again by its plan, another job by its sbatch."""
@@ -86,6 +90,7 @@ class JobActions:
                 screen,
                 lambda: self._port.perform(action),
                 lambda outcome: self._tell(screen, outcome.words),
+                f"{action.verb}",
             )
 
     def _begin_measuring(self, screen: DecisionScreen, action: JobAction) -> None:
@@ -97,7 +102,7 @@ class JobActions:
             context.session.attach(target, streams)
             self._tell(screen, f"a step in job {job_id} measures it, until it ends or coach is left")
 
-        self._stage.change(screen, lambda: self._port.attach(action, target), begin)
+        self._stage.change(screen, lambda: self._port.attach(action, target), begin, "beginning to measure")
 
     def _open_shell(self, screen: DecisionScreen, action: JobAction) -> None:
         """Nothing is drawn and no key is read until it is left: the terminal is the shell's."""

@@ -105,7 +105,9 @@ class Launches:
             request = make_request()
             return self._port.prepare(request), request
 
-        self._stage.ask(screen, work, lambda made: screen.set_plan(made[0], made[1], 0))
+        self._stage.ask(
+            screen, work, lambda made: screen.set_plan(made[0], made[1], 0), what=f"planning {name}".strip()
+        )
 
     def _open_filled_plan(self, message: messages.PlanOpened) -> None:
         if self._stage.is_overtaken(message):
@@ -124,6 +126,7 @@ class Launches:
             self._recipe_port.recipe_pages,
             lambda found: screen.set_pages(*found) if screen.is_attached else None,
             self._stage.note,
+            "reading the recipes",
         )
 
     def _make_script(self, message: messages.ScriptRequested) -> None:
@@ -135,6 +138,7 @@ class Launches:
             lambda: self._port.preview(request) if screen.edit == edit else ((), ""),
             lambda made: screen.set_script(*made, edit) if screen.is_attached else None,
             lambda error: screen.refuse(error, edit) if screen.is_attached else None,
+            "making the script",
         )
 
     def _plan_again(self, message: messages.PlanRequested) -> None:
@@ -148,6 +152,7 @@ class Launches:
             lambda: self._port.prepare(request, run_id),
             lambda plan: screen.set_plan(plan, request, edit),
             lambda: screen.edit == edit,
+            "making the plan again",
         )
 
     def _submit(self, message: messages.SubmitRequested) -> None:
@@ -157,6 +162,7 @@ class Launches:
                 screen,
                 lambda: self._port.submit(message.plan),
                 lambda done: self.show_launched(screen, done),
+                "submitting",
             )
 
     def show_launched(self, screen: CoachScreen, submitted: Submitted) -> None:

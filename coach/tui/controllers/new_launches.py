@@ -42,6 +42,7 @@ class NewLaunches:
             self._port.launchables,
             lambda found: screen.set_found(found) if screen.is_attached else None,
             self._stage.note,
+            "looking for programs",
         )
 
     def _open(self, message: messages.LaunchableOpened) -> None:
@@ -65,4 +66,4 @@ class NewLaunches:
             if not self._stage.is_overtaken(message):
                 self._open_plan(message.row.name, no_request, None)
 
-        self._stage.do(lambda: self._port.request_of(message.row), show, refuse)
+        self._stage.do(lambda: self._port.request_of(message.row), show, refuse, "reading the program")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from coach.model.errors import UserError
 from coach.tui import messages
+from coach.tui.controllers.explanations import explain
 from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
 from coach.tui.ports import QuestionPort, RuleTitle
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from coach.tui.screens.rule import RuleScreen
 
 _OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE, Question.FAILED_TODAY)
+
+_WORDS = {
+    Question.PAST_JOBS: "asking for the jobs that have ended",
+    Question.COHORT: "reading the runs of the course",
+}
+"""What may take long and is looked at; the others are told where their answers stand."""
 
 
 class Questions:
@@ -40,6 +47,7 @@ class Questions:
             messages.FailedWanted: lambda message: self._ask(messages.Wanted(Question.FAILED_TODAY)),
             messages.ReportWanted: self._examine,
             messages.RuleWanted: self._explain,
+            messages.ExplainWanted: partial(explain, self._stage),
         }
 
     def _ask(self, message: messages.Wanted) -> None:
@@ -60,6 +68,7 @@ class Questions:
             lambda error: self._keep(
                 question, Asked(known.value, _whole(error), known.time_s, failed_s=context.now_s)
             ),
+            _WORDS.get(question, ""),
         )
 
     def _keep(self, question: Question, asked: Asked[Any]) -> None:
@@ -75,6 +84,7 @@ class Questions:
             self._port.examine,
             lambda report: screen.set_report(report) if screen.is_attached else None,
             lambda error: screen.refuse(error) if screen.is_attached else None,
+            "examining this place",
         )
 
     def _explain(self, message: messages.RuleWanted) -> None:

@@ -49,4 +49,5 @@ class RankStacks:
             work,
             lambda result: show(result) if screen.is_attached else None,
             lambda error: screen.refuse(error) if screen.is_attached else None,
+            "asking the ranks where they stand",
         )

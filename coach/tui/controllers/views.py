@@ -1,5 +1,4 @@
-"""What is kept from one start to the next: the ways to look at the tables, read when coach opens and kept
-when somebody chooses another; and that there was a first start."""
+"""Keeps from one start to the next how a person looks at the tables, and that there was a first start."""
 
 from __future__ import annotations
 

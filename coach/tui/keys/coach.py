@@ -89,6 +89,27 @@ COACH_KEYS: tuple[Key, ...] = (
         opens="help",
     ),
     Key(
+        id="story_next",
+        key="full_stop",
+        label=".",
+        description="The demo's next caption",
+        tooltip="Goes to the first screen, with the cursor on what it is about; what is still to come is "
+        "skipped to",
+        places=frozenset({Kind.ANY}),
+        action="app.next_chapter",
+        is_of_story=True,
+    ),
+    Key(
+        id="story_previous",
+        key="comma",
+        label=",",
+        description="The demo's caption before",
+        tooltip="The recording goes on",
+        places=frozenset({Kind.ANY}),
+        action="app.previous_chapter",
+        is_of_story=True,
+    ),
+    Key(
         id="palette",
         key="ctrl+p",
         label="^p",

@@ -37,6 +37,8 @@ class Key:
     """What a site can switch off, and with it this key."""
     is_answer: bool = False
     """True if it says yes to the question on the screen."""
+    is_of_story: bool = False
+    """True if it is a key of the demo's captions: elsewhere there is no such key."""
     is_priority: bool = False
     """True if it works even while a field is edited."""
 

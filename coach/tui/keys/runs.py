@@ -25,10 +25,13 @@ RUN_KEYS: tuple[Key, ...] = (
         id="explain",
         key="E",
         label="E",
-        description="Explain: the page of the finding's rule",
-        tooltip="What it sees, why it matters, when it stays silent, what to do, its thresholds",
-        places=frozenset({"cluster", "finding", "findings", "job"}),
-        elsewhere="explains a finding's rule: choose a job or a finding first",
+        description="Explain what is under the cursor",
+        tooltip=(
+            "Each value of a row: what it is, where it comes from, how old it is, what to do; of a finding "
+            "the page of its rule"
+        ),
+        places=frozenset({Kind.LIST, "explained", "finding", "gpus", "job", "node"}),
+        elsewhere="explains a row or a finding: go to one first",
         action="explain",
         opens="rule",
     ),

@@ -65,11 +65,11 @@ def outcome_lines(diagnosis: Diagnosis | None, width: int) -> list[Line]:
     return [line(strong(f" {text}")) for text in wrap(outcome_text(diagnosis.outcome), width - 2)]
 
 
-def primary_rule(diagnosis: Diagnosis | None) -> str | None:
-    """The rule of the primary finding; None where there is none, or while a drill withholds it."""
+def told_finding(diagnosis: Diagnosis | None) -> Finding | None:
+    """The primary finding; None where there is none, or while a drill withholds it."""
     if diagnosis is None or not diagnosis.findings or why_withheld(diagnosis):
         return None
-    return diagnosis.findings[0].rule
+    return diagnosis.findings[0]
 
 
 def cause_place(diagnosis: Diagnosis | None) -> tuple[str, int] | None:

@@ -24,6 +24,7 @@ MAX_HINTS = 12
 """More keys than this are not read at a glance; `?` lists all."""
 CLUSTER_SOURCES = ("jobs", "nodes", "partitions", "runs")
 _SLURM_SOURCES = ("jobs", "nodes", "partitions")
+MAX_NAMES = 4
 SLOW_S = 3.0
 """An answer that takes longer is not the size of the cluster, but a controller at its limit, or one that
 makes this user wait."""
@@ -107,7 +108,10 @@ def _error_lines(snapshot: Snapshot, now_s: float, width: int) -> Iterator[Line]
             by_error.setdefault(status.error, []).append(status)
     for error, statuses in by_error.items():
         known = [old for status in statuses if (old := data_age(status, now_s)) is not None]
-        names = ", ".join(status.source for status in statuses)
+        # The same source of several targets is one name: the words of the error must fit beside them.
+        kinds = list(dict.fromkeys(status.source.partition(":")[0] for status in statuses))
+        more = f" +{len(kinds) - MAX_NAMES}" if len(kinds) > MAX_NAMES else ""
+        names = ", ".join(kinds[:MAX_NAMES]) + more
         tail = f" · {names}: data {age(max(known))} old" if known else f" · {names}: nothing read yet"
         message = clip(line(printable(error)), max(20, width - len(tail) - 4))
         text = "".join(span.text for span in message)

@@ -10,10 +10,18 @@ from coach.workflows.launching.launchables import Launchable, Launchables
 
 LAUNCH_COLUMNS = (
     Column("origin", "FROM", 6),
-    Column("name", "PROGRAM", 24, grow=2),
-    Column("about", "ABOUT", 24, grow=3, priority=2),
+    Column("name", "PROGRAM", 22, grow=1),
+    Column("about", "ABOUT", 24, grow=8, priority=2),
     Column("launched", "LAUNCHED", 10, align="right", priority=1),
 )
+
+
+_WITHOUT_TIMES = ("origin", "name", "about")
+
+
+def shown_columns(rows: Sequence[Launchable]) -> Sequence[str]:
+    """All, or those without the time of launch where nothing was launched: its room goes to the titles."""
+    return () if any(row.launched_time_s is not None for row in rows) else _WITHOUT_TIMES
 
 
 def launch_key(row: Launchable) -> str:

@@ -23,6 +23,7 @@ from coach.tui.first_screen.told import Told
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_target
 from coach.tui.messages import (
     Done,
+    ExplainWanted,
     FailedWanted,
     FirstLookWanted,
     SavedViewsChanged,
@@ -73,9 +74,8 @@ _ROWS_AROUND = 2
 
 
 class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
-    """Home. On top stand one's own jobs and how they go; below them what `coach check` says of those that
-    went wrong, then what is free and what the nodes do. On a wide terminal the job under the cursor stands
-    beside."""
+    """Home. On top stand one's own jobs and how they go. Below them stand the findings of those that went
+    wrong, then the free GPUs and the nodes. On a wide terminal the job under the cursor stands beside."""
 
     not_in_footer = frozenset({"compare", "fix"})
 
@@ -373,12 +373,21 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             self.copy(row_key(row) if row is not None else None)
 
     def action_explain(self) -> None:
-        if self.focused is self.verdicts:
-            self.explain(self._wrong.get(self.verdicts.cursor_key or ""))
-            return
         row = self._row()
-        run = self.context.run_of_job(job_of(row).job_id) if row is not None else None
-        self.explain(run.run_id if run is not None else row_key(row) if row is not None else None)
+        if self.focused is self.verdicts:
+            target = self._wrong.get(self.verdicts.cursor_key or "")
+            self.post_message(ExplainWanted(target, is_finding_alone=True))
+        elif self.focused is self.nodes or row is None:
+            super().action_explain()
+        else:
+            run = self.context.run_of_job(job_of(row).job_id)
+            target = run.run_id if run is not None else row_key(row)
+            self.post_message(ExplainWanted(target, job=job_of(row)))
+
+    def point_at(self, target: str | None) -> None:
+        run = self.context.run(target) if target is not None else None
+        self.queue.focus()
+        self.queue.go_to(str(run.job_id if run is not None else target))
 
     def show_only(self, words: str, view: str = "") -> None:
         """Filter everybody's jobs by these words, or look by a saved view."""

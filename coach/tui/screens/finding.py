@@ -87,7 +87,7 @@ class FindingScreen(CoachScreen, screen="finding"):
         self.copy(self.crumbs[1], self.run_id)
 
     def action_explain(self) -> None:
-        self.explain(self.run_id, self._finding.rule if self._finding is not None else None)
+        self.explain(self._finding.rule if self._finding is not None else None)
 
     def action_fix(self) -> None:
         if self.is_off("fix"):

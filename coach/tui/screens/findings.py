@@ -63,7 +63,7 @@ class FindingsScreen(ListScreen, screen="findings"):
     def action_explain(self) -> None:
         key = self.table.cursor_key
         rule = next((each.finding.rule for each in self._found if finding_key(each) == key), None)
-        self.explain(None, rule)
+        self.explain(rule)
 
     def action_open(self) -> None:
         target = self._target()

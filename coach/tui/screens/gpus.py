@@ -176,6 +176,10 @@ class GpusScreen(CoachScreen, screen="gpus"):
             key = self.context.label("quantity")
             self.note(f"{key} changes the quantity of a heat map: there is no heat map here")
 
+    def action_explain(self) -> None:
+        gpus = self._matching(self.context.session.history(self._target))
+        self.want_explained(self._target, gpus=gpus)
+
     def action_filter(self) -> None:
         self.query_one(FilterLine).ask(self.body, " ".join(self._words), self._filter, WORDS)
 

@@ -22,7 +22,7 @@ from coach.tui.context import Context
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_run
 from coach.tui.job_subject import JobSubject, job_subject, rows_named, run_named
 from coach.tui.keys.key import Key
-from coach.tui.messages import PagerRequested, ScreenOpened, ScreenShown, Wanted
+from coach.tui.messages import ExplainWanted, PagerRequested, ScreenOpened, ScreenShown, Wanted
 from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.finding import cause_place
@@ -203,7 +203,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         self.copy(self.crumbs[-1], self.target)
 
     def action_explain(self) -> None:
-        self.explain(self.target)
+        self.post_message(ExplainWanted(self.target, page=(self._folded(), self._run)))
 
     def action_view(self) -> None:
         self._are_facts_shown = not self._are_facts_shown

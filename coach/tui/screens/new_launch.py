@@ -10,7 +10,7 @@ from textual.widget import Widget
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
 from coach.tui.messages import LaunchableOpened, LaunchablesWanted
-from coach.tui.render.new_launch import LAUNCH_COLUMNS, launch_key, launch_rows, place_lines
+from coach.tui.render.new_launch import LAUNCH_COLUMNS, launch_key, launch_rows, place_lines, shown_columns
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -48,6 +48,7 @@ class NewLaunchScreen(ListScreen, screen="new_launch"):
         self.pane("#told").styles.height = len(told)
         self.pane("#told").set_lines(told)
         rows = found.rows if found is not None else ()
+        self.table.lay_out(shown_columns(rows), None)
         self.table.set_rows(
             launch_rows(rows, self.context.now_s), "no program matches" if rows else "nothing found yet"
         )

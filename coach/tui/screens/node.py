@@ -11,7 +11,7 @@ from coach.model.slurm.cluster import GpuAllocation, Job, Node, is_final
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.messages import Wanted
+from coach.tui.messages import ExplainWanted, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
 from coach.tui.render.asked import asked_line
@@ -69,6 +69,9 @@ class NodeScreen(CoachScreen, screen="node"):
             rows += slot_lines(slots, by_id, is_known, width, are_others_hidden=are_hidden)
         here = node_job_lines(self._jobs(), width, are_others_hidden=are_hidden)
         return [*rows, BLANK, line(muted(" jobs here")), *here]
+
+    def action_explain(self) -> None:
+        self.post_message(ExplainWanted(node=self._node()))
 
     def _jobs(self) -> tuple[Job, ...]:
         jobs = self.context.snapshot.jobs

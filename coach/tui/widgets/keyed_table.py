@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from coach.tui.render.table import (
+    Cell,
     Column,
     Layout,
     ListRows,
@@ -79,6 +80,13 @@ class KeyedTable(LinesView):
     def cursor_key(self) -> str | None:
         """Key of the row under the cursor; None in an empty table."""
         return self._rows.keys[self._cursor] if self.num_rows else None
+
+    @property
+    def cursor_cells(self) -> list[tuple[Column, Cell]]:
+        """The row under the cursor, with its columns; none in an empty table."""
+        if not self.num_rows:
+            return []
+        return list(zip(self._columns, self._rows.row(self._cursor).cells, strict=True))
 
     @property
     def marked_keys(self) -> list[str]:
@@ -197,6 +205,11 @@ class KeyedTable(LinesView):
 
     def action_move_to(self, index: int) -> None:
         self._move_to(index if index >= 0 else self.num_rows - 1)
+
+    def go_to(self, key: str) -> None:
+        """Put the cursor on the row with this key, if there is one."""
+        if key in self._rows.keys:
+            self._move_to(self._rows.keys.index(key))
 
     def action_page(self, direction: int) -> None:
         self._move_to(self._cursor + direction * max(1, self.size.height - 2))

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
+from coach.tui.context import Context
 from coach.tui.render.header import Hint, footer_line
+from coach.tui.render.story import caption_line
 from coach.tui.render.text import BLANK, Line
+from coach.tui.screen_specs import HOME, ScreenSpec
 from coach.tui.widgets.lines import LinesView
 
 
@@ -71,3 +74,30 @@ class KeyBar(LinesView):
         key_id = event.style.meta.get("key")
         if isinstance(key_id, str):
             self.post_message(self.Pressed(key_id))
+
+
+class CaptionBar(LinesView):
+    """One line of the demo's story, above the keys; none once it is left."""
+
+    def __init__(self) -> None:
+        super().__init__(id="caption", can_focus=False)
+
+    def tell(self, context: Context, spec: ScreenSpec, subjects: Sequence[str]) -> None:
+        """Show the caption that is told now. `subjects` are what the screen is about."""
+        story = context.story
+        chapter = story.chapter if story is not None else None
+        self.display = chapter is not None
+        if story is None or chapter is None:
+            return
+        run = context.run(chapter.target or "")
+        it = f"{run.recipe} {run.job_id}" if run is not None else "it"
+        is_its_own = chapter.target in subjects and spec.name == "job"
+        place = "first" if spec is HOME else "job" if is_its_own else ""
+        count = len(story.chapters)
+        self.set_lines(
+            [
+                caption_line(
+                    chapter.name, story.index + 1, count, it, place, context.label, self.app.size.width
+                )
+            ]
+        )

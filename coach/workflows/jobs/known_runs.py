@@ -66,11 +66,23 @@ def may_be_corrected(run: Run) -> bool:
 
 
 def read_known_runs(
-    settings: Settings, io: Io, user: str, is_asked_about: Callable[[Run], bool] = may_be_corrected
+    settings: Settings,
+    io: Io,
+    user: str,
+    is_asked_about: Callable[[Run], bool] = may_be_corrected,
+    *,
+    is_indexed: bool = False,
 ) -> KnownRuns:
     """Read all runs; the queue is asked if it is about one of them. Raises UserError when the runs root
-    cannot be read."""
-    source = RunListSource(io, settings.runs_root)
+    cannot be read.
+
+    `is_indexed`: ended runs are known from the index, without what that leaves out.
+    """
+    source = (
+        RunListSource.indexed(io, settings.runs_root, settings.cache_dir)
+        if is_indexed
+        else RunListSource(io, settings.runs_root)
+    )
     listed = _list(source)
     queue, error = _ask_queue(io, user) if any(map(is_asked_about, listed.runs)) else (None, None)
     if queue is not None:

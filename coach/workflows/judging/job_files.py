@@ -120,7 +120,9 @@ def find_files(
     With `stays_inside`, links that lead out of the directory are not followed.
     """
     found: dict[Kind, list[tuple[float, Path]]] = {}
-    walk = Walk(io, directory, max_depth, stays_inside=stays_inside)
+    walk = Walk(
+        io, directory, max_depth, stays_inside=stays_inside, is_wanted=lambda path: bool(is_kind(path))
+    )
     for path in walk.paths():
         kind = is_kind(path)
         if kind is None or not walk.may_read(path):
@@ -153,8 +155,18 @@ def _runs_in(io: Io, databases: Iterable[Path], times: tuple[float, float]) -> I
 class Walk:
     """Breadth first, so that a deep tree hides nothing that lies above it."""
 
-    def __init__(self, io: Io, root: Path, max_depth: int, *, stays_inside: bool = False) -> None:
+    def __init__(
+        self,
+        io: Io,
+        root: Path,
+        max_depth: int,
+        *,
+        stays_inside: bool = False,
+        is_wanted: Callable[[str], bool] = lambda path: False,
+    ) -> None:
+        """Of a folder with too many entries those that are wanted are passed on, and folders before files."""
         self.is_whole = True
+        self._is_wanted = is_wanted
         self.problem: str | None = None
         self.links_out: list[str] = []
         self._inside = io.real_path(root) if stays_inside else None
@@ -176,7 +188,7 @@ class Walk:
                     self.problem = error.strerror or str(error)
                 continue  # a file, most often
             if len(names) > num_left:
-                names, self.is_whole = names[:num_left], False
+                names, self.is_whole = self._first_of(folder, names, num_left), False
             num_left -= len(names)
             parent = folder.rpartition("/")[2]
             if parent == "wandb":
@@ -186,6 +198,14 @@ class Walk:
                 yield path
                 if depth < self._max_depth and _leads_on(parent, name):
                     folders.append((path, depth + 1))
+
+    def _first_of(self, folder: str, names: list[str], number: int) -> list[str]:
+        def rank(name: str) -> int:
+            if self._is_wanted(f"{folder}/{name}" if folder else name):
+                return 0
+            return 2 if _FILE.search(name) else 1
+
+        return sorted(names, key=rank)[:number]
 
     def may_read(self, path: str) -> bool:
         """False for a link that leads out of a root that the walk stays inside of."""

@@ -269,7 +269,13 @@ def jobs_source(io: Io, backend: str, settings: Settings, user: str) -> PollingS
     """The source that knows the caller's own jobs, asked once by commands."""
     if backend == "slurm":
         return JobsSource(io, user, settings.jobs_interval_s, is_all=False)
-    return LocalClusterSource(io, settings.runs_root, user)
+    return local_queue(settings, io, user)
+
+
+def local_queue(settings: Settings, io: Io, user: str) -> LocalClusterSource:
+    """This machine as a cluster. Runs that ended long ago are known from the index."""
+    index = RunIndex(settings.cache_dir, settings.runs_root)
+    return LocalClusterSource(io, settings.runs_root, user, known_ends=index.ends)
 
 
 def queue_of(target: Target, backend: str, io: Io) -> str:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from coach.config import Settings, load
@@ -17,14 +18,11 @@ from coach.config.reload import Follower
 from coach.lookback.glance import glance_of
 from coach.model.politeness import Attention
 from coach.model.reading import Reading
-from coach.model.snapshot import Snapshot, Watch
+from coach.model.snapshot import Snapshot, SourceStatus, Watch
 from coach.monitor.monitor import Monitor
 from coach.poller import Poller, SourceFactory
-from coach.sources.io import Io, scrubbed_environment
+from coach.sources.io import Io
 from coach.sources.machine.user import user_name
-from coach.sources.polite.patient_io import PatientIo
-from coach.sources.polite.polling import Pace
-from coach.sources.polite.shared_cache import SharedIo, shared_folder
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.runs.run_list import BITE_RUNS, RunListSource
 from coach.sources.slurm.overlap_step import StreamSource
@@ -40,7 +38,7 @@ from coach.workflows.readonly import held_back
 from coach.workflows.sharing import Sharer
 from coach.workflows.watching.attached_streams import AttachedStreams, Stream
 from coach.workflows.watching.followed_targets import FollowedTargets
-from coach.workflows.watching.manners import Manners
+from coach.workflows.watching.manners import Manners, polite_io
 from coach.workflows.watching.queue_facts import QueueFacts
 from coach.workflows.watching.settings_source import SettingsSource
 from coach.workflows.watching.upkeep import upkeep_sources
@@ -50,6 +48,9 @@ if TYPE_CHECKING:
     from coach.lookback.glance import Glance
     from coach.lookback.history import History
 
+STUCK_S = 15.0
+"""Nothing that the session's own thread does takes so long, unless a file system does not answer it."""
+_STUCK = "session"
 UPDATE_INTERVAL_S = 0.25
 """A change is told at most this often."""
 AGE_INTERVAL_S = 5.0
@@ -80,23 +81,7 @@ def live_session(
     is the one that the person's own commands spend from as well.
     """
     follower = Follower(settings, env, lambda env: held_back(load(env), env))
-    pace, budget = Pace(), budget or RpcBudget()
-    scrubbed = scrubbed_environment(env)
-    system = PatientIo(
-        scrubbed,
-        timeout_s=settings.slurm_timeout_s,
-        before_command=budget.acquire,
-        on_file_op=pace.count_file_op,
-    )
-    io: Io = system
-    manners = Manners(pace)
-    if backend == "slurm":
-        folder = shared_folder(env, settings.cache_dir)
-        # Answers are shared between coaches that ask the same controller: the cluster's name, and the
-        # configuration that names it.
-        context = f"{settings.cluster} {scrubbed.get('SLURM_CONF', '')}"
-        shared = SharedIo(io, folder, context, settings.slurm_timeout_s) if folder is not None else None
-        manners, io = Manners(pace, budget, shared, system), shared or io
+    manners, io = polite_io(settings, backend, env, budget or RpcBudget())
     world = World(backend, io, user_name())
     return WatchSession(settings, world, follower=follower, on_settings=on_settings, manners=manners)
 
@@ -141,6 +126,8 @@ class WatchSession:
         """The problem with the rules that the picture shows."""
         self._snapshot = Snapshot(world.io.now())
         self._is_stopping = threading.Event()
+        self._alive_s = time.monotonic()
+        """When the session's thread was last seen to go on."""
         self._thread: threading.Thread | None = None
 
     @property
@@ -152,6 +139,16 @@ class WatchSession:
         """Begin. `on_update` is called from the session's own thread, with a finished value."""
         self._thread = threading.Thread(target=self._work, args=(on_update,), name="session", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._guard, args=(on_update,), name="guard", daemon=True).start()
+
+    def _guard(self, on_update: OnUpdate) -> None:
+        """Say that the session's thread stands still, in its place: the rules read files of earlier runs."""
+        while not self._is_stopping.wait(AGE_INTERVAL_S):
+            if time.monotonic() - self._alive_s > STUCK_S:
+                words = "a file system does not answer: nothing new is judged"
+                status = SourceStatus(_STUCK, None, words, self._world.io.now(), 0, None)
+                sources = {**self._snapshot.sources, _STUCK: status}
+                on_update(replace(self._snapshot, sources=MappingProxyType(sources)))
 
     def watch(self, watch: Watch) -> None:
         """Follow these from now on. Returns at once."""
@@ -213,12 +210,17 @@ class WatchSession:
         asleep_s = self._settings.idle_minutes * 60.0
         return self._manners.attend(idle_s, asleep_s, is_focused=is_focused, is_run_open=is_run_open)
 
+    def spared(self, io: Io) -> Io:
+        """An Io that asks Slurm nothing while this session finds it away."""
+        return io if self._manners is None else self._manners.spared(io)
+
     def stop(self) -> None:
         """End all threads."""
         self._is_stopping.set()
         if self._manners is not None:
             self._manners.close()
         self._poller.stop()
+        self._queue_facts.close()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=2.0)
 
@@ -226,6 +228,7 @@ class WatchSession:
         told_s = time.monotonic() - UPDATE_INTERVAL_S
         news_s: float | None = None
         while not self._is_stopping.is_set():
+            self._alive_s = time.monotonic()
             self._apply_watch()
             due_s = told_s + AGE_INTERVAL_S
             if news_s is not None:

@@ -12,10 +12,11 @@ from functools import partial
 from coach.config import Settings
 from coach.model.politeness import ACTIVE_S, Attention
 from coach.model.snapshot import Snapshot
-from coach.sources.io import Io
+from coach.sources.io import Io, scrubbed_environment
+from coach.sources.polite.outage import Outage, OutageSource
 from coach.sources.polite.patient_io import PatientIo
 from coach.sources.polite.polling import Pace
-from coach.sources.polite.shared_cache import SharedIo
+from coach.sources.polite.shared_cache import SharedIo, shared_folder
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.slurm.conf_file import keep_message_timeout
 from coach.sources.slurm.configuration import RateLimitSource
@@ -31,6 +32,7 @@ class Manners:
     """None: Slurm is not asked."""
     shared: SharedIo | None = None
     patient: PatientIo | None = None
+    outage: Outage | None = None
 
     def expect_change(self) -> None:
         """Refuse answers older than now, and allow a few more RPCs: something was done on the cluster."""
@@ -38,6 +40,8 @@ class Manners:
             self.shared.refuse_older()
         if self.patient is not None:
             self.patient.forget_late()
+        if self.outage is not None:
+            self.outage.doubt()
         self.hasten()
 
     def hasten(self) -> None:
@@ -62,12 +66,23 @@ class Manners:
         return attention
 
     def sources(self, io: Io, settings: Settings) -> Mapping[str, SourceFactory]:
-        """The source that reads the site's own rate limit, where Slurm is asked."""
+        """Where Slurm is asked: what reads the site's own rate limit, and what notices the end of an
+        outage."""
         budget = self.budget
         if budget is None:
             return {}
         keep_timeout = partial(keep_message_timeout, settings.cache_dir, settings.cluster)
-        return {"limits": lambda: RateLimitSource(io, budget.limit_by_site, keep_timeout)}
+        sources: dict[str, SourceFactory] = {
+            "limits": lambda: RateLimitSource(io, budget.limit_by_site, keep_timeout)
+        }
+        outage = self.outage
+        if outage is not None:
+            sources["outage"] = lambda: OutageSource(outage)
+        return sources
+
+    def spared(self, io: Io) -> Io:
+        """An Io that asks Slurm nothing during an outage."""
+        return io if self.outage is None else self.outage.spare(io)
 
     def with_spending(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot, with what was spent of the budget."""
@@ -79,3 +94,27 @@ class Manners:
             self.shared.close()
         if self.budget is not None:
             self.budget.close()
+
+
+def polite_io(
+    settings: Settings, backend: str, env: Mapping[str, str], budget: RpcBudget
+) -> tuple[Manners, Io]:
+    """The real world as a session asks it, and the manners that it is asked by."""
+    pace, outage, scrubbed = Pace(), Outage(), scrubbed_environment(env)
+    patient = PatientIo(
+        scrubbed,
+        timeout_s=settings.slurm_timeout_s,
+        before_command=budget.acquire,
+        on_file_op=pace.count_file_op,
+    )
+    if backend != "slurm":
+        return Manners(pace), patient
+    folder = shared_folder(env, settings.cache_dir)
+    # Answers are shared between coaches that ask the same controller: the cluster's name, and the
+    # configuration that names it.
+    context = f"{settings.cluster} {scrubbed.get('SLURM_CONF', '')}"
+    shared = SharedIo(patient, folder, context, settings.slurm_timeout_s) if folder is not None else None
+    outage.probe_by(shared or patient)
+    outage.on_return = pace.end_back_off
+    io = outage.spare(shared or patient, patient.has_late)
+    return Manners(pace, budget, shared, patient, outage), io

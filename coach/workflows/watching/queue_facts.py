@@ -1,11 +1,13 @@
 """The facts of the queue that a session keeps: jobs seen, their logs' paths, and the ends of own runs.
 
-Slurm forgets a job minutes after its end.
+Slurm forgets a job minutes after its end. What is written is written aside: the queue goes on where a home
+hangs.
 """
 
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 from coach import runs
 from coach.config import Settings
@@ -17,8 +19,10 @@ from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.workflows.jobs.lost_submits import adopt
 from coach.workflows.judging.targets import output_paths_of
-from coach.workflows.sharing import Sharer
+from coach.workflows.sharing import Aside, Sharer
 from coach.workflows.watching.world import World
+
+CLOSE_S = 1.0
 
 
 class QueueFacts:
@@ -28,7 +32,8 @@ class QueueFacts:
         self._user = world.user
         self._can_write = world.can_write
         self._seen_jobs = SeenJobs(settings.cache_dir)
-        self._records = RunRecords(sharer)
+        self._aside = Aside()
+        self._records = RunRecords(sharer, self._aside)
         self._placed: frozenset[tuple[str, str]] | None = None
         """Own jobs that hold nodes, with the nodes; None before the first reading."""
         self.output_paths = output_paths_of(world.io, settings) if world.can_write else OutputPaths(world.io)
@@ -42,9 +47,14 @@ class QueueFacts:
             return False
         self.output_paths.learn(reading.payload.jobs)
         if self._can_write:
-            remember_jobs(self._seen_jobs, reading.payload.jobs, self._user, reading.time_s)
+            jobs, time_s = reading.payload.jobs, reading.time_s
+            self._aside.do("seen", partial(remember_jobs, self._seen_jobs, jobs, self._user, time_s))
         before, self._placed = self._placed, _placed_jobs(reading.payload, self._user)
         return before is not None and before != self._placed
+
+    def close(self) -> None:
+        """Wait a little for what is still to be written."""
+        self._aside.wait(CLOSE_S)
 
     def keep_runs(self, monitor: Monitor, settings: Settings) -> None:
         """Write into own runs which job is theirs, and how it ended."""
@@ -67,8 +77,9 @@ def _placed_jobs(queue: JobList, user: str) -> frozenset[tuple[str, str]]:
 class RunRecords:
     """Writes each fact into run.json once."""
 
-    def __init__(self, sharer: Sharer | None) -> None:
+    def __init__(self, sharer: Sharer | None, aside: Aside) -> None:
         self._sharer = sharer
+        self._aside = aside
         self._ends: set[tuple[str, float | None]] = set()
         self._jobs: set[tuple[str, str]] = set()
 
@@ -76,7 +87,7 @@ class RunRecords:
         """The job of a run whose submission had no answer."""
         if not run.is_launching and (run.run_id, job_id) not in self._jobs:
             self._jobs.add((run.run_id, job_id))
-            adopt(run, job_id, "StdOut", settings)
+            self._aside.do(f"job of {run.run_id}", partial(adopt, run, job_id, "StdOut", settings))
 
     def keep_end(self, run: Run, job: Job) -> None:
         """How the job ended."""
@@ -84,6 +95,9 @@ class RunRecords:
         if end in self._ends:
             return
         self._ends.add(end)
+        self._aside.do(f"end of {run.run_id}", partial(self._write_end, run, job))
+
+    def _write_end(self, run: Run, job: Job) -> None:
         path = runs.RunPaths(run.run_dir).run_json
         with contextlib.suppress(OSError, runs.RunFileError):
             if not is_final(runs.read_json(path).get("state")):

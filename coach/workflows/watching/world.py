@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from coach.config import Settings
 from coach.model.snapshot import Watch
 from coach.sources.io import Io
-from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.runs.local_process import Look, look
 from coach.sources.slurm.client import CLUSTER_INTERVAL_S, JobsSource, NodesSource
-from coach.workflows.judging.targets import SourceFactory
+from coach.workflows.judging.targets import SourceFactory, local_queue
 
 ClusterSources = Callable[[Io, Settings, str, Watch], Mapping[str, SourceFactory]]
 
@@ -31,7 +30,7 @@ def slurm_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mappin
 
 def local_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mapping[str, SourceFactory]:
     """The source of this machine as a cluster of one node. All its jobs are the user's own."""
-    return {"jobs": lambda: LocalClusterSource(io, settings.runs_root, user)}
+    return {"jobs": lambda: local_queue(settings, io, user)}
 
 
 @dataclass(frozen=True, slots=True)

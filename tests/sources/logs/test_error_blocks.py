@@ -211,3 +211,23 @@ def test_a_log_that_repeats_its_errors_forever_costs_little() -> None:
     ):
         scan(f"{HEAD}{piece * 400}\n" * 20)
     assert time.process_time() - began_s < 8.0
+
+
+def test_the_message_of_a_native_error_ends_where_its_frames_begin() -> None:
+    block = only(
+        "terminate called after throwing an instance of 'c10::Error'\n  what():  NCCL error in: a.cpp:3\n"
+        "Exception raised from f at /a.cpp:3 (most recent call first):\n"
+        "frame #0: f() + 0x57 (0x7f12 in /lib/a.so)\nframe #1: g() + 0x1 (0x7f1 in /lib/b.so)\n\nstep 1\n"
+    )
+    first, *more = block.message.splitlines()
+    assert (first, [line for line in more if "frame #" in line]) == ("NCCL error in: a.cpp:3", [])
+    assert more[0].startswith("Exception raised from f")
+    assert [(frame.file, frame.source) for frame in block.frames] == [
+        ("/lib/b.so", None),
+        ("/lib/a.so", None),
+    ]
+
+
+def test_marks_below_a_frame_are_not_taken_for_its_source_line() -> None:
+    block = only(f'{HEAD}  File "<string>", line 1, in <module>\n    ^^^^^^\n{FRAME}ValueError: bad label\n')
+    assert [frame.source for frame in block.frames] == [None, "step(batch)"]

@@ -189,3 +189,11 @@ def test_a_job_that_nobody_knows_has_no_row() -> None:
     io = _Slurm()
     (reading,) = JobRowSource(io, "17", OutputPaths(io), "bob").poll()
     assert reading.payload == JobRow("17", None)
+
+
+def test_all_components_of_a_heterogeneous_job_write_where_the_first_one_does() -> None:
+    io = _Slurm()
+    paths = OutputPaths(io)
+    paths.learn([replace(JOB, job_id="20+0", stdout="/o/first"), replace(JOB, job_id="20+1", stdout="/o/no")])
+    assert paths.of("20+1") == (Path("/o/first"),)
+    assert io.asked == []

@@ -74,3 +74,11 @@ def test_steps_that_are_counted_anew_in_each_epoch_go_on() -> None:
 def test_lines_without_a_step_are_numbered() -> None:
     records = LineNumbers().records(["Loss: 2.0", "saved", "Loss: 1.0"])
     assert [record["step"] for record in records] == [0, 1]
+
+
+def test_a_line_s_own_time_is_the_time_of_its_numbers() -> None:
+    first, later = (record_of_line(f"[2026-01-01 10:0{minute}:00,500] step 3 loss 1.0") for minute in (0, 2))
+    assert first is not None
+    assert later is not None
+    assert later["time_s"] - first["time_s"] == 120
+    assert "time_s" not in (record_of_line("step 3 loss 1.0") or {"time_s": 0})

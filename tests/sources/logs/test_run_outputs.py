@@ -60,3 +60,16 @@ def test_a_step_of_a_job_leaves_its_output_to_slurm(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(value))
     logs = RunLogs(SystemIo({}), tmp_path, lambda job_id: (Path(f"/home/ada/slurm-{job_id}.out"),))
     assert logs.paths() == (Path("/home/ada/slurm-17.out"),)
+
+
+def test_only_an_own_program_s_log_may_lie_elsewhere(tmp_path: Path) -> None:
+    assert logs_of(tmp_path, command=["x"]).is_own_program() is True
+    assert logs_of(tmp_path, launch={"own": {"words": ["x"]}}).is_own_program() is True
+    assert logs_of(tmp_path, launch={"recipe": "ddp"}).is_own_program() is False
+
+
+@pytest.mark.parametrize("start", [-5, "7", None, 2.5])
+def test_a_strange_place_of_the_first_byte_leaves_no_line_out(tmp_path: Path, start: Any) -> None:
+    logs = logs_of(tmp_path, command=["x"], output={"stdout": "/data/my.log", "stdout_start_bytes": start})
+    assert logs.paths() == (Path("/data/my.log"),)
+    assert logs.start_of(Path("/data/my.log")) == 0

@@ -9,15 +9,14 @@ import pytest
 
 from coach.sources.machine.disk import (
     choose_root,
-    is_writable_or_creatable,
     read_space,
     why_not_writable,
 )
 
 
 def test_a_directory_that_can_still_be_made_is_as_good_as_one_that_is_there(tmp_path: Path) -> None:
-    assert is_writable_or_creatable(tmp_path)
-    assert is_writable_or_creatable(tmp_path / "coach" / "runs")
+    assert why_not_writable(tmp_path) is None
+    assert why_not_writable(tmp_path / "coach" / "runs") is None
     assert list(tmp_path.iterdir()) == []  # asking leaves nothing behind
 
 
@@ -35,7 +34,7 @@ def test_somebody_elses_directory_is_named_as_the_reason(
     assert why_not_writable(tmp_path / "runs") == (
         f"{tmp_path} cannot be written by you, so runs cannot be made in it"
     )
-    assert not is_writable_or_creatable(tmp_path)
+    assert why_not_writable(tmp_path) is not None
 
 
 def test_the_first_root_that_can_be_written_is_taken_and_the_others_say_why_not() -> None:

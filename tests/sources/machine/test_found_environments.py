@@ -48,6 +48,8 @@ def test_images_are_found_where_they_lie_and_a_missing_folder_is_no_error(tmp_pa
     ("env", "system"),
     [
         ({"LMOD_CMD": "/l/lmod", "LMOD_VERSION": "8.7"}, ModuleSystem("Lmod", "8.7", None)),
+        ({"LMOD_CMD": "/l/lmod"}, ModuleSystem("Lmod", None, None)),
+        ({"MODULESHOME": "/apps/Lmod/8.7"}, ModuleSystem("Lmod", None, None)),
         ({"MODULESHOME": "/usr/share/modules"}, ModuleSystem("Environment Modules", None, None)),
         ({}, None),
     ],

@@ -208,3 +208,14 @@ def test_this_machine_has_the_cpus_this_process_may_use() -> None:
     assert node.num_cpus == len(os.sched_getaffinity(0))
     assert node.memory_mib is not None
     assert node.memory_mib > 100
+
+
+def test_runs_known_to_have_ended_long_ago_are_not_read(tmp_path: Path) -> None:
+    for name in ("20261121-142233-ddp-4f2a", "20261121-142233-ddp-4f2b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("torn")
+    ends = {"20261121-142233-ddp-4f2a": NOW_S - 10 * 86400, "20261121-142233-ddp-4f2b": NOW_S - 1}
+    io = ScriptedIo({}, now_s=NOW_S)
+    source = LocalClusterSource(io, tmp_path, "ada", read_node=lambda: MACHINE, known_ends=lambda: ends)
+    (jobs,) = [reading for reading in source.poll() if reading.source == "jobs"]
+    assert jobs.num_bad_rows == 1, "only the one that ended just now was read"

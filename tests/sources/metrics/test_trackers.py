@@ -128,6 +128,17 @@ def test_a_broken_block_costs_its_own_records_and_no_others() -> None:
     assert told[-20:] == list(range(40, 60))
 
 
+def test_a_broken_block_is_counted_once_however_often_the_file_is_looked_at(tmp_path: Path) -> None:
+    records = [history(loss=str(n), note=f'"{"x" * 3000}"') for n in range(60)]
+    data, path = bytearray(framed(records)), tmp_path / "run-1.wandb"
+    data[BLOCK + 5000] ^= 0xFF
+    path.write_bytes(bytes(data[:-20]))
+    source = ForeignMetricsSource(SystemIo({}), "17", lambda: [path])
+    first = look(source)
+    path.write_bytes(bytes(data))
+    assert (first.num_bad_rows, look(source).num_bad_rows) == (1, 0)
+
+
 def test_a_torn_end_waits_and_is_read_when_it_is_there(tmp_path: Path) -> None:
     data, path = WANDB.read_bytes(), tmp_path / "run-1.wandb"
     path.write_bytes(data[: len(data) // 2])

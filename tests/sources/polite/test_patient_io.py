@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from coach.sources.io import Query
-from coach.sources.polite.patient_io import DOWN_KEPT_S, PatientIo
+from coach.sources.polite.outage import Outage
+from coach.sources.polite.patient_io import PatientIo
 from coach.sources.polite.shared_cache import SharedIo
 from coach.sources.slurm.client import Client, JobsSource
 from coach.sources.slurm.queue import jobs_query
@@ -29,7 +30,7 @@ class Slow:
             {"PATH": f"{folder}:/usr/bin:/bin"},
             timeout_s=LIMIT_S,
             before_command=lambda num_rpcs: True,
-            on_file_op=lambda: None,
+            on_file_op=lambda path: None,
         )
         body = (
             'echo x >> "$0.asked"; while [ ! -e "$0.may" ]; do sleep 0.02; done; echo "$0.answered" > '
@@ -76,7 +77,9 @@ def test_a_question_that_is_open_is_waited_for_and_not_put_again(slow: Slow) -> 
 
 
 def test_a_controller_that_answered_late_needs_no_ping(slow: Slow) -> None:
-    client = Client(slow.io)
+    outage = Outage()
+    outage.probe_by(slow.io)
+    client = Client(outage.spare(slow.io, slow.io.has_late))
     assert "no answer" in (client.ask(jobs_query("ada")).error or "")
     slow.let_answer()
     wait_until(has_ended(slow), 10, "the answer comes")
@@ -108,7 +111,9 @@ def test_other_questions_pass_through(slow: Slow) -> None:
 def test_a_late_answer_was_read_by_whoever_asked_first(slow: Slow, tmp_path: Path) -> None:
     shared = SharedIo(slow.io, tmp_path / "answers", "tiger")
     (tmp_path / "answers").mkdir(mode=0o700)
-    source = JobsSource(shared, "ada", 10.0, is_all=False)
+    outage = Outage()
+    outage.probe_by(shared)
+    source = JobsSource(outage.spare(shared, slow.io.has_late), "ada", 10.0, is_all=False)
     (late,) = source.poll()
     assert late.error == "squeue: no answer within 1 s"
     slow.let_answer()
@@ -116,31 +121,3 @@ def test_a_late_answer_was_read_by_whoever_asked_first(slow: Slow, tmp_path: Pat
     (told,) = source.poll()
     # "told" is no record: the reader of the first question has noticed, though the second got the answer.
     assert (told.error, slow.num_asked) == ("squeue: only a part of its answer came", 1)
-
-
-def test_all_sources_share_one_probe_of_a_controller_that_is_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    io = PatientIo(
-        {"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        timeout_s=5.0,
-        before_command=lambda num_rpcs: True,
-        on_file_op=lambda: None,
-    )
-    asked = tmp_path / "asked"
-    for name, words in (("scontrol", "Slurmctld(primary) at c is DOWN"), ("squeue", "")):
-        status = 0 if name == "scontrol" else 1
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> {asked}\necho '{words}'\nexit {status}\n")
-        (tmp_path / name).chmod(0o755)
-    clients = [Client(io), Client(io), Client(io)]
-    for _ in range(3):
-        for client in clients:
-            assert client.ask(jobs_query("ada")).error
-    assert asked.read_text().split() == ["squeue", "squeue", "squeue", "scontrol"]
-    now_s = io.now()
-    monkeypatch.setattr(io, "now", lambda: now_s + DOWN_KEPT_S)
-    clients[0].ask(jobs_query("ada"))
-    assert asked.read_text().split()[4:] == ["scontrol"]
-    io.forget_late()
-    clients[1].ask(jobs_query("ada"))
-    assert asked.read_text().split()[5:] == ["scontrol"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 import threading
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coach.model.reading import JobList
+from coach.runs import lock_owner
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
 from coach.sources.polite import shared_cache
 from coach.sources.polite.shared_cache import FAILURE_AGE_S, FIRST_AGES_S, SharedIo, shared_folder
@@ -181,8 +183,8 @@ def test_a_full_or_vanished_folder_costs_the_sharing_not_the_answer(
 def test_what_is_not_for_sharing_passes_through(controller: Controller, tmp_path: Path) -> None:
     (io,) = coaches(controller, tmp_path, 1)
     for _ in range(2):
-        io.run(Query("ping", ("scontrol", "ping")))
-    assert controller.asked == ["ping", "ping"]
+        io.run(Query("priority", ("sprio", "-h")))
+    assert controller.asked == ["priority", "priority"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -240,3 +242,20 @@ def test_a_queue_that_is_too_long_to_be_shared_is_read_by_each_coach(
     assert [poll(io) for io in coaches(controller, tmp_path)] == [["17"], ["17"]]
     assert controller.asked == ["jobs", "jobs"]
     assert not list(tmp_path.glob("jobs-*"))
+
+
+def test_a_lock_whose_coach_was_killed_on_this_machine_holds_nobody_up(
+    controller: Controller, tmp_path: Path
+) -> None:
+    pid = os.fork()
+    if not pid:
+        try:
+            (tmp_path / "owner").write_text(lock_owner())
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    io = SharedIo(controller, tmp_path, "tiger", timeout_s=100_000.0)
+    lock = io._file_of(NODES_QUERY)
+    (tmp_path / "owner").rename(lock.with_name(f".{lock.name}.lock"))
+    assert io.run(NODES_QUERY).returncode == 0
+    assert controller.asked == ["nodes"]

@@ -23,8 +23,8 @@ class CountingIo(SystemIo):
     def now(self) -> float:
         return super().now() + self.late_s
 
-    def _count(self) -> None:
-        self.num_ops += 1
+    def _count(self, path: Path | None) -> None:
+        self.num_ops += path is not None
 
 
 def make_runs(root: Path, count: int) -> None:
@@ -123,3 +123,15 @@ def test_a_run_that_was_removed_is_not_listed_from_the_index(root: Path, tmp_pat
     (gone / "run.json").unlink()
     gone.rmdir()
     assert len(listed(RunListSource(CountingIo(), root, index=index)).runs) == MIN_RUNS - 1
+
+
+def test_a_drill_is_read_anew_because_its_answer_comes_after_its_end(tmp_path: Path) -> None:
+    make_runs(tmp_path / "runs", MIN_RUNS)
+    name = "20261121-000003-ddp-0000"
+    path = tmp_path / "runs" / name / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "drill": "idle_hands"}))
+    list(RunListSource.indexed(CountingIo(), tmp_path / "runs", tmp_path / "cache").poll())
+    index = RunIndex(tmp_path / "cache", tmp_path / "runs")
+    assert len(index.load()) == MIN_RUNS - 1
+    assert name not in index.load()
+    assert set(index.ends().values()) == {2.0}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coach.sources.slurm.gres import Gres, count_gpus, format_indices, gpu_indices, parse_gpus, parse_gres
+from coach.sources.slurm.gres import Gres, count_gpus, gpu_indices, parse_gpus, parse_gres
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,6 @@ def test_shards_and_index_lists_are_items_of_their_own() -> None:
         Gres("shard", "h100", 6, None),
         Gres("gpu", None, 0, None),
     )
-    assert format_indices((5, 0, 1, 2)) == "0-2,5"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, fields
+
 import pytest
 
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, JobDraft, as_job
 from coach.sources.slurm.queue import JobsReader, jobs_query, parse_jobs
 from tests.sources.scripted_io import captured
 
@@ -139,3 +141,13 @@ def test_a_row_that_has_changed_since_the_last_look_is_a_new_one() -> None:
     changed = [job for job in reader.jobs if job is not before[job.job_id]]
     assert {before[job.job_id].state for job in changed} == {"PENDING"}
     assert {job.state for job in changed} == {"RUNNING"}
+
+
+def test_a_job_that_was_read_is_frozen_and_equal_to_one_that_was_made() -> None:
+    named = {each.name: f"{each.name}'s" for each in fields(Job)}
+    read, made = as_job(JobDraft(**named)), Job(**named)  # type: ignore[arg-type]  # any value will do
+    assert type(read) is Job
+    assert (read, hash(read), repr(read)) == (made, hash(made), repr(made))
+    assert as_job(JobDraft(*[None] * 16)) == Job(*[None] * 16)  # type: ignore[arg-type]  # the same defaults
+    with pytest.raises(FrozenInstanceError):
+        read.name = "other"  # type: ignore[misc]

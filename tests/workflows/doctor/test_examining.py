@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -21,6 +19,7 @@ from coach.sources.io import Query, SystemIo
 from coach.sources.machine.terminal import Terminal
 from coach.workflows.doctor import AREAS, examine
 from coach.workflows.doctor.probes import HurriedIo, side_by_side
+from tests.forked import typed_coach
 from tests.sources.fake_io import FakeIo
 
 TERMINAL = Terminal("xterm-256color", 256, "UTF-8", 120, 40, None)
@@ -134,15 +133,15 @@ def test_no_question_is_begun_when_the_time_is_up() -> None:
 
 def test_the_command_prints_one_object_and_its_exit_status_agrees_with_it(tmp_path: Path) -> None:
     env = {**os.environ, "COACH_HOME": str(tmp_path)}
-    argv = [sys.executable, "-m", "coach", "doctor", "--backend", "local"]
-    done = subprocess.run([*argv, "--format", "json"], env=env, capture_output=True, text=True)
+    words = ("doctor", "--backend", "local")
+    done = typed_coach((*words, "--format", "json"), env)
     answer = json.loads(done.stdout)
     assert answer["schema"] == 1
     assert {"area", "what", "state", "value", "because", "todo"} <= set(answer["checks"][0])
     said = [check["state"] for check in answer["checks"]]
     assert set(said) <= {"ok", "warning", "wrong", "unknown"}
     assert (done.returncode == 1) == ("wrong" in said)
-    text = subprocess.run(argv, env=env, capture_output=True, text=True)
+    text = typed_coach(words, env)
     assert text.returncode == done.returncode
     assert "permission" in text.stdout
 
@@ -150,8 +149,7 @@ def test_the_command_prints_one_object_and_its_exit_status_agrees_with_it(tmp_pa
 def test_a_broken_config_is_a_finding_and_the_rest_is_examined(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("launc = 3\n")
     env = {**os.environ, "COACH_HOME": str(tmp_path)}
-    argv = [sys.executable, "-m", "coach", "doctor", "--backend", "local", "--format", "json"]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True)
+    done = typed_coach(("doctor", "--backend", "local", "--format", "json"), env)
     assert done.returncode == 1, done.stderr
     checks = {(check["area"], check["what"]): check for check in json.loads(done.stdout)["checks"]}
     config = checks["config", "files"]

@@ -274,3 +274,18 @@ def test_of_a_database_the_run_of_the_job_s_time_is_taken(tmp_path: Path) -> Non
     io.files["/w/mlflow.db"] = (tmp_path / "mlflow.db").read_bytes()
     io.modified["/w/mlflow.db"] = END_S + 5100
     assert names(job_files(io).metrics()) == ["mlflow.db/own"]
+
+
+def test_the_log_is_found_among_a_hundred_thousand_files(tmp_path: Path) -> None:
+    class CrowdedIo(SystemIo):
+        def list_dir(self, path: Path) -> list[str]:
+            crowd = [f"part-{number:06d}.bin" for number in range(100_000)] if path == tmp_path else []
+            return [*crowd, *super().list_dir(path)]
+
+    for name in ("slurm-17.out", "metrics.csv"):
+        (tmp_path / name).write_text("step 1\n")
+    found = DirectoryFiles(CrowdedIo({}), tmp_path).found()
+    assert found is not None
+    assert not found.is_whole
+    assert found.files[Kind.LOG] == (tmp_path / "slurm-17.out",)
+    assert found.files[Kind.METRICS] == (tmp_path / "metrics.csv",)

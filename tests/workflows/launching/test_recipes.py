@@ -22,6 +22,7 @@ from coach.sources.io import SystemIo
 from coach.workflows.launching.prepare import plan_for, with_defaults
 from coach.workflows.launching.recipes import eject, find_recipe, known_recipes, ladder, pages, recipe_keys
 from coach.workflows.launching.start import make_ready
+from tests.forked import typed_coach
 from tests.launch.examples import CLUSTER
 
 
@@ -163,8 +164,7 @@ def test_recipes_on_the_command_line_eject_show_and_diff(tmp_path: Path) -> None
     env = {**os.environ, "COACH_HOME": str(tmp_path)}
 
     def coach(*args: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "coach", *args]
-        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+        return typed_coach(args, env)
 
     folder = tmp_path / "mine"
     assert coach("recipes", "eject", "amp", str(folder)).stdout.splitlines()[0] == str(folder / "amp.py")

@@ -1,0 +1,33 @@
+"""Which file system a path lies on, asked of the kernel's own list: the file system itself may hang."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def mount_point(path: Path, mounts: str) -> PurePosixPath | None:
+    """The nearest mount above an absolute path, by the text of /proc/self/mountinfo. No link is followed."""
+    points = [
+        PurePosixPath(_plain(words[4])) for line in mounts.splitlines() if len(words := line.split()) > 4
+    ]
+    above = [point for point in points if path.is_relative_to(point)]
+    return max(above, key=lambda point: len(point.parts), default=None)
+
+
+def words_of_hang(path: Path) -> str:
+    """That the file system of a path does not answer."""
+    try:
+        point = mount_point(path, _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
+    except OSError:
+        point = None
+    named = path if point is None or point == PurePosixPath("/") else point
+    return f"no answer from the file system {named}"
+
+
+def _plain(word: str) -> str:
+    """A path there: blanks and line ends are written as octal numbers."""
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), word)

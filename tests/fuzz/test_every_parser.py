@@ -1,0 +1,59 @@
+"""A module that takes other people's words apart is fuzzed, or it is said here through whom or why not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_FUNCTION = re.compile(
+    r"_?(?:parse|decode|strike|scalar_of|expand|feed|read_options|read_values|read_script)(?:_|$)"
+)
+_LIBRARY = re.compile(
+    r"(?:json\.loads?|tomllib\.loads?|struct\.(?:unpack|iter_unpack)\w*|pickle\.\w+"
+    r"|csv\.(?:reader|DictReader)"
+    r"|yaml\.\w+|ast\.parse|gzip\.(?:open|decompress)|zlib\.decompress\w*|base64\.\w+decode|shlex\.split"
+    r"|sqlite3\.connect)"
+)
+"""A module that defines such a function, or calls such a function of a library, is a parser."""
+NOT_FUZZED = {
+    "coach.config.lines": "reads TOML that tomllib has read: through coach.config.file",
+    "coach.node.driver": "reads what a process of its own prints",
+    "coach.sources.io": "declares what a reader of output is",
+    "coach.sources.slurm.overlap_step": "hands what it reads to telemetry_files.parse_records",
+    "coach.workflows.watching.recording": "open: the machine in the header of a recording",
+    "coach.workflows.jobs.job_actions": "splits $PAGER, in an exception handler of its own",
+    "coach.workflows.jobs.thin_records": "reads lines that decode_records has found whole",
+    "coach.workflows.launching.config_advice": "splits lines, in an exception handler of its own",
+}
+
+
+def is_parser(source: str) -> bool:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and _FUNCTION.match(node.name):
+            return True
+        if isinstance(node, ast.Call) and _LIBRARY.fullmatch(ast.unparse(node.func)):
+            return True
+    return False
+
+
+def fuzzed_modules() -> Iterator[str]:
+    """What the properties import of coach."""
+    for path in Path(__file__).parent.glob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("coach"):
+                yield str(node.module)
+                yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def test_every_module_that_parses_has_a_property() -> None:
+    parsers = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in (ROOT / "coach").rglob("*.py")
+        if is_parser(path.read_text("utf-8"))
+    }
+    assert len(parsers) > 60
+    assert sorted(parsers - set(fuzzed_modules()) - set(NOT_FUZZED)) == []
+    assert sorted(set(NOT_FUZZED) - parsers) == []

@@ -1,0 +1,75 @@
+"""What lasts longer than a second is told, and the first Esc stops it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from coach.tui.work_progress import WorkProgress
+from tests.tui.driving import opened
+from tests.tui.fake_ports import FakePorts
+from tests.tui.labels import shipped
+
+
+class Works:
+    """Work at a time that the test says."""
+
+    def __init__(self) -> None:
+        self.now_s = 10.0
+        self.stopped: list[str] = []
+        self.progress = WorkProgress(lambda: self.now_s)
+
+    @property
+    def words(self) -> str:
+        return self.progress.words(shipped)
+
+
+def test_what_takes_less_than_a_second_is_not_told() -> None:
+    works = Works()
+    work = works.progress.begin("planning ddp", lambda: works.stopped.append("ddp"))
+    works.now_s = 10.9
+    assert works.words == ""
+    assert not works.progress.stop()
+    works.now_s = 13.0
+    assert works.words == "planning ddp · 3 s · Esc stops"
+    assert works.progress.end(work)
+    assert works.words == ""
+
+
+def test_what_was_stopped_is_told_to_its_screen_and_its_result_is_dropped() -> None:
+    works = Works()
+    work = works.progress.begin("planning ddp", lambda: works.stopped.append("ddp"))
+    works.now_s = 12.0
+    assert works.progress.stop()
+    assert works.stopped == ["ddp"]
+    assert not works.progress.end(work)
+    assert not works.progress.stop()
+
+
+def test_what_changes_something_is_told_and_never_stopped_halfway() -> None:
+    works = Works()
+    works.progress.begin("submitting", None)
+    works.now_s = 14.0
+    assert works.words == "submitting · 4 s"
+    assert not works.progress.stop()
+
+
+@pytest.mark.parametrize("size", [(80, 24)])
+async def test_esc_stops_a_plan_that_lasts_and_the_next_one_leaves_it(size: tuple[int, int]) -> None:
+    ports, may_go_on = FakePorts(), threading.Event()
+    ports.launches.before_prepare = lambda: may_go_on.wait(60) and None
+    async with opened(ports=ports, size=size) as driver:
+        try:
+            await driver.press("1")
+            await driver.reaches("plan")
+            driver.clock.turn(3.0)
+            await driver.sees("planning baseline · 3 s · Esc stops")
+            await driver.press("escape")
+            await driver.sees("stopped: planning baseline")
+            assert driver.place == "plan"
+            await driver.press("escape")
+            await driver.reaches("cluster")
+        finally:
+            may_go_on.set()
+        assert ports.launches.submitted == []
