@@ -1,5 +1,5 @@
-"""The queue as rows: arrays folded, own jobs first and marked by a sign, how a training goes, why a job waits
-in a few words."""
+"""The queue as rows: arrays folded, own jobs first and marked by a sign, how a training goes, and why a job
+waits in a few words."""
 
 from __future__ import annotations
 

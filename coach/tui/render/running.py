@@ -1,5 +1,5 @@
-"""What fills the lines that a short queue leaves: the loss and the speed of trainings in small curves, else the
-newest runs, else what can be launched."""
+"""What fills the lines that a short queue leaves: the loss and the speed of trainings in small curves, else
+the newest runs, else what can be launched."""
 
 from __future__ import annotations
 
