@@ -42,8 +42,8 @@ _TRAINING_COLUMNS = (
     Column("doing", "PROGRESS", 9, grow=2, is_extra=True),
     Column("why", "FINDING, WHY", 13, grow=8, is_extra=True),
 )
-"""Of trainings that are followed. `short_name` is for narrow lists; `doing` is the progress, or when a waiting
-job starts."""
+"""Of trainings that are followed. `short_name` is for narrow lists; `doing` is the progress, or when a
+waiting job starts."""
 JOB_COLUMNS = (
     Column("own", "", 1),
     Column("job_id", "JOB ID", 9, grow=2),
