@@ -22,6 +22,8 @@ from coach.tui.ports import Session
 if TYPE_CHECKING:
     from coach.analysis.judging.ranking import RankedFinding
 
+LATELY_S = 600.0
+"""What was measured of a node before that says nothing about it now."""
 _MAX_KEPT = 200
 """Trainings whose last numbers are kept."""
 
@@ -88,12 +90,13 @@ class Trainings:
         of_job = (run.run_id for run in self._runs[1].get(job.job_id, ()) if is_job_of(job, run))
         return next(of_job, job.job_id)
 
-    def uses_by_node(self) -> Mapping[str, DeviceUse]:
-        """What was measured of the GPUs of each node, by all trainings; of a node with two the newer."""
+    def uses_by_node(self, now_s: float) -> Mapping[str, DeviceUse]:
+        """What all trainings measured lately of the GPUs of each node; of a node with two the newer."""
         found: dict[str, DeviceUse] = {}
         for glance, _, _ in self._known.values():
             for node, use in glance.gpus.items():
-                if node not in found or found[node].time_s < use.time_s:
+                is_newer = node not in found or found[node].time_s < use.time_s
+                if is_newer and now_s - use.time_s <= LATELY_S:
                     found[node] = use
         return found
 

@@ -46,7 +46,7 @@ class Overview:
         is_hidden = "partitions" in snapshot.hidden
         rows = partition_lines(snapshot.partitions, free, width, 4 if is_high else 2, is_hidden)
         most = 8 if is_high else max(1, 3 - len(rows))
-        uses = context.trainings.uses_by_node()
+        uses = context.trainings.uses_by_node(context.now_s)
         return [*rows, *strip_lines(self._drawn[2], uses, context.now_s, width, most)]
 
 

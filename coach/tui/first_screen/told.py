@@ -4,16 +4,19 @@ asked for it."""
 from __future__ import annotations
 
 from coach.analysis.judging.ranking import RankedFinding, by_cause, went_wrong
-from coach.model.slurm.cluster import Job
+from coach.model.slurm.cluster import Job, is_final
 from coach.tui.context import Context
 from coach.tui.mode import Mode
 from coach.tui.render.first_start import first_start_lines
 from coach.tui.render.queue import EmptyBecause, empty_queue_note, is_own
-from coach.tui.render.running import running_lines
+from coach.tui.render.running import curve_blocks, heading, launch_lines, run_lines
 from coach.tui.render.table import Cell
 from coach.tui.render.text import Line
 from coach.tui.render.training import finding_cell, look_cell
 from coach.tui.training import Training, worst_of
+
+_LEAST_FILLING = 4
+_MAX_ENDED = 50
 
 
 class Told:
@@ -66,17 +69,50 @@ class Told:
         """What went wrong within a day: jobs with one cause together."""
         return by_cause(went_wrong(self._context.found, self._context.now_s))
 
-    def running_lines(self, width: int, height: int) -> list[Line]:
-        """The curves of those that run, as many as fit; none where there is no room."""
-        return running_lines(self._running(), width, height)
+    def filling(self, width: int, height: int) -> tuple[str, list[Line]]:
+        """The title and the lines of what stands below a short queue: the curves of the trainings that run,
+        of those that ended, the newest runs, else what the digits launch. No line where there is no room."""
+        context = self._context
+        if height < _LEAST_FILLING:
+            return "", []
+        if rows := curve_blocks(self._running(), width, height):
+            return "your trainings that run", rows
+        if rows := curve_blocks(self._ended(), width, height):
+            return "your last trainings", rows
+        runs = sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)[:height]
+        if told := [(run, context.state_of(run), self._verdict(run.run_id)) for run in runs]:
+            return "your newest runs", run_lines(told, context.now_s, width, height)
+        if context.mode is not Mode.LIVE:
+            return "", []
+        keys = [(key.label, key.word, key.tooltip.partition(". ")[0]) for key in context.launch_keys]
+        return "trainings to begin with", launch_lines(keys, width)[:height]
 
-    def _running(self) -> list[tuple[Job, Training]]:
+    def newest_run(self) -> str | None:
+        """Its id; None where there is no run."""
+        return max((run.run_id for run in self._context.snapshot.runs), default=None)
+
+    def _verdict(self, target: str) -> Cell | None:
+        finding = worst_of(self._context.found.get(target, ()))
+        return finding_cell(finding) if finding is not None else None
+
+    def _running(self) -> list[tuple[Line, Training]]:
         """One's own jobs that run, are followed and have told of themselves, the newest first."""
         found = []
         for name, target in self._context.snapshot.targets.items():
-            training = self._context.trainings.of(name)
-            if target.job is None or target.state != "RUNNING" or training is None:
+            training, job = self._context.trainings.of(name), target.job
+            if job is None or target.state != "RUNNING" or training is None:
                 continue
-            if is_own(target.job, self._context.user) and not training.glance.is_empty:
-                found.append((target.job, training))
-        return sorted(found, key=lambda each: -(each[0].submit_time_s or 0.0))
+            if is_own(job, self._context.user) and not training.glance.is_empty:
+                head = heading(job.job_id, job.name, None, self._verdict(name))
+                found.append((-(job.submit_time_s or 0.0), name, head, training))
+        return [(head, training) for _, _, head, training in sorted(found, key=lambda each: each[:2])]
+
+    def _ended(self) -> list[tuple[Line, Training]]:
+        """Runs that have ended and were read since coach is open, the newest first."""
+        context = self._context
+        found = []
+        for run in sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)[:_MAX_ENDED]:
+            training, state = context.trainings.of(run.run_id), context.state_of(run)
+            if training is not None and is_final(state):
+                found.append((heading(run.run_id, "", state, self._verdict(run.run_id)), training))
+        return found

@@ -33,7 +33,7 @@ def first_start_lines(
     keys = (
         (label("recipes"), "recipes"),
         (label("new_launch"), "launches yours"),
-        (label("doctor"), "checks if launches work"),
+        (label("doctor"), "doctor"),
         (label("help"), "all keys"),
     )
     spans = [Span(" 1", "key"), Span(" trains a small model")]

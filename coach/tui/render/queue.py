@@ -1,5 +1,5 @@
-"""The queue as rows: arrays folded, own jobs first and marked by a sign, how a training goes, why a job waits
-in a few words."""
+"""The queue as rows: arrays folded, own jobs first and marked by a sign, how a training goes, and why a job
+waits in a few words."""
 
 from __future__ import annotations
 
@@ -38,14 +38,16 @@ _TRAINING_COLUMNS = (
     Column("use", "USE", 8, grow=1, is_extra=True),
     Column("memory", "MEMORY", 11, align="right", is_extra=True),
     Column("power", "POWER", 9, align="right", is_extra=True),
+    Column("short_name", "NAME", 8, grow=4, is_extra=True),
     Column("doing", "PROGRESS", 9, grow=2, is_extra=True),
-    Column("why", "FINDING, WHY", 12, grow=4, is_extra=True),
+    Column("why", "FINDING, WHY", 13, grow=8, is_extra=True),
 )
-"""Of trainings that are followed. `doing` is the progress, or when a waiting job starts."""
+"""Of trainings that are followed. `short_name` is for narrow lists; `doing` is the progress, or when a
+waiting job starts."""
 JOB_COLUMNS = (
     Column("own", "", 1),
     Column("job_id", "JOB ID", 9, grow=2),
-    Column("name", "NAME", 8, grow=4),
+    Column("name", "NAME", 10, grow=4),
     Column("user", "USER", 7, grow=1),
     Column("state", "STATE", 9, grow=1),
     Column("reason", "REASON", 14, grow=3, priority=1),
@@ -58,19 +60,20 @@ JOB_COLUMNS = (
     *_MORE_COLUMNS,
 )
 _OWN_LAYOUTS = (
-    (0, "job_id name state doing why"),
-    (78, "job_id name state doing loss use why"),
-    (104, "job_id name state progress loss rate use left why"),
-    (124, "job_id name state progress loss rate use left nodes gpus why"),
-    (172, "job_id name state progress to_go loss rate use memory power left partition nodes gpus why"),
+    (0, "job_id short_name state doing why"),
+    (79, "job_id short_name state doing loss use why"),
+    (107, "job_id name state progress loss rate use left why"),
+    (128, "job_id name state progress loss rate use left nodes gpus why"),
+    (176, "job_id name state progress to_go loss rate use memory power left partition nodes gpus why"),
 )
 _ALL_LAYOUTS = (
     (0, "own job_id state doing why"),
-    (78, "own job_id name user state doing why"),
-    (92, "own job_id name user state doing loss why"),
-    (104, "own job_id name user state doing loss use gpus why"),
-    (130, "own job_id name user state progress loss rate use gpus left why"),
-    (160, "own job_id name user state progress loss rate use memory partition nodes gpus left why"),
+    (78, "own job_id short_name user state doing why"),
+    (93, "own job_id short_name user state doing loss why"),
+    (100, "own job_id short_name user state doing loss use why"),
+    (118, "own job_id name user state doing loss use gpus why"),
+    (133, "own job_id name user state progress loss rate use gpus left why"),
+    (164, "own job_id name user state progress loss rate use memory partition nodes gpus left why"),
 )
 """The columns from a width on, where trainings are followed; the last fall away first."""
 
@@ -259,6 +262,7 @@ def _row(row: QueueRow, user: str | None, now_s: float | None, training_of: Trai
             Cell(clock(job.time_used_s)),
             Cell(start or left),
             *cells,
+            Cell(name),
             Cell(start, fill=partial(_start_in, start)) if start else cells[0],
             why,
             *_more_cells(job, now_s),

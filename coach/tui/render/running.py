@@ -1,23 +1,43 @@
-"""Trainings that run, side by side: the loss and the speed of each in a small curve."""
+"""What fills the lines that a short queue leaves: the loss and the speed of trainings in small curves, else
+the newest runs, else what can be launched."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coach.model.slurm.cluster import Job
+from coach.model.training.run import Run
 from coach.tui.render.curve import curve_lines
-from coach.tui.render.run import loss_points, throughput_points
-from coach.tui.render.text import BLANK, Line, clip, line, muted, pad, plural, printable, short_id, strong
+from coach.tui.render.run import loss_points, parameters_text, throughput_points
+from coach.tui.render.severity import state_span
+from coach.tui.render.table import Cell
+from coach.tui.render.text import (
+    BLANK,
+    Line,
+    Span,
+    age,
+    clip,
+    fit,
+    line,
+    line_width,
+    muted,
+    pad,
+    plural,
+    printable,
+    short_id,
+    strong,
+)
 from coach.tui.training import Training
 
 _LEAST_WIDTH = 44
 _BLOCK = 7
+_NAME = 22
 """A line with the name, and the curve."""
 
 
-def running_lines(shown: Sequence[tuple[Job, Training]], width: int, height: int) -> list[Line]:
-    """As many as fit; a curve is at least 44 columns wide. Empty where there is no room or no training."""
-    curved = [(job, training) for job, training in shown if len(training.glance.curve) > 1]
+def curve_blocks(shown: Sequence[tuple[Line, Training]], width: int, height: int) -> list[Line]:
+    """As many as fit, each below its heading; a curve is at least 44 columns wide. Empty where there is no
+    room or no training."""
+    curved = [(head, training) for head, training in shown if len(training.glance.curve) > 1]
     num_columns = max(1, min(2 * len(curved), width // _LEAST_WIDTH))
     num_curves = 2 if num_columns >= 2 else 1
     across = max(1, min(len(curved), num_columns // num_curves))
@@ -40,9 +60,51 @@ def running_lines(shown: Sequence[tuple[Job, Training]], width: int, height: int
     return rows
 
 
-def _block(job: Job, training: Training, width: int, height: int, num_curves: int) -> list[Line]:
+def heading(name: str, title: str, state: str | None, verdict: Cell | None) -> Line:
+    """Over the curves of one training: its number, its name, its state where it has ended, what is wrong."""
+    ended = (Span("  "), state_span(state)) if state is not None else ()
+    found = (Span("  "), Span(verdict.text, verdict.tone)) if verdict is not None else ()
+    return (*line(" ", strong(short_id(name)), f" {printable(title)}"), *ended, *found)
+
+
+def run_lines(
+    runs: Sequence[tuple[Run, str | None, Cell | None]], now_s: float, width: int, most: int
+) -> list[Line]:
+    """The newest runs, a line each: name, state, when, and what is wrong, else its parameters."""
+    rows = []
+    for run, state, verdict in runs[:most]:
+        began_s = run.ended_time_s or run.started_time_s or run.created_time_s
+        when = f"{age(now_s - began_s)} ago" if began_s is not None else ""
+        told = (
+            Span(verdict.text, verdict.tone)
+            if verdict is not None
+            else muted(parameters_text(run.parameters))
+        )
+        state_part = state_span(state)
+        padding = Span(" " * max(1, 14 - line_width((state_part,))))
+        row = line(
+            " ",
+            strong(fit(short_id(run.run_id), _NAME)),
+            " ",
+            state_part,
+            padding,
+            muted(f"{when:<12}"),
+            told,
+        )
+        rows.append(clip(row, width))
+    return rows
+
+
+def launch_lines(keys: Sequence[tuple[str, str, str]], width: int) -> list[Line]:
+    """What the digits launch: key, name and title of each."""
+    return [
+        clip(line(" ", Span(f"{key:>2}  ", "key"), strong(f"{name:<16}"), muted(printable(title))), width)
+        for key, name, title in keys
+    ]
+
+
+def _block(head: Line, training: Training, width: int, height: int, num_curves: int) -> list[Line]:
     """One training in exactly `width` × `height` cells."""
-    told = line(" ", strong(short_id(job.job_id)), f" {printable(job.name)}")
     curve = training.glance.curve
     each = (width - 1) // num_curves
     loss = curve_lines("loss", loss_points(curve), each, height - 1)
@@ -52,6 +114,6 @@ def _block(job: Job, training: Training, width: int, height: int, num_curves: in
             "throughput", throughput_points(curve), each, height - 1, "samples/s", starts_at_zero=True
         )
         both = [(*pad(one, each), *other) for one, other in zip(loss, rate, strict=True)]
-    rows = [told, *both]
+    rows = [head, *both]
     rows += [BLANK] * (height - len(rows))
     return [pad(row, width) for row in rows[:height]]

@@ -106,7 +106,7 @@ def use_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
     share, told = use.use_pct / 100, f"{use.use_pct:.0f}%"
     old = _old(use, now_s)
     if old:
-        return Cell(f"{told} {old}", "muted")
+        return _old_cell(told, old)
     return Cell(told, fill=lambda width: f"{bar(share, width - 5)} {told:>4}" if width >= 7 else told)
 
 
@@ -115,7 +115,17 @@ def _cpu_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
         return _NO_CELL
     old = _old(use, now_s)
     told = f"cpu {use.use_pct:.0f}%"
-    return Cell(f"{told} {old}" if old else told, "muted" if old else "")
+    return _old_cell(told, old) if old else Cell(told)
+
+
+def _old_cell(told: str, old: str) -> Cell:
+    """A number with its age; that it is old where there is no room for the age."""
+    ways = (f"{told} {old}", f"{told} old", f"{told.removeprefix('cpu ')} old")
+
+    def fill(width: int) -> str:
+        return next((way for way in ways if len(way) <= width), ways[-1])
+
+    return Cell(ways[0], "muted", fill=fill)
 
 
 def memory_cell(use: DeviceUse | None) -> Cell:

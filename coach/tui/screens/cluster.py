@@ -92,6 +92,8 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._detail = Detail(context)
         self._overview = Overview(context, self._deliver, self.refresh_all)
         self._resting: Timer | None = None
+        self._beside: object = None
+        """What stands beside the list: it is read when the cursor has rested on it."""
         self._found: Arranged[tuple[list[Node], list[str]]] = Arranged(([], []), self._deliver)
         self._queue: Arranged[Queue] = Arranged(Queue(), self._deliver)
         self._is_failed_shown = False
@@ -167,7 +169,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         partitions = self.pane("#partitions")
         partitions.styles.height = max(1, len(strip))
         partitions.set_lines(strip)
-        uses = self.context.trainings.uses_by_node()
+        uses = self.context.trainings.uses_by_node(self.context.now_s)
         columns = self._node_view.columns or (measured_columns(width) if uses else ())
         self.nodes.lay_out(columns, self._node_view.sorted_column)
         has_nodes = "nodes" in snapshot.sources and snapshot.sources["nodes"].data_time_s is not None
@@ -205,35 +207,46 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)
 
     def _share_room(self, width: int, num_lines: int) -> None:
-        """Lines that a short queue leaves are for the curves of the trainings that run."""
+        """Lines that a short queue leaves are for the curves of trainings, or for the newest runs."""
         wanted, pane = max(_LEAST_QUEUE, self.queue.num_rows + 2), self.pane("#running")
         left = num_lines - wanted
-        rows = self._told.running_lines(width - 2, left - 1)
+        title, rows = self._told.filling(width - 2, left - 1)
         pane.display = bool(rows)
         self.queue.styles.height = wanted if rows else "1fr"
         if rows:
-            pane.set_title("your trainings that run")
+            pane.set_title(title)
             pane.set_lines(rows)
 
     def _show_detail(self) -> None:
         beside = self.query_one(Beside)
         if not beside.display:
             return
-        row, height = self._row(), self.app.size.height
-        target = self._wrong.get(self.verdicts.cursor_key or "") if self.verdicts.has_focus else None
-        if target is not None:
-            self._detail.show_target(beside, target, height)
-        elif self.nodes.has_focus and self.nodes.cursor_key is not None:
+        row, target, height = self._row(), self._target_beside(), self.app.size.height
+        shown = (self.nodes.has_focus, target, row and row_key(row), row and job_of(row).state)
+        if shown != self._beside:
+            self._beside = shown
+            self._rest_soon()
+        if self.nodes.has_focus and self.nodes.cursor_key is not None:
             self._detail.show_node(beside, self.nodes.cursor_key)
+        elif target is not None:
+            self._detail.show_target(beside, target, height)
         elif row is not None:
             self._detail.show_row(beside, row, height)
         else:
             self._detail.show_nothing(beside)
 
+    def _target_beside(self) -> str | None:
+        """What is shown beside the list by its name: of a cause its newest job; while the queue has no row,
+        what went wrong last, else the newest run."""
+        if self.verdicts.has_focus:
+            return self._wrong.get(self.verdicts.cursor_key or "")
+        if self._row() is not None:
+            return None
+        return next(iter(self._wrong.values()), None) or self._told.newest_run()
+
     def on_keyed_table_moved(self) -> None:
-        """Show what is known at once; read when the cursor rests."""
+        """Show what is known at once; it is read when the cursor rests."""
         self._show_detail()
-        self._rest_soon()
 
     def _rest_soon(self) -> None:
         if self._resting is not None:
@@ -242,10 +255,12 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
     def _read_rested(self) -> None:
         """Have the files of the job under the cursor read."""
-        row = self._row() if not self.nodes.has_focus and self._is_detail_shown else None
-        target = self._detail.target_of_row(row) if row is not None else None
-        if self.verdicts.has_focus and self._is_detail_shown:
-            target = self._wrong.get(self.verdicts.cursor_key or "")
+        row = self._row()
+        target = self._target_beside()
+        if target is None and row is not None:
+            target = self._detail.target_of_row(row)
+        if self.nodes.has_focus or not self._is_detail_shown:
+            target = None
         wanted = (target,) if target is not None else ()
         if wanted != self.also_followed:
             self.also_followed = wanted
@@ -279,7 +294,6 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     def on_descendant_focus(self) -> None:
         """Name the keys that lead from the focused pane to a cause, and show its row beside the list."""
         self._show_detail()
-        self._rest_soon()
         self._title_verdicts()
 
     def _title_verdicts(self) -> None:

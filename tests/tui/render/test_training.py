@@ -11,12 +11,12 @@ from coach.analysis.jobs.progress import Progress
 from coach.lookback.glance import DeviceUse, Glance
 from coach.lookback.history import CurvePoint
 from coach.tui.render.queue import JOB_COLUMNS, job_rows, queue_of, training_columns
-from coach.tui.render.running import running_lines
+from coach.tui.render.running import curve_blocks, heading, launch_lines, run_lines
 from coach.tui.render.table import Cell, fit_columns, header_line, row_line
 from coach.tui.render.text import line_width, plain
 from coach.tui.render.training import finding_cell, look_cell, training_cells
 from coach.tui.training import Training
-from tests.tui.fake_session import NOW_S, make_job, nan_diagnosis
+from tests.tui.fake_session import NOW_S, make_job, make_run, nan_diagnosis
 
 
 def training(last_loss: float = 1.25, use: DeviceUse | None = None) -> Training:
@@ -36,17 +36,17 @@ def line_at(width: int, told: Training | None, verdict: Cell | None, *, are_all_
     return plain(row)
 
 
-@pytest.mark.parametrize("width", [80, 104, 110, 120, 130, 160, 200])
+@pytest.mark.parametrize("width", [80, 93, 107, 120, 133, 164, 200])
 @pytest.mark.parametrize("are_all_shown", [True, False])
 def test_every_width_shows_state_progress_and_verdict_whole(width: int, are_all_shown: bool) -> None:
     row = line_at(width, training(), Cell("✖ NUM001 x"), are_all_shown=are_all_shown)
     assert all(told in row for told in ("RUNNING", "25%", "✖ NUM001 x"))
-    if not are_all_shown or width >= 104:
+    if not are_all_shown or width >= 100:
         assert "1.25" in row
         assert "62%" in row
 
 
-@pytest.mark.parametrize("width", [56, 80, 104, 120, 200])
+@pytest.mark.parametrize("width", [60, 79, 100, 107, 118, 128, 133, 164, 176])
 @pytest.mark.parametrize("are_all_shown", [True, False])
 def test_no_title_of_a_column_is_cut(width: int, are_all_shown: bool) -> None:
     names = training_columns(width, are_all_shown=are_all_shown)
@@ -63,9 +63,10 @@ def test_a_wide_line_has_steps_time_to_go_speed_memory_and_power() -> None:
 
 def test_a_loss_that_is_lost_is_said_with_a_sign_and_an_old_use_with_its_age() -> None:
     old = DeviceUse(1, NOW_S - 240, 62.0)
-    row = line_at(120, training(math.nan, old), None)
-    assert "✖ NaN" in row
-    assert "62% 4 min" in row
+    for width, said in ((200, "62% 4 min"), (80, "62% old")):
+        row = line_at(width, training(math.nan, old), None)
+        assert "✖ NaN" in row
+        assert said in row
 
 
 def test_what_is_not_measured_is_a_dash_and_of_an_ended_job_nothing_is_used_now() -> None:
@@ -94,13 +95,23 @@ def test_no_finding_is_healthy_only_where_it_was_seen_to_train() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(80, 7), (108, 20), (200, 40)])
 def test_the_curves_of_running_trainings_fill_what_they_are_given(width: int, height: int) -> None:
-    shown = [(make_job(str(number), "ada"), training()) for number in range(3)]
-    rows = running_lines(shown, width, height)
+    shown = [(heading(str(number), "ddp", None, None), training()) for number in range(3)]
+    rows = curve_blocks(shown, width, height)
     assert height - height // 7 < len(rows) <= height
     assert all(line_width(row) <= width for row in rows)
     assert ("…and" in plain(rows[0])) == (height == 7)
 
 
 def test_without_room_or_training_there_are_no_curves() -> None:
-    assert running_lines([], 100, 30) == []
-    assert running_lines([(make_job("1", "ada"), training())], 100, 4) == []
+    assert curve_blocks([], 100, 30) == []
+    assert curve_blocks([(heading("1", "ddp", None, None), training())], 100, 4) == []
+
+
+def test_without_curves_the_newest_runs_or_what_can_be_launched_fill_the_lines() -> None:
+    run, verdict = make_run(ended_time_s=NOW_S - 300), Cell("✖ NUM001 nan loss", "critical")
+    rows = run_lines([(run, "FAILED", verdict), (run, None, None)], NOW_S, 80, 5)
+    assert [line_width(row) <= 80 for row in rows] == [True, True]
+    assert all(told in plain(rows[0]) for told in ("ddp-4f2a", "✖ FAILED", "5 min ago", "✖ NUM001 nan loss"))
+    assert "lr 1e+20" in plain(rows[1])
+    (row,) = launch_lines([("1", "baseline", "One device")], 60)
+    assert plain(row).split() == ["1", "baseline", "One", "device"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coach.model.errors import UserError
-from coach.workflows.watching.table_views import FILE_NAME, View, ViewStore
+from coach.workflows.watching.table_views import FILE_NAME, SAVED_FILE_NAME, SavedView, View, ViewStore
 
 
 def test_a_view_is_the_same_at_the_next_start(tmp_path: Path) -> None:
@@ -55,3 +55,30 @@ def test_a_place_that_cannot_be_written_is_an_error_in_one_line(tmp_path: Path) 
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(UserError, match="cannot be written"):
         ViewStore(tmp_path / "cache").keep({"queue": View()})
+
+
+def test_a_saved_view_is_the_same_at_the_next_start_and_lies_with_the_config(tmp_path: Path) -> None:
+    store = ViewStore(tmp_path / "cache", tmp_path / "config")
+    views = {
+        'my "best" ü': SavedView('my "best" ü', View('name:"café 5"', "-gpu", "id,gpu"), is_all=True),
+        "a.b": SavedView("a.b"),
+    }
+    store.keep_saved(views)
+    assert store.read_saved() == (views, None)
+    assert (tmp_path / "config" / SAVED_FILE_NAME).stat().st_mode & 0o777 == 0o600
+    assert store.read() == ({}, None)
+
+
+@pytest.mark.parametrize("said", ["[", "a = ", "\x00", "x = 1\nx = 2"])
+def test_a_damaged_file_of_saved_views_is_told_and_does_not_count(tmp_path: Path, said: str) -> None:
+    (tmp_path / SAVED_FILE_NAME).write_text(said)
+    views, problem = ViewStore(tmp_path, tmp_path).read_saved()
+    assert views == {}
+    assert problem is not None
+    assert problem.endswith("; it does not count")
+
+
+def test_of_a_saved_view_only_what_can_be_one_counts(tmp_path: Path) -> None:
+    text = 'mine = 3\n["\\u001b[31m"]\nall = true\n[big]\nfilter = 7\nsort = "-gpu"\nall = "yes"\n'
+    (tmp_path / SAVED_FILE_NAME).write_text(text)
+    assert ViewStore(tmp_path, tmp_path).read_saved() == ({"big": SavedView("big", View(sort="-gpu"))}, None)

@@ -1,0 +1,138 @@
+"""The first screen as a person uses it: how trainings go, the detail beside the list, saved views, the first
+start."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from coach.config.load import load
+from coach.model.slurm.accounting import PastJob
+from coach.tui.app import CoachApp
+from coach.tui.mode import Mode
+from coach.tui.widgets.keyed_table import KeyedTable
+from coach.tui.widgets.lines import LinesView
+from coach.tui.wiring import Opening
+from coach.workflows.jobs.ended_jobs import PastJobs
+from coach.workflows.watching.table_views import SavedView, View, ViewStore
+from tests.tui.driving import Clock, Driver, opened
+from tests.tui.fake_ports import FakePorts, FakeQuestions
+from tests.tui.fake_session import (
+    NOW_S,
+    RUN_ID,
+    FakeSession,
+    add_gpus,
+    make_history,
+    make_job,
+    make_snapshot,
+)
+
+
+def detail(driver: Driver) -> str:
+    return "\n".join(
+        "".join(span.text for span in row) for row in driver.app.screen.query_one("#detail", LinesView).lines
+    )
+
+
+async def test_a_training_tells_how_it_goes_in_its_line_and_the_nodes_what_was_measured() -> None:
+    session = FakeSession(make_snapshot(), {RUN_ID: add_gpus(make_history(lost_at=150))})
+    async with opened(session, size=(120, 36), are_all_shown=False) as driver:
+        await driver.sees("✖ NUM001")
+        row = next(line for line in driver.text().splitlines() if line.startswith(" 17 "))
+        assert all(told in row for told in ("RUNNING", "✖ NaN", "%", "✖ NUM001"))
+        assert "1 GPU of yours" in driver.text()
+        assert "GPU USE" in driver.text()
+
+
+async def test_on_a_wide_terminal_the_job_under_the_cursor_stands_beside_and_is_read_when_it_rests(
+    tmp_path: Path,
+) -> None:
+    job = replace(make_job("21", "ada", name="second"), raw_job_id="21", submit_time_s=NOW_S - 900)
+    snapshot = make_snapshot()
+    session = FakeSession(replace(snapshot, jobs=(*snapshot.jobs, job)), {RUN_ID: make_history(lost_at=150)})
+    async with opened(session, size=(200, 50), are_all_shown=False, views=ViewStore(tmp_path)) as driver:
+        await driver.until(lambda: "The loss is NaN" in detail(driver), "the run under the cursor")
+        before = len(session.watches)
+        await driver.press("down")
+        assert "second" in detail(driver)
+        await driver.until(lambda: session.watches[-1].targets[0] == "21", "it is read")
+        assert len(session.watches) > before
+        await driver.press("vertical_line")
+        assert not driver.app.screen.query_one("#beside").display
+        await driver.until(lambda: "detail" in ViewStore(tmp_path).read()[0], "it is kept")
+    async with opened(session, size=(200, 50), views=ViewStore(tmp_path)) as driver:
+        assert not driver.app.screen.query_one("#beside").display
+
+
+async def test_a_view_is_saved_under_a_name_chosen_again_and_found_by_its_name(tmp_path: Path) -> None:
+    store = ViewStore(tmp_path)
+    async with opened(views=store, are_all_shown=False) as driver:
+        await driver.press("slash", *"ddp", "enter", "V")
+        await driver.pilot.press(*"tests")
+        await driver.sees("keep what is shown under this name")
+        await driver.press("enter")
+        kept = {"tests": SavedView("tests", View("ddp"))}
+        await driver.until(lambda: store.read_saved()[0] == kept, "it is kept")
+        await driver.sees("tests · queue")
+        await driver.press("escape", "V")
+        await driver.pilot.press(*"every")
+        await driver.sees("everybody's jobs")
+        await driver.press("enter")
+        assert driver.app.context.are_all_shown
+        await driver.press("colon")
+        await driver.pilot.press(*"tests")
+        await driver.press("enter")
+        await driver.until(lambda: "tests · queue" in driver.text(), "the view of this name")
+        assert not driver.app.context.are_all_shown
+
+
+async def test_what_failed_today_is_listed_with_what_the_queue_has_forgotten() -> None:
+    failed = replace(make_job("9", "ada"), state="FAILED", end_time_s=NOW_S - 3600)
+    old = replace(failed, job_id="8", end_time_s=NOW_S - 90_000)
+    told = PastJobs(tuple(PastJob(job, source="seen") for job in (failed, old)), (), 0)
+    ports = FakePorts(questions=FakeQuestions(failed=told))
+    async with opened(ports=ports) as driver:
+        await driver.until(lambda: driver.app.context.answers.past_jobs, "what failed is remembered")
+        await driver.press("V")
+        await driver.pilot.press(*"failed", "enter")
+        await driver.sees("failed today · queue")
+        assert list(driver.app.screen.query_one("#queue", KeyedTable).keys) == ["9"]
+        await driver.press("escape")
+        assert list(driver.app.screen.query_one("#queue", KeyedTable).keys) == ["17", "18"]
+
+
+async def test_an_empty_queue_says_what_one_can_do() -> None:
+    nothing = make_snapshot(jobs=(), runs=(), targets=MappingProxyType({}), diagnoses=MappingProxyType({}))
+    async with opened(FakeSession(nothing), are_all_shown=False, size=(80, 24)) as driver:
+        await driver.sees("You have no jobs. 1: train a small model, +: launch yours, a: everybody's")
+
+
+@asynccontextmanager
+async def started(directory: Path) -> AsyncIterator[Driver]:
+    """coach as it is opened by a person whose caches lie in this directory."""
+    session, ports, clock = FakeSession(make_snapshot()), FakePorts(), Clock()
+    opening = Opening(session, ports.ports(), Mode.LIVE, "ada", "slurm · tiger", "slurm")
+    settings = load({"COACH_HOME": str(directory)})
+    app = CoachApp(replace(opening, first_start=directory / "cache" / "started", settings=settings), clock)
+    async with app.run_test(size=(80, 24)) as pilot:
+        driver = Driver(app, pilot, session, ports, clock)
+        await driver.until(lambda: app.context.launch_keys, "the recipes")
+        yield driver
+        app.workers.cancel_all()
+
+
+async def test_the_first_start_has_a_strip_that_goes_at_the_first_key_for_good(tmp_path: Path) -> None:
+    async with started(tmp_path) as driver:
+        await driver.sees("Here: slurm tiger · 6 a100 · 2 partitions")
+        await driver.sees("1 trains a small model")
+        await driver.press("a")
+        assert driver.app.context.are_all_shown
+        assert "Here: slurm tiger" not in driver.text()
+        await driver.until((tmp_path / "cache" / "started").exists, "it is noted")
+    async with started(tmp_path) as driver:
+        await driver.press("j")
+        assert driver.app.context.here is None
+        assert "Here: slurm tiger" not in driver.text()
