@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -114,9 +112,3 @@ async def test_somebody_elses_gpus_are_not_looked_into() -> None:
         await driver.press("D")
         await driver.sees("bob's, not yours")
         assert driver.place == "job"
-
-
-def test_the_first_frame_does_not_wait_for_the_plotting_library() -> None:
-    code = "import sys, coach.tui.app; print('plotille' in sys.modules, 'textual' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert result.stdout.split() == ["False", "True"], result.stderr

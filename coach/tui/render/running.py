@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from coach.model.training.run import Run
 from coach.tui.render.curve import curve_lines
-from coach.tui.render.run import loss_points, parameters_text, throughput_points
+from coach.tui.render.run import parameters_text
 from coach.tui.render.severity import state_span
 from coach.tui.render.table import Cell
 from coach.tui.render.text import (
@@ -107,12 +107,12 @@ def _block(head: Line, training: Training, width: int, height: int, num_curves: 
     """One training in exactly `width` × `height` cells."""
     curve = training.glance.curve
     each = (width - 1) // num_curves
-    loss = curve_lines("loss", loss_points(curve), each, height - 1)
+    losses = [(point.step, point.loss) for point in curve]
+    loss = curve_lines("loss", losses, each, height - 1)
     both = loss
     if num_curves == 2:
-        rate = curve_lines(
-            "throughput", throughput_points(curve), each, height - 1, "samples/s", starts_at_zero=True
-        )
+        rates = [(point.step, point.samples_per_s) for point in curve]
+        rate = curve_lines("throughput", rates, each, height - 1, "samples/s", starts_at_zero=True)
         both = [(*pad(one, each), *other) for one, other in zip(loss, rate, strict=True)]
     rows = [head, *both]
     rows += [BLANK] * (height - len(rows))
