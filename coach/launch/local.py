@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -40,7 +41,7 @@ def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> N
     # -m looks in the working directory first: this very coach, installed or not. One file holds itself.
     file = installed.one_file()
     directory = installed.package().parent if file is None else file.parent
-    with open(run_dir / "supervisor.log", "ab") as log:
+    with open(run_dir / "supervisor.log", "ab") as log, _keeping_cancels():
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -56,6 +57,17 @@ def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> N
         runs.update_json(
             paths.run_json, {"supervisor": identify(psutil.Process(process.pid)), "launcher": None}
         )
+
+
+@contextlib.contextmanager
+def _keeping_cancels() -> Iterator[None]:
+    """What is started here keeps a TERM until it takes it: a cancel that comes before the supervisor listens
+    would end it without a word, and the run would seem to have failed."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def cancel(run_dir: Path) -> None:

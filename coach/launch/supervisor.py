@@ -160,6 +160,7 @@ class _WakeUp:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.signal(signal.SIGTERM, lambda number, frame: on_term())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # `local.start` has it wait until here
 
     def wait(self, timeout_s: float) -> None:
         if select.select([self._reader], [], [], timeout_s)[0]:

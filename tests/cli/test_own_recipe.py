@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import typed_coach
 from tests.generated import lent_images
 from tests.waiting import wait_until
 
@@ -81,8 +82,7 @@ def test_a_whole_group_is_cancelled_by_one_command_the_last_first(tmp_path: Path
     env = {**os.environ, "COACH_HOME": str(tmp_path)}
 
     def coach(*args: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "coach", *args]
-        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+        return typed_coach(args, env)
 
     python = tmp_path / "python"  # a training that only waits
     python.write_text("#!/bin/sh\nexec sleep 60\n")

@@ -14,11 +14,12 @@ def by_name(parser: Parser) -> str:
 
 def quadratic(text: str) -> None:
     for place in range(len(text)):
-        text[place:].count("\n")
+        for _ in text[place:]:
+            pass
 
 
 def test_a_quadratic_parser_is_found_out() -> None:
-    assert grown(Parser("quadratic", quadratic, "a b\n"), (64 << 10,), has_all=False).ratio > MOST
+    assert grown(Parser("quadratic", quadratic, "a b\n"), (4 << 10,), has_all=False).ratio > MOST
 
 
 def test_no_parser_grows_faster_than_its_text() -> None:

@@ -142,6 +142,13 @@ def test_cancel_ends_the_run_and_everything_it_started(make_run: MakeRun) -> Non
     assert not psutil.pid_exists(child)
 
 
+def test_a_run_that_is_cancelled_before_its_supervisor_listens_was_cancelled(make_run: MakeRun) -> None:
+    paths = make_run("sleep 300")
+    local.start(paths.run_dir, os.environ)
+    local.cancel(paths.run_dir)
+    assert ended(paths)["state"] == "CANCELLED"
+
+
 def test_an_ended_run_is_not_cancelled_again(make_run: MakeRun) -> None:
     paths = make_run("true")
     local.start(paths.run_dir, os.environ)
