@@ -1,14 +1,17 @@
 """The process that passes on what a command prints, also when its `coach run` was killed.
 
-It is a fork in a session of its own. A command on a terminal prints to a pseudo-terminal whose other side
-this process reads: it writes all to the log and to the terminal, and the command waits when the terminal
-does. Any other command prints to the log itself; this process follows the log and passes it on, and the
-command waits for nobody. It ends when nothing more can be printed and all was passed on.
+It is a fork in a session of its own. The command prints to a pseudo-terminal or a pipe; this process reads
+the other side, so that no full disk and no reader that left reaches the command. On a terminal it writes all
+to the log and to the terminal, and the command waits when the terminal does. What goes into a pipe is written
+to the log and passed on from there, and the command waits for no reader; where the log takes nothing any
+more, as on a full disk, it is passed on as it comes. The process ends when nothing more can be printed and
+all was passed on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import select
@@ -16,31 +19,31 @@ import socket
 import termios
 import threading
 import time
-from abc import ABC, abstractmethod
 from typing import Callable, Iterable, List, NamedTuple, Optional
 
 from coach.node.processes import read_stat
 
-ENDED, DRAINED = b"E", b"D"
-"""Said on the control socket: the command has ended (by `coach run`); all it printed was passed on (by the
-copier)."""
+ENDED, DRAINED, FULL, LOST = b"E", b"D", b"F", b"L"
+"""Said on the control socket: the command has ended (by `coach run`); all it printed was passed on, the user
+was told that the disk is full, a part was not kept and the user could not be told (by the copier)."""
 
 _CHUNK_BYTES = 64 * 1024
-_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
-_HOLDERS_INTERVAL_S = 1.0
 _ALIVE_INTERVAL_S = 0.5
-_ACCESS_MODE = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
+_IS_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Stream(NamedTuple):
     """One stream of the command. All are file descriptors of `coach run`."""
 
     source: int
-    """The reading side of the command's pseudo-terminal, or its log, opened for reading."""
+    """The reading side of the command's pseudo-terminal or pipe."""
     target: int
     """Where it is passed on: standard output or standard error of `coach run`."""
-    log: Optional[int]
-    """The log that the copier writes; None where the command writes it, and `source` is the log."""
+    log: int
+    """The log, opened for writing."""
+    logged: Optional[int] = None
+    """The log, opened for reading: it is passed on from there, however slow its reader is. None: it is passed
+    on as it comes, and the command waits with its reader."""
 
 
 class Command(NamedTuple):
@@ -55,18 +58,20 @@ class Command(NamedTuple):
         return stat is not None and stat.start_ticks == self.start_ticks
 
 
-def copy(streams: List[Stream], control: socket.socket) -> None:
-    """In the forked process: pass on all streams to their ends."""
+def copy(streams: List[Stream], control: socket.socket, place: str, told: Optional[int]) -> None:
+    """In the forked process: pass on all streams to their ends.
+
+    `told`, the target that holds standard error, is told once when `place` takes no more.
+    """
     os.setsid()
     _close_all_but({control.fileno(), *(fd for stream in streams for fd in stream if fd is not None)})
-    has_ended = threading.Event()
     ended, end = os.pipe()
-    copies = [(_Terminal if stream.log is not None else _Log)(stream, has_ended, ended) for stream in streams]
+    trouble = _Trouble(control, place, told)
+    copies = [_Copy(stream, ended, trouble) for stream in streams]
     threads = [threading.Thread(target=each.run, daemon=True) for each in copies]
     for thread in threads:
         thread.start()
     _await_end(control, lambda: any(thread.is_alive() for thread in threads))
-    has_ended.set()
     os.close(end)
     for each in copies:
         each.is_drained.wait()
@@ -110,47 +115,85 @@ def encode(command: Command) -> bytes:
     return b"%d %d\n" % command
 
 
-class _Copy(ABC):
-    """Passes on one stream, in a thread of its own."""
+class _Trouble:
+    """Says once that the log takes no more, to whoever reads standard error."""
 
-    def __init__(self, stream: Stream, has_ended: threading.Event, ended: int) -> None:
+    def __init__(self, control: socket.socket, place: str, told: Optional[int]) -> None:
+        self._control, self._place, self._told = control, place, told
+        self._lock = threading.Lock()
+        self._is_said = False
+
+    def say(self, error: OSError) -> None:
+        with self._lock:
+            if self._is_said:
+                return
+            self._is_said = True
+        is_full = error.errno in _IS_FULL
+        rest = "nothing is recorded while this lasts" if is_full else "its output is not kept"
+        words = f"coach run: {self._place}: {error.strerror}; the command goes on, {rest}\n"
+        is_told = self._told is not None and _write(self._told, words.encode("utf-8", "surrogateescape"))
+        with contextlib.suppress(OSError):
+            if is_full or not is_told:
+                self._control.send(FULL if is_told else LOST)
+
+
+class _Log:
+    """The log that the copier writes. After a time in which it took nothing, it says how much is missing."""
+
+    def __init__(self, log: int, trouble: _Trouble) -> None:
+        self._log = log
+        self._trouble = trouble
+        self._num_lost = 0
+
+    def keep(self, data: bytes) -> int:
+        """Write as much of it as can be written. Returns the number of bytes."""
+        if self._num_lost:
+            note = f"\n[coach run: {self._num_lost} bytes of the output are not kept here]\n".encode()
+            if self._append(note) < len(note):
+                self._num_lost += len(data)
+                return 0
+        num_kept = self._append(data)
+        self._num_lost = len(data) - num_kept
+        return num_kept
+
+    def _append(self, data: bytes) -> int:
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._log, rest) :]
+            except OSError as error:
+                self._trouble.say(error)
+                break
+        return len(data) - len(rest)
+
+
+class _Copy:
+    """Keeps and passes on one stream, in a thread of its own."""
+
+    def __init__(self, stream: Stream, ended: int, trouble: _Trouble) -> None:
         self.is_drained = threading.Event()
         self._stream = stream
-        self._has_ended = has_ended
         self._ended = ended
         """Readable once the command has ended."""
+        self._is_terminal = os.isatty(stream.source)
+        self._log = _Log(stream.log, trouble)
+        self._passing: Optional[_Passing] = None
+        if stream.logged is not None:
+            self._passing = _Passing(stream.logged, stream.target, self.is_drained)
         self._has_reader = True
 
     def run(self) -> None:
+        # Without a reader it goes on: the command would wait for ever, or be killed by its pipe.
         try:
-            while self._is_wanted():
-                data = self._next()
-                if not data:
-                    return
-                self._keep(data)
-                if self._has_reader:
-                    self._has_reader = _write(self._stream.target, data)
+            for data in iter(self._next, b""):
+                self._take(data)
         finally:
+            if self._passing is not None:
+                self._passing.finish()
             self.is_drained.set()
 
-    @abstractmethod
-    def _is_wanted(self) -> bool:
-        """False once nothing more has to be passed on."""
-
-    @abstractmethod
     def _next(self) -> bytes:
         """The bytes that come next, after a wait; empty at the end."""
-
-    @abstractmethod
-    def _keep(self, data: bytes) -> None:
-        """Write it to the log, if that is left to the copier."""
-
-
-class _Terminal(_Copy):
-    def _is_wanted(self) -> bool:
-        return True  # without a reader the command would wait for ever
-
-    def _next(self) -> bytes:
         poll = select.poll()
         poll.register(self._stream.source, select.POLLIN)
         if not self.is_drained.is_set():
@@ -158,45 +201,81 @@ class _Terminal(_Copy):
         while True:
             ready = {fd for fd, _ in poll.poll()}
             if self._stream.source in ready:
-                fit_window(self._stream.target, self._stream.source)
+                if self._is_terminal:
+                    fit_window(self._stream.target, self._stream.source)
                 try:
                     return os.read(self._stream.source, _CHUNK_BYTES)
                 except OSError:
                     return b""  # nobody has the pseudo-terminal open any more
-            self.is_drained.set()
             poll.unregister(self._ended)
+            if self._passing is None:
+                self.is_drained.set()
+            else:
+                self._passing.tell_when_drained()
 
-    def _keep(self, data: bytes) -> None:
-        if self._stream.log is not None:
-            _write(self._stream.log, data)
+    def _take(self, data: bytes) -> None:
+        num_kept = self._log.keep(data)
+        if self._passing is not None:
+            if num_kept == len(data) and self._passing.is_running:
+                self._passing.has_more()
+                return
+            self._passing.finish()  # what the log holds comes first
+            self._has_reader, self._passing = self._passing.has_reader, None
+            data = data[num_kept:]
+        if self._stream.logged is not None:
+            with contextlib.suppress(OSError):  # a copier that replaces this one goes on behind it
+                os.lseek(self._stream.logged, 0, os.SEEK_END)
+        if self._has_reader:
+            self._has_reader = _write(self._stream.target, data)
 
 
-class _Log(_Copy):
-    _holder: Optional[int] = None
-    """A process that the command left behind, and that can still write to the log."""
+class _Passing:
+    """Passes a log on while it grows, in a thread of its own."""
 
-    def _is_wanted(self) -> bool:
-        return self._has_reader
+    def __init__(self, logged: int, target: int, is_drained: threading.Event) -> None:
+        self.has_reader = True
+        self.is_running = True
+        self._logged, self._target = logged, target
+        self._is_drained = is_drained
+        self._is_over = self._is_asked = False
+        self._news = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
-    def _keep(self, data: bytes) -> None:
-        """Nothing is left to do: the command has written it."""
+    def has_more(self) -> None:
+        """More stands in the log."""
+        self._news.set()
 
-    def _next(self) -> bytes:
-        pause_s = _SHORTEST_PAUSE_S
-        while True:
-            has_ended = self._has_ended.is_set()  # before the read: what was printed until the end is read
-            data = os.read(self._stream.source, _CHUNK_BYTES)
-            if data:
-                return data
-            if not has_ended:
-                self._has_ended.wait(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-                continue
-            self.is_drained.set()
-            self._holder = _writer_of(self._stream.source, self._holder)
-            if self._holder is None:
-                return os.read(self._stream.source, _CHUNK_BYTES)
-            time.sleep(_HOLDERS_INTERVAL_S)
+    def tell_when_drained(self) -> None:
+        """Nothing more is to be waited for: say when all that the log holds was passed on."""
+        self._is_asked = True
+        self._news.set()
+        if not self.is_running:
+            self._is_drained.set()
+
+    def finish(self) -> None:
+        """Wait until all that the log holds was passed on."""
+        self._is_over = True
+        self._news.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):  # the log cannot be read any more
+            while self.has_reader:
+                self._news.clear()  # before the look: nothing is missed between
+                is_over, is_asked = self._is_over, self._is_asked
+                data = os.read(self._logged, _CHUNK_BYTES)
+                if data:
+                    self.has_reader = _write(self._target, data)
+                    continue
+                if is_asked:
+                    self._is_drained.set()
+                if is_over:
+                    break
+                self._news.wait()
+        self.is_running = False
+        if self._is_asked:
+            self._is_drained.set()
 
 
 def _write(target: int, data: bytes) -> bool:
@@ -213,36 +292,6 @@ def _write(target: int, data: bytes) -> bool:
         except OSError:
             return False
     return True
-
-
-def _writer_of(log: int, hint: Optional[int] = None) -> Optional[int]:
-    """A process that can still write to the log: one that the command left behind.
-
-    `hint` is looked at first.
-    """
-    own = os.getpid()
-    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 (names are wanted)
-    found = os.fstat(log)
-    for pid in sorted(pids, key=lambda each: each != hint):
-        if pid != own and _can_write(pid, (found.st_dev, found.st_ino)):
-            return pid
-    return None
-
-
-def _can_write(pid: int, log: "tuple[int, int]") -> bool:
-    try:
-        names = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 (names are wanted)
-    except OSError:
-        return False  # it has ended, or belongs to somebody else
-    for name in names:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            found = os.stat(f"/proc/{pid}/fd/{name}")  # noqa: PTH116 (kept cheap)
-            if (found.st_dev, found.st_ino) == log:
-                with open(f"/proc/{pid}/fdinfo/{name}", encoding="ascii") as file:
-                    flags = int(file.read().partition("flags:")[2].split()[0], 8)
-                if flags & _ACCESS_MODE != os.O_RDONLY:
-                    return True
-    return False
 
 
 def _close_all_but(kept: Iterable[int]) -> None:

@@ -2,9 +2,10 @@
 that does.
 
 A stream that goes to a regular file stays as it is, and run.json names the file. For a terminal the command
-gets a pseudo-terminal; for anything else it writes the log itself. In both cases the copier passes on what
-was printed. Two streams with one target share one log and keep their order. Where a log or a pseudo-terminal
-cannot be made, the stream passes by as if there were no coach.
+gets a pseudo-terminal, for anything else a pipe: the log is the copier's to write, so that a full disk does
+not reach the command. `coach run` holds the reading side too, so that another copier can take the place of
+one that was killed. Two streams with one target share one log and keep their order. Where a log or a
+pseudo-terminal cannot be made, the stream passes by as if there were no coach.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import select
 import signal
 import socket
 import stat
+import sys
 import termios
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from coach import runs
-from coach.node.copier import DRAINED, ENDED, Command, Stream, copy, encode, fit_window
+from coach.node.copier import DRAINED, ENDED, FULL, LOST, Command, Stream, copy, encode, fit_window
 from coach.node.processes import read_stat
 
 _STDOUT, _STDERR = 1, 2
@@ -31,14 +33,15 @@ _LOG_WAIT_S = 2.0
 _LOOK_INTERVAL_S = 0.1
 _MIN_LIFE_S = 1.0
 """A copier that died sooner is not started again."""
+_F_SETPIPE_SZ, _PIPE_BYTES = 1031, 1 << 20
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class _Kept(NamedTuple):
-    """One log: the command's end of it, and how it is passed on (None: not at all)."""
+    """One log: what the command prints to, and how that is kept and passed on."""
 
     command_end: int
-    stream: Optional[Stream]
+    stream: Stream
 
 
 class Output:
@@ -55,6 +58,11 @@ class Output:
         self._control: Optional[socket.socket] = None
         self._said = b""
         """What the copier has to know."""
+        self._place_of_logs = ""
+        self._told: Optional[int] = None
+        """The target that holds standard error, where the copier has it."""
+        self.has_told_of_full_disk = False
+        self._has_untold_loss = False
         self._is_drained = True
         self._started_s = 0.0
         self.copier_pid: Optional[int] = None
@@ -63,11 +71,14 @@ class Output:
     def of_run(cls, paths: runs.RunPaths, env: Mapping[str, str]) -> "Output":
         """Look where standard output and error go, and make the logs that are needed."""
         output = cls()
+        output._place_of_logs = str(paths.run_dir)
         kept: Dict[Tuple[int, int, int], int] = {}
         for number in (_STDOUT, _STDERR):
             with contextlib.suppress(OSError, termios.error):
                 output._take(number, paths, env, kept)
         if output._streams:
+            found = os.fstat(_STDERR)
+            output._told = kept.get((found.st_dev, found.st_ino, found.st_rdev))
             output._start_copier()
         return output
 
@@ -91,8 +102,7 @@ class Output:
             kept[target] = number
             self.of_command[number] = taken.command_end
             self._place(name, log.name, log.stat().st_size)
-            if taken.stream is not None:
-                self._streams.append(taken.stream)
+            self._streams.append(taken.stream)
 
     def _place(self, name: str, place: str, start_bytes: int) -> None:
         self.places[name] = place
@@ -111,7 +121,7 @@ class Output:
             status = 1
             try:
                 own.close()
-                copy(self._streams, others)
+                copy(self._streams, others, self._place_of_logs, self._told)
                 status = 0
             finally:
                 os._exit(status)
@@ -165,7 +175,7 @@ class Output:
 
         The command has to be told anew: the terminal's own signal may have reached it before this.
         """
-        terminals = [each for each in self._streams if each.log is not None]
+        terminals = [each for each in self._streams if os.isatty(each.source)]
         for each in terminals:
             fit_window(each.target, each.source)
         return bool(terminals)
@@ -185,13 +195,23 @@ class Output:
             if signal.sigpending() & ending:
                 return
 
+    def tell_loss(self) -> None:
+        """Say at the end what the copier could not: that the logs are not whole."""
+        if self._has_untold_loss:
+            words = "the disk took no more for a time, what the command printed is not kept whole"
+            with contextlib.suppress(OSError, ValueError):
+                print(f"coach run: {self._place_of_logs}: {words}", file=sys.stderr, flush=True)
+
     def _await_drained(self, deadline_s: float) -> bool:
         while not self._is_drained and self._control is not None:
             if not select.select([self._control], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
                 return False
             with contextlib.suppress(OSError):
-                if self._control.recv(1) == DRAINED:
-                    self._is_drained = True
+                word = self._control.recv(1)
+                self.has_told_of_full_disk = self.has_told_of_full_disk or word == FULL
+                self._is_drained = word == DRAINED
+                self._has_untold_loss = self._has_untold_loss or word == LOST
+                if word:
                     continue
             self.look_after_copier(options=0)  # the socket is closed: the copier is ending
         return True
@@ -211,17 +231,21 @@ def _position(number: int) -> int:
 def _keep(number: int, found: os.stat_result, log: Path) -> _Kept:
     """Make the log of a stream, and what the command prints to. Raises OSError or termios.error."""
     written = os.open(str(log), _LOG_FLAGS, 0o600)
-    if os.isatty(number):
-        try:
+    try:
+        if os.isatty(number):
             return _on_terminal(number, written)
-        except (OSError, termios.error):
-            os.close(written)
-            raise
-    if stat.S_ISCHR(found.st_mode) and found.st_rdev == os.stat(os.devnull).st_rdev:  # noqa: PTH116 (a field)
-        return _Kept(written, None)
-    source = os.open(str(log), os.O_RDONLY | os.O_CLOEXEC)
-    os.lseek(source, 0, os.SEEK_END)
-    return _Kept(written, Stream(source, number, None))
+        is_null = stat.S_ISCHR(found.st_mode) and found.st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116
+        logged = None
+        if not is_null:
+            logged = os.open(str(log), os.O_RDONLY | os.O_CLOEXEC)
+            os.lseek(logged, 0, os.SEEK_END)
+        source, command_end = os.pipe()
+    except (OSError, termios.error):
+        os.close(written)
+        raise
+    with contextlib.suppress(OSError):  # a file system that stops for a moment does not hold up the command
+        fcntl.fcntl(command_end, _F_SETPIPE_SZ, _PIPE_BYTES)
+    return _Kept(command_end, Stream(source, number, written, logged))
 
 
 def _on_terminal(number: int, log: int) -> _Kept:

@@ -22,9 +22,6 @@ from coach.node.processes import read_stat
 from coach.node.secret_words import mask_command
 
 _BY_COMMAND = "command"
-_NEEDED_FREE_BYTES = 16 << 20
-"""With less, what a command prints is not kept: the command writes its log itself, and would fail with the
-disk."""
 
 
 def prepare(
@@ -70,12 +67,6 @@ def output_of(paths: runs.RunPaths, env: Mapping[str, str]) -> Optional[Output]:
     """The output that is to be kept or noted: of the first task, where no launch has seen to it."""
     with contextlib.suppress(OSError, runs.RunFileError):
         if is_first_node(env) and has_no_script(paths):
-            disk = os.statvfs(str(paths.run_dir))
-            free_bytes = disk.f_bavail * disk.f_frsize
-            if disk.f_blocks and free_bytes < _NEEDED_FREE_BYTES:
-                words = f"only {free_bytes / 1e6:.1f} MB are free, what the command prints is not kept"
-                print(f"coach run: {paths.run_dir}: {words}", file=sys.stderr)
-                return Output()
             return Output.of_run(paths, env)
     return None
 

@@ -88,6 +88,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     _accompany(training, args, attempt, output)
     if attempt and args.judge:
         attempt.say_why(args.judge, args.judge_file)
+    output.tell_loss()
     if training.returncode < 0:
         _die_of(-training.returncode, mask)
     return training.returncode
@@ -136,6 +137,7 @@ def _accompany(
     if sampler is not None:
         _end_sampler(sampler)
     if attempt:
+        attempt.is_full_disk_told = output.has_told_of_full_disk
         attempt.record_end(training.returncode, forwarded)
     output.await_reader(_ENDING)
 
@@ -242,6 +244,7 @@ class _Attempt:
         self.error_dir = paths.run_dir / "ranks" / node
         self._old_error_dirs = _names(self.error_dir)
         self._stderr_offset = _size(paths.stderr_log)
+        self.is_full_disk_told = False
         self._earlier_oom_kills = limits.num_oom_kills(os.getpid()) or 0
 
     @property
@@ -316,11 +319,13 @@ class _Attempt:
 
     @contextlib.contextmanager
     def _told_if_full(self) -> Iterator[None]:
-        """What cannot be written is said once, at the end: nobody waits for a full disk while the training
-        runs."""
+        """What cannot be written is said once: here at the end, where the copier had nothing to say of a full
+        disk."""
         try:
             yield
         except (OSError, runs.RunFileError) as error:
+            if self.is_full_disk_told:
+                return
             why = (error.strerror if isinstance(error, OSError) else None) or error
             words = f"how the command ended is not recorded: {self.paths.run_dir}: {why}"
             with contextlib.suppress(OSError, ValueError):

@@ -123,8 +123,12 @@ def test_on_a_full_disk_coach_run_lets_the_training_end_and_says_once_that_it_is
 ) -> None:
     if is_full_before:
         fill(small_disk)
+    log_files = str(world.runs_root / "*" / "stdout.log")
     training = (
-        "import sys, time\n"
+        "import glob, os, sys, time\n"
+        "print('first', flush=True)\n"
+        f"while {not is_full_before} and not any(os.path.getsize(log) for log in glob.glob({log_files!r})):\n"
+        "    time.sleep(0.01)\n"
         f"try:\n    open({str(small_disk / 'more')!r}, 'wb', buffering=0).write(bytes(1 << 24))\n"
         "except OSError: pass\n"
         "for step in range(2000): print('step', step, 'of a line that is long enough', flush=True)\n"
@@ -140,10 +144,14 @@ def test_on_a_full_disk_coach_run_lets_the_training_end_and_says_once_that_it_is
     )
     assert done.returncode == 0, done.stderr
     assert (world.home / "done").exists()
-    assert done.stdout.count("step ") == 2000
+    steps = [f"step {step} of a line that is long enough" for step in range(2000)]
+    assert done.stdout.splitlines() == ["first", *steps]
     said = [line for line in done.stderr.splitlines() if "No space left" in line]
     assert len(said) == 1, done.stderr
-    assert "no record" in said[0] or "not recorded" in said[0]
+    assert ("no record" if is_full_before else "nothing is recorded") in said[0]
+    if not is_full_before:
+        (log,) = world.runs_root.glob("*/stdout.log")
+        assert log.read_text().startswith("first\n"), "what came before the disk was full is kept"
 
 
 def test_a_pipe_or_a_device_as_a_log_is_one_line_at_once(world: World) -> None:

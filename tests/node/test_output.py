@@ -152,11 +152,21 @@ def test_a_file_stays_the_commands_own_and_is_named(start: Start, tmp_path: Path
     assert not list((tmp_path / "run").glob("std*.log"))
 
 
-def test_what_goes_to_dev_null_is_kept_without_a_copier(clean_env: dict[str, str], tmp_path: Path) -> None:
+def test_what_goes_to_dev_null_is_kept(clean_env: dict[str, str], tmp_path: Path) -> None:
     argv = [sys.executable, str(NODE), *_run(tmp_path), "--", "sh", "-c", "echo out; echo err >&2"]
     null = subprocess.DEVNULL
     assert subprocess.run(argv, env=clean_env, stdout=null, stderr=null, timeout=60).returncode == 0
     assert (tmp_path / "run" / "stdout.log").read_text() == "out\nerr\n"
+    _nothing_is_left(tmp_path / "run")
+
+
+def test_a_slow_reader_of_a_pipeline_does_not_hold_up_the_command(start: Start, tmp_path: Path) -> None:
+    script = f"seq 400000; echo > {tmp_path}/done"
+    training = start(*_run(tmp_path), "--", "sh", "-c", script)
+    wait_until((tmp_path / "done").exists, what="the end of a command that nobody reads")
+    stdout, _ = training.communicate(timeout=60)
+    assert stdout == "".join(f"{number}\n" for number in range(1, 400001))
+    assert (tmp_path / "run" / "stdout.log").read_text() == stdout
 
 
 def test_a_reader_that_leaves_neither_ends_the_command_nor_its_log(
@@ -253,6 +263,21 @@ def test_a_killed_copier_is_replaced(on_terminal: Any, tmp_path: Path) -> None:
     terminal.type("this\n")
     wait_until(lambda: terminal.shows("got this"), what="what was printed after that")
     assert terminal.process.wait(30) == 0
+
+
+def test_a_killed_copier_of_a_pipeline_is_replaced(clean_env: dict[str, str], tmp_path: Path) -> None:
+    argv = [sys.executable, str(NODE), *_run(tmp_path), "--", sys.executable, "-c", COUNTING]
+    pipe = subprocess.PIPE
+    training = subprocess.Popen(argv, env=clean_env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    assert training.stdout is not None
+    assert training.stdout.readline() == "ready\n"
+    names = children_of(training.pid)
+    copier = next(pid for pid in names if os.getsid(pid) == pid and " sample " not in names[pid])
+    wait_until(lambda: _age_s(copier) > 1.1, what="a copier older than a second")
+    os.kill(copier, signal.SIGKILL)
+    assert training.communicate("go\n", timeout=60)[0].splitlines() == PRINTS
+    assert training.returncode == 0
+    assert (tmp_path / "run" / "stdout.log").read_text().splitlines() == ["ready", *PRINTS]
 
 
 def _age_s(pid: int) -> float:
