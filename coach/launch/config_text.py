@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import yaml
 from coach.launch.own_arguments import spelt_like
 from coach.launch.parameters import show
 from coach.model.launching.launch import Scalar
+from coach.model.toml_text import parse_toml
 
 MAX_BYTES = 64 << 10
 """A longer file holds data. PyYAML reads about 200 KB each second."""
@@ -191,7 +191,7 @@ def _behind_blanks(text: str, index: int) -> int:
 
 def _toml_values(text: str) -> Iterator[ConfigValue]:
     """The entries that stand on a line of their own. Those that tomllib reads otherwise are left out."""
-    table = tomllib.loads(text)
+    table = parse_toml(text)
     here: tuple[str, ...] | None = ()
     place = 0
     for line in text.split("\n"):
@@ -220,6 +220,6 @@ def _at(table: Any, path: tuple[str, ...]) -> Any:
 
 def _says(text: str, value: Scalar) -> bool:
     try:
-        return bool(tomllib.loads(f"a = {text}")["a"] == value)
+        return bool(parse_toml(f"a = {text}")["a"] == value)
     except ValueError:
         return False
