@@ -22,10 +22,10 @@ _ITEM = re.compile(r"(?:\[[^\[\]]*\]|[^,\s\[\]])+")
 _OPEN_BRACKETS = frozenset("[]")
 _OPERATORS = frozenset("!&^")
 _TWO_NUMBERS = re.compile(r"\d\D+\d")
-_MAX_COMPARED = 200
+_MAX_COMPARED = 100
 """ClusterShell compares each item that has two numbers, `rack1n2` or `rack1n[2-4]`, with all others: 4,000
 of them took a minute."""
-_LONG = 4096
+_LONG = 1024
 """Characters from which on doubles are struck before ClusterShell reads an expression: it copies the rest of
 the expression for each item."""
 
@@ -42,7 +42,8 @@ def expand_nodes(expression: str | None) -> tuple[str, ...]:
         return ()
     kept, apart = _divided(expression)
     try:
-        names = sorted({name for item in apart for name in NodeSet(item, resolver=GroupResolver())})
+        ranges = (NodeSet(item, resolver=GroupResolver()) if "[" in item else (item,) for item in apart)
+        names = sorted({name for each in ranges for name in each})
         return (*names, *NodeSet(kept, resolver=GroupResolver()))
     except (NodeSetException, ValueError, AssertionError):  # ClusterShell does not foresee all spellings
         return ()
