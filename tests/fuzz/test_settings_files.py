@@ -168,7 +168,7 @@ def test_any_recipe_or_drill_is_read_or_refused(text: str) -> None:
     refused_or_read(lambda path: read_recipe_file(path, ROOT / "trainers"), text, "own.toml")
 
 
-@fuzzed(of(WORDINGS), cases=HOSTILE, num_examples=15)
+@fuzzed(of(WORDINGS), cases=HOSTILE, num_examples=8)
 def test_any_file_of_wordings_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(UserError):
         parse_file(text, "rules.toml")
