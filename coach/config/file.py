@@ -7,7 +7,6 @@ the first.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -26,6 +25,7 @@ from coach.config.keys import (
     unknown_key,
 )
 from coach.config.lines import KeyPath, key_lines, line_of
+from coach.model import toml_text
 from coach.model.errors import UserError
 from coach.model.launching.site import Advice, Lock
 
@@ -76,7 +76,7 @@ def read_text(path: Path) -> str | None:
 def parse_toml(path: Path, said: str) -> dict[str, Any]:
     """The file as nested tables. Raises UserError with its line when it is no TOML."""
     try:
-        return tomllib.loads(said)
+        return toml_text.parse_toml(said)
     except ValueError as error:  # not only TOMLDecodeError: an integer of 5,000 digits is another one
         words = str(error)
         place = _SYNTAX_PLACE.search(words)

@@ -46,12 +46,13 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._line, self._counted_to = 1, 0
         self._found: dict[KeyPath, int] = {}
 
     def lines(self) -> Mapping[KeyPath, int]:
         table: KeyPath = ()
         while self._skip_blank():
-            line = self._text.count("\n", 0, self._at) + 1
+            line = self._line_here()
             if self._text[self._at] == "[":
                 while self._at < len(self._text) and self._text[self._at] == "[":
                     self._at += 1
@@ -64,6 +65,11 @@ class _Scanner:
                 self._at += 1  # the equals sign
                 self._skip_value()
         return self._found
+
+    def _line_here(self) -> int:
+        self._line += self._text.count("\n", self._counted_to, self._at)
+        self._counted_to = self._at
+        return self._line
 
     def _note(self, path: KeyPath, line: int) -> None:
         for length in range(1, len(path) + 1):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import yaml
@@ -19,15 +19,19 @@ import yaml
 from coach.launch.own_arguments import spelt_like
 from coach.launch.parameters import show
 from coach.model.launching.launch import Scalar
+from coach.model.toml_text import parse_toml
 
 MAX_BYTES = 64 << 10
 """A longer file holds data. PyYAML reads about 200 KB each second."""
+_MAX_DEPTH = 100
+"""Brackets of YAML within brackets: PyYAML looks at all of them for each word, and 300 took it 1.4 s."""
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 Path = tuple[str | int, ...]
 """Keys from the top of the file down to a value; a number is a place in a list."""
 _INT = re.compile(r"[+-]?(?:0|[1-9]\d{0,17})", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _TAG = "tag:yaml.org,2002:"
+_BRACKETS = re.compile(r"[\[\]{}]")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 _HEADER = re.compile(r"\s*\[(?P<path>[^\[\]]+)\]\s*(?:#.*)?", re.ASCII)
@@ -112,6 +116,8 @@ def _is_plain_yaml(text: str) -> bool:
 
 
 def _yaml_values(text: str) -> Iterator[ConfigValue]:
+    if _depth(text) > _MAX_DEPTH:
+        raise ValueError(f"more than {_MAX_DEPTH} brackets within each other")
     top = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(top, yaml.MappingNode):
         raise ValueError("no mapping")
@@ -137,6 +143,11 @@ def _yaml_values(text: str) -> Iterator[ConfigValue]:
     for each, above in sorted(found, key=lambda entry: entry[0].start):
         if all(uses[node] == 1 for node in above):
             yield each
+
+
+def _depth(text: str) -> int:
+    """The most brackets that are open at once, those of strings and comments among them."""
+    return max(accumulate(1 if each in "[{" else -1 for each in _BRACKETS.findall(text)), default=0)
 
 
 def _yaml_scalar(node: yaml.ScalarNode) -> Scalar | None:
@@ -191,7 +202,7 @@ def _behind_blanks(text: str, index: int) -> int:
 
 def _toml_values(text: str) -> Iterator[ConfigValue]:
     """The entries that stand on a line of their own. Those that tomllib reads otherwise are left out."""
-    table = tomllib.loads(text)
+    table = parse_toml(text)
     here: tuple[str, ...] | None = ()
     place = 0
     for line in text.split("\n"):
@@ -220,6 +231,6 @@ def _at(table: Any, path: tuple[str, ...]) -> Any:
 
 def _says(text: str, value: Scalar) -> bool:
     try:
-        return bool(tomllib.loads(f"a = {text}")["a"] == value)
+        return bool(parse_toml(f"a = {text}")["a"] == value)
     except ValueError:
         return False

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 from coach.launch.own_program import own_recipe, read_own_program
 from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import parse_time
-from coach.launch.table_reader import TableReader
+from coach.launch.table_reader import TableReader, parse_table
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnProgram
 
@@ -149,10 +148,10 @@ def _is_own(path: Path) -> bool:
 def _table_of(path: Path) -> Mapping[str, Any] | None:
     """What the file says for coach; None where it says nothing. Raises UserError where it cannot be read."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = parse_table(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         if path.name != FILES[0]:
             return None  # somebody else's to complain of
         raise UserError(f"{path}: not valid TOML: {error}") from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -22,7 +21,7 @@ from coach.launch.drill_table import read_drill
 from coach.launch.parameter_table import read_parameter
 from coach.launch.parameters import Parameter
 from coach.launch.spelling import parse_time
-from coach.launch.table_reader import TableReader
+from coach.launch.table_reader import TableReader, parse_table
 from coach.launch.trainer_arguments import TrainerArguments, declares_options
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
@@ -153,8 +152,8 @@ def read_recipe_file(path: Path, trainers: Path, arguments: TrainerArguments | N
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
     try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        table = parse_table(text)
+    except ValueError as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
     return _Reader(path, text, arguments or TrainerArguments(trainers)).recipe(table, trainers)
 
@@ -256,8 +255,8 @@ class _Reader(TableReader):
         if path is None or path == self.path:
             raise self.error("parameters_of", f"parameters_of = {name!r}: no such recipe")
         try:
-            base = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            base = parse_table(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
             raise self.error(
                 "parameters_of", f"parameters_of = {name!r}: {path} cannot be read: {error}"
             ) from None

@@ -14,6 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from coach.model.errors import UserError
+from coach.model.toml_text import parse_toml
+
+
+def parse_table(text: str) -> dict[str, Any]:
+    """TOML as nested tables. Raises ValueError for text that is none."""
+    try:
+        return parse_toml(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 class TableReader:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz.harness import named, names
 
-NUM_EXAMPLES = int(os.environ.get("COACH_FUZZ_EXAMPLES", "500"))
+NUM_EXAMPLES = int(os.environ.get("COACH_FUZZ_EXAMPLES", "300"))
 
 
 @pytest.mark.long

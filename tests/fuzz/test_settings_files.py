@@ -22,6 +22,7 @@ from coach.launch.own_arguments import read_options
 from coach.launch.project_file import read_project
 from coach.launch.recipe_file import read_recipe_file
 from coach.model.errors import UserError
+from coach.model.toml_text import parse_toml
 from coach.rules.wordings.rows import parse_file, shipped_files
 from coach.workflows.judging import rule_files
 from coach.workflows.teaching.workshop_plan import read_workshop_plan
@@ -41,6 +42,10 @@ HOSTILE = (
     "\ud800",
     "[a]\na = nan\n[a.b]",
     "=",
+    "a = 0x" + "f" * 5000,
+    f"minutes = 1{'0' * 400}\n[poll]\njobs_interval_s = 1{'0' * 400}",
+    f"[thresholds.GPU003]\nusual_pct = 1{'0' * 400}",
+    "a." * 3000 + "a = 1",
 )
 CONFIG = """
 runs_root = "/scratch/runs"
@@ -129,6 +134,12 @@ def _plain(table: Any) -> Any:
 
 
 @fuzzed(of(CONFIG), cases=HOSTILE)
+def test_any_toml_is_tables_or_refused(text: str) -> None:
+    with contextlib.suppress(ValueError, RecursionError):
+        repr(parse_toml(text))
+
+
+@fuzzed(of(CONFIG), cases=HOSTILE)
 def test_any_config_is_read_or_every_mistake_in_it_is_named(text: str) -> None:
     for kind in FileKind:
         found = read_file(Path("config.toml"), text, kind, ENV)
@@ -157,7 +168,7 @@ def test_any_recipe_or_drill_is_read_or_refused(text: str) -> None:
     refused_or_read(lambda path: read_recipe_file(path, ROOT / "trainers"), text, "own.toml")
 
 
-@fuzzed(of(WORDINGS), cases=HOSTILE, num_examples=15)
+@fuzzed(of(WORDINGS), cases=HOSTILE, num_examples=8)
 def test_any_file_of_wordings_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(UserError):
         parse_file(text, "rules.toml")

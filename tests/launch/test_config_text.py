@@ -123,3 +123,9 @@ def test_what_is_no_config_is_told(text: str, suffix: str) -> None:
 def test_a_value_that_is_not_there_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match=r"optim\.rate cannot be changed"):
         with_changes("optim: {lr: 0.1}", ".yaml", {("optim", "rate"): 1.0})
+
+
+def test_brackets_that_never_close_are_no_config_file() -> None:
+    with pytest.raises(ValueError, match="more than 100 brackets within each other"):
+        read_values("a: " + "[" * 3000, ".yaml")
+    assert [each.value for each in read_values("a: " + "[" * 90 + "1" + "]" * 90, ".yaml")] == [1]

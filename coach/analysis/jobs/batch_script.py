@@ -278,6 +278,7 @@ def _uses(texts: Sequence[str], name: str) -> Iterator[_Use]:
         rf"(?<![\w.$-]){dash}{spelt}(?P<joint>=|[ \t]+)(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\\;|&<>]+)"
     )
     key = re.compile(rf'"{re.escape(name)}"(?P<joint>\s*:\s*)(?P<value>[\d.eE+-]+)')
+    said: dict[str, list[re.Match[str]]] = {}
     for index, text in enumerate(texts):
         for found in (*option.finditer(text), *key.finditer(text)):
             start, end = found.span("value")
@@ -288,7 +289,10 @@ def _uses(texts: Sequence[str], name: str) -> Iterator[_Use]:
                 start, end = start + 1, end - 1
             variable = re.fullmatch(r"\$(?:\{(\w+)\}|(\w+))", plain)
             if variable is not None:
-                assigned = list(_assignments(texts[0], variable[1] or variable[2]))
+                used = variable[1] or variable[2]
+                if used not in said:
+                    said[used] = list(_assignments(texts[0], used))
+                assigned = said[used]
                 if len(assigned) != 1:
                     continue
                 start, end = assigned[0].span("value")

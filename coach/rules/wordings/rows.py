@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,6 +17,7 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from coach.model.errors import UserError
+from coach.model.toml_text import parse_toml
 from coach.model.training.log import Signature
 from coach.rules.wordings.literals import literals_of
 
@@ -55,7 +55,7 @@ def parse(text: str, file: str) -> tuple[Wording, ...]:
 def parse_file(text: str, file: str) -> RuleFile:
     """All that a file says. Raises UserError with the file, the row, and what would be right."""
     try:
-        document = tomllib.loads(text)
+        document = parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: {error}", "it must be TOML with [[group]] and [[group.wording]]") from error
     _check_keys(document, ("group", "thresholds"), file)

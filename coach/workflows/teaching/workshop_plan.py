@@ -7,7 +7,6 @@ will say it.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from coach.launch.table_reader import TableReader
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.teaching.rehearsal import Item, WorkshopPlan
+from coach.model.toml_text import parse_toml
 from coach.workflows.launching.recipes import find_recipe
 
 EXAMPLE = """\
@@ -72,7 +72,7 @@ def read_workshop_plan(path: Path, backend: str, settings: Settings) -> Workshop
     """Raises UserError with file, line and key of the first mistake."""
     try:
         text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
+        table = parse_toml(text)
     except OSError as error:
         raise UserError(
             f"{path}: {error.strerror}", "`coach workshop example` prints a plan to begin with"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from coach import runs
 from coach.model.errors import UserError
+from coach.model.toml_text import parse_toml
 
 FILE_NAME = "views.json"
 SAVED_FILE_NAME = "views.toml"
@@ -101,7 +101,7 @@ class ViewStore:
         """By name, and what is wrong with the file, if anything."""
         try:
             said = _read(self._saved_file)
-            tables = tomllib.loads(said.decode("utf-8")) if said is not None else {}
+            tables = parse_toml(said.decode("utf-8")) if said is not None else {}
         except (OSError, ValueError, RecursionError) as problem:
             words = problem.strerror if isinstance(problem, OSError) else str(problem) or "not TOML"
             return {}, f"{self._saved_file}: {words}; it does not count"

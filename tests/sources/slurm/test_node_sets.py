@@ -14,3 +14,11 @@ def test_node_sets_are_expanded_in_slurm_s_spellings() -> None:
 def test_a_group_is_never_looked_up() -> None:
     assert expand_nodes("@all") == ()
     assert fold_nodes(["node2", "node1", "@all"]) == "node[1-2],@all"
+
+
+def test_many_items_of_two_numbers_are_the_names_that_few_are() -> None:
+    items = [f"rack{number}n[{number % 3}-{number % 3 + 1}]" for number in range(600)]
+    whole = expand_nodes(",".join([*items, "login", "gpu[1-2]"]))
+    assert len(whole) == len(set(whole)) == 1203
+    assert set(whole) == {name for item in (*items, "login", "gpu[1-2]") for name in expand_nodes(item)}
+    assert expand_nodes(",".join([*items, "gpu[1"])) == ()

@@ -1,0 +1,68 @@
+"""TOML that people write, as nested tables: tomllib behind three limits. Pure.
+
+Each part of a dotted key costs tomllib as much as all parts before it: 8 KiB of `a.a.a.a` take half a second,
+64 KiB half a minute. No file that a person wrote has such a key, so it is refused before it is read. An
+integer over 64 bits is none in TOML; tomllib takes it, and Python then neither makes a float of it nor, from
+4,300 digits on, text.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+MAX_CHARACTERS = 1 << 20
+"""The longest file that coach ships has 75,000; tomllib reads a million in about two seconds."""
+MAX_KEY_PARTS = 64
+"""The deepest key that coach knows has four parts."""
+_INTEGERS = range(-(1 << 63), 1 << 63)
+_LONG_INTEGER = re.compile(r"0x[0-9A-Fa-f_]{16,}|0o[0-7_]{22,}|0b[01_]{64,}|[0-9][0-9_]{18,}")
+_BLANKS = r"[ \t]*+"
+_PART = r"(?:[A-Za-z0-9_-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
+_LONG_KEY = re.compile(
+    rf"(?:^|[\[{{,]){_BLANKS}(?:{_PART}{_BLANKS}\.{_BLANKS}){{{MAX_KEY_PARTS}}}", re.MULTILINE
+)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Raises ValueError, or RecursionError, for text that is no TOML or over a limit."""
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"the file is too long: at most {MAX_CHARACTERS:,} characters are read")
+    if found := _LONG_KEY.search(text):
+        raise ValueError(f"a key has more than {MAX_KEY_PARTS} dotted parts {_place(text, found.end())}")
+    table = tomllib.loads(text)
+    for integer in _integers(table):
+        if integer not in _INTEGERS:
+            raise ValueError(f"an integer does not fit into 64 bits {_place_of(text, abs(integer))}".rstrip())
+    return table
+
+
+def _integers(table: dict[str, Any]) -> Iterator[int]:
+    waiting: list[Any] = [table]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, int):
+            yield value
+
+
+def _place_of(text: str, integer: int) -> str:
+    """Where it stands first, if it can be found."""
+    for found in _LONG_INTEGER.finditer(text):
+        try:
+            if int(found[0], 0) == integer:
+                return _place(text, found.start())
+        except ValueError:
+            continue
+    return ""
+
+
+def _place(text: str, index: int) -> str:
+    """In tomllib's words."""
+    line_start = text.rfind("\n", 0, index) + 1
+    return f"(at line {text.count(chr(10), 0, index) + 1}, column {index - line_start + 1})"
