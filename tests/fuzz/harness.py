@@ -17,7 +17,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-NUM_EXAMPLES = 40
+NUM_EXAMPLES = 25
 _ALWAYS: dict[str, Any] = {
     "deadline": None,
     "database": None,
