@@ -32,14 +32,16 @@ from tests.ignored_signals import let_children_hear
 from tests.installed import (
     SHARED,
     InstalledCoach,
-    build_environment,
     compile_sources,
     own_environment,
+    shared_environment,
     shared_wheel,
 )
 from tests.ordinary_user import User, make_open_directory, make_user
 from tests.requirements import REQUIREMENTS
 from tests.terminal.tmux import Terminal
+
+KINDS = ("terminal", "cluster", "train")
 
 _SLURM_CLIENTS = re.compile(
     r"s(acct|acctmgr|alloc|attach|batch|bcast|cancel|control|diag|info|prio|queue|report|run|share|stat)"
@@ -80,18 +82,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that uses a fixture with a requirement has its marker, said or not.
 
     Tests that wait for a cluster, for a terminal or for trainings stay together, each kind in one process:
-    they share what is booted for them, and none waits for another kind. Such a test that fails is tried once
-    more, because what it drives shares the machine with others; the last lines name those that needed it.
+    they share what is booted for them, and none waits for another kind. Terminals that need no cluster are a
+    kind of their own: pytest-xdist starts the four largest groups first, one in each process. Such a test
+    that fails is tried once more, because what it drives shares the machine with others; the last lines name
+    those that needed it.
     """
     for item in items:
         for requirement in REQUIREMENTS:
             if requirement.fixtures.intersection(getattr(item, "fixturenames", ())):
                 item.add_marker(requirement.marker)
-        for kind in ("terminal", "cluster", "train"):
-            if item.get_closest_marker(kind) is not None:
-                item.add_marker(pytest.mark.xdist_group(kind))
-                item.add_marker(pytest.mark.flaky(reruns=1))
-                break
+        kinds = [kind for kind in KINDS if item.get_closest_marker(kind) is not None]
+        if kinds:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+            group = "screens" if kinds[0] == "terminal" and "cluster" not in kinds else kinds[0]
+            if item.get_closest_marker("xdist_group") is None:  # a second one would be a third group: both
+                item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -213,19 +218,19 @@ def coach_wheel() -> Path:
 
 
 @pytest.fixture(scope="session")
-def train_python(open_directory: Path, request: pytest.FixtureRequest) -> Path:
+def train_python(request: pytest.FixtureRequest) -> Path:
     """An interpreter that every user can reach, with coach, torch and the frameworks of the recipes."""
     if (own := own_environment()) is not None:
         compile_sources()  # an ordinary user may not keep compiled modules in this checkout
         return own
     wheel: Path = request.getfixturevalue("coach_wheel")
-    return build_environment(open_directory / "venv-train", wheel, extras="train,frameworks")
+    return shared_environment("venv-train", wheel, extras="train,frameworks")
 
 
 @pytest.fixture(scope="session")
-def bare_python(open_directory: Path, coach_wheel: Path) -> Path:
+def bare_python(coach_wheel: Path) -> Path:
     """An interpreter that every user can reach, with coach and without torch."""
-    return build_environment(open_directory / "venv-bare", coach_wheel)
+    return shared_environment("venv-bare", coach_wheel)
 
 
 @pytest.fixture

@@ -89,6 +89,19 @@ def compile_sources() -> None:
     _run([sys.executable, "-m", "compileall", "-q", REPOSITORY / "coach", REPOSITORY / "trainers"])
 
 
+def shared_environment(name: str, wheel: Path, extras: str = "") -> Path:
+    """The interpreter of `build_environment`'s environment, which the first process that asks for it builds."""
+    folder = Path(os.environ[SHARED])
+    complete = folder / f"{name}.complete"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            shutil.rmtree(folder / name, ignore_errors=True)
+            build_environment(folder / name, wheel, extras)
+            complete.touch()
+    return folder / name / "bin" / "python"
+
+
 def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
     """A new environment with coach from `wheel`, and what it needs with `extras` (`"train"`,
     `"train,frameworks"`), reachable by every user; its interpreter.

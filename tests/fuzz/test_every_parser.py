@@ -9,8 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _FUNCTION = re.compile(
-    r"_?(?:parse|decode|strike|scalar_of|expand|feed|read_options|read_values|read_script)(?:_|$)"
+    r"_?(?:parse|decode|strike|scalar_of|expand|feed|read_options|read_values|read_script)(?:_|\b)"
 )
+_SAYS_DEF = re.compile(rf"\bdef\s+{_FUNCTION.pattern}")
 _LIBRARY = re.compile(
     r"(?:json\.loads?|tomllib\.loads?|struct\.(?:unpack|iter_unpack)\w*|pickle\.\w+"
     r"|csv\.(?:reader|DictReader)"
@@ -32,6 +33,8 @@ NOT_FUZZED = {
 
 
 def is_parser(source: str) -> bool:
+    if not _SAYS_DEF.search(source) and not _LIBRARY.search(source):
+        return False  # its words cannot be in the tree either, and to make the tree takes longer
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef) and _FUNCTION.match(node.name):
             return True

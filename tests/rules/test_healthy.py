@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import accumulate
 
 import pytest
@@ -33,6 +34,7 @@ def of_ranks(losses: Sequence[Sequence[float]], loss_of: str | None = None) -> D
     return judge(series, run=run(), events=events)
 
 
+@cache
 def noise(seed: int, scale: float = 0.1, level: float = 1.0, count: int = NUM_STEPS) -> list[float]:
     chance = random.Random(seed)
     return [level + chance.gauss(0, scale) for _ in range(count)]

@@ -113,11 +113,11 @@ class Terminal:
 
     def screen(self) -> str:
         """What is painted now: lines without styles and without trailing blanks."""
-        return self._tmux("capture-pane", "-p")
+        return self._looked("capture-pane", "-p")
 
     def screen_with_styles(self) -> str:
         """What is painted now, with the escape sequences of colours and attributes."""
-        return self._tmux("capture-pane", "-p", "-e")
+        return self._looked("capture-pane", "-p", "-e")
 
     def wait_for(self, *wanted: str | re.Pattern[str], timeout_s: float = 15.0) -> str:
         """Wait until texts, or matches of patterns, are painted at the same time; the screen then.
@@ -200,9 +200,20 @@ class Terminal:
         argv = ["tmux", "-L", self._socket, "-f", "/dev/null", "-u", *command]
         return self._user.argv(argv) if self._user else argv
 
+    def _looked(self, *command: str) -> str:
+        """What tmux answers to a question. root asks the user's server himself: to become that user first
+        costs as much again, ten times a second."""
+        if self._user is None or os.geteuid() != 0:
+            return self._tmux(*command)
+        socket = self._directory / f"tmux-{self._user.uid}" / self._socket
+        return self._run(["tmux", "-S", str(socket), "-f", "/dev/null", "-u", *command])
+
     def _tmux(self, *command: str, cwd: Path | None = None) -> str:
+        return self._run(self._argv(*command), cwd)
+
+    def _run(self, argv: Sequence[str], cwd: Path | None = None) -> str:
         result = subprocess.run(
-            self._argv(*command),
+            argv,
             env=self._env,
             cwd=cwd,
             stdin=subprocess.DEVNULL,
@@ -212,7 +223,7 @@ class Terminal:
             errors="replace",
             timeout=10,
         )
-        assert result.returncode == 0, f"tmux {command[0]}: {result.stderr.strip()}"
+        assert result.returncode == 0, f"{' '.join(argv)}: {result.stderr.strip()}"
         return result.stdout
 
 
