@@ -52,7 +52,9 @@ class Session(Protocol):
 
     def attach(self, target: str, streams: Sequence[StreamSource]) -> None: ...
 
-    def history(self, target: str) -> History: ...
+    def history(self, target: str) -> History:
+        """Its series as they stand, to be read alone. The same value until something is new."""
+        ...
 
     def glance(self, target: str) -> Glance:
         """What a line of a list shows of its history. The same value until something is new."""

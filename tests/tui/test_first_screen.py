@@ -27,7 +27,9 @@ from tests.tui.fake_session import (
     add_gpus,
     make_history,
     make_job,
+    make_run,
     make_snapshot,
+    make_target,
 )
 
 
@@ -102,6 +104,20 @@ async def test_what_failed_today_is_listed_with_what_the_queue_has_forgotten() -
         assert list(driver.app.screen.query_one("#queue", KeyedTable).keys) == ["9"]
         await driver.press("escape")
         assert list(driver.app.screen.query_one("#queue", KeyedTable).keys) == ["17", "18"]
+
+
+async def test_a_run_that_completed_with_a_critical_cause_is_among_what_failed_today() -> None:
+    run = make_run(state="COMPLETED", ended_time_s=NOW_S - 60)
+    targets = MappingProxyType({RUN_ID: make_target(run)})
+    forgotten = make_snapshot(jobs=(), runs=(run,), targets=targets)
+    async with opened(FakeSession(forgotten), are_all_shown=False, size=(120, 36)) as driver:
+        await driver.sees("✖ NUM001")
+        await driver.press("V")
+        await driver.pilot.press(*"failed", "enter")
+        await driver.sees("failed today · queue")
+        assert list(driver.app.screen.query_one("#queue", KeyedTable).keys) == ["17"]
+        await driver.press("enter")
+        await driver.reaches("job")
 
 
 async def test_an_empty_queue_says_what_one_can_do() -> None:

@@ -6,11 +6,14 @@ not yet keeps what is on the screen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
-from coach.analysis.judging.ranking import RECENT_S
-from coach.model.slurm.cluster import Job, has_failed
+from coach.analysis.jobs.run_as_job import run_as_job
+from coach.analysis.judging.ranking import RECENT_S, RankedFinding
+from coach.model.judging.finding import Severity
+from coach.model.slurm.cluster import Job, has_failed, is_final
 from coach.tui.context import Context
 from coach.tui.mode import Mode
 from coach.tui.palette import GoTo, Place
@@ -51,17 +54,44 @@ def _key(view: SavedView) -> tuple[View, bool]:
     return view.view, view.is_all
 
 
-def failed_today(context: Context, jobs: Sequence[Job]) -> list[Job]:
-    """One's own jobs that ended badly within a day: those of the queue, then those that coach remembers."""
-    since_s = context.now_s - RECENT_S
+def ended_critically(causes: Iterable[Sequence[RankedFinding]]) -> frozenset[str]:
+    """The targets that have ended with a critical cause, whatever their state: also a run that completed."""
+    return frozenset(
+        each.target
+        for group in causes
+        for each in group
+        if each.ended_s is not None and each.finding.severity is Severity.CRITICAL
+    )
+
+
+def failed_today(context: Context, jobs: Sequence[Job], critical: Collection[str]) -> list[Job]:
+    """One's own jobs that ended badly within a day, by their state or by a critical cause: those of the
+    queue, then those that coach remembers, then runs. `critical` are targets."""
+    since_s, runs = context.now_s - RECENT_S, context.snapshot.runs
     here = [job for job in jobs if job.user == context.user]
     known = {job.job_id for job in here}
     past = [each.job for each in context.answers.past_jobs if each.job.job_id not in known]
-    return [
+    failed = [
         job
         for job in (*here, *past)
-        if has_failed(job.state) and (job.end_time_s is None or job.end_time_s >= since_s)
+        if (has_failed(job.state) and (job.end_time_s is None or job.end_time_s >= since_s))
+        or (is_final(job.state) and context.trainings.target_of(job, runs) in critical)
     ]
+    known.update(job.job_id for job in past)
+    return [*failed, *_forgotten(context, known, critical)]
+
+
+def _forgotten(context: Context, known: Collection[str], critical: Collection[str]) -> list[Job]:
+    """Those that neither the queue nor the memory knows: as they were followed, else as their run tells."""
+    found = []
+    for target in sorted(critical, reverse=True):
+        run, followed = context.run(target), context.snapshot.targets.get(target)
+        job = followed.job if followed is not None else None
+        if job is None and run is not None:
+            job = replace(run_as_job(run), user=context.user or run.user or "")
+        if job is not None and job.job_id not in known:
+            found.append(job)
+    return found
 
 
 class ViewChoice(GoTo):
@@ -92,7 +122,7 @@ class ViewChoice(GoTo):
 
 def _about(each: SavedView) -> str:
     if each.is_failed_today:
-        return "your jobs that ended badly within a day"
+        return "your jobs that ended badly, or with a critical cause, within a day"
     whose = "everybody's jobs" if each.is_all else "your jobs"
     parts = [each.view.filter, f"by {each.view.sort}" if each.view.sort else "", each.view.columns]
     return " · ".join([whose, *filter(None, parts)])

@@ -35,7 +35,7 @@ COACH_KEYS: tuple[Key, ...] = (
         description="Hide the detail beside the list, or show it",
         tooltip="From 160 columns on; it follows the cursor. What you chose is kept",
         places=frozenset({"cluster"}),
-        elsewhere="hides the detail beside the queue of the first screen",
+        elsewhere="hides the detail beside the first screen's queue",
         action="detail",
     ),
     Key(

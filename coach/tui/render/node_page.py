@@ -16,7 +16,7 @@ from coach.tui.render.compare import side_by_side
 from coach.tui.render.curve import bar
 from coach.tui.render.node_hours import Measured as Measured
 from coach.tui.render.node_hours import past_lines
-from coach.tui.render.text import BLANK, KeyLabel, Line, Span, age, clip, line, mib, muted, whole
+from coach.tui.render.text import BLANK, KeyLabel, Line, Span, age, clip, line, mib, muted, printable, whole
 
 WIDE = 108
 """From this width on the facts stand beside the GPUs."""
@@ -76,22 +76,29 @@ def _gpu_rows(page: NodeSubject, width: int) -> list[Line]:
 
 def measured_samples(
     node: str, slots: Sequence[GpuSlot], measured: Sequence[Measured]
-) -> dict[int, GpuSample]:
-    """The newest sample of each GPU by its index on the node: a job counts its own GPUs from 0, in the order
-    of their indices."""
+) -> tuple[dict[int, GpuSample], list[tuple[str, GpuSample]]]:
+    """The newest sample of each GPU by its index on the node, and those of jobs of which it is not told which
+    GPUs they have.
+
+    A job counts its own GPUs from 0, and nothing maps them to the node's: they are put in the order of the
+    indices, and each says its number within the job.
+    """
     found: dict[int, GpuSample] = {}
+    others = []
     for each in measured:
         own = [slot.index for slot in slots if slot.job_id == each.job_id]
         for key in each.history.gpus:
             if key[0] == node and key[1] < len(own):
                 found[own[key[1]]] = each.history.gpu(*key)[-1]
-    return found
+            elif key[0] == node:
+                others.append((each.job_id, each.history.gpu(*key)[-1]))
+    return found, others
 
 
 def gpu_lines(page: NodeSubject, width: int, *, is_known: bool) -> list[Line]:
     """Each GPU: whose it is, and what it does where that is measured."""
     by_id: Mapping[str, Job] = {job.job_id: job for job in page.jobs}
-    samples = measured_samples(page.node.name, page.slots, page.measured)
+    samples, others = measured_samples(page.node.name, page.slots, page.measured)
     rows = slot_lines(page.slots, by_id, is_known, width, are_others_hidden=page.are_others_hidden)
     result: list[Line] = []
     for slot, row in zip(page.slots, rows, strict=True):
@@ -99,6 +106,9 @@ def gpu_lines(page: NodeSubject, width: int, *, is_known: bool) -> list[Line]:
         sample = samples.get(slot.index)
         if sample is not None:
             result.append(_sample_line(sample, page.now_s, width))
+    for job_id, sample in others:
+        result.append(clip(line(f"   gpu {sample.gpu} of job {printable(job_id)}"), width))
+        result.append(_sample_line(sample, page.now_s, width))
     return result
 
 
@@ -120,6 +130,7 @@ def _sample_line(sample: GpuSample, now_s: float, width: int) -> Line:
             f" {mib(used)}/{mib(total)}  ",
             Span(f"{use}  ", "warning" if is_old else "muted"),
             f"{whole(sample.power_w)}/{whole(sample.power_limit_w)} W",
+            muted(f"  gpu {sample.gpu} of the job"),
         ),
         width,
     )

@@ -17,7 +17,14 @@ from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
 from coach.tui.first_screen.detail import LEAST_WIDTH, Detail, detail_width
 from coach.tui.first_screen.overview import Overview
-from coach.tui.first_screen.saved import ViewChoice, failed_today, name_of, saved_words, view_named
+from coach.tui.first_screen.saved import (
+    ViewChoice,
+    ended_critically,
+    failed_today,
+    name_of,
+    saved_words,
+    view_named,
+)
 from coach.tui.first_screen.tables import node_view, queue_view
 from coach.tui.first_screen.told import Told
 from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job, choose_target
@@ -97,8 +104,10 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._found: Arranged[tuple[list[Node], list[str]]] = Arranged(([], []), self._deliver)
         self._queue: Arranged[Queue] = Arranged(Queue(), self._deliver)
         self._is_failed_shown = False
-        self._failed: tuple[object, object, list[Job]] = (None, None, [])
-        """The queue and the past jobs, and those of them that failed today."""
+        self._critical: frozenset[str] = frozenset()
+        """The targets that have ended with a critical cause."""
+        self._failed: tuple[object, object, object, list[Job]] = (None, None, None, [])
+        """The queue, the past jobs and the critical ones, and those of them that failed today."""
         self._in_place: tuple[object, bool, list[Job]] = (None, False, [])
         """The queue, True if it has everybody's jobs, and the jobs in their order."""
 
@@ -279,6 +288,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         """How many lines they take: none while nothing is wrong."""
         causes, table = self._told.causes(), self.verdicts
         wrong = [each for group in causes for each in group]
+        self._critical = ended_critically(causes)
         if not wrong and table.has_focus:
             self.queue.focus()
         table.display = bool(wrong)
@@ -339,9 +349,10 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         jobs, past = self.context.snapshot.jobs, self.context.answers.past_jobs
         if not self._is_failed_shown:
             return jobs
-        if self._failed[0] is not jobs or self._failed[1] != past:
-            self._failed = (jobs, past, failed_today(self.context, jobs))
-        return self._failed[2]
+        if self._failed[0] is not jobs or self._failed[1:3] != (past, self._critical):
+            found = failed_today(self.context, jobs, self._critical)
+            self._failed = (jobs, past, self._critical, found)
+        return self._failed[3]
 
     def _row(self) -> QueueRow | None:
         """The row under the cursor of the queue."""

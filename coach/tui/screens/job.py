@@ -171,12 +171,12 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         if all(job.raw_job_id is None for job in folded.parts):
             return ()
         is_mine = is_own(folded.job, self.context.user)
+        is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)  # it holds what was measured, no answers
         reasons = {
             Question.PLACE_IN_QUEUE: is_mine and any(job.state == "PENDING" for job in folded.parts),
-            Question.ALLOCATIONS: any(
-                job.num_gpus and job.nodes and not is_final(job.state) for job in folded.parts
-            ),
-            Question.STEP_USE: is_mine and folded.job.state == "RUNNING",
+            Question.ALLOCATIONS: not is_recorded
+            and any(job.num_gpus and job.nodes and not is_final(job.state) for job in folded.parts),
+            Question.STEP_USE: not is_recorded and is_mine and folded.job.state == "RUNNING",
         }
         return tuple(question for question, is_wanted in reasons.items() if is_wanted)
 

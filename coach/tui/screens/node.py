@@ -35,7 +35,8 @@ class NodeScreen(CoachScreen, screen="node"):
     def on_mount(self) -> None:
         self.query_one("#body").focus()
         node = self._node()
-        if node is not None and node.gpu_indices:
+        is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)
+        if node is not None and node.gpu_indices and not is_recorded:
             self.questions = (Question.ALLOCATIONS,)
             self.post_message(Wanted(Question.ALLOCATIONS))
 

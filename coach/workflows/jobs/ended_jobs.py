@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from coach import runs
 from coach.analysis.jobs.belonging import fits
+from coach.analysis.jobs.run_as_job import run_as_job
 from coach.analysis.queueing.arrays import group_id
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.late import late
@@ -183,35 +184,7 @@ def _joined(past: PastJob, run: Run) -> PastJob:
 
 
 def _of_run(run: Run) -> PastJob:
-    limit = run.resources.get("time_limit_s")
-    limit_s = int(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
-    used_s = None
-    if run.started_time_s is not None and run.ended_time_s is not None:
-        used_s = max(0, round(run.ended_time_s - run.started_time_s))
-    num_nodes = run.resources.get("num_nodes")
-    partition = run.resources.get("partition")
-    job = Job(
-        job_id=run.job_id or run.run_id,
-        name=run.recipe,
-        user=run.user or "",
-        state=run.state or "",
-        reason=None,
-        partition=partition if isinstance(partition, str) else "",
-        nodes=None,
-        num_nodes=num_nodes if isinstance(num_nodes, int) else None,
-        num_cpus=None,
-        num_gpus=run.num_gpus,
-        time_used_s=used_s,
-        time_left_s=None,
-        time_limit_s=limit_s,
-        submit_time_s=run.created_time_s,
-        start_time_s=run.started_time_s,
-        end_time_s=run.ended_time_s,
-        work_dir=run.run_dir,
-        host=run.host,
-        cluster=run.cluster,
-    )
-    return PastJob(job, source="run", run_id=run.run_id)
+    return PastJob(run_as_job(run), source="run", run_id=run.run_id)
 
 
 def _when(past: PastJob) -> float | None:

@@ -182,9 +182,11 @@ class WatchSession:
         self._on_settings(settings)
 
     def history(self, target: str) -> History:
-        """The series of a watched target as they stand: a copy that nobody else changes."""
+        """The series of a watched target as they stand: a copy that nobody changes, made once for all that
+        was added."""
         with self._lock:
-            return self._monitor.history(target).copy()
+            history = self._monitor.history(target)
+            return history.derived("copy", history.copy)
 
     def glance(self, target: str) -> Glance:
         """What a line of a list shows of a watched target: made once for all that was added, not copied."""
