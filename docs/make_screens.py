@@ -1,28 +1,33 @@
-"""Pictures of the screens: SVG files, and PNG files where cairosvg is installed.
+"""Pictures of the screens, as SVG files, and the page that lists them.
 
-    python docs/make_screens.py DIRECTORY                    # of the recording that comes with coach
+    python docs/make_screens.py docs/screens                 # all screens at three sizes, as they lie there
+    python docs/make_screens.py DIRECTORY --size 80x24 --only job --only compare
     python docs/make_screens.py DIRECTORY --live             # of the cluster or machine that coach finds here
-    python docs/make_screens.py DIRECTORY --size 80x24 --size 120x36
+    python docs/make_screens.py DIRECTORY --png              # PNG files beside them, by cairosvg
 
-    python docs/make_screens.py docs/screens --size 80x24 --only finding     # the picture in README.md
-
-Each picture is of the real app: keys are pressed and the screen is taken as Textual draws it. `--live` opens
-coach read-only, so that no key can launch or cancel.
+Each picture is of the real app, which plays the recording that comes with coach: keys are pressed and what
+the terminal would get is drawn. `--live` opens coach read-only, so that no key can launch or cancel. Home and
+coach's own directories are empty ones, made for the time of the run: no picture shows who made it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import os
 import re
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from html import escape
 from importlib import import_module
 from pathlib import Path
 
+from rich.segment import Segment
+from rich.style import Style
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from textual.pilot import Pilot
 
 from coach.config.load import load
@@ -30,27 +35,66 @@ from coach.tui.app import CoachApp
 from coach.tui.arrangement import put_keys_first
 from coach.tui.mode import Mode
 from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recorded
+from coach.workflows.watching.recording import header_of, open_replay
+from coach.workflows.watching.story import Story
 
-SIZES = ("80x24", "120x36")
-SETTLE_S = 3.0
-"""After a key: verdicts of jobs are read in threads, and the picture is to show them."""
-FIRST_S = 12.0
-"""Before the first picture: the queue, the nodes and the verdicts of failed jobs have come."""
+SIZES = ("80x24", "120x36", "200x50")
+CELL_W, CELL_H, FONT = 7.2, 15, 12
+"""Of one character, in the units of the picture."""
+STILL_S, LONGEST_S = 1.0, 15.0
+"""A picture is taken when the screen has not changed for this long, and at the latest after that long."""
+LAST_S = 20.0
+"""How far the recording goes on after its last caption has begun."""
+FIRST_S = 6.0
+"""After a step of the story: what it tells of has been read, measured and judged."""
 
-KEYS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("cluster", ()),
-    ("job", ("enter",)),
-    ("log", ("l",)),
-    ("findings", ("escape", "escape", "f")),
-    ("finding", ("enter",)),
-    ("history", ("escape", "escape", "H")),
-    ("where", ("escape", "W")),
-    ("runs", ("escape", "r")),
-    ("new-launch", ("escape", "plus")),
-    ("recipes", ("escape", "R")),
-    ("help", ("escape", "question_mark")),
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A picture, and the keys that lead to it from the first screen."""
+
+    name: str
+    shows: str
+    keys: tuple[str, ...] = ()
+    """Textual's names; a word with a colon before it is a place that is gone to by its name."""
+    chapter: int = 6
+    """The caption of the demo that is told; the shots stand in this order."""
+
+
+SHOTS: tuple[Shot, ...] = (
+    Shot("first-screen", "the first screen: a cluster at work", chapter=1),
+    Shot("where", "where a job could start now (`W`)", ("W",), 1),
+    Shot("node", "a node: its devices, its jobs, its last hours", (":node1",), 1),
+    Shot("pending", "a waiting job, and why it waits", ("G", "enter"), 1),
+    Shot("job-healthy", "a healthy run", ("enter",), 2),
+    Shot("gpus", "the devices of a run (`D`)", ("D",), 3),
+    Shot("gpus-heat", "the same as a heat map (`v`)", ("D", "v"), 3),
+    Shot("gpus-history", "the same over time (`v` again)", ("D", "v", "v"), 3),
+    Shot("gpus-processes", "the processes on the devices", ("D", "v", "v", "v"), 3),
+    Shot("ranks", "the ranks of a run", ("D", "v", "v", "v", "v"), 3),
+    Shot("job-input-bound", "a run that waits for its data, with the cause", ("enter",), 3),
+    Shot("job", "a run whose loss became NaN, with the cause", ("enter",), 4),
+    Shot("job-quantity", "one quantity large (`M`)", ("enter", "M"), 4),
+    Shot("finding", "a finding with its proof", ("enter", "enter"), 4),
+    Shot("proof", "the line of the log that proves it", ("enter", "enter", "enter"), 4),
+    Shot("log", "a log (`l`)", ("l",), 4),
+    Shot("explained", "each value of a row explained (`E`)", ("E",), 4),
+    Shot("rule", "the page of a rule", (":NUM001",), 4),
+    Shot("first-screen-later", "the first screen: runs, findings, what they cost"),
+    Shot("findings", "the findings of all jobs (`f`)", ("f",)),
+    Shot("runs", "all runs (`r`)", ("r",)),
+    Shot("compare", "two runs: what the fix did (`c`)", ("r", "c")),
+    Shot("compare-curves", "their curves over each other (`v`)", ("r", "c", "v")),
+    Shot("history", "jobs that have ended (`H`)", ("H",)),
+    Shot("recipes", "the recipes, with their lessons (`R`)", ("R",)),
+    Shot("recipe-lesson", "a recipe's diff (`v`)", ("R", "down", "v")),
+    Shot("new-launch", "a new launch (`+`)", ("plus",)),
+    Shot("drills", "trainings with a planted fault (`P`)", ("P",)),
+    Shot("go-to", "anything by its name (`:`)", ("colon", "n", "o", "d", "e")),
+    Shot("views", "saved views (`V`)", ("V",)),
+    Shot("help", "every key that works here (`?`)", ("question_mark",)),
 )
-"""The name of a picture, and the keys that lead from the picture before to it."""
+"""Each begins on the first screen, with the cursor on what the caption is about."""
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -61,60 +105,226 @@ def size_of(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def opening_of(is_live: bool) -> Opening:
+class HeldClock:
+    """The recording's time: it goes on only when told, so that a slow machine makes the same pictures."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def skip_to(self, seconds: float) -> None:
+        self.now_s = max(self.now_s, seconds)
+
+
+def opening_of(is_live: bool, clock: HeldClock) -> Opening:
     """What the app is opened with: this place, read-only, or the recording that comes with coach."""
     settings = load(os.environ)
     if is_live:
         return open_live(settings, "auto", True)
-    return open_recorded(settings, demo_recording_path(), Mode.DEMO)
+    recording = demo_recording_path()
+    session = open_replay(recording, settings, clock=clock)
+    story = Story(header_of(recording).chapters, clock, clock.skip_to)
+    return replace(open_recorded(settings, recording, Mode.DEMO), session=session, story=story)
 
 
-def write(app: CoachApp, file: Path) -> Path:
-    """Write what is on the screen; the file that was written, PNG where cairosvg is installed."""
-    svg = app.export_screenshot(title=file.stem)
+def tell(app: CoachApp, clock: HeldClock) -> None:
+    """Let the recording come to the end of the caption that is told."""
+    story = app.context.story
+    if story is not None:
+        ends = [each.at_s for each in story.chapters][story.index + 1 :]
+        clock.skip_to(ends[0] - 1 if ends else story.chapters[-1].at_s + LAST_S)
+        app.context.session.refresh_soon()
+
+
+# The picture
+
+
+class Drawing:
+    """An SVG of a terminal's rows: one element per stretch of a colour, the colours named once."""
+
+    def __init__(self, background: str) -> None:
+        self._background = background
+        self._classes: dict[str, str] = {}
+
+    def of(self, rows: Sequence[Sequence[Segment]], columns: int) -> str:
+        width, height = columns * CELL_W + 2 * FONT, len(rows) * CELL_H + 2 * FONT
+        drawn = [part for y, row in enumerate(rows) for part in self._row(row, y)]
+        styles = "".join(f".{name}{{{css}}}" for css, name in self._classes.items())
+        font = f"text{{font:{FONT}px Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}}"
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}">',
+                f"<style>{font}{styles}</style>",
+                f'<rect width="100%" height="100%" rx="6" fill="{self._background}"/>',
+                f'<g transform="translate({FONT} {FONT})">',
+                *drawn,
+                "</g></svg>\n",
+            ]
+        )
+
+    def _row(self, row: Sequence[Segment], y: int) -> Iterator[str]:
+        x = 0
+        for text, style in joined(row):
+            width = Segment(text).cell_length
+            colour, background = colours(style, self._background)
+            left, wide = f"{x * CELL_W:g}", f"{width * CELL_W:g}"
+            if background != self._background:
+                fill = self._class(f"fill:{background}")
+                yield f'<path class="{fill}" d="M{left} {y * CELL_H}h{wide}v{CELL_H}h-{wide}z"/>'
+            if text.strip():
+                lead = len(text) - len(text.lstrip())
+                inner = text.strip()
+                at = f"{(x + lead) * CELL_W:g}"
+                length = f"{Segment(inner).cell_length * CELL_W:g}"
+                css = f"fill:{colour}" + (";font-weight:bold" if style.bold else "")
+                css += ";text-decoration:underline" if style.underline else ""
+                name, low = self._class(css), y * CELL_H + FONT - 1
+                yield f'<text class="{name}" x="{at}" y="{low}" textLength="{length}">{escape(inner)}</text>'
+            x += width
+
+    def _class(self, css: str) -> str:
+        return self._classes.setdefault(css, f"c{len(self._classes)}")
+
+
+def joined(row: Sequence[Segment]) -> Iterator[tuple[str, Style]]:
+    """The texts of a row, neighbours of one look as one."""
+    text, before = "", Style()
+    for segment in row:
+        style = segment.style or Style()
+        if text and _look(style) != _look(before):
+            yield text, before
+            text = ""
+        text, before = text + segment.text, style
+    yield text, before
+
+
+def _look(style: Style) -> tuple[object, ...]:
+    return style.color, style.bgcolor, style.bold, style.underline, style.reverse, style.dim
+
+
+def colours(style: Style, background: str) -> tuple[str, str]:
+    """Of the text and behind it."""
+    theme = DEFAULT_TERMINAL_THEME
+    front = style.color.get_truecolor(theme).hex if style.color else "#c5c8c6"
+    back = style.bgcolor.get_truecolor(theme, False).hex if style.bgcolor else background
+    return (back, front) if style.reverse else (front, back)
+
+
+def write(app: CoachApp, file: Path, is_png: bool) -> Path:
+    """Write what is on the screen; the SVG file."""
+    rows = [list(strip) for strip in app.screen._compositor.render_strips()]
+    background = app.screen.background_colors[1].hex
+    svg = Drawing(background).of(rows, app.size.width)
     file.with_suffix(".svg").write_text(svg, encoding="utf-8")
-    if importlib.util.find_spec("cairosvg") is None:
-        return file.with_suffix(".svg")
-    # The font that the picture names is on the network; a converter takes the machine's own instead.
-    local = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-    local = local.replace("Fira Code", "DejaVu Sans Mono")
-    import_module("cairosvg").svg2png(bytestring=local.encode(), write_to=str(file.with_suffix(".png")))
-    return file.with_suffix(".png")
+    if is_png:
+        import_module("cairosvg").svg2png(bytestring=svg.encode(), write_to=str(file.with_suffix(".png")))
+    return file.with_suffix(".svg")
 
 
-async def settled(pilot: Pilot[None], seconds: float) -> None:
-    """Let the app work for this long."""
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
+# The way to it
+
+
+def text_of(app: CoachApp) -> str:
+    """What the screen says, without what goes on by itself."""
+    text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+    return re.sub(r"\d", "", text)
+
+
+async def settled(pilot: Pilot[None], least_s: float = 0.0) -> None:
+    """Let the app work until the screen has not changed for a while."""
+    start_s = still_s = time.monotonic()
+    shown = ""
+    while (now_s := time.monotonic()) - start_s < LONGEST_S + least_s:
         await pilot.pause(0.1)
+        if (text := text_of(pilot.app)) != shown:  # type: ignore[arg-type]  # it is a CoachApp
+            shown, still_s = text, now_s
+        if now_s - still_s >= STILL_S and now_s - start_s >= least_s:
+            return
 
 
-async def take(directory: Path, size: tuple[int, int], is_live: bool, names: Sequence[str]) -> None:
-    """Open coach in this size, press the keys of `KEYS` and write the pictures of these names."""
-    app = CoachApp(opening_of(is_live))
+async def press(pilot: Pilot[None], key: str) -> None:
+    """A key, or with a colon before it the name of a place."""
+    if not key.startswith(":"):
+        await pilot.press(key)
+        return await settled(pilot)
+    await pilot.press("colon")
+    await settled(pilot)
+    await pilot.press(*key[1:])
+    await settled(pilot)
+    await pilot.press("enter")
+    return await settled(pilot)
+
+
+async def go_home(pilot: Pilot[None], app: CoachApp) -> None:
+    """Back to the first screen, without leaving the demo's story."""
+    while len(app.screen_stack) > 2:
+        await pilot.press("escape")
+        await pilot.pause(0.5)
+
+
+async def take(directory: Path, size: tuple[int, int], args: argparse.Namespace) -> None:
+    """Open coach in this size, go through `SHOTS` and write the pictures that are wanted."""
+    clock = HeldClock()
+    app = CoachApp(opening_of(args.live, clock))
     put_keys_first()
     async with app.run_test(size=size) as pilot:
+        tell(app, clock)
         await settled(pilot, FIRST_S)
-        for name, keys in KEYS:
-            await pilot.press(*keys)
-            if keys:
-                await settled(pilot, SETTLE_S)
-            if not names or name in names:
-                print(write(app, directory / f"{name}-{size[0]}x{size[1]}"))  # noqa: T201 (its output)
+        chapter = 1
+        for shot in SHOTS:
+            while chapter < shot.chapter and not args.live:
+                await pilot.press("full_stop")
+                tell(app, clock)
+                await settled(pilot, FIRST_S)
+                chapter += 1
+            if args.only and shot.name not in args.only:
+                continue
+            for key in shot.keys:
+                await press(pilot, key)
+            file = directory / f"{shot.name}-{size[0]}x{size[1]}"
+            print(write(app, file, args.png), flush=True)  # noqa: T201 (its output)
+            await go_home(pilot, app)
         app.workers.cancel_all()
 
 
+def page(directory: Path) -> str:
+    """The page that shows all pictures that lie in the directory, the sizes side by side."""
+    lines = [
+        "# The screens",
+        "",
+        "Made by `python docs/make_screens.py docs/screens` from the recording of the",
+    ]
+    lines += ["demo (`coach --demo`). Its devices are stand-ins, and are called so. Columns × rows:"]
+    lines += ["80 × 24, 120 × 36, 200 × 50; a click shows one large.", ""]
+    for shot in SHOTS:
+        files = [f"{shot.name}-{size}.svg" for size in SIZES]
+        found = [name for name in files if (directory / name).exists()]
+        if found:
+            lines += [f"## {shot.name}: {shot.shows}", ""]
+            lines += [
+                f'<a href="{name}"><img src="{name}" width="32%" alt="{name[:-4]}"></a>' for name in found
+            ]
+            lines += [""]
+    return "\n".join(lines)
+
+
 def main() -> int:
-    """Write the pictures and print their names."""
+    """Write the pictures and the page, and print the names of the files."""
     parser = argparse.ArgumentParser(description="Pictures of the screens.")
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("directory", type=Path, help="where they go; README.md there lists them")
     parser.add_argument("--live", action="store_true", help="of this cluster or machine, read-only")
     parser.add_argument("--size", type=size_of, action="append", help="COLUMNSxROWS, more than once")
-    parser.add_argument("--only", action="append", choices=[name for name, _ in KEYS], default=[])
+    parser.add_argument("--only", action="append", choices=[shot.name for shot in SHOTS], default=[])
+    parser.add_argument("--png", action="store_true", help="also as PNG; needs cairosvg")
     args = parser.parse_args()
     args.directory.mkdir(parents=True, exist_ok=True)
-    for size in args.size or map(size_of, SIZES):
-        asyncio.run(take(args.directory, size, args.live, args.only))
+    with tempfile.TemporaryDirectory() as home:
+        os.environ |= {"HOME": home, "COACH_HOME": f"{home}/coach"}
+        for size in args.size or map(size_of, SIZES):
+            asyncio.run(take(args.directory, size, args))
+    (args.directory / "README.md").write_text(page(args.directory), encoding="utf-8")
     return 0
 
 

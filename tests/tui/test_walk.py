@@ -1,0 +1,111 @@
+"""A walk through all screens at the three sizes: nothing is cut without a mark while there is room, no half
+is empty while there is more to see, and everything can be read in 16 colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from rich.cells import cell_len
+from rich.color import Color, ColorSystem
+from rich.style import Style
+from textual.strip import Strip
+
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.render.text import plain
+from coach.tui.widgets.lines import LinesView
+from tests.installed import REPOSITORY
+from tests.tui.driving import Driver, opened
+from tests.tui.every_screen import arguments, screen_classes
+from tests.tui.fake_session import RUN_ID, FakeSession, make_history, make_snapshot, nan_diagnosis
+
+SIZES = [(80, 24), (120, 36), (200, 50)]
+MARKS = ("…", "›", "~")
+"""A line that goes on beyond its pane ends with one of these."""
+SCREENS_MAY = {
+    ("help", "empty lower half"): "its first page has the keys that count here; the others begin on the next",
+}
+"""What a screen may do all the same, and the reason. This only shrinks."""
+MOST_SNAPSHOTS = 20
+
+
+def cut_lines(view: LinesView, strips: Sequence[Strip]) -> Iterator[str]:
+    """Lines that end at the edge of their pane without a mark while the pane has an empty row."""
+    place, top = view.content_region, round(view.scroll_y)
+    rows = [strip.crop(place.x, place.right).text for strip in strips[place.y : place.bottom]]
+    if all(row.strip() for row in rows) or view.scroll_x:
+        return
+    whole = [plain(line).rstrip() for line in view.lines[top : top + len(rows)]]
+    for row, line in zip(rows, whole, strict=False):
+        if cell_len(line) > place.width and not row.rstrip().endswith(MARKS):
+            yield line
+
+
+def empty_halves(screen: CoachScreen, strips: Sequence[Strip]) -> Iterator[str]:
+    """The halves between the top line and the keys that are empty while a pane has more than it shows."""
+    body = [strip.text for strip in strips[1:-1]]
+    middle = len(strips[0].text) // 2
+    views = [view for view in screen.query("*") if view.display and view.region.area and view.is_scrollable]
+    if any(view.max_scroll_y > 0 for view in views) and not any(
+        row.strip() for row in body[len(body) // 2 : -1]
+    ):
+        yield "lower"
+    if any(view.max_scroll_x > 0 for view in views) and not any(row[middle:].strip() for row in body):
+        yield "right"
+
+
+def hidden_text(strips: Sequence[Strip]) -> Iterator[str]:
+    """Texts that have the colour of what is behind them where a terminal has 16 colours."""
+    for strip in strips:
+        for text, style, _ in strip:
+            if style is not None and text.strip() and len(set(in_16(style))) == 1:
+                yield text
+
+
+def in_16(style: Style) -> tuple[int | None, ...]:
+    """The numbers of the text's colour and of that behind it; None is the terminal's own."""
+    return tuple(
+        colour.downgrade(ColorSystem.STANDARD).number if colour is not None else default
+        for colour, default in ((style.color, -1), (style.bgcolor, -2))
+    )
+
+
+async def faults_of(driver: Driver) -> set[tuple[str, str]]:
+    """What is wrong with which screen."""
+    found = set()
+    for cls in screen_classes():
+        driver.app.push_screen(cls(driver.app.context, **arguments(cls, "")))
+        await driver.pilot.pause()
+        screen, name = driver.app.screen, cls.spec.name
+        assert isinstance(screen, CoachScreen)
+        strips = screen._compositor.render_strips()
+        found |= {
+            (name, f"cut: {line}") for view in screen.query(LinesView) for line in cut_lines(view, strips)
+        }
+        found |= {(name, f"empty {half} half") for half in empty_halves(screen, strips)}
+        found |= {(name, f"not seen: {text}") for text in hidden_text(strips)}
+        if screen.__class__ is cls:
+            driver.app.pop_screen()
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
+async def test_every_screen_uses_its_room_and_hides_nothing(size: tuple[int, int]) -> None:
+    session = FakeSession(make_snapshot(diagnoses={RUN_ID: nan_diagnosis()}), {RUN_ID: make_history()})
+    async with opened(session, size=size) as driver:
+        found = await faults_of(driver)
+        assert found - SCREENS_MAY.keys() == set()
+        assert SCREENS_MAY.keys() - found == set(), "strike what no longer needs an exception"
+
+
+def test_what_16_colours_cannot_show_apart_is_found() -> None:
+    same = Style(color=Color.parse("#0f1318"), bgcolor=Color.parse("#101010"))
+    apart = Style(color=Color.parse("#ffffff"), bgcolor=Color.parse("#101010"))
+    assert len(set(in_16(same))) == 1
+    assert len(set(in_16(apart))) == 2
+
+
+def test_few_tests_compare_whole_pictures() -> None:
+    texts = [path.read_text() for path in (REPOSITORY / "tests").rglob("test_*.py")]
+    fixture = "snap" + "_compare"
+    assert sum(text.count(f"{fixture}(") for text in texts) <= MOST_SNAPSHOTS
