@@ -90,6 +90,11 @@ class RunPaths:
         return self.run_dir / "exit.json"
 
     @property
+    def exit_status(self) -> Path:
+        """The command's exit status alone, written before anything else is done about its end."""
+        return self.run_dir / "exit_status"
+
+    @property
     def verdict_json(self) -> Path:
         return self.run_dir / "verdict.json"
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from coach.analysis.judging.no_finding import Look, look_of_past
 from coach.analysis.spelling.sizes import format_bytes
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
 from coach.cli import runs_clean, sentence
-from coach.cli.text import format_time, print_table, printable
+from coach.cli.text import format_time, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.judging.verdict import PastRun
 from coach.model.launching.launch import SweepPoint
@@ -46,14 +44,13 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return runs_clean.run(args, settings)
 
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
-    # The index does not hold all that JSON tells.
-    known = read_known_runs(settings, io, user_name(), is_indexed=args.format != "json")
+    known = read_known_runs(settings, io, user_name(), is_indexed=True)
     sizes = RunSizes(settings.cache_dir / SIZES_FILE, max_checks=MAX_CHECKED_SIZES)
-    sized = [(one.run, sizes.size_of(Path(one.run.run_dir), is_final(one.run.state))) for one in known.runs]
+    sized = [(one.run, sizes.size_of(one.run.run_dir, is_final(one.run.state))) for one in known.runs]
     sizes.save()
     if args.format == "json":
-        listed = [{**_fields(item), "size_bytes": size_bytes} for item, size_bytes in sized]
-        print(json.dumps({"schema": 1, "runs": listed, "problems": known.problems}, indent=2))
+        listed = ({**_fields(item), "size_bytes": size_bytes} for item, size_bytes in sized)
+        print_json("runs", listed, more={"problems": known.problems})
     else:
         headers = ("RUN", "RECIPE", "STATE", "FOUND", "BACKEND", "JOB", "SIZE", "CREATED", "PARENT OR GROUP")
         judged = {past.target: past for past in Verdicts(settings.cache_dir).read().values()}

@@ -136,6 +136,8 @@ def _ending(plan: Plan, own_file: str | None) -> list[str]:
 
 def _local_ending(plan: Plan, own_file: str | None) -> list[str]:
     return [
+        "# In one write, first of all: it stays known should the supervisor be killed now.",
+        'echo "$STATUS" > "$RUN_DIR/exit_status" || true',
         (
             "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the "
             "script says so."

@@ -216,7 +216,7 @@ def record_lines(run_json: Mapping[str, Any]) -> list[str]:
         'if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi',
         "",
         "# A requeued job starts here again: forget how it ended before.",
-        'rm -f "$RUN_DIR/exit.json" "$RUN_DIR/verdict.json"',
+        'rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"',
         "",
     ]
 

@@ -63,6 +63,13 @@ def has_no_script(paths: runs.RunPaths) -> bool:
     return _BY_COMMAND in runs.read_json(paths.run_json)
 
 
+def is_without_script(paths: runs.RunPaths) -> bool:
+    """The same, and False where run.json cannot be read."""
+    with contextlib.suppress(OSError, runs.RunFileError):
+        return has_no_script(paths)
+    return False
+
+
 def output_of(paths: runs.RunPaths, env: Mapping[str, str]) -> Optional[Output]:
     """The output that is to be kept or noted: of the first task, where no launch has seen to it."""
     with contextlib.suppress(OSError, runs.RunFileError):

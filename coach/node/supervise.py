@@ -70,6 +70,8 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
         return first_look.EXIT_STATUS
     paths = _prepare(args, runs_root or args.runs_root, command, started_time_s)
     attempt = _Attempt(paths, node, started_time_s, notes_end=not args.no_end) if paths else None
+    if attempt:
+        attempt.note_exit_status(None)
     noted = own_run.output_of(paths, os.environ) if paths else None
     output = noted or Output()
     environment = {**os.environ, **(attempt.environment() if attempt else {})}
@@ -132,6 +134,8 @@ def _accompany(
     if attempt and os.environ.get("SLURM_NNODES", "1") != "1":
         peers.end_with_a_refused_peer(attempt.paths, attempt.node, training)
     forwarded = _wait(training, witness, sampler, attempt, output)
+    if attempt:
+        attempt.note_exit_status(training.returncode)
     witness.end()
     output.say_end()
     if sampler is not None:
@@ -245,6 +249,7 @@ class _Attempt:
         self._old_error_dirs = _names(self.error_dir)
         self._stderr_offset = _size(paths.stderr_log)
         self.is_full_disk_told = False
+        self._is_alone = "SLURM_JOB_ID" not in os.environ and own_run.is_without_script(paths)
         self._earlier_oom_kills = limits.num_oom_kills(os.getpid()) or 0
 
     @property
@@ -290,6 +295,21 @@ class _Attempt:
             first_look.record(self.paths, refusal, self.node)
         with contextlib.suppress(Exception):
             ended.record_node(self.paths, self._part, first_look.EXIT_STATUS, [])
+
+    def note_exit_status(self, returncode: Optional[int]) -> None:
+        """Write it before anything else, in one write; None: the command has not ended yet.
+
+        Of a run on this machine that nobody else sees to, or the end of the command would not be known where
+        this process is killed before it has recorded more.
+        """
+        with contextlib.suppress(OSError, runs.RunFileError):
+            if not self._is_alone:
+                return
+            if returncode is None:
+                self.paths.exit_status.unlink()
+                return
+            status = returncode if returncode >= 0 else 128 - returncode
+            self.paths.exit_status.write_text(f"{status}\n", encoding="ascii")
 
     def record_end(self, returncode: int, signals: Set[int]) -> None:
         """Write this node's part of exit.json; for a run without a batch script also the state."""

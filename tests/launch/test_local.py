@@ -179,9 +179,7 @@ def test_a_supervisor_that_was_killed_leaves_no_run_behind_that_seems_to_run(mak
     supervisor = find_supervisor(runs.read_json(paths.run_json))
     assert supervisor is not None
     supervisor.kill()
-    wait_until(
-        lambda: state_of(runs.read_json(paths.run_json)) == "FAILED", what="it is known to have failed"
-    )
+    wait_until(lambda: state_of(runs.read_json(paths.run_json)) == "NODE_FAIL", what="its end is unknown")
     wait_until(lambda: not psutil.pid_exists(child), what="its processes have ended")
 
 
@@ -195,7 +193,7 @@ def test_a_process_number_that_was_given_to_another_process_is_never_signalled(m
         )
         with pytest.raises(UserError):
             local.cancel(paths.run_dir)
-        assert state_of(runs.read_json(paths.run_json)) == "FAILED"
+        assert state_of(runs.read_json(paths.run_json)) == "NODE_FAIL"
         assert bystander.poll() is None
     finally:
         bystander.kill()

@@ -52,7 +52,7 @@ def test_it_is_running_and_is_not_removed(left_alone: tuple[Settings, int]) -> N
     plan = plan_clean(Selection(run_ids=(one.run.run_id,)), settings, SystemIo({}), "ada")
     assert (plan.removals, [kept.because for kept in plan.kept]) == ((), ["it is RUNNING on this machine"])
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: only(settings).run.state == "FAILED", what="the end of the run")
+    wait_until(lambda: only(settings).run.state == "NODE_FAIL", what="the end of the run")
     plan = plan_clean(Selection(run_ids=(one.run.run_id,)), settings, SystemIo({}), "ada")
     assert [removal.run.run_id for removal in plan.removals] == [one.run.run_id]
 
@@ -60,5 +60,5 @@ def test_it_is_running_and_is_not_removed(left_alone: tuple[Settings, int]) -> N
 def test_cancelling_it_ends_the_command(left_alone: tuple[Settings, int]) -> None:
     settings, _ = left_alone
     local.cancel(Path(only(settings).run.run_dir))
-    wait_until(lambda: only(settings).run.state == "FAILED", what="the end of the run")
+    wait_until(lambda: only(settings).run.state == "NODE_FAIL", what="the end of the run")
     assert only(settings).alive_because is None

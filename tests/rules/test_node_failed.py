@@ -41,17 +41,23 @@ def test_of_several_nodes_none_is_accused() -> None:
     assert not any(fix.changes for fix in finding.fixes)
 
 
-@pytest.mark.parametrize("row", [job("NODE_FAIL", "MachineRestarted"), None])
-def test_a_local_run_that_a_restart_has_ended_says_that_the_machine_restarted(row: Job | None) -> None:
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [(job("NODE_FAIL", "MachineRestarted"), ""), (None, ", or the supervisor was killed,")],
+)
+def test_a_local_run_that_a_restart_has_ended_says_that_the_machine_restarted(
+    row: Job | None, words: str
+) -> None:
     (finding,) = findings(row, run(state="NODE_FAIL", backend="local", host="login1"))
-    assert finding.summary == "The machine restarted (login1) while the run was going on"
+    assert finding.summary == f"The machine restarted (login1){words} while the run was going on"
 
 
 def test_a_local_run_without_its_supervisor_says_that_it_was_killed() -> None:
     (finding,) = findings(
-        job("FAILED", "SupervisorDied"), run(state="FAILED", backend="local", host="login1")
+        job("NODE_FAIL", "SupervisorDied"), run(state="NODE_FAIL", backend="local", host="login1")
     )
     assert (finding.cause, finding.summary[:14]) == ("node_failure", "The supervisor")
+    assert finding.summary.endswith("how the run ended was not recorded")
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "RUNNING", "CANCELLED", "PREEMPTED", "TIMEOUT", "FAILED"])

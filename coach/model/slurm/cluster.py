@@ -25,6 +25,8 @@ the state shows as itself."""
 
 _NOT_FAILED = frozenset({"COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED"})
 
+NOT_RECORDED = "NODE_FAIL"
+"""The state of a local run whose end nobody recorded, as Slurm calls a job that is missing from its node."""
 SUPERVISOR_DIED = "SupervisorDied"
 MACHINE_RESTARTED = "MachineRestarted"
 LAUNCH_INTERRUPTED = "LaunchInterrupted"

@@ -7,7 +7,13 @@ from shlex import quote as shell_quote
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.slurm.cluster import LAUNCH_INTERRUPTED, SUPERVISOR_DIED, is_final
+from coach.model.slurm.cluster import (
+    LAUNCH_INTERRUPTED,
+    MACHINE_RESTARTED,
+    NOT_RECORDED,
+    SUPERVISOR_DIED,
+    is_final,
+)
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
@@ -24,10 +30,10 @@ class NodeFailed(Rule):
         The state NODE_FAIL or BOOT_FAIL: the controller lost a node of the job, or could not boot it; the
         words "Node failure on …" of srun, its "Step … missing from node(s)", "DUE TO NODE FAILURE" of
         slurmstepd, and "Task launch for … failed on node …" where the node is at fault. On the local backend
-        NODE_FAIL is a run that was going on when its machine was restarted (the kernel's boot id is another
-        one now), and FAILED with the reason SupervisorDied one whose supervisor was killed, by a person, by
-        the machine's lack of memory or by the end of a session; with the reason LaunchInterrupted one whose
-        `coach launch` was killed before it had started a supervisor.
+        NODE_FAIL is a run whose end was not recorded: its machine was restarted meanwhile (the kernel's boot
+        id is another one now), or, with the reason SupervisorDied, its supervisor or `coach run` was killed,
+        by a person, by the machine's lack of memory or by the end of a session. FAILED with the reason
+        LaunchInterrupted is one whose `coach launch` was killed before it had started a supervisor.
     Why it matters
         Nothing in the program has to be changed, and nothing in its log explains the end: the log just stops.
     When it stays silent
@@ -64,7 +70,13 @@ class NodeFailed(Rule):
         said = next((hit.fields["node"] for hit in lines if "node" in hit.fields), None)
         state = f"state {snapshot.state}{f', reason {reason}' if reason else ''}"
         yield Hit(
-            summary=_summary(is_local, left_alone, said or nodes, snapshot.state),
+            summary=_summary(
+                is_local,
+                left_alone,
+                said or nodes,
+                snapshot.state,
+                is_restart_known=reason == MACHINE_RESTARTED,
+            ),
             evidence=(
                 *([quote(earliest(lines))] if lines else []),
                 *([Evidence(state)] if snapshot.state is not None else []),
@@ -80,17 +92,20 @@ class NodeFailed(Rule):
 
 def _left_alone(state: str | None, reason: str | None) -> str | None:
     """The reason of a local run that nobody looked after any more; None for any other."""
-    return reason if state == "FAILED" and reason in _LEFT_ALONE else None
+    return reason if state in ("FAILED", NOT_RECORDED) and reason in _LEFT_ALONE else None
 
 
-def _summary(is_local: bool, left_alone: str | None, nodes: str | None, state: str | None) -> str:
+def _summary(
+    is_local: bool, left_alone: str | None, nodes: str | None, state: str | None, *, is_restart_known: bool
+) -> str:
     """`left_alone` is the reason of a local run that nobody looked after any more."""
     if left_alone == LAUNCH_INTERRUPTED:
         return "The launch of this local run was interrupted before the training was started: nothing ran"
     if left_alone is not None:
-        return "The supervisor of this local run was killed, and the run ended with it"
+        return "The supervisor of this local run was killed, and how the run ended was not recorded"
     if is_local:
-        return f"The machine restarted{f' ({nodes})' if nodes else ''} while the run was going on"
+        killed = "" if is_restart_known else ", or the supervisor was killed,"
+        return f"The machine restarted{f' ({nodes})' if nodes else ''}{killed} while the run was going on"
     if state == "BOOT_FAIL":
         return "A node of the job could not be booted"
     return f"A node of the job failed{f' (of {nodes})' if nodes else ''}, and the job ended with it"

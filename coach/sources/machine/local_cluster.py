@@ -159,9 +159,10 @@ class LocalClusterSource:
             return None
         # In this order: a supervisor that ends in between has written exit.json before it went.
         seen = self._look(value)
-        exit_ = read_exit(self._io, run_dir) if run.state is not None else None
+        found = as_seen(self._io, run, seen)
+        exit_ = read_exit(self._io, found) if run.state is not None else None
         submit_time_s = finite(value.get("submitted_time_s")) or run.created_time_s
-        return _LocalRun(as_seen(self._io, run, seen), exit_, submit_time_s, seen)
+        return _LocalRun(found, exit_, submit_time_s, seen)
 
 
 def _is_in_queue(item: _LocalRun, now_s: float) -> bool:

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from coach import runs
 from coach.late import LateModule
-from coach.model.slurm.cluster import LAUNCH_INTERRUPTED, MACHINE_RESTARTED, SUPERVISOR_DIED, is_final
+from coach.model.slurm.cluster import (
+    LAUNCH_INTERRUPTED,
+    MACHINE_RESTARTED,
+    NOT_RECORDED,
+    SUPERVISOR_DIED,
+    is_final,
+)
 
 if TYPE_CHECKING:
     import psutil
@@ -85,8 +91,8 @@ def look(run_json: Mapping[str, Any]) -> Sighting:
         return Sighting(seen.state, None, seen.host, is_visible=False)
     booted = boot_id()
     if booted is not None and said.get("boot_id") not in (None, booted):
-        return Sighting("NODE_FAIL", MACHINE_RESTARTED, seen.host)
-    return seen if is_alive(run_json) else Sighting("FAILED", SUPERVISOR_DIED, seen.host)
+        return Sighting(NOT_RECORDED, MACHINE_RESTARTED, seen.host)
+    return seen if is_alive(run_json) else Sighting(NOT_RECORDED, SUPERVISOR_DIED, seen.host)
 
 
 def _look_at_launch(run_json: Mapping[str, Any], seen: Sighting) -> Sighting:

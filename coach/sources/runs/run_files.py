@@ -20,7 +20,7 @@ from coach import runs
 from coach.model.errors import UserError
 from coach.model.launching.launch import AppliedFix, Scalar, SweepPoint
 from coach.model.reading import Reading, RunFacts
-from coach.model.slurm.cluster import is_final
+from coach.model.slurm.cluster import NOT_RECORDED, is_final
 from coach.model.teaching.drill import Answer
 from coach.model.training.run import Checkpoint, RankExit, Refusal, Run, RunExit, Segment, Submission
 from coach.sources.follow import describe, read_whole
@@ -268,14 +268,26 @@ def read_last_word_time_s(io: Io, run_dir: Path) -> float | None:
     return max(times, default=None)
 
 
-def read_exit(io: Io, run_dir: Path) -> RunExit | None:
+def read_exit(io: Io, run: Run) -> RunExit | None:
     """How the run ended, None while it has not said. Raises OSError or UserError."""
-    path = runs.RunPaths(run_dir).exit_json
+    paths = runs.RunPaths(run.run_dir)
+    value: dict[str, Any] = {}
+    with contextlib.suppress(FileNotFoundError):
+        value = parse_json(read_whole(io, paths.exit_json), paths.exit_json)
+    if run.state == NOT_RECORDED and not is_final(text(value.get("state"))):
+        value = {**value, **_read_exit_status(io, paths.exit_status)}
+    return parse_exit(value) if value else None
+
+
+def _read_exit_status(io: Io, path: Path) -> dict[str, Any]:
+    """The end of a command whose supervisor was killed before it could tell more; empty where it is not
+    known. A supervisor that lives tells better: which limit ended it."""
     try:
-        data = read_whole(io, path)
-    except FileNotFoundError:
-        return None
-    return parse_exit(parse_json(data, path))
+        status = int(read_whole(io, path))
+        ended_time_s = io.modified_s(path)
+    except (OSError, ValueError):
+        return {}
+    return {"state": "FAILED" if status else "COMPLETED", "exit_code": status, "ended_time_s": ended_time_s}
 
 
 def read_checkpoints(io: Io, run_dir: Path) -> tuple[Checkpoint, ...]:
@@ -312,7 +324,7 @@ class RunFilesSource:
         facts, error = None, None
         try:
             run = read_run(self._io, self._run_dir, self._look)
-            exit_ = read_exit(self._io, self._run_dir)
+            exit_ = read_exit(self._io, run)
             facts = RunFacts(self._target, run, exit_, read_checkpoints(self._io, self._run_dir))
             has_ended = is_final(run.state) or (exit_ is not None and is_final(exit_.state))
             self.interval_s = ENDED_INTERVAL_S if has_ended else LIVE_INTERVAL_S

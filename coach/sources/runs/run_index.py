@@ -8,10 +8,11 @@ torn or strange is passed over, and its run is read anew.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,11 @@ from coach.model.training.run import Run
 from coach.sources.runs.run_files import parse_run
 from coach.sources.values import finite, table, text
 
-SCHEMA = 1
+SCHEMA = 2
 MIN_RUNS = 100
 """Fewer runs are read as fast without an index."""
 
-_LEFT_OUT = frozenset({"run_dir", "parameter_info", "host", "is_visible", "last_word_time_s", "drill_answer"})
+_LEFT_OUT = frozenset({"run_dir", "parameter_info", "is_visible", "last_word_time_s", "drill_answer"})
 """Fields of a run that its place tells, that only its own screen needs, that an ended run does not have, or
 that come after its end."""
 _KEPT = tuple(item.name for item in fields(Run) if item.name not in _LEFT_OUT)
@@ -49,14 +50,15 @@ class RunIndex:
 
     def load(self) -> dict[str, EndedRun]:
         """Name of the run directory → the run; nothing where nothing was kept."""
-        try:
-            records, _, _ = runs.decode_records(self._file.read_bytes())
-        except OSError:
-            return {}
-        if not records or records[0].get("schema") != SCHEMA or records[0].get("root") != str(self._root):
-            return {}
-        found = (self._parse(record) for record in records[1:])
-        return dict(item for item in found if item is not None)
+        with _no_search_for_cycles():
+            try:
+                records, _, _ = runs.decode_records(self._file.read_bytes())
+            except OSError:
+                return {}
+            if not records or records[0].get("schema") != SCHEMA or records[0].get("root") != str(self._root):
+                return {}
+            found = (self._parse(record) for record in records[1:])
+            return dict(item for item in found if item is not None)
 
     def ends(self) -> dict[str, float]:
         """Name of the run directory → when the run ended, where that is known."""
@@ -70,8 +72,10 @@ class RunIndex:
             return
         lines = [json.dumps({"schema": SCHEMA, "root": str(self._root)})]
         for name, item in entries:
-            run = {key: getattr(item.run, key) for key in _KEPT}
-            run["fix"] = None if item.run.fix is None else asdict(item.run.fix)
+            run = {key: value for key in _KEPT if (value := getattr(item.run, key)) not in (None, (), {})}
+            run["uneven_by_design"] = run.pop("is_uneven_by_design", None)  # its name in run.json
+            if item.run.fix is not None:
+                run["fix"] = asdict(item.run.fix)
             with contextlib.suppress(TypeError, ValueError):
                 lines.append(
                     json.dumps({"name": name, "modified_s": item.modified_s, "run": run}, default=dict)
@@ -84,7 +88,22 @@ class RunIndex:
         name = text(record.get("name"))
         if name is None or "/" in name or name.startswith("."):
             return None
-        run = parse_run(table(record.get("run")), str(self._root / name))
+        value = table(record.get("run"))
+        run = parse_run(value, f"{self._root}/{name}")
+        if (host := text(value.get("host"))) is not None:
+            run = replace(run, host=host)
         if run.drill is not None or not is_final(run.state):
             return None  # the answer to a drill comes after its end
         return name, EndedRun(run, finite(record.get("modified_s")))
+
+
+@contextlib.contextmanager
+def _no_search_for_cycles() -> Iterator[None]:
+    """Thousands of values are made and kept: to look each time if some of them can go costs as much again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -166,7 +166,7 @@ def read_listed_run(io: Io, run_dir: Path, look: Look = look) -> Run:
     if is_final(run.state) and run.ended_time_s is not None:
         return run
     # In this order: a supervisor that ended between the two looks has written exit.json before it went.
-    exit_ = read_exit(io, run_dir)
+    exit_ = read_exit(io, run)
     if exit_ is None or not is_final(exit_.state):
         return run
     return replace(

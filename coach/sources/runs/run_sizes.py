@@ -36,7 +36,7 @@ class RunSizes:
         except runs.RunFileError:
             self._kept = {}
 
-    def size_of(self, run_dir: Path, has_ended: bool) -> int | None:
+    def size_of(self, run_dir: str | Path, has_ended: bool) -> int | None:
         """Bytes of all files of a run, its logs included; None when that is not known."""
         key = str(run_dir)
         entry = self._kept.get(key)
@@ -44,6 +44,7 @@ class RunSizes:
             if not self._checks_left:
                 return whole(entry[-1])
             self._checks_left -= 1
+        run_dir = Path(run_dir)
         age = self._age(run_dir) if has_ended else None
         if age is not None and isinstance(entry, list) and entry[:-1] == age:
             return whole(entry[-1])

@@ -72,7 +72,7 @@ def read_past_jobs(
         remembered, num_torn = memory.read()
         num_bad += num_torn
         seen = _gone(remembered, is_alive)
-    listed = _list_runs(io, settings.runs_root, notes)
+    listed = _list_runs(io, settings, notes)
     cluster = settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
     merged = _merge(told, listed, seen, cluster)
     earlier_runs.note_accounting(settings, merged)
@@ -129,8 +129,8 @@ def _gone(remembered: Sequence[PastJob], is_alive: frozenset[_Identity]) -> tupl
     )
 
 
-def _list_runs(io: Io, root: Path, notes: list[str]) -> tuple[Run, ...]:
-    for reading in RunListSource(io, root).poll():
+def _list_runs(io: Io, settings: Settings, notes: list[str]) -> tuple[Run, ...]:
+    for reading in RunListSource.indexed(io, settings.runs_root, settings.cache_dir).poll():
         if isinstance(reading.payload, RunList):
             return reading.payload.runs
         if reading.error is not None:

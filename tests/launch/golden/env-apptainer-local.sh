@@ -126,7 +126,7 @@ fi
 if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 
 # A requeued job starts here again: forget how it ended before.
-rm -f "$RUN_DIR/exit.json" "$RUN_DIR/verdict.json"
+rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"
 
 # coach's own interpreter says at the end why the job ended, where this node can run it.
 OWN_PYTHON=python3 OWN_LIBRARIES=${LD_LIBRARY_PATH-}
@@ -203,6 +203,8 @@ while ((INTERRUPTED)); do
   wait "$TRAINING" || STATUS=$?
 done
 
+# In one write, first of all: it stays known should the supervisor be killed now.
+echo "$STATUS" > "$RUN_DIR/exit_status" || true
 # The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.
 if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then
   STATE=COMPLETED

@@ -149,7 +149,7 @@ fi
 if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 
 # A requeued job starts here again: forget how it ended before.
-rm -f "$RUN_DIR/exit.json" "$RUN_DIR/verdict.json"
+rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"
 
 # The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.
 if ((${SLURM_RESTART_COUNT:-0})); then

@@ -53,7 +53,7 @@ class Machine:
 
     def _look(self, value: Mapping[str, Any]) -> Sighting:
         if value.get("recipe") in self.dead:
-            return Sighting("FAILED", SUPERVISOR_DIED, "desk")
+            return Sighting("NODE_FAIL", SUPERVISOR_DIED, "desk")
         if value.get("recipe") == "away":
             return Sighting(value.get("state"), None, "login2", is_visible=False)
         return as_recorded(value)
@@ -137,7 +137,7 @@ def test_a_run_whose_supervisor_was_killed_is_failed_and_says_so(tmp_path: Path)
     make_run(tmp_path, run_id, run_json())
     node, _, jobs, _ = Machine(tmp_path, dead=frozenset({"ddp"})).poll()
     job = jobs[run_id]
-    assert (job.state, job.reason, job.exit_code) == ("FAILED", SUPERVISOR_DIED, None)
+    assert (job.state, job.reason, job.exit_code) == ("NODE_FAIL", SUPERVISOR_DIED, None)
     assert job.time_used_s is None
     assert node.state == "idle"
 

@@ -157,10 +157,13 @@ def test_a_local_run_that_nobody_runs_any_more_is_listed_as_what_it_is() -> None
     value = {"backend": "local", "state": "RUNNING", "supervisor": supervisor}
     io.write(f"/runs/{RUN}/run.json", json.dumps(value).encode())
     source = RunListSource(io, Path("/runs"))
-    assert [run.state for run in listed(source).runs] == ["FAILED"]
+    assert [run.state for run in listed(source).runs] == ["NODE_FAIL"], "how it ended was not recorded"
+    for status, state in ((b"", "NODE_FAIL"), (b"0\n", "COMPLETED"), (b"3\n", "FAILED")):
+        io.write(f"/runs/{RUN}/exit_status", status)
+        assert [run.state for run in listed(RunListSource(io, Path("/runs"))).runs] == [state]
     io.write(f"/runs/{OTHER}/run.json", json.dumps(value).encode())
     io.write(f"/runs/{OTHER}/exit.json", b'{"state": "COMPLETED", "ended_time_s": 7}')
-    assert {run.run_id: run.state for run in listed(source).runs} == {RUN: "FAILED", OTHER: "COMPLETED"}
+    assert {run.run_id: run.state for run in listed(source).runs} == {RUN: "NODE_FAIL", OTHER: "COMPLETED"}
 
 
 def test_a_run_of_another_login_node_is_listed_with_its_last_word_and_when_that_was() -> None:

@@ -37,6 +37,7 @@ def make_runs(root: Path, count: int) -> None:
             "ended_time_s": 2.0,
             "created_time_s": 1.0 + number,
         }
+        value |= {"backend": "local", "supervisor": {"node": "login1"}, "uneven_by_design": False}
         value |= {"parameters": {"lr": 0.05}, "fix": {"rule": "MEM001", "title": "halve it", "changes": {}}}
         (run_dir / "run.json").write_text(json.dumps(value))
     long_ago_s = root.stat().st_mtime - 3600

@@ -186,7 +186,7 @@ def test_a_local_run_whose_supervisor_died_has_ended(world: World) -> None:
     gone = {**identify(psutil.Process(os.getpid())), "create_time_s": 1.0}
     world.make(RUN, "RUNNING", backend="local", job_id=RUN, supervisor=gone)
     one = only(world)
-    assert (one.run.state, one.alive_because) == ("FAILED", None)
+    assert (one.run.state, one.alive_because) == ("NODE_FAIL", None)
 
 
 def orphan(world: World, **said: object) -> Path:
@@ -212,7 +212,7 @@ def test_a_run_goes_on_while_its_command_outlives_the_supervisor(
     command.kill()
     command.wait()
     one = only(world)
-    assert (one.run.state, one.alive_because) == ("FAILED", None)
+    assert (one.run.state, one.alive_because) == ("NODE_FAIL", None)
 
 
 @pytest.mark.parametrize("said", [{"start_ticks": 1}, {"boot_id": "an earlier boot"}])
@@ -221,7 +221,7 @@ def test_a_number_that_was_given_to_another_process_is_not_the_command(
 ) -> None:
     orphan(world, process={**own_run.identify(command.pid), **said})
     one = only(world)
-    assert (one.run.state, one.alive_because) == ("FAILED", None)
+    assert (one.run.state, one.alive_because) == ("NODE_FAIL", None)
 
 
 def test_a_run_of_another_container_cannot_be_judged_from_here(
