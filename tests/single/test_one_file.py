@@ -129,7 +129,7 @@ def test_the_demo_plays_from_the_file(
     user: User, one_file: OneFile, open_terminal: Callable[..., Terminal]
 ) -> None:
     terminal = open_terminal(one_file.argv(user, "--demo"), env=user.env(), cwd=user.home)
-    terminal.wait_for("baseline")
+    terminal.wait_for("train_big")
     terminal.send("R")
     terminal.wait_for("What it teaches")
     terminal.send("C-q")
