@@ -90,7 +90,7 @@ def compile_sources() -> None:
 
 
 def shared_environment(name: str, wheel: Path, extras: str = "") -> Path:
-    """The interpreter of `build_environment`'s environment, which the first process that asks for it builds."""
+    """What `build_environment` returns; the first process that asks for it builds it, for all of them."""
     folder = Path(os.environ[SHARED])
     complete = folder / f"{name}.complete"
     with (folder / f"{name}.lock").open("w") as lock:
