@@ -19,10 +19,9 @@ from common.distributed import pick_device, require_torchrun, run, same_buffers,
 from common.loading import evaluation_loader, training_loader
 from common.models import build_model, loss_of, parts_of
 from common.optimization import build_optimizer, build_schedule, clip_gradients, scaled_lr, set_lr, steps_in
-from common.sharded import ShardedCheckpoints
+from common.sharded import Beginning, ShardedCheckpoints, sharding_mesh
 from common.training import Training
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.data import DataLoader, DistributedSampler, Subset
 
@@ -46,6 +45,18 @@ def parse_arguments() -> argparse.Namespace:
         help=(
             "Let a part's parameters go after its forward pass and gather them again for the backward pass; "
             "false: more memory, less communication"
+        ),
+    )
+    parser.add_argument(
+        "--replicas",
+        type=int,
+        default=1,
+        min=1,
+        usual=(1, 64),
+        unit="copies",
+        help=(
+            "Copies of the model, each cut over its share of the ranks, neighbours: gathered within a node, "
+            "only gradients cross the network (HSDP). Divides the number of ranks"
         ),
     )
     return parser.parse_args()
@@ -74,20 +85,20 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_set = Subset(test_set, range(rank, len(test_set) // world_size * world_size, world_size))
     test_loader = evaluation_loader(test_set, args, device)
 
-    # Model: all ranks start with the parameters of rank 0, and each keeps its share of them. A part of the
-    # model is gathered when it computes, forward and backward, and its gradients are averaged to where their
-    # shares belong.
-    model = build_model(args.model, args.width).to(device)
-    for tensor in model.state_dict().values():
-        dist.broadcast(tensor, src=0)
-    self_check(model, device, train_loader)
-    mesh = init_device_mesh(device.type, (world_size,))
+    # Model: built without memory, cut, and only then filled, so that no rank ever holds the whole. A part of
+    # the model is gathered when it computes, forward and backward, and its gradients are averaged to where
+    # their shares belong.
+    with torch.device("meta"), Beginning(args.seed) as beginning:
+        model = beginning.of(build_model(args.model, args.width))
+    mesh = sharding_mesh(device, args.replicas)
     computing = torch.bfloat16 if args.precision == "bf16" else torch.float32
     policy = MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32)
     for norm in [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]:
         fully_shard(norm, mesh=mesh, mp_policy=MixedPrecisionPolicy(output_dtype=computing))  # stays in fp32
     for part in [*parts_of(model), model]:
         fully_shard(part, mesh=mesh, mp_policy=policy, reshard_after_forward=args.reshard_after_forward)
+    beginning.fill(model.to_empty(device=device))
+    self_check(model, device, train_loader, parameters=beginning.hash)  # of the whole, whose shares these are
 
     # Optimizer, of this rank's share.
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation * world_size)

@@ -55,8 +55,9 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model: of every pair of matrices, the first is split by columns and the second by rows. A rank has whole
-    # heads, and the hidden neurons between its parts of `up` and `down`, so that only the sum after the
-    # second matrix has to travel: once forward for attention and once for the MLP, and as often backward.
+    # heads, and the hidden neurons between its parts of `up` and `down`, so that only sums have to travel:
+    # forward those after each second matrix, one for attention and one for the MLP; backward those before
+    # each first matrix, three for attention and one for the MLP.
     model = build_model(args.model, args.width).to(device)
     self_check(model, device, train_loader, shard=0)
     mesh = init_device_mesh(device.type, (training.world_size,))

@@ -45,8 +45,11 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     torch.manual_seed(args.seed)
 
     # Range of fp32, fraction of fp16. Convolutions do this by default, matrix products do not.
-    torch.backends.cuda.matmul.allow_tf32 = args.tf32
-    torch.backends.cudnn.allow_tf32 = args.tf32
+    precision = "tf32" if args.tf32 else "ieee"
+    if hasattr(torch.backends.cudnn, "conv"):  # torch 2.9 and later
+        torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.conv.fp32_precision = precision
+    else:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
 
     # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
     # same.

@@ -95,6 +95,22 @@ def test_fsdp_follows_one_device_also_when_the_number_of_ranks_changes_on_the_wa
     assert found == pytest.approx(on_one_device, rel=1e-5)
 
 
+@pytest.mark.long
+@pytest.mark.train
+def test_fsdp_with_two_copies_of_the_model_follows_one_device_and_goes_on_as_one(
+    trainer: Trainer, tmp_path: Path, on_one_device: list[float]
+) -> None:
+    for ranks, replicas, until in ((4, 2, 5), (2, 1, STEPS)):
+        flags = {**GPT, "batch_size": 8 // ranks, "replicas": replicas, "max_steps": until}
+        done = trainer.run("fsdp.py", tmp_path, ranks=ranks, **flags)
+        assert done.returncode == 0, done.stderr
+        if until == 5:
+            found = losses(tmp_path, ranks)
+    assert "resumed at step 5" in done.stdout
+    found += losses(tmp_path, 2)[5:]
+    assert found == pytest.approx(on_one_device, rel=1e-5)
+
+
 @pytest.mark.train
 @pytest.mark.parametrize("stage", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_zero_on_two_ranks_follows_one_device(

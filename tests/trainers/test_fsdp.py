@@ -46,6 +46,87 @@ def test_every_rank_keeps_its_share_and_a_restarted_job_goes_on_from_the_newest_
     assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000010", "step-00000013"]
 
 
+BUILT_IN_SHARES = """
+import sys
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from common.distributed import TrainerError, hash_of_parameters
+from common.models import build_model, count_parameters, parts_of
+from common.sharded import Beginning, sharding_mesh
+
+class Largest(TorchDispatchMode):
+    num = 0  # bytes
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and not leaf.is_meta:
+                self.num = max(self.num, leaf.nbytes)
+        return result
+
+dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=3)
+for name in sys.argv[1:]:
+    torch.manual_seed(7)
+    whole = build_model(name, 64)
+    torch.manual_seed(8)
+    build_model(name, 64)
+    next_of_this_rank = torch.rand(3)
+
+    torch.manual_seed(8)
+    with Largest() as largest:
+        with torch.device("meta"), Beginning(7) as beginning:
+            model = beginning.of(build_model(name, 64))
+        assert torch.equal(torch.rand(3), next_of_this_rank)  # as on a rank that builds the whole
+        for part in [*parts_of(model), model]:
+            fully_shard(part, mesh=sharding_mesh(torch.device("cpu"), 1))
+        beginning.fill(model.to_empty(device="cpu"))
+    assert beginning.hash == hash_of_parameters(whole)
+    assert largest.num == max(tensor.nbytes for tensor in whole.parameters())  # one tensor at a time
+    for mine, its in zip(model.parameters(), whole.parameters()):
+        shares = its.chunk(3)
+        assert torch.equal(mine.to_local(), shares[1] if len(shares) > 1 else its[:0])
+    for mine, its in zip(model.buffers(), whole.buffers()):
+        assert torch.equal(mine, its)
+    print(name, "begins as the whole does")
+
+with torch.device("meta"), Beginning(7) as beginning:
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.empty(2))
+beginning.of(model)
+try:
+    beginning.fill(model.to_empty(device="cpu"))
+except TrainerError as error:
+    print(error)
+"""
+
+
+@pytest.mark.train
+@pytest.mark.parametrize(
+    "models", [["simplecnn", "gpt"], pytest.param(["resnet18"], marks=pytest.mark.long)], ids=" ".join
+)
+def test_no_rank_builds_the_whole_model_and_all_have_shares_of_the_one_that_one_device_has(
+    trainer: Trainer, models: list[str]
+) -> None:
+    done = trainer.python(BUILT_IN_SHARES, *models)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        *(f"{model} begins as the whole does" for model in models),
+        "weight: nothing says how it begins, so it cannot be built in shares",
+    ]
+
+
+@pytest.mark.train
+def test_copies_of_the_model_that_do_not_share_out_the_ranks_are_refused(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.run("fsdp.py", tmp_path, ranks=2, max_steps=1, replicas=3)
+    assert done.returncode != 0
+    assert "error: 2 ranks cannot be shared out evenly over --replicas 3" in done.stderr
+
+
 NOT_A_CHECKPOINT = """
 import sys
 import torch

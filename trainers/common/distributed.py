@@ -337,6 +337,7 @@ def self_check(
     train_loader: DataLoader[Any] | None = None,
     shard: int | None = None,
     gather: Callable[[Any], list[Any]] = gather,
+    parameters: str | None = None,
 ) -> None:
     """Prove in a second what would otherwise be found after hours, or never: every rank has its own place and
     its own part of the data, and all have the same model and software. What is wrong stops all ranks, as all
@@ -344,7 +345,8 @@ def self_check(
 
     Without `train_loader`, data are not looked at. `shard` is the part of the data that this rank reads;
     None: one of its own. Ranks that hold parts of one model read the same. `gather` is another way to ask all
-    ranks, where torch.distributed is not used. Call it before the model is cut into parts.
+    ranks, where torch.distributed is not used. Call it before the model is cut into parts, or say the hash of
+    the `parameters` from which this rank has cut its own.
     """
     mine = {
         "place": (node_name(), local_rank_from_env()),
@@ -352,7 +354,7 @@ def self_check(
         "cores": cores_of_process(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "parameters": hash_of_parameters(model),
+        "parameters": parameters or hash_of_parameters(model),
         "shard": rank_from_env() if shard is None else shard,
     }
     if train_loader is not None:
@@ -397,5 +399,15 @@ def device_identity(device: torch.device) -> str:
 def hash_of_parameters(model: nn.Module) -> str:
     digest = hashlib.sha256()
     for tensor in model.state_dict().values():
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:12]
+        add_to_hash(digest, tensor)
+    return short(digest)
+
+
+def add_to_hash(digest: Any, tensor: torch.Tensor) -> None:
+    digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+
+
+def short(digest: Any) -> str:
+    """A hash as it is shown and compared."""
+    text: str = digest.hexdigest()[:12]
+    return text

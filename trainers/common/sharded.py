@@ -9,6 +9,7 @@ a single file of common.checkpoint, a directory from a stranger may run code.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 from pathlib import Path
@@ -19,11 +20,14 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.tensor import DTensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
 
 from common.checkpoint import NUM_KEPT, Checkpoints, first_line, to_disk
 from common.checkpoint import load_checkpoint as load_plain
-from common.distributed import TrainerError, rank_from_env
+from common.distributed import TrainerError, add_to_hash, rank_from_env, short
 
 
 class ShardedCheckpoints(Checkpoints):
@@ -39,6 +43,76 @@ class ShardedCheckpoints(Checkpoints):
     def save(self, run_dir: str, state: dict[str, Any]) -> Path | None:
         state = {**state, "made_with": self.made_with}
         return save_checkpoint(run_dir, state, self._model, self._optimizer)
+
+
+class Beginning(TorchDispatchMode):
+    """How the tensors of a model begin, for a model that is built on the meta device, which holds no numbers.
+
+    Around the building it notes what is done to each tensor in place, and where `seed`'s random numbers stand
+    then. `fill` does that again, one tensor at a time, and keeps of each what belongs to this rank: all ranks
+    have shares of the same beginning, the one that `baseline.py` has, and none ever holds the whole.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed)
+        self._done: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func._schema.is_mutable and args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
+            done = self._done.setdefault(args[0].untyped_storage(), [])
+            is_random = any(argument.name == "generator" for argument in func._schema.arguments)
+            done.append((func, args[1:], kwargs, self._generator.get_state() if is_random else None))
+            if is_random:  # from the seed's numbers and from this rank's own, which dropout goes on with
+                scratch = torch.empty(args[0].shape, dtype=args[0].dtype, device="cpu")
+                func(scratch, *args[1:], **kwargs)
+                func(scratch, *args[1:], **{**kwargs, "generator": self._generator})
+        return func(*args, **kwargs)
+
+    def of(self, model: nn.Module) -> nn.Module:
+        """Learn the names of the model's tensors, which cutting will replace. Returns the model."""
+        self._by_name = {
+            name: (tensor.shape, tensor.dtype, self._done.get(tensor.untyped_storage()))
+            for name, tensor in model.state_dict(keep_vars=True).items()
+        }
+        return model
+
+    @torch.no_grad()
+    def fill(self, model: nn.Module) -> None:
+        """Let the model, which has memory for its shares by now, begin. From then on `hash` is that of the
+        whole, as `self_check` makes it of a model that is not cut."""
+        digest = hashlib.sha256()
+        for name, tensor in model.state_dict(keep_vars=True).items():
+            shape, dtype, done = self._by_name[name]
+            if done is None:
+                raise TrainerError(f"{name}: nothing says how it begins, so it cannot be built in shares")
+            whole = torch.empty(shape, dtype=dtype, device="cpu")
+            for func, args, kwargs, state in done:
+                if state is not None:
+                    self._generator.set_state(state)
+                    kwargs = {**kwargs, "generator": self._generator}
+                func(whole, *args, **kwargs)
+            add_to_hash(digest, whole)
+            if isinstance(tensor, DTensor):
+                local = distribute_tensor(
+                    whole.to(tensor.device), tensor.device_mesh, tensor.placements, src_data_rank=None
+                )
+                tensor.to_local().copy_(local.to_local())
+            else:
+                tensor.copy_(whole)
+        self.hash = short(digest)
+
+
+def sharding_mesh(device: torch.device, replicas: int) -> DeviceMesh:
+    """All ranks, over which a model is cut, or several groups of neighbours with a copy of it each."""
+    world_size = dist.get_world_size()
+    if world_size % replicas:
+        raise TrainerError(f"{world_size} ranks cannot be shared out evenly over --replicas {replicas}")
+    ranks = torch.arange(world_size)
+    if replicas == 1:
+        return DeviceMesh(device.type, ranks)
+    return DeviceMesh(device.type, ranks.view(replicas, -1), mesh_dim_names=("replicas", "shares"))
 
 
 _NAME = re.compile(r"step-(\d{8,})")

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
-sys.path[:0] = [str(TRAINERS), str(Path(__file__).parent)]
+TRAINERS = Path(__file__).resolve().parents[3] / "trainers"
+sys.path[:0] = [str(TRAINERS), str(Path(__file__).resolve().parents[1])]
 
 from flags_in_source import flags_in  # noqa: E402 - found only now
 
