@@ -1,5 +1,5 @@
-"""One home, seen by a clock that jumps, by another machine, by two coaches at once, in the C locale: nothing is
-lost, nothing crashes, and the state of a run is not made up."""
+"""One home, seen by a wrong clock, in the C locale, by another machine and by two coaches at once: nothing
+is lost, nothing crashes, and the state of a run is not made up."""
 
 from __future__ import annotations
 
