@@ -68,15 +68,13 @@ SHOTS: tuple[Shot, ...] = (
     Shot("pending", "a waiting job, and why it waits", ("G", "enter"), 1),
     Shot("job-healthy", "a healthy run", ("enter",), 2),
     Shot("gpus", "the devices of a run (`D`)", ("D",), 3),
-    Shot("gpus-heat", "the same as a heat map (`v`)", ("D", "v"), 3),
-    Shot("gpus-history", "the same over time (`v` again)", ("D", "v", "v"), 3),
-    Shot("gpus-processes", "the processes on the devices", ("D", "v", "v", "v"), 3),
-    Shot("ranks", "the ranks of a run", ("D", "v", "v", "v", "v"), 3),
+    Shot("gpus-history", "the same over time (`v`)", ("D", "v"), 3),
+    Shot("gpus-processes", "the processes on the devices (`v` again)", ("D", "v", "v"), 3),
+    Shot("ranks", "the ranks of a run (`v` again)", ("D", "v", "v", "v"), 3),
     Shot("job-input-bound", "a run that waits for its data, with the cause", ("enter",), 3),
     Shot("job", "a run whose loss became NaN, with the cause", ("enter",), 4),
     Shot("job-quantity", "one quantity large (`M`)", ("enter", "M"), 4),
     Shot("finding", "a finding with its proof", ("enter", "enter"), 4),
-    Shot("proof", "the line of the log that proves it", ("enter", "enter", "enter"), 4),
     Shot("log", "a log (`l`)", ("l",), 4),
     Shot("explained", "each value of a row explained (`E`)", ("E",), 4),
     Shot("rule", "the page of a rule", (":NUM001",), 4),
@@ -88,13 +86,16 @@ SHOTS: tuple[Shot, ...] = (
     Shot("history", "jobs that have ended (`H`)", ("H",)),
     Shot("recipes", "the recipes, with their lessons (`R`)", ("R",)),
     Shot("recipe-lesson", "a recipe's diff (`v`)", ("R", "down", "v")),
-    Shot("new-launch", "a new launch (`+`)", ("plus",)),
     Shot("drills", "trainings with a planted fault (`P`)", ("P",)),
     Shot("go-to", "anything by its name (`:`)", ("colon", "n", "o", "d", "e")),
     Shot("views", "saved views (`V`)", ("V",)),
     Shot("help", "every key that works here (`?`)", ("question_mark",)),
 )
-"""Each begins on the first screen, with the cursor on what the caption is about."""
+"""Each begins on the first screen, with the cursor on what the caption is about.
+
+Not among them are the screens that a recording cannot show: a plan, a fix and every other question, since
+nothing can be changed in it; a new launch and the doctor, which tell of the machine that makes the pictures.
+"""
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -297,7 +298,10 @@ def page(directory: Path) -> str:
         "Made by `python docs/make_screens.py docs/screens` from the recording of the",
     ]
     lines += ["demo (`coach --demo`). Its devices are stand-ins, and are called so. Columns × rows:"]
-    lines += ["80 × 24, 120 × 36, 200 × 50; a click shows one large.", ""]
+    lines += [
+        "80 × 24, 120 × 36, 200 × 50; a click shows one large. `--size`, `--only NAME`, `--live` (of this"
+    ]
+    lines += ["cluster, read-only) and `--png` choose others: `python docs/make_screens.py --help`.", ""]
     for shot in SHOTS:
         files = [f"{shot.name}-{size}.svg" for size in SIZES]
         found = [name for name in files if (directory / name).exists()]
