@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from coach.analysis.jobs.belonging import is_job_of
 from coach.analysis.judging.ranking import RankedFinding
+from coach.analysis.queueing.ahead import Standing, standing_of
 from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot
@@ -86,6 +87,8 @@ class Context:
     """How long no key was pressed, once nothing is asked any more because of that."""
     story: Story | None = None
     """What the demo tells; None outside of it."""
+    _standing: tuple[object, object, Standing | None] = (None, None, None)
+    """The queue, a job of it, and where that stands."""
     _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
     """The queue, and its jobs by their ids."""
 
@@ -121,6 +124,15 @@ class Context:
         if self._jobs[0] is not self.snapshot.jobs:
             self._jobs = (self.snapshot.jobs, {job.job_id: job for job in self.snapshot.jobs})
         return self._jobs[1]
+
+    def standing(self, job: Job) -> Standing | None:
+        """Where a waiting job stands in its partition: counted once per queue. None where only one's own jobs
+        are known."""
+        if not self.snapshot.is_queue_whole or "jobs" in self.snapshot.hidden:
+            return None
+        if self._standing[0] is not self.snapshot.jobs or self._standing[1] is not job:
+            self._standing = (self.snapshot.jobs, job, standing_of(job, self.snapshot.jobs))
+        return self._standing[2]
 
     def run_of_job(self, job_id: str) -> Run | None:
         job = self.job(job_id)

@@ -6,16 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of, recent_rate
+from coach.analysis.queueing.ahead import Standing
 from coach.analysis.queueing.arrays import FoldedJob, fold, group_id, is_part
-from coach.analysis.queueing.free_gpus import GpuSlot
+from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus, free_gpus
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Finding
 from coach.model.slurm.accounting import PastJob
-from coach.model.slurm.cluster import Job, is_final
+from coach.model.slurm.cluster import Job, Node, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
+from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.context import Context
 from coach.tui.question import Answers, Question
+
+_MAX_NODES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,11 @@ class JobSubject:
     """The gravest finding of each task of an array that was judged, by the task's id."""
     slots: Sequence[GpuSlot] = ()
     """Its GPUs, as far as its nodes say the same."""
+    standing: Standing | None = None
+    """Of a waiting job: where it stands in its partition."""
+    nodes: Sequence[tuple[Node, Sequence[NodeGpus]]] = ()
+    """The first of its nodes, or of those where it is planned, and what is free there; of a job that tells
+    nothing of itself."""
     is_log: bool = False
     """True for its loss on a logarithmic scale."""
     first_chart: int = 0
@@ -117,6 +126,7 @@ def job_subject(context: Context, name: str, folded: FoldedJob | None, past: Pas
     followed = context.snapshot.targets.get(target)
     stream = context.snapshot.sources.get(f"stream:{target}")
     state = followed.state if followed is not None else None
+    history, job = context.session.history(target), folded.job if folded is not None else None
     return JobSubject(
         now_s=context.now_s,
         user=context.user,
@@ -127,12 +137,23 @@ def job_subject(context: Context, name: str, folded: FoldedJob | None, past: Pas
         past=past,
         followed=followed,
         diagnosis=context.diagnoses.get(target),
-        history=context.session.history(target),
+        history=history,
         stream_error=stream.error if stream is not None else None,
         answers=context.answers,
         label=context.label,
+        standing=context.standing(job) if job is not None else None,
+        nodes=() if job is None or history.nodes or history.curve else _nodes_of(context, job),
         task_findings=_task_findings(context, folded),
     )
+
+
+def _nodes_of(context: Context, job: Job) -> list[tuple[Node, Sequence[NodeGpus]]]:
+    """The first few of its nodes."""
+    if is_final(job.state):
+        return []
+    names = frozenset(expand_nodes(job.nodes or job.scheduled_nodes)[:_MAX_NODES])
+    nodes = [node for node in context.snapshot.nodes if node.name in names]
+    return [(node, free_gpus([node], context.snapshot.partitions)) for node in nodes]
 
 
 def _task_findings(context: Context, folded: FoldedJob | None) -> dict[str, Finding]:

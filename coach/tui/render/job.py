@@ -90,7 +90,7 @@ def job_lines(job: Job, now_s: float, width: int = 0, names: Sequence[str] = ())
         "time limit": clock(job.time_limit_s),
         "submitted": _ago(job.submit_time_s, now_s),
         "started": _ago(None if job.state == "PENDING" else job.start_time_s, now_s),
-        "ended": _ago(job.end_time_s, now_s),
+        "ended" if is_final(job.state) else "ends": _ago(job.end_time_s, now_s),
         "exit code": whole(job.exit_code),
         "work dir": printable(job.work_dir or UNKNOWN),
     }
