@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from coach.analysis.jobs.belonging import is_job_of
 from coach.analysis.judging.ranking import RankedFinding
-from coach.analysis.queueing.ahead import Standing, standing_of
 from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot
@@ -22,6 +21,7 @@ from coach.tui.question import Answers
 from coach.tui.training import Trainings
 
 if TYPE_CHECKING:
+    from coach.analysis.queueing.ahead import Standing
     from coach.workflows.watching.first_start import Here
     from coach.workflows.watching.table_views import SavedView, View
 
@@ -87,8 +87,8 @@ class Context:
     """How long no key was pressed, once nothing is asked any more because of that."""
     story: Story | None = None
     """What the demo tells; None outside of it."""
-    _standing: tuple[object, object, Standing | None] = (None, None, None)
-    """The queue, a job of it, and where that stands."""
+    standing: tuple[object, object, Standing | None] = (None, None, None)
+    """The queue, the job of it that was looked up last, and where that stands: kept by `job_place.py`."""
     _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
     """The queue, and its jobs by their ids."""
 
@@ -124,15 +124,6 @@ class Context:
         if self._jobs[0] is not self.snapshot.jobs:
             self._jobs = (self.snapshot.jobs, {job.job_id: job for job in self.snapshot.jobs})
         return self._jobs[1]
-
-    def standing(self, job: Job) -> Standing | None:
-        """Where a waiting job stands in its partition: counted once per queue. None where only one's own jobs
-        are known."""
-        if not self.snapshot.is_queue_whole or "jobs" in self.snapshot.hidden:
-            return None
-        if self._standing[0] is not self.snapshot.jobs or self._standing[1] is not job:
-            self._standing = (self.snapshot.jobs, job, standing_of(job, self.snapshot.jobs))
-        return self._standing[2]
 
     def run_of_job(self, job_id: str) -> Run | None:
         job = self.job(job_id)

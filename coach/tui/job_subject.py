@@ -6,20 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of, recent_rate
-from coach.analysis.queueing.ahead import Standing
 from coach.analysis.queueing.arrays import FoldedJob, fold, group_id, is_part
-from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus, free_gpus
+from coach.analysis.queueing.free_gpus import GpuSlot
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis, Finding
 from coach.model.slurm.accounting import PastJob
-from coach.model.slurm.cluster import Job, Node, is_final
+from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
-from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.context import Context
+from coach.tui.job_place import NOWHERE, JobPlace, job_place
 from coach.tui.question import Answers, Question
-
-_MAX_NODES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +51,8 @@ class JobSubject:
     """The gravest finding of each task of an array that was judged, by the task's id."""
     slots: Sequence[GpuSlot] = ()
     """Its GPUs, as far as its nodes say the same."""
-    standing: Standing | None = None
-    """Of a waiting job: where it stands in its partition."""
-    nodes: Sequence[tuple[Node, Sequence[NodeGpus]]] = ()
-    """The first of its nodes, or of those where it is planned, and what is free there; of a job that tells
-    nothing of itself."""
+    place: JobPlace = NOWHERE
+    """Where it stands in the queue, and its nodes."""
     is_log: bool = False
     """True for its loss on a logarithmic scale."""
     first_chart: int = 0
@@ -141,19 +135,11 @@ def job_subject(context: Context, name: str, folded: FoldedJob | None, past: Pas
         stream_error=stream.error if stream is not None else None,
         answers=context.answers,
         label=context.label,
-        standing=context.standing(job) if job is not None else None,
-        nodes=() if job is None or history.nodes or history.curve else _nodes_of(context, job),
+        place=NOWHERE
+        if job is None
+        else job_place(context, job, is_measured=bool(history.nodes or history.curve)),
         task_findings=_task_findings(context, folded),
     )
-
-
-def _nodes_of(context: Context, job: Job) -> list[tuple[Node, Sequence[NodeGpus]]]:
-    """The first few of its nodes."""
-    if is_final(job.state):
-        return []
-    names = frozenset(expand_nodes(job.nodes or job.scheduled_nodes)[:_MAX_NODES])
-    nodes = [node for node in context.snapshot.nodes if node.name in names]
-    return [(node, free_gpus([node], context.snapshot.partitions)) for node in nodes]
 
 
 def _task_findings(context: Context, folded: FoldedJob | None) -> dict[str, Finding]:

@@ -12,14 +12,13 @@ from coach.tui.question import Question
 from coach.tui.render import finding as findings
 from coach.tui.render import job as facts
 from coach.tui.render import run as runs
-from coach.tui.render.allocation import node_fact_lines
 from coach.tui.render.asked import asked_line
 from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job_course import course_rows
 from coach.tui.render.job_devices import device_lines
 from coach.tui.render.pending import failed_alike_lines, labelled, place_lines, task_lines, why_lines
 from coach.tui.render.progress import progress_lines
-from coach.tui.render.text import BLANK, Line, Span, line, mib, muted, pad, printable, strong
+from coach.tui.render.text import BLANK, Line, Span, line, mib, muted, pad, printable
 
 _MIB = 1 << 20
 WIDE = 108
@@ -43,7 +42,9 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
         return [*top, *_wide_lines(page, width, height - len(top))]
     top += _told_lines(page, width)
     below = [*device_lines(page, width), *_about_lines(page, width, 0 if page.is_read else height)]
-    below += _place_lines(page, width, height - len(top) - len(below))
+    below += facts.place_node_lines(
+        page.job, page.place.nodes, page.now_s, width, height - len(top) - len(below)
+    )
     course = course_rows(page, width, height - len(top))
     return [*top, *course, *([BLANK] if course and below else []), *below]
 
@@ -58,20 +59,7 @@ def _wide_lines(page: JobSubject, width: int, height: int) -> list[Line]:
         left += _about_lines(page, left_width, max(height, len(right)) - len(left))
         return beside(left, right, left_width)
     rows = [*_told_lines(page, width), *device_lines(page, width), *_about_lines(page, width, height)]
-    return [*rows, *_place_lines(page, width, height - len(rows))]
-
-
-def _place_lines(page: JobSubject, width: int, room: int) -> list[Line]:
-    """What its nodes are, of a job that tells nothing of itself: as many as have room."""
-    rows: list[Line] = []
-    planned = "" if page.job is None or page.job.nodes else "planned on "
-    for node, free in page.nodes:
-        told = node_fact_lines(node, free, page.now_s, width)
-        more = [BLANK, line(strong(f" {planned}node {printable(node.name)}")), *told]
-        if len(rows) + len(more) > room:
-            break
-        rows += more
-    return rows
+    return [*rows, *facts.place_node_lines(page.job, page.place.nodes, page.now_s, width, height - len(rows))]
 
 
 def _about_lines(page: JobSubject, width: int, room: int) -> list[Line]:
@@ -170,8 +158,8 @@ def _waiting(page: JobSubject, width: int) -> list[Line]:
         return []
     waiting = next((part for part in folded.parts if part.state == "PENDING"), None)
     rows = [*why_lines(waiting, page.now_s, width)] if waiting is not None else []
-    if rows and page.standing is not None:
-        ahead, num = page.standing.num_ahead, page.standing.num_waiting
+    if rows and page.place.standing is not None:
+        ahead, num = page.place.standing.num_ahead, page.place.standing.num_waiting
         among = f"number {ahead + 1} of the {num} rows that wait for its partition, by priority"
         rows += labelled("in the queue", among, width)
     rows += [BLANK] if rows else []

@@ -117,7 +117,7 @@ def _sample_line(sample: GpuSample, now_s: float, width: int) -> Line:
     share = None if sample.utilization_pct is None else sample.utilization_pct / 100
     used, total = sample.memory_used_mib, sample.memory_total_mib
     held = used / total if used is not None and total else None
-    size = 16 if width >= 100 else 8
+    size = 16 if width >= 100 else 8 if width >= 70 else 4
     is_old = old_s > _STALE_S
     use = f"{'▲' if is_old else ' '}{age(old_s)} old"
     return clip(
