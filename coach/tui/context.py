@@ -21,6 +21,7 @@ from coach.tui.question import Answers
 from coach.tui.training import Trainings
 
 if TYPE_CHECKING:
+    from coach.analysis.queueing.ahead import Standing
     from coach.workflows.watching.first_start import Here
     from coach.workflows.watching.table_views import SavedView, View
 
@@ -86,6 +87,8 @@ class Context:
     """How long no key was pressed, once nothing is asked any more because of that."""
     story: Story | None = None
     """What the demo tells; None outside of it."""
+    standing: tuple[object, object, Standing | None] = (None, None, None)
+    """The queue, the job of it that was looked up last, and where that stands: kept by `job_place.py`."""
     _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
     """The queue, and its jobs by their ids."""
 

@@ -15,6 +15,7 @@ from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.tui.context import Context
+from coach.tui.job_place import NOWHERE, JobPlace, job_place
 from coach.tui.question import Answers, Question
 
 
@@ -50,6 +51,8 @@ class JobSubject:
     """The gravest finding of each task of an array that was judged, by the task's id."""
     slots: Sequence[GpuSlot] = ()
     """Its GPUs, as far as its nodes say the same."""
+    place: JobPlace = NOWHERE
+    """Where it stands in the queue, and its nodes."""
     is_log: bool = False
     """True for its loss on a logarithmic scale."""
     first_chart: int = 0
@@ -117,6 +120,7 @@ def job_subject(context: Context, name: str, folded: FoldedJob | None, past: Pas
     followed = context.snapshot.targets.get(target)
     stream = context.snapshot.sources.get(f"stream:{target}")
     state = followed.state if followed is not None else None
+    history, job = context.session.history(target), folded.job if folded is not None else None
     return JobSubject(
         now_s=context.now_s,
         user=context.user,
@@ -127,10 +131,13 @@ def job_subject(context: Context, name: str, folded: FoldedJob | None, past: Pas
         past=past,
         followed=followed,
         diagnosis=context.diagnoses.get(target),
-        history=context.session.history(target),
+        history=history,
         stream_error=stream.error if stream is not None else None,
         answers=context.answers,
         label=context.label,
+        place=NOWHERE
+        if job is None
+        else job_place(context, job, is_measured=bool(history.nodes or history.curve)),
         task_findings=_task_findings(context, folded),
     )
 

@@ -10,6 +10,7 @@ from coach.model.errors import UserError
 from coach.model.slurm.accounting import Efficiency, Part, PastJob, PriorityFactors
 from coach.model.slurm.cluster import GpuAllocation, Job
 from coach.tui.mode import Mode
+from coach.tui.screens.cluster import ClusterScreen
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_ports import FakePorts, FakeQuestions
@@ -109,6 +110,20 @@ async def test_nothing_is_asked_for_somebody_elses_job_or_in_a_recording() -> No
         await driver.press("enter")
         await driver.sees("this is a recording")
         assert ports.questions.asked == []
+
+
+async def test_somebody_elses_waiting_job_tells_its_standing_and_where_it_is_planned() -> None:
+    waiting = make_job("30", "bob", **WAITING, reason="Priority", priority=10, scheduled_nodes="node2")
+    first = replace(waiting, job_id="31", user="eve", priority=20)
+    elsewhere = replace(first, job_id="32", partition="other")
+    async with opened(queue(waiting, first, elsewhere), FakePorts(), size=(200, 50)) as driver:
+        await driver.until(lambda: "30" in driver.text(), "the queue")
+        assert isinstance(driver.app.top, ClusterScreen)
+        driver.app.top.point_at("30")
+        await driver.press("enter")
+        await driver.sees("number 2 of the 2 rows that wait for its partition, by priority")
+        await driver.sees("planned on node node2")
+        assert "2 free of 2 a100" in driver.text()
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -247,3 +247,36 @@ class RunJobs:
 
     def _joined(self, run: Run) -> Run:
         return with_job(run, self._found.get(run.run_id), run.run_id in self._found)
+
+
+def run_as_job(run: Run) -> Job:
+    """A run as a row of the queue, as its own file tells, where Slurm has forgotten the job or there was none.
+    Its number is then the run's id."""
+    limit = run.resources.get("time_limit_s")
+    limit_s = int(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
+    used_s = None
+    if run.started_time_s is not None and run.ended_time_s is not None:
+        used_s = max(0, round(run.ended_time_s - run.started_time_s))
+    num_nodes = run.resources.get("num_nodes")
+    partition = run.resources.get("partition")
+    return Job(
+        job_id=run.job_id or run.run_id,
+        name=run.recipe,
+        user=run.user or "",
+        state=run.state or "",
+        reason=None,
+        partition=partition if isinstance(partition, str) else "",
+        nodes=None,
+        num_nodes=num_nodes if isinstance(num_nodes, int) else None,
+        num_cpus=None,
+        num_gpus=run.num_gpus,
+        time_used_s=used_s,
+        time_left_s=None,
+        time_limit_s=limit_s,
+        submit_time_s=run.created_time_s,
+        start_time_s=run.started_time_s,
+        end_time_s=run.ended_time_s,
+        work_dir=run.run_dir,
+        host=run.host,
+        cluster=run.cluster,
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from coach.analysis.jobs.run_as_job import run_as_job
+from coach.analysis.jobs.belonging import run_as_job
 from coach.analysis.judging.ranking import RECENT_S, RankedFinding
 from coach.model.judging.finding import Severity
 from coach.model.slurm.cluster import Job, has_failed, is_final

@@ -20,7 +20,7 @@ LABEL_WIDTH = 7
 MIN_HEIGHT = 4
 MAX_HEIGHT = 12
 """Lines of one chart among several, with its title."""
-NAME_WIDTH = 10
+NAME_WIDTH = 11
 """Of a strip's name, which stands before its value."""
 _NARROW = 60
 _BLOCKS = "▁▂▃▄▅▆▇█"

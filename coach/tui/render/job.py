@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coach.analysis.queueing.arrays import format_tasks
-from coach.analysis.queueing.free_gpus import GpuSlot
-from coach.model.slurm.cluster import Job, is_final
+from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus
+from coach.model.slurm.cluster import Job, Node, is_final
+from coach.tui.render.allocation import node_fact_lines
 from coach.tui.render.queue import is_own, state_words
 from coach.tui.render.severity import state_span
 from coach.tui.render.text import (
+    BLANK,
     UNKNOWN,
     KeyLabel,
     Line,
@@ -66,6 +68,25 @@ def facts_line(job: Job, now_s: float, width: int, label: KeyLabel) -> Line:
     return clip(line(Span(f" {label('view')}", "key"), muted(f" all facts   {told}")), width)
 
 
+def place_node_lines(
+    job: Job | None,
+    nodes: Sequence[tuple[Node, Sequence[NodeGpus]]],
+    now_s: float,
+    width: int,
+    room: int,
+) -> list[Line]:
+    """What its nodes are, or those where it is planned: as many as have room."""
+    rows: list[Line] = []
+    planned = "" if job is None or job.nodes else "planned on "
+    for node, free in nodes:
+        told = node_fact_lines(node, free, now_s, width)
+        more = [BLANK, line(strong(f" {planned}node {printable(node.name)}")), *told]
+        if len(rows) + len(more) > room:
+            break
+        rows += more
+    return rows
+
+
 MAIN_FACTS = ("nodes", "gpus", "time used", "time limit", "submitted", "started", "exit code", "work dir")
 
 
@@ -90,7 +111,7 @@ def job_lines(job: Job, now_s: float, width: int = 0, names: Sequence[str] = ())
         "time limit": clock(job.time_limit_s),
         "submitted": _ago(job.submit_time_s, now_s),
         "started": _ago(None if job.state == "PENDING" else job.start_time_s, now_s),
-        "ended": _ago(job.end_time_s, now_s),
+        "ended" if is_final(job.state) else "ends": _ago(job.end_time_s, now_s),
         "exit code": whole(job.exit_code),
         "work dir": printable(job.work_dir or UNKNOWN),
     }

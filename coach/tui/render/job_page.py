@@ -16,7 +16,7 @@ from coach.tui.render.asked import asked_line
 from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job_course import course_rows
 from coach.tui.render.job_devices import device_lines
-from coach.tui.render.pending import failed_alike_lines, place_lines, task_lines, why_lines
+from coach.tui.render.pending import failed_alike_lines, labelled, place_lines, task_lines, why_lines
 from coach.tui.render.progress import progress_lines
 from coach.tui.render.text import BLANK, Line, Span, line, mib, muted, pad, printable
 
@@ -42,6 +42,9 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
         return [*top, *_wide_lines(page, width, height - len(top))]
     top += _told_lines(page, width)
     below = [*device_lines(page, width), *_about_lines(page, width, 0 if page.is_read else height)]
+    below += facts.place_node_lines(
+        page.job, page.place.nodes, page.now_s, width, height - len(top) - len(below)
+    )
     course = course_rows(page, width, height - len(top))
     return [*top, *course, *([BLANK] if course and below else []), *below]
 
@@ -55,8 +58,8 @@ def _wide_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     if right:
         left += _about_lines(page, left_width, max(height, len(right)) - len(left))
         return beside(left, right, left_width)
-    left = _told_lines(page, width)
-    return [*left, *device_lines(page, width), *_about_lines(page, width, height)]
+    rows = [*_told_lines(page, width), *device_lines(page, width), *_about_lines(page, width, height)]
+    return [*rows, *facts.place_node_lines(page.job, page.place.nodes, page.now_s, width, height - len(rows))]
 
 
 def _about_lines(page: JobSubject, width: int, room: int) -> list[Line]:
@@ -154,7 +157,12 @@ def _waiting(page: JobSubject, width: int) -> list[Line]:
     if folded is None:
         return []
     waiting = next((part for part in folded.parts if part.state == "PENDING"), None)
-    rows = [*why_lines(waiting, page.now_s, width), BLANK] if waiting is not None else []
+    rows = [*why_lines(waiting, page.now_s, width)] if waiting is not None else []
+    if rows and page.place.standing is not None:
+        ahead, num = page.place.standing.num_ahead, page.place.standing.num_waiting
+        among = f"number {ahead + 1} of the {num} rows that wait for its partition, by priority"
+        rows += labelled("in the queue", among, width)
+    rows += [BLANK] if rows else []
     if Question.PLACE_IN_QUEUE in page.questions:
         told = page.answers[Question.PLACE_IN_QUEUE]
         rows.append(asked_line("place in the queue", told, page.now_s, page.label))

@@ -107,7 +107,7 @@ def gpu_lines(page: NodeSubject, width: int, *, is_known: bool) -> list[Line]:
         if sample is not None:
             result.append(_sample_line(sample, page.now_s, width))
     for job_id, sample in others:
-        result.append(clip(line(f"   gpu {sample.gpu} of job {printable(job_id)}"), width))
+        result.append(clip(line(f"   job {printable(job_id)}"), width))
         result.append(_sample_line(sample, page.now_s, width))
     return result
 
@@ -117,12 +117,12 @@ def _sample_line(sample: GpuSample, now_s: float, width: int) -> Line:
     share = None if sample.utilization_pct is None else sample.utilization_pct / 100
     used, total = sample.memory_used_mib, sample.memory_total_mib
     held = used / total if used is not None and total else None
-    size = 16 if width >= 100 else 8
+    size = 16 if width >= 100 else 8 if width >= 70 else 4
     is_old = old_s > _STALE_S
     use = f"{'▲' if is_old else ' '}{age(old_s)} old"
     return clip(
         line(
-            muted("       use "),
+            muted(f"   its gpu {sample.gpu:<2} use "),
             Span(bar(share, size), "muted" if is_old else "accent"),
             f" {whole(sample.utilization_pct):>3}% ",
             muted(" mem "),
@@ -130,7 +130,6 @@ def _sample_line(sample: GpuSample, now_s: float, width: int) -> Line:
             f" {mib(used)}/{mib(total)}  ",
             Span(f"{use}  ", "warning" if is_old else "muted"),
             f"{whole(sample.power_w)}/{whole(sample.power_limit_w)} W",
-            muted(f"  gpu {sample.gpu} of the job"),
         ),
         width,
     )

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coach import runs
-from coach.analysis.jobs.belonging import fits
-from coach.analysis.jobs.run_as_job import run_as_job
+from coach.analysis.jobs.belonging import fits, run_as_job
 from coach.analysis.queueing.arrays import group_id
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.late import late

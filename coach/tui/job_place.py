@@ -1,0 +1,50 @@
+"""Where a job stands that tells nothing of itself: its number among those that wait, and its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coach.analysis.queueing.ahead import Standing, standing_of
+from coach.analysis.queueing.free_gpus import NodeGpus, free_gpus
+from coach.model.slurm.cluster import Job, Node, is_final
+from coach.sources.slurm.node_sets import expand_nodes
+from coach.tui.context import Context
+
+_MAX_NODES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlace:
+    """What the queue and the nodes tell of it."""
+
+    standing: Standing | None = None
+    """Of a waiting job: where it stands in its partition."""
+    nodes: Sequence[tuple[Node, Sequence[NodeGpus]]] = ()
+    """The first of its nodes, or of those where it is planned, and what is free there."""
+
+
+NOWHERE = JobPlace()
+
+
+def job_place(context: Context, job: Job, *, is_measured: bool) -> JobPlace:
+    """`is_measured`: it tells of its nodes itself."""
+    return JobPlace(_standing(context, job), () if is_measured else _nodes_of(context, job))
+
+
+def _standing(context: Context, job: Job) -> Standing | None:
+    """Counted once per queue. None where only one's own jobs are known."""
+    snapshot = context.snapshot
+    if not snapshot.is_queue_whole or "jobs" in snapshot.hidden:
+        return None
+    if context.standing[0] is not snapshot.jobs or context.standing[1] is not job:
+        context.standing = (snapshot.jobs, job, standing_of(job, snapshot.jobs))
+    return context.standing[2]
+
+
+def _nodes_of(context: Context, job: Job) -> list[tuple[Node, Sequence[NodeGpus]]]:
+    if is_final(job.state):
+        return []
+    names = frozenset(expand_nodes(job.nodes or job.scheduled_nodes)[:_MAX_NODES])
+    nodes = [node for node in context.snapshot.nodes if node.name in names]
+    return [(node, free_gpus([node], context.snapshot.partitions)) for node in nodes]
