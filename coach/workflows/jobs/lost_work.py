@@ -18,14 +18,20 @@ from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.runs.checkpoint_files import newest_saved
 from coach.workflows.judging.job_files import MAX_DEPTH, Walk
 
+_OF_A_RUN = "run.json"
 _BEFORE_S = 60.0
 """Clocks of nodes and of file servers differ by so much."""
 
 
 def find_saved(io: Io, directory: Path, from_s: float) -> SavedFound:
-    """The newest checkpoints below a directory that were written after `from_s`."""
+    """The newest checkpoints below a directory that were written after `from_s`.
+
+    Run directories of coach below it are left out: a run of coach's own is asked for by its own directory.
+    """
     walk = Walk(io, directory, MAX_DEPTH)
-    paths = tuple(walk.paths())
+    found = tuple(walk.paths())
+    of_runs = tuple(path.removesuffix(_OF_A_RUN) for path in found if path.endswith(f"/{_OF_A_RUN}"))
+    paths = tuple(path for path in found if not path.startswith(of_runs))
     return SavedFound(
         str(directory),
         newest_saved(io, directory, paths, from_s - _BEFORE_S),

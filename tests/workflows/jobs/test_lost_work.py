@@ -155,6 +155,14 @@ def test_what_was_written_before_the_job_is_not_its_own(work: Work) -> None:
     assert line.startswith("lost: 01:00:00 of work: no complete checkpoint of its time was found in ")
 
 
+def test_what_a_run_of_coach_below_the_directory_has_saved_is_not_the_job_s(work: Work) -> None:
+    work.write("coach/runs/20260101-120000-ddp-4f2a/run.json", b"{}", 5)
+    work.write("coach/runs/20260101-120000-ddp-4f2a/checkpoints/step-00000400.pt", torch_file(), 5)
+    assert work.found().saved == ()
+    work.write("out/last.ckpt", torch_file(), 30)
+    assert [name for name, *_ in work.told()] == ["out/last.ckpt"]
+
+
 def test_a_directory_that_cannot_be_read_is_no_directory_without_checkpoints(tmp_path: Path) -> None:
     (line,) = lost_lines(find_saved(SystemIo({}), tmp_path / "gone", 0.0), 0.0, 8, NOW_S)
     assert line.endswith("gone: No such file or directory")
