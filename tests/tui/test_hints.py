@@ -63,6 +63,7 @@ def test_no_text_of_the_screens_has_a_shipped_key_written_into_it() -> None:
         for path in sorted(room.rglob("*.py"))
         for number, text in literals(ast.parse(path.read_text()))
         for hint in hints(text)
+        if not hint.startswith(", ")  # punctuation looks the same as the key of the story
     ]
     assert written == []
 
