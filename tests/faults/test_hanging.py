@@ -63,9 +63,15 @@ def test_what_reads_a_file_system_that_hangs_is_told_of_meanwhile(
 
 @needs_fuse
 def test_a_command_that_waits_for_a_file_system_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COACH_HOME", str(tmp_path / "coach"))
+    # Where the suite runs in the background, Ctrl-C is passed over in it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     said = ""
     with hanging(tmp_path), patience(0.0, 0.1):
 

@@ -287,7 +287,8 @@ async def test_telemetry_of_a_job_that_coach_did_not_launch_is_asked_for_and_the
         histories["41"] = history
         status = SourceStatus("stream:41", NOW_S, None, None, 0, 0.0)
         session.push(make_snapshot(jobs=(job,), runs=(), sources=MappingProxyType({"stream:41": status})))
-        await driver.sees("a step in the job (srun --overlap), 2 s ago; 6 of 8 GPUs visible")
+        await driver.sees("a step in the job (srun --overlap), 2 s ago;")
+        await driver.sees("6 of 8 GPUs visible")
         await driver.sees("power 300 of – W")
         await driver.press("t")
         await driver.sees("a step in it measures it already")

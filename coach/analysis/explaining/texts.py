@@ -34,6 +34,7 @@ COLUMNS: dict[str, Text] = {
         "give it to scancel, scontrol and coach",
     ),
     "queue.name": ("what its script or --job-name calls it", f"{_SQUEUE}, field Name", ""),
+    "queue.short_name": ("what its script or --job-name calls it", f"{_SQUEUE}, field Name", ""),
     "queue.user": ("whose job it is", f"{_SQUEUE}, field UserName", ""),
     "queue.state": ("how far the job is", f"{_SQUEUE}, field State", ""),
     "queue.reason": (

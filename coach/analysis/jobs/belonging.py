@@ -250,8 +250,8 @@ class RunJobs:
 
 
 def run_as_job(run: Run) -> Job:
-    """A run as a row of the queue, as its own file tells, where Slurm has forgotten the job or there was none.
-    Its number is then the run's id."""
+    """A run as a row of the queue, as its own file tells, where Slurm has forgotten the job or there was
+    none. Its number is then the run's id."""
     limit = run.resources.get("time_limit_s")
     limit_s = int(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
     used_s = None

@@ -10,7 +10,7 @@ from coach.workflows.launching.launchables import Launchable, Launchables
 
 LAUNCH_COLUMNS = (
     Column("origin", "FROM", 6),
-    Column("name", "PROGRAM", 22, grow=1),
+    Column("name", "PROGRAM", 26, grow=1),
     Column("about", "ABOUT", 24, grow=8, priority=2),
     Column("launched", "LAUNCHED", 10, align="right", priority=1),
 )

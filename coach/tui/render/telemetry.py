@@ -11,7 +11,20 @@ from coach.lookback.history import History
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap, StepUse
 from coach.tui.question import Asked
 from coach.tui.render.asked import asked_line
-from coach.tui.render.text import UNKNOWN, KeyLabel, Line, Span, clip, line, muted, plural, printable, strong
+from coach.tui.render.text import (
+    UNKNOWN,
+    KeyLabel,
+    Line,
+    Span,
+    clip,
+    line,
+    line_width,
+    muted,
+    plural,
+    printable,
+    strong,
+    wrap,
+)
 
 _MAX_NODES = 8
 
@@ -27,8 +40,13 @@ def telemetry_lines(
     """`error` is why the stream from inside of the job has ended; None when it goes on, or there was none."""
     rows = [line(strong(" telemetry"))]
     for node in history.nodes[:_MAX_NODES]:
-        told = provenance(history, node, now_s)
-        rows.append(line("   ", printable(node), muted(f"  {told}")))
+        told = provenance(history, node, now_s) or UNKNOWN
+        first = line("   ", printable(node), muted(f"  {told}"))
+        if line_width(first) <= width:
+            rows.append(first)
+        else:
+            rows.append(line("   ", printable(node)))
+            rows += [line(muted(f"     {part}")) for part in wrap(told, width - 5)]
         rows.append(line("     ", _host_text(history.host(node)[-1])))
         rows += [line("     ", _gpu_text(history.gpu(*key)[-1])) for key in history.gpus if key[0] == node]
     if len(history.nodes) > _MAX_NODES:
