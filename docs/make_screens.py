@@ -156,7 +156,8 @@ class Drawing:
         font = f"text{{font:{FONT}px Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}}"
         return "\n".join(
             [
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}">',
+                '<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve"'
+                f' viewBox="0 0 {width:g} {height:g}">',
                 f"<style>{font}{styles}</style>",
                 f'<rect width="100%" height="100%" rx="6" fill="{self._background}"/>',
                 f'<g transform="translate({FONT} {FONT})">',
