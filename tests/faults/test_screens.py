@@ -74,8 +74,8 @@ def killed(worlds: Worlds, journal: Path, at: int) -> tuple[bool, str, str]:
         assert passed_s < 14.0 * PATIENCE, "nobody waits for a lock of the dead"
         programs.check_queue(world)
         assert len(world.clients.jobs) == 2
-        # One may be left of a file that nobody writes any more: whoever does will not wait for it. A coach that
-        # was killed before it wrote its name leaves an empty one, which is given up by its age.
+        # A lock may be left beside a file that nobody writes any more: whoever does will not wait for it.
+        # An empty one, left before its owner wrote a name, is given up by its age.
         left = [path for path in world.root.rglob("*.lock") if path.stat().st_size]
         assert all(has_lost_its_owner(path) for path in left)
         said = "both runs had been seen to" if was_settled else "the next start saw to what was left"
