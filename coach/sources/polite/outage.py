@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from coach.model.reading import Reading
 from coach.sources.io import CommandResult, Io, Query
+from coach.sources.polite.passing_io import PassingIo
 from coach.sources.polite.shared_cache import PROBE_KEPT_S, SharedIo
 from coach.sources.slurm.client import PING_TIMEOUT_S, tells_down
 from coach.sources.slurm.configuration import PING_QUERY
@@ -86,13 +86,13 @@ class Outage:
             self._last = None
 
 
-class OutageIo:
+class OutageIo(PassingIo):
     """Wraps an Io: while the controller is away, it is probed, and asked nothing."""
 
     def __init__(self, io: Io, outage: Outage, has_late: Callable[[], bool] = lambda: False) -> None:
         """`has_late` says whether an answer has come after its limit, and waits to be used: who has just
         answered is up."""
-        self._io = io
+        super().__init__(io)
         self._outage = outage
         self._has_late = has_late
 
@@ -114,24 +114,6 @@ class OutageIo:
         if result.returncode != 0 and not self._outage.is_down:
             self._outage.doubt()
         return result
-
-    def now(self) -> float:
-        return self._io.now()
-
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
-        return self._io.read(path, offset, limit)
-
-    def size(self, path: Path) -> int:
-        return self._io.size(path)
-
-    def modified_s(self, path: Path) -> float:
-        return self._io.modified_s(path)
-
-    def list_dir(self, path: Path) -> list[str]:
-        return self._io.list_dir(path)
-
-    def real_path(self, path: Path) -> Path:
-        return self._io.real_path(path)
 
 
 class OutageSource:

@@ -24,6 +24,7 @@ from types import MappingProxyType
 
 from coach.runs import has_lost_its_owner, lock_owner, make_private
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, OutputReader, Query
+from coach.sources.polite.passing_io import PassingIo
 
 SCHEMA = 1
 MAX_BYTES = 64 << 20
@@ -79,7 +80,7 @@ def _is_private(folder: Path) -> bool:
         return False
 
 
-class SharedIo:
+class SharedIo(PassingIo):
     """Wraps an Io: questions of the shared kinds are answered by what any coach of the user was told lately.
 
     `context` is what else makes two questions the same: which cluster is asked. Everything but these
@@ -88,7 +89,7 @@ class SharedIo:
 
     def __init__(self, io: Io, folder: Path, context: str, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
         """`timeout_s` is how long an answer may take."""
-        self._io = io
+        super().__init__(io)
         self._lock_life_s = timeout_s + LOCK_SLACK_S
         self._folder = folder
         self._context = context
@@ -96,24 +97,6 @@ class SharedIo:
         """When this coach was told each answer last."""
         self._not_before_s = 0.0
         self._is_closed = threading.Event()
-
-    def now(self) -> float:
-        return self._io.now()
-
-    def read(self, path: Path, offset: int, limit: int) -> bytes:
-        return self._io.read(path, offset, limit)
-
-    def size(self, path: Path) -> int:
-        return self._io.size(path)
-
-    def modified_s(self, path: Path) -> float:
-        return self._io.modified_s(path)
-
-    def list_dir(self, path: Path) -> list[str]:
-        return self._io.list_dir(path)
-
-    def real_path(self, path: Path) -> Path:
-        return self._io.real_path(path)
 
     def refuse_older(self) -> None:
         """Something was changed just now: what was answered before no longer counts."""

@@ -16,7 +16,7 @@ from coach.sources.slurm.text import parse_whole
 _ITEM = re.compile(
     r"""
     ^(?:gres[:/])?(?P<name>[A-Za-z_][\w.-]*)
-    (?:[:/](?P<type>\(null\)|\d*+[^:=()\s\d][^:=()\s]*+|\d+(?=[:=])))?   # a100, 1g.5gb, (null), 3090 when a count follows
+    (?:[:/](?P<type>\(null\)|\d*+[^:=()\s\d][^:=()\s]*+|\d+(?=[:=])))?  # a100, (null), 3090 before a count
     (?::no_consume)?
     (?:[:=](?P<count>\d{1,15})(?P<unit>[KMGTP]?))?
     (?P<notes>(?:\([^()]*\))*)$                                               # (IDX:0-1) (S:0-1) (0/8,4/8)

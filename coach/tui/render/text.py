@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from rich.cells import cell_len, set_cell_size
 
@@ -30,19 +30,8 @@ Tone = Literal[
     "removed",
     "shaded",
 ]
-TONES: tuple[Tone, ...] = (
-    "muted",
-    "strong",
-    "good",
-    "info",
-    "warning",
-    "critical",
-    "accent",
-    "key",
-    "added",
-    "removed",
-    "shaded",
-)
+TONES: tuple[Tone, ...] = get_args(Tone)[1:]
+"""All but the plain one."""
 
 
 @dataclass(frozen=True, slots=True)
