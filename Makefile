@@ -123,7 +123,7 @@ run:
 # Four processes: three wait for a cluster, a terminal and trainings (tests/conftest.py), and one has all other tests.
 # The checks run beside the tests, which often wait; they say at the end what is wrong. Either one fails the whole.
 test:
-	@$(call install,dev train frameworks,test)
+	@$(call install,dev train frameworks language kernels,test)
 	said=$$(mktemp)
 	trap 'rm -f "$$said"' EXIT
 	(
@@ -139,7 +139,7 @@ test:
 	exit $$((tests ? tests : failed))
 
 test-long:
-	@$(call install,dev train frameworks proof,test)
+	@$(call install,dev train frameworks language kernels proof,test)
 	$(VENV)/bin/pytest -m long -s --timeout=3600 $(ARGS)
 
 score:

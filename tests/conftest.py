@@ -224,7 +224,7 @@ def train_python(request: pytest.FixtureRequest) -> Path:
         compile_sources()  # an ordinary user may not keep compiled modules in this checkout
         return own
     wheel: Path = request.getfixturevalue("coach_wheel")
-    return shared_environment("venv-train", wheel, extras="train,frameworks")
+    return shared_environment("venv-train", wheel, extras="train,frameworks,language")
 
 
 @pytest.fixture(scope="session")

@@ -129,6 +129,7 @@ def _has_what_fits(base: Path, extras: str) -> bool:
     named = {
         "train": ("torch", "torchvision", "deepspeed"),
         "frameworks": ("pytorch_lightning", "mpi4py", "tensorboard"),
+        "language": ("tokenizers", "datasets"),
     }
     modules = [module for extra in filter(None, extras.split(",")) for module in named[extra]]
     version = _run([base, "-c", "import sys; print(sys.implementation.cache_tag)"]).strip()

@@ -71,6 +71,16 @@ def _why_no_frameworks() -> str | None:
 
 
 @cache
+def _why_no_language() -> str | None:
+    return _missing("language", "tokenizers", "datasets")
+
+
+@cache
+def _why_no_kernels() -> str | None:
+    return _missing("kernels", "triton", "nvidia")
+
+
+@cache
 def _why_no_proof() -> str | None:
     return _missing("proof", "transformers", "accelerate", "hydra", "jax")
 
@@ -101,6 +111,8 @@ REQUIREMENTS = (
     Requirement("terminal", tmux.why_not, "COACH_TEST_TERMINAL", frozenset({"open_terminal"})),
     Requirement("train", _why_no_torch, "COACH_TEST_TRAIN", frozenset({"train_python"})),
     Requirement("frameworks", _why_no_frameworks, "COACH_TEST_TRAIN", frozenset()),
+    Requirement("language", _why_no_language, "COACH_TEST_TRAIN", frozenset()),
+    Requirement("kernels", _why_no_kernels, "COACH_TEST_TRAIN", frozenset()),
     Requirement("proof", _why_no_proof, "COACH_TEST_PROOF", frozenset()),
     Requirement(
         "site", site_slurm.why_not, "COACH_TEST_SLURM", frozenset({"site_slurm", "site_slurm_cluster"})

@@ -328,7 +328,7 @@ def test_no_python_at_all_is_said(machine: Machine) -> None:
 
 def test_tests_need_what_they_test_with(machine: Machine) -> None:
     dry = machine.make("--dry-run", "test")
-    assert '-e ".[dev,train,frameworks]"' in dry.stdout
+    assert '-e ".[dev,train,frameworks,language,kernels]"' in dry.stdout
     order = [
         dry.stdout.index(step)
         for step in ("ruff format --check", "ruff check", "mypy", "lint-imports", "pytest")
