@@ -4,8 +4,9 @@
 #   make test        install what the tests need, check, test     ARGS="-k launch" goes to pytest
 #   make test-long   the tests that take minutes, and what they measured
 #   make score       the diagnosis against the labelled logs in $COACH_LOG_CORPUS
-#   make site        install for everybody on a cluster        PREFIX=/shared/apps/coach (docs/install.md)
+#   make site        install for everybody on a cluster        PREFIX=/shared/apps/coach (docs/site/install.md)
 #   make single      all of coach in one file, coach.pyz     PYTHONS="python3.11 python3.12" says for which versions
+#   make docs        the pages as HTML, in build/docs
 #   make lint        format, lint, types, import contracts
 #   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
 #   make clean       remove .venv and what else was made; not ./wheelhouse, which cannot be made again everywhere
@@ -14,7 +15,7 @@
 # interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for the network, where the wheels come from.
 
 .ONESHELL:
-.PHONY: run test test-long score site single lint wheelhouse clean
+.PHONY: run test test-long score site single docs lint wheelhouse clean
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
@@ -157,6 +158,10 @@ site:
 single:
 	@$(call install,,)
 	exec $(VENV)/bin/python single/build.py $(PYTHONS)
+
+docs:
+	@$(call install,docs,build its pages)
+	exec $(VENV)/bin/python -m sphinx -q -W --keep-going -b html -c docs . build/docs
 
 lint:
 	@$(call install,dev,check itself)

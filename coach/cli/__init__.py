@@ -97,17 +97,7 @@ def guarded(command: Callable[[], int]) -> int:
 def run_command(name: str, arguments: Sequence[str]) -> int:
     """Parse and run one command of COMMANDS."""
     module = command_module(name)
-    parser = argparse.ArgumentParser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
-    module.configure(parser)
-    add_as_root(parser)
-    if hasattr(module, "unmistakable"):  # words of a filter stand before and after the options
-        args = parser.parse_intermixed_args(module.unmistakable(arguments))
-    elif getattr(module, "HAS_WORDS_BEHIND", False):  # argparse would take `--` away
-        before, behind = words_behind(arguments)
-        args = parser.parse_args(before)
-        args.behind = behind
-    else:
-        args = parser.parse_args(arguments)
+    args = parse(name, arguments)
     if args.as_root:
         mean_it_as_root()
     given = [load_settings()] if getattr(module, "LOADS_SETTINGS", True) else []
@@ -115,6 +105,22 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         return int(module.run(args, *given))
     with patience.patience():
         return int(module.run(args, *given))
+
+
+def parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments of one command of COMMANDS. argparse ends the process where they are wrong."""
+    module = command_module(name)
+    parser = argparse.ArgumentParser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
+    module.configure(parser)
+    add_as_root(parser)
+    if hasattr(module, "unmistakable"):  # words of a filter stand before and after the options
+        return parser.parse_intermixed_args(module.unmistakable(arguments))
+    if getattr(module, "HAS_WORDS_BEHIND", False):  # argparse would take `--` away
+        before, behind = words_behind(arguments)
+        args = parser.parse_args(before)
+        args.behind = behind
+        return args
+    return parser.parse_args(arguments)
 
 
 def command_module(name: str) -> Any:

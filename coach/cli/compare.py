@@ -1,4 +1,4 @@
-"""`coach compare RUN RUN`: what a change did, with the noise of each number."""
+"""`coach compare`: what a change did, with the noise of each number."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "before",
         metavar="RUN",
         help=(
-            "the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or of "
-            "a chain of fixes"
+            "the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or a run "
+            "that a fix made of another, or that led to another"
         ),
     )
     parser.add_argument("after", metavar="RUN", nargs="?", help="the run that was changed")
@@ -56,8 +56,17 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise UserError(
             "--best ranks the runs of a group: two runs were named", "`coach compare GROUP --best METRIC`"
         )
+    comparison = _compare(args.before, args.after, settings, io, backend, user)
+    if args.format == "json":
+        print(json.dumps(comparison_object(comparison), indent=2))
+    else:
+        print_comparison(comparison)
+    return 0
+
+
+def _compare(before: str, after: str, settings: Settings, io: Io, backend: str, user: str) -> Comparison:
     sides = []
-    for text in (args.before, args.after):
+    for text in (before, after):
         target = resolve_target(text, settings, io, backend, user)
         snapshot, history = read_once(target, settings, io, backend, user, ())
         if snapshot.run is None:
@@ -66,13 +75,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
                 "`coach runs` lists them",
             )
         sides.append((snapshot, history))
-    (before, before_history), (after, after_history) = sides
-    comparison = compare(before, before_history, after, after_history)
-    if args.format == "json":
-        print(json.dumps(comparison_object(comparison), indent=2))
-    else:
-        print_comparison(comparison)
-    return 0
+    return compare(*sides[0], *sides[1])
 
 
 def _show_group(args: argparse.Namespace, settings: Settings, io: Io, backend: str, user: str) -> int:
@@ -85,10 +88,13 @@ def _show_group(args: argparse.Namespace, settings: Settings, io: Io, backend: s
         if args.best is not None:
             raise
         chain = read_chain(text, settings, io, backend, user)
+        comparison = _compare(chain.before, chain.after, settings, io, backend, user)
         if format_ == "json":
-            print(json.dumps({"schema": 1, "chain": [asdict(link) for link in chain]}, indent=2))
+            links = [asdict(link) for link in chain.links]
+            print(json.dumps({**comparison_object(comparison), "chain": links}, indent=2))
         else:
-            _print_chain(chain)
+            print_comparison(comparison)
+            _print_chain(chain.links)
         return 0
     if format_ == "json":
         print(json.dumps(group_object(group), indent=2))
@@ -185,15 +191,17 @@ def comparison_object(comparison: Comparison) -> dict[str, object]:
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """The comparison as a table, changes first."""
+    """The comparison as a table, changes first, and a line of what neither run measured."""
     print_line(f"{printable(comparison.before)} → {printable(comparison.after)}")
     for change in comparison.changes:
         print_line(f"  {printable(change)}")
+    measured = [row for row in comparison.rows if not row.is_unmeasured]
     print_table(
-        ("QUANTITY", "BEFORE", "AFTER", "RATIO", "VERDICT"),
-        [_cells(row) for row in comparison.rows],
-        "lrrrl",
+        ("QUANTITY", "BEFORE", "AFTER", "RATIO", "VERDICT"), [_cells(row) for row in measured], "lrrrl"
     )
+    missing = [row.quantity for row in comparison.rows if row.is_unmeasured]
+    if missing:
+        print_line(f"not measured in either run: {', '.join(missing)}")
 
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:

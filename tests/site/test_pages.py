@@ -9,7 +9,7 @@ import pytest
 from coach.config import Switch
 from tests.installed import REPOSITORY
 
-DOCS = REPOSITORY / "docs"
+DOCS = REPOSITORY / "docs" / "site"
 
 
 @pytest.mark.parametrize("switch", Switch)
@@ -17,7 +17,7 @@ def test_every_switch_stands_on_the_page_for_login_nodes_and_on_that_of_the_site
     switch: Switch,
 ) -> None:
     assert f"`{switch.key}`" in (DOCS / "login-node.md").read_text()
-    assert f"`{switch.value}`" in (DOCS / "site.md").read_text()
+    assert f"`{switch.value}`" in (DOCS / "settings.md").read_text()
 
 
 def test_no_page_names_a_switch_that_is_not_there() -> None:

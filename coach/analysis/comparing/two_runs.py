@@ -34,6 +34,9 @@ _LOSS_WINDOW_SHARE = 0.1
 _MIN_LOSS_WINDOW = 20
 
 
+_EITHER = "either run"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One quantity of both runs."""
@@ -51,6 +54,11 @@ class Row:
     """`better`, `worse`, `no difference measured` or `not comparable`."""
     because: str | None = None
     """Why it is not comparable, or what a number alone does not say: `NaN from step 2 → finite`."""
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """True if neither run has a value."""
+        return self.because == f"not measured in {_EITHER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +220,7 @@ def _verdict(
     a: Estimate | None, b: Estimate | None, is_more_better: bool, obstacle: str | None
 ) -> tuple[str, str | None]:
     if a is None or b is None:
-        which = (
-            "either run" if a is None and b is None else "the first run" if a is None else "the second run"
-        )
+        which = _EITHER if a is None and b is None else "the first run" if a is None else "the second run"
         return NOT_COMPARABLE, f"not measured in {which}"
     if obstacle is not None:
         return NOT_COMPARABLE, obstacle

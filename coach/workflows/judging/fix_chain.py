@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from coach.analysis.comparing.fix_chain import Link, family, with_best
 from coach.analysis.comparing.two_runs import measure
 from coach.config import Settings
@@ -17,22 +20,39 @@ from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, list_runs
 
 
-def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -> tuple[Link, ...]:
-    """The first run, and all that fixes made of it, in the order of their launches. `text` is the id of any
-    of them.
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The first run, and all that fixes made of it, in the order of their launches."""
+
+    links: tuple[Link, ...]
+    before: str
+    after: str
+    """The ids of the named run and of the one that a fix made it of; of a first run and its newest child."""
+
+
+def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -> Chain:
+    """The chain of a run. `text` is the run's id, its job or its directory.
 
     Raises UserError when no fix made anything of this run, nor this run of another.
     """
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
     members = () if named is None else family(named, known)
-    if len(members) < 2:
+    if named is None or len(members) < 2:
         raise UserError(
             f"{text}: neither a group of runs nor one of a chain of fixes",
             "one run is compared with another: coach compare RUN RUN; `coach runs` lists them",
         )
     engine = Engine(rules_of(settings))
-    return with_best([_link(run, settings, io, backend, user, engine) for run in members])
+    links = with_best([_link(run, settings, io, backend, user, engine) for run in members])
+    return Chain(links, *_ends(named, members))
+
+
+def _ends(named: Run, members: Sequence[Run]) -> tuple[str, str]:
+    """The runs before and after the fix that the reader asks about."""
+    if any(run.run_id == named.parent_run_id for run in members):
+        return str(named.parent_run_id), named.run_id
+    return named.run_id, [run.run_id for run in members if run.parent_run_id == named.run_id][-1]
 
 
 def _link(run: Run, settings: Settings, io: Io, backend: str, user: str, engine: Engine) -> Link:

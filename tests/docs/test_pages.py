@@ -1,0 +1,102 @@
+"""The pages say what is so: their links lead somewhere, their commands are understood, their settings are
+taken."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from coach import __main__, cli
+from coach.config.file import FileKind, read_file
+from coach.launch.project_file import read_project
+from tests.docs.markdown import anchors, blocks, inline_commands, links, pages, shell_lines
+from tests.installed import REPOSITORY
+
+PAGES = [pytest.param(path, id=path.relative_to(REPOSITORY).as_posix()) for path in pages()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_links_of_a_page_lead_to_something(page: Path) -> None:
+    nowhere = [target for target in links(page.read_text()) if not _leads_somewhere(page, target)]
+    assert nowhere == []
+
+
+def _leads_somewhere(page: Path, target: str) -> bool:
+    name, _, anchor = target.partition("#")
+    path = (page.parent / name) if name else page
+    if not path.exists():
+        return False
+    return not anchor or anchor in anchors(path.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_coach_understands_the_commands_of_a_page(page: Path) -> None:
+    text = page.read_text()
+    commands = [words for words in (*shell_lines(text), *inline_commands(text)) if words[0] == "coach"]
+    assert [words for words in commands if not _is_understood(words[1:])] == []
+
+
+def _is_understood(arguments: list[str]) -> bool:
+    if len(arguments) == 1 and arguments[0] in cli.COMMANDS:
+        return True  # its name alone
+    try:
+        if arguments and arguments[0] in cli.COMMANDS:
+            cli.parse(arguments[0], _as_typed(arguments[1:]))
+        else:
+            assert __main__.parser_of_screens().parse_args(arguments).command is None
+    except SystemExit as end:
+        return end.code == 0  # --help and --version
+    return True
+
+
+def _as_typed(arguments: list[str]) -> list[str]:
+    """Without what stands for more words of the same kind."""
+    return [word.removesuffix("…") for word in arguments]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_targets_of_make_on_a_page_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    text = page.read_text()
+    named = set(re.findall(r"`make ([a-z-]+)", text)) | set(
+        re.findall(r"^(?:\$ )?make ([a-z-]+)", text, re.MULTILINE)
+    )
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_coach_takes_the_settings_that_a_page_shows(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    for block in blocks(page.read_text()):
+        if block.language != "toml":
+            continue
+        file = tmp_path / "coach.toml"
+        file.write_text(block.text)
+        if "[training." in block.text:
+            assert read_project(file)
+        elif "[[group]]" in block.text:
+            assert cli.run_command("rules", ["check", str(file)]) == 0
+        elif "[recipe" not in block.text and "schema = " not in block.text:
+            kind = FileKind.SITE if "[locked]" in block.text or "switches" in block.text else FileKind.USER
+            env = {"SCRATCH": "/scratch/ada", "USER": "ada", "HOME": "/home/ada"}
+            assert read_file(file, block.text, kind, env).problems == []
+
+
+def test_every_page_can_be_reached_from_the_first() -> None:
+    first = REPOSITORY / "docs" / "index.md"
+    seen, ahead = set(), [first]
+    while ahead:
+        page = ahead.pop().resolve()
+        if page in seen or page.suffix != ".md" or not page.exists():
+            continue
+        seen.add(page)
+        text = page.read_text()
+        ahead += [page.parent / target.partition("#")[0] for target in links(text)]
+        for block in blocks(text):
+            if block.language == "{toctree}":
+                ahead += [
+                    page.parent / f"{line}.md" for line in block.text.splitlines() if line and line[0] != ":"
+                ]
+    assert [path.relative_to(REPOSITORY).as_posix() for path in pages() if path not in seen] == []
