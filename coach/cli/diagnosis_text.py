@@ -137,5 +137,12 @@ def _evidence_text(item: Evidence) -> str:
         place = (
             f"{printable(item.file)}:{item.line}: " if item.line is not None else f"{printable(item.file)}: "
         )
-    value = "" if item.value is None else f": {item.value:g}{f' {printable(item.unit)}' if item.unit else ''}"
-    return f"{place}{printable(item.text)}{value}"
+    return f"{place}{printable(item.text)}{_value_text(item)}"
+
+
+def _value_text(item: Evidence) -> str:
+    if item.value is None:
+        return ""
+    if item.unit == "step":  # the number of one
+        return f": step {item.value:g}"
+    return f": {item.value:g} {printable(item.unit or '')}".rstrip()
