@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--change-learning", action="store_true", help="nor then")
     parser.add_argument("--dry-run", action="store_true", help="print the changes and the script, do nothing")
     parser.add_argument("--wait", action="store_true", help="wait for its end, and compare the two")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

@@ -14,8 +14,8 @@ from coach.workflows.judging.rule_files import Tried, read_file, try_rows
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", required=True, metavar="check")
     check = commands.add_parser("check", help="try each row of a file on its own example")
-    check.add_argument("file", metavar="FILE", type=Path)
-    check.add_argument("--format", choices=("text", "json"), default="text")
+    check.add_argument("file", metavar="FILE", type=Path, help="a TOML of wordings and thresholds")
+    check.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MINUTES",
         help=f"from when on a pending run is named (default: {LONG_WAIT_S / 60:g})",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
 def _minutes(text: str) -> float:

@@ -38,15 +38,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="check PLAN.toml | example")
     check = verbs.add_parser("check", help="launch each recipe of the day small, one after the other")
-    check.add_argument("plan", metavar="PLAN.toml", type=Path)
-    check.add_argument("--backend", choices=BACKENDS, default="auto")
+    check.add_argument("plan", metavar="PLAN.toml", type=Path, help="the recipes and learners of the day")
+    check.add_argument("--backend", choices=BACKENDS, default="auto", help="where to try it (default: auto)")
     check.add_argument(
         "--max-queued",
         metavar="T",
         default="15:00",
         help="cancel what has waited in the queue so long, and call it broken (default: 15:00)",
     )
-    check.add_argument("--format", choices=("text", "json"), default="text")
+    check.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     verbs.add_parser("example", help="print a plan to begin with")
 
 
