@@ -14,6 +14,7 @@ from pathlib import Path
 import make_rules
 from reference_pages.commands import commands_page
 from reference_pages.index import index_page
+from reference_pages.json_page import json_pages
 from reference_pages.keys import keys_page
 from reference_pages.registers import causes_page, drills_page, wordings_page
 from reference_pages.settings import config_page
@@ -30,6 +31,7 @@ def pages() -> dict[str, str]:
         "keys.md": keys_page(),
         "config.md": config_page(),
         "recipe.md": recipe_page(),
+        **json_pages(),
         "coach-toml.md": project_page(),
         "causes.md": causes_page(),
         "wordings.md": wordings_page(),

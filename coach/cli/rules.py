@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
 from coach.workflows.judging.rule_files import Tried, read_file, try_rows
+
+if TYPE_CHECKING:
+    from coach.cli.documents.keeping import RuleRow
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +51,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 1 if wrong else 0
 
 
-def _row(tried: Tried) -> dict[str, object]:
+def _row(tried: Tried) -> RuleRow:
     row = tried.wording.signature
     return {
         "rule": row.rule,

@@ -62,7 +62,8 @@ GROUPS: dict[str, dict[str, str]] = {
 _INTRODUCTION = """\
 `coach` without a command opens the screens. `coach COMMAND --help` prints what stands here. Every
 command exits with status 2 and one line on standard error when it is given bad input. Root only looks,
-unless `--as-root` or `COACH_AS_ROOT=1` says that root is meant."""
+unless `--as-root` or `COACH_AS_ROOT=1` says that root is meant. What `--format json` prints is
+described in [json.md](json.md)."""
 
 
 def commands_page() -> str:

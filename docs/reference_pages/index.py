@@ -17,6 +17,7 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
         "recipe.md": "the keys of a recipe and of a drill",
     },
     "What you read": {
+        "json.md": "what each command prints with `--format json`, with JSON Schemas",
         "run-directory.md": "the files of a run",
     },
     "What coach knows": {

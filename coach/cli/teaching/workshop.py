@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from coach.analysis.teaching.workshop_capacity import fit
 from coach.cli.acting import end_as_by_ctrl_c
@@ -27,6 +27,9 @@ from coach.model.teaching.rehearsal import Fit, Rehearsed, Share
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.teaching.rehearsal import Rehearsal
 from coach.workflows.teaching.workshop_plan import EXAMPLE, read_workshop_plan
+
+if TYPE_CHECKING:
+    from coach.cli.documents.launching import FitObject, RehearsedObject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +164,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _as_json(each: Rehearsed) -> dict[str, Any]:
+def _as_json(each: Rehearsed) -> RehearsedObject:
     found = each.finding
     return {
         "name": each.name,
@@ -182,7 +185,7 @@ def _as_json(each: Rehearsed) -> dict[str, Any]:
     }
 
 
-def _fit_as_json(day: Fit) -> dict[str, Any]:
+def _fit_as_json(day: Fit) -> FitObject:
     return {
         "learners": day.learners,
         "fits": day.fits,
