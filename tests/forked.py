@@ -18,6 +18,7 @@ from typing import NoReturn
 from coach import cli
 from coach.__main__ import main
 from coach.rules.registry import rule_classes
+from tests.json_documents import check_printed
 from tests.waiting import PATIENCE
 
 for _found in pkgutil.iter_modules(cli.__path__, f"{cli.__name__}."):
@@ -60,7 +61,9 @@ def forked_coach(
         exit_code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         out.seek(0)
         err.seek(0)
-        return subprocess.CompletedProcess(list(words), exit_code, out.read(), err.read())
+        printed = out.read()
+        check_printed(words, printed.decode())
+        return subprocess.CompletedProcess(list(words), exit_code, printed, err.read())
 
 
 def _be_coach(

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.json_documents import check_printed
 from tests.ordinary_user import User, is_reachable
 from tests.waiting import PATIENCE
 
@@ -64,7 +65,7 @@ class InstalledCoach:
     ) -> subprocess.CompletedProcess[str]:
         """Run `coach args…` to its end, as the user, in his home; `timeout_s` is of an idle machine. The
         caller looks at the exit status."""
-        return subprocess.run(
+        done = subprocess.run(
             self.user.argv(self.argv(*args)),
             env=self.env(env),
             cwd=self.user.home,
@@ -74,6 +75,8 @@ class InstalledCoach:
             errors="surrogateescape",
             timeout=timeout_s * PATIENCE,
         )
+        check_printed(args, done.stdout)
+        return done
 
 
 def own_environment() -> Path | None:

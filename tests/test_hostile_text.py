@@ -18,6 +18,7 @@ from coach.cli import COMMANDS, guarded, run_command
 from coach.launch.recipe import data_dir
 from coach.sources.machine.user import user_name
 from tests.hostile import CONTROLS, HOSTILE, LONG, MARKUP, assert_harmless, poisoned
+from tests.json_documents import check_printed
 
 RECORDINGS = Path(__file__).parent / "recordings"
 RUN, OTHER = "20261121-043902-baseline-bca6", "20261121-043902-baseline-0002"
@@ -269,6 +270,7 @@ def test_no_command_prints_what_a_terminal_would_obey(
         if "json" in arguments and out:
             assert out.isascii(), where
             assert isinstance(json.loads(out), dict), where
+            check_printed([command, *words], out)
     is_refused = command in ("init", "fix", "release", "resubmit", "record", "attach")
     assert is_refused or statuses[0] in (0, 1), "refused at once, there was nothing to see"
 

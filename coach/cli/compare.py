@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from coach.analysis.comparing.fix_chain import Link
 from coach.analysis.comparing.steady_state import Estimate
@@ -23,6 +24,9 @@ from coach.workflows.judging.fix_chain import read_chain
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import resolve_target
 from coach.workflows.launching.sweep import NoGroup, read_group
+
+if TYPE_CHECKING:
+    from coach.cli.documents.judging import ComparisonDocument
 
 _RESULTS = ("eval_accuracy", "eval_loss", "loss")
 """What the table tells of a training's result: the first that a run has."""
@@ -179,7 +183,7 @@ def _estimate(value: Estimate | None) -> str:
     return UNKNOWN if value is None else _number(value.value, value.noise)
 
 
-def comparison_object(comparison: Comparison) -> dict[str, object]:
+def comparison_object(comparison: Comparison) -> ComparisonDocument:
     """The JSON of a comparison."""
     return {
         "schema": 1,

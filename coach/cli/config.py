@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from coach import cli
 from coach.cli.text import print_line, print_table, printable
@@ -19,6 +19,9 @@ from coach.config.check import FileReport, check_file, files_in_force
 from coach.config.explain import DEFAULT, Row, rows
 from coach.model.errors import UserError
 from coach.workflows.launching.refusals import forget
+
+if TYPE_CHECKING:
+    from coach.cli.documents.keeping import ConfigDocument, ReportObject
 
 LOADS_SETTINGS = False
 """The settings are not read before this command is."""
@@ -49,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="forget the remembered answer to KEY, for example launch.account (default: all of this cluster)",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
 def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
@@ -85,7 +88,7 @@ def _print_rows(settings: Settings, shown: list[Row], is_whole: bool) -> None:
         print(f"coach: {printable(note)}", file=sys.stderr)
 
 
-def _settings_object(settings: Settings, shown: list[Row]) -> dict[str, Any]:
+def _settings_object(settings: Settings, shown: list[Row]) -> ConfigDocument:
     return {
         "schema": 1,
         "cluster": settings.cluster,
@@ -133,7 +136,7 @@ def _print_report(report: FileReport) -> None:
     print_line(printable(f"{report.path}: {said} ({whose}, {keys})"))
 
 
-def _report_object(report: FileReport) -> dict[str, Any]:
+def _report_object(report: FileReport) -> ReportObject:
     return {
         "path": str(report.path),
         "kind": report.whose,

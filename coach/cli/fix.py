@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coach.analysis.comparing.two_runs import Comparison, compare
 from coach.analysis.teaching.withheld_findings import why_withheld
@@ -41,6 +42,9 @@ from coach.workflows.launching.relaunch import ParentChoice, relaunch
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from coach.workflows.launching.start import check_ready, wait
 from coach.workflows.readonly import refuse_if_readonly
+
+if TYPE_CHECKING:
+    from coach.cli.documents.judging import FixChange
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--change-learning", action="store_true", help="nor then")
     parser.add_argument("--dry-run", action="store_true", help="print the changes and the script, do nothing")
     parser.add_argument("--wait", action="store_true", help="wait for its end, and compare the two")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -150,7 +154,7 @@ def _print_answer(
 
 def _list(found: Sequence[Remedy], format_: str) -> int:
     numbers: dict[str, int] = {}
-    rows = []
+    rows: list[FixChange] = []
     for each in found:
         numbers[each.finding.rule] = numbers.get(each.finding.rule, 0) + 1
         rows.append(

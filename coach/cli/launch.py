@@ -34,6 +34,7 @@ from coach.workflows.readonly import refuse_if_readonly
 
 if TYPE_CHECKING:
     from coach.cli import check, compare
+    from coach.cli.documents.launching import LaunchedRun
     from coach.rules import engine
     from coach.workflows.judging import lazy_engine
 else:
@@ -135,7 +136,7 @@ def _show_group(plan: Plan, settings: Settings, io: SystemIo, format_: str) -> b
 
 
 def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | None], format_: str) -> None:
-    listed = [
+    listed: list[LaunchedRun] = [
         {"run_id": each.run_id, "run_dir": each.run_dir, "job_id": each.job_id, "state": state}
         for each, state in zip(submitted, states, strict=True)
     ]
@@ -148,7 +149,7 @@ def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | N
         print(f"{name:<8} {printable(value)}")
     for fields in listed:
         for name, said in fields.items():
-            print(f"{name:<8}{printable(said or '–')}")
+            print(f"{name:<8}{printable(str(said or '–'))}")
     if group:
         _say(f"the whole group as a table: coach compare {group['group_id']}")
 

@@ -32,7 +32,7 @@ _COUNTS = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options, which are the same as the keys of [launch] in config.toml."""
     add_own(parser)
-    parser.add_argument("--backend", choices=BACKENDS, default="auto")
+    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="where it trains (default: auto)")
     _add_resources(parser)
     _add_long(parser)
     add_environment(parser)
@@ -46,11 +46,11 @@ def _add_resources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", metavar="N", help="GPUs per node; 0: train on CPUs")
     parser.add_argument("--nproc-per-node", metavar="N", help="ranks per node (default: one per GPU)")
     parser.add_argument("--time", metavar="T", help="time limit in Slurm's spelling, for example 30:00")
-    parser.add_argument("--partition", metavar="P")
-    parser.add_argument("--account", metavar="A")
-    parser.add_argument("--qos", metavar="Q")
-    parser.add_argument("--reservation", metavar="R")
-    parser.add_argument("--constraint", metavar="C")
+    parser.add_argument("--partition", metavar="P", help="the partition of the job")
+    parser.add_argument("--account", metavar="A", help="the account that the job is charged to")
+    parser.add_argument("--qos", metavar="Q", help="the quality of service of the job")
+    parser.add_argument("--reservation", metavar="R", help="the reservation to run in")
+    parser.add_argument("--constraint", metavar="C", help="features that each node must have")
     parser.add_argument("--exclude", metavar="NODES", help="nodes not to use, for example node[3-5]")
     parser.add_argument("--mem", metavar="M", help="memory per node, for example 16G")
     parser.add_argument(
@@ -156,7 +156,7 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action="store_true", help="wait for the end: exit status 0 when COMPLETED, else 1"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
 def request_of(args: argparse.Namespace) -> LaunchRequest:

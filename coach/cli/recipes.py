@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
@@ -25,6 +25,9 @@ from coach.workflows.launching.recipes import (
     page_of,
 )
 
+if TYPE_CHECKING:
+    from coach.cli.documents.launching import ParameterObject, RecipeObject, RecipePage
+
 _EJECT = "eject"
 
 
@@ -40,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--diff", action="store_true", help="print only how its trainer differs from the step before"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -147,7 +150,7 @@ def _print_diff(page: Page) -> None:
         print_line(printable(row))
 
 
-def _page_as_json(page: Page) -> dict[str, Any]:
+def _page_as_json(page: Page) -> RecipePage:
     return {
         **_fields(page.recipe, page.key),
         "previous": page.previous,
@@ -156,7 +159,7 @@ def _page_as_json(page: Page) -> dict[str, Any]:
     }
 
 
-def _fields(recipe: Recipe, key: str | None) -> dict[str, Any]:
+def _fields(recipe: Recipe, key: str | None) -> RecipeObject:
     sweep = recipe.sweep
     return {
         "name": recipe.name,
@@ -184,7 +187,7 @@ def _fields(recipe: Recipe, key: str | None) -> dict[str, Any]:
     }
 
 
-def _parameter_as_json(parameter: Parameter) -> dict[str, Any]:
+def _parameter_as_json(parameter: Parameter) -> ParameterObject:
     return {
         "name": parameter.name,
         "type": parameter.type,

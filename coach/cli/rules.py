@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
 from coach.workflows.judging.rule_files import Tried, read_file, try_rows
 
+if TYPE_CHECKING:
+    from coach.cli.documents.keeping import RuleRow
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", required=True, metavar="check")
     check = commands.add_parser("check", help="try each row of a file on its own example")
-    check.add_argument("file", metavar="FILE", type=Path)
-    check.add_argument("--format", choices=("text", "json"), default="text")
+    check.add_argument("file", metavar="FILE", type=Path, help="a TOML of wordings and thresholds")
+    check.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -47,7 +51,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 1 if wrong else 0
 
 
-def _row(tried: Tried) -> dict[str, object]:
+def _row(tried: Tried) -> RuleRow:
     row = tried.wording.signature
     return {
         "rule": row.rule,

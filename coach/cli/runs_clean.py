@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
 
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli import runs_records
@@ -17,6 +18,9 @@ from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
 from coach.workflows.jobs.clean import CleanPlan, Selection, clean, plan_clean, still_meant
 from coach.workflows.readonly import refuse_if_readonly
+
+if TYPE_CHECKING:
+    from coach.cli.documents.keeping import CleanDocument
 
 _AGE = re.compile(r"(\d{1,6})([mhdw])", re.ASCII)
 _UNIT_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -138,7 +142,7 @@ def _summary(plan: CleanPlan) -> str:
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count)
 
 
-def _fields(plan: CleanPlan, is_removed: bool, removed_bytes: int, problems: list[str]) -> dict[str, object]:
+def _fields(plan: CleanPlan, is_removed: bool, removed_bytes: int, problems: list[str]) -> CleanDocument:
     return {
         "schema": 1,
         "is_removed": is_removed,

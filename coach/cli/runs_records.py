@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from coach.analysis.jobs.thinning import ThinPlan
 from coach.analysis.spelling.sizes import format_bytes
@@ -20,6 +21,9 @@ from coach.sources.runs.kept_beside import Kept, look_beside
 from coach.sources.runs.record_sizes import RecordSizes
 from coach.workflows.jobs.thin_records import RecordsPlan, perform, plan_records
 from coach.workflows.readonly import refuse_if_readonly
+
+if TYPE_CHECKING:
+    from coach.cli.documents.keeping import KeptBeside, RecordsFields
 
 _ALL = 2**31
 
@@ -114,7 +118,7 @@ def _print_beside(beside: Sequence[Kept]) -> None:
         print_line(f"beside them, never thinned: {'; '.join(parts)}")
 
 
-def _fields_beside(beside: Sequence[Kept]) -> dict[str, object]:
+def _fields_beside(beside: Sequence[Kept]) -> dict[str, list[KeptBeside]]:
     return {
         "beside": [
             {
@@ -138,7 +142,7 @@ def _files(volume: Volume) -> str:
     return f"{volume.num_files} file{'' if volume.num_files == 1 else 's'}"
 
 
-def _fields(found: RecordsPlan, is_dry: bool, freed: Volume, problems: list[str]) -> dict[str, object]:
+def _fields(found: RecordsPlan, is_dry: bool, freed: Volume, problems: list[str]) -> RecordsFields:
     plan = found.plan
     return {
         "schema": 1,

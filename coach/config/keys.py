@@ -49,11 +49,24 @@ Check = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
+class WordedCheck:
+    """A check that was made with limits, and what it takes in words."""
+
+    check: Check
+    takes: str
+
+    def __call__(self, value: Any) -> Any:
+        return self.check(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """One key. `name` is dotted."""
 
     name: str
     check: Check
+    says: str
+    """What it sets, in one sentence."""
     is_site_only: bool = False
     is_path: bool = False
     """Its value is a path, or a list of them, in which `~` and variables are replaced."""
@@ -64,6 +77,11 @@ class Key:
     def variable(self) -> str | None:
         """The environment variable that sets it."""
         return None if self.from_text is None else f"COACH_{self.name.upper().replace('.', '_')}"
+
+    @property
+    def takes(self) -> str:
+        """Type, limits and unit of its value, in words."""
+        return takes_of(self.check)
 
 
 def text(value: Any) -> str:
@@ -95,7 +113,7 @@ def whole(least: int) -> Check:
             raise WrongValueError(f"expected a whole number, at least {least}")
         return value
 
-    return check
+    return WordedCheck(check, f"a whole number, at least {least}")
 
 
 def one_of(choices: tuple[str, ...]) -> Check:
@@ -104,7 +122,7 @@ def one_of(choices: tuple[str, ...]) -> Check:
             raise WrongValueError(f"expected one of {', '.join(choices)}")
         return str(value)
 
-    return check
+    return WordedCheck(check, f"one of {', '.join(choices)}")
 
 
 def seconds(least: float) -> Check:
@@ -114,7 +132,7 @@ def seconds(least: float) -> Check:
             raise WrongValueError(f"at least {least:g} s is polite to the controller")
         return interval_s
 
-    return check
+    return WordedCheck(check, f"seconds, at least {least:g}")
 
 
 def patience(value: Any) -> float:
@@ -185,7 +203,7 @@ def list_of(check: Check) -> Check:
             raise WrongValueError("expected a list")
         return tuple(check(value) for value in values)
 
-    return check_all
+    return WordedCheck(check_all, f"a list; each: {takes_of(check)}")
 
 
 def some_of(check: Check) -> Check:
@@ -195,7 +213,7 @@ def some_of(check: Check) -> Check:
             raise WrongValueError("expected at least one")
         return kept
 
-    return check_all
+    return WordedCheck(check_all, f"a list of at least one; each: {takes_of(check)}")
 
 
 def codes(value: Any) -> frozenset[str]:
@@ -234,6 +252,32 @@ def _option(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise WrongValueError("expected a string")
     return str(value)
+
+
+def takes_of(check: Check) -> str:
+    """What a check takes, in words."""
+    return check.takes if isinstance(check, WordedCheck) else _TAKES[check]
+
+
+_TAKES: Mapping[Check, str] = {
+    text: "text",
+    flag: "true or false",
+    number: "a number",
+    patience: f"seconds, from {MIN_SLURM_TIMEOUT_S:g} to {MAX_SLURM_TIMEOUT_S:g}",
+    minutes: f"minutes, from 1 to {MAX_IDLE_MINUTES:g} (a week)",
+    command: "a program and its arguments, in a shell's quoting; no shell runs it",
+    path: "a path from the root: /…, ~/… or $VARIABLE/…",
+    press: "a character, or the name of a key: f5, ctrl+x, space, enter …",
+    codes: "a list of codes",
+    _shared: f"a path from the root, or {NOWHERE}",
+    _fixed: "no other key: it stays as it is",
+    _time: "a time in Slurm's spelling: 30:00, 1-00:00:00",
+    _seconds_of_time: "a time in Slurm's spelling: 30:00, 1-00:00:00",
+    _mem: "memory in Slurm's spelling: 16G",
+    _size: "a size in Slurm's spelling, at least 100M",
+    _environment: "a name from [environments], or KIND=VALUE",
+    _option: "text, a number, true or false",
+}
 
 
 def _from_flag(said: str) -> Any:
@@ -304,49 +348,191 @@ LAUNCH_FIELDS: Mapping[str, str] = {
 """Key → field of LaunchDefaults; sbatch is a table of its own."""
 
 
+_LAUNCH_SAYS: Mapping[str, str] = {
+    "backend": "Where trainings run: in Slurm, on this machine, or in Slurm where there is one.",
+    "num_nodes": "Nodes of a launch.",
+    "gpus_per_node": "GPUs on each node; 0: train on CPUs.",
+    "nproc_per_node": "Ranks on each node.",
+    "time": "The time limit.",
+    "partition": "The partition to submit to.",
+    "account": "The account that is charged.",
+    "qos": "The quality of service.",
+    "reservation": "The reservation to run in.",
+    "constraint": "Features that each node must have.",
+    "mem": "Memory on each node.",
+    "cpus_per_task": "CPUs on each node, for all its ranks and data workers.",
+    "gpu_type": "The type of GPU to ask for, as the partition names it.",
+    "gpu_request": "The option of sbatch that asks for GPUs.",
+    "cpus_per_gpu": "CPUs for each GPU, where the site wants them asked for so.",
+    "exclude": "Nodes not to use, for example node[3-5].",
+    "environment": "The training environment.",
+    "python": "The interpreter of the training environment; it need not be coach's.",
+    "setup": 'Shell lines before srun, for example "module load cuda/12.4".',
+    "has_gpm": "Measure also SM, tensor and DRAM activity (Hopper or newer).",
+    "has_comment": "A failed job appends its finding to its own comment in Slurm.",
+    "share": "The folder into which each run puts a small summary for everybody to read.",
+}
+_SWITCH_SAYS: Mapping[Switch, str] = {
+    Switch.LOCAL_BACKEND: "Training on this machine, outside of Slurm.",
+    Switch.LAUNCH: "Every sbatch: launches, fixes, sweeps, drills, workshops, jobs submitted again.",
+    Switch.RESUBMIT: "Submitting a job again that coach did not launch, and a run again.",
+    Switch.CANCEL: "scancel.",
+    Switch.HOLD: "scontrol hold and release.",
+    Switch.REQUEUE: "scontrol requeue.",
+    Switch.TIMELIMIT: "scontrol update TimeLimit.",
+    Switch.ATTACH: "A job step, or an ssh, that measures inside a running job of the user's.",
+    Switch.SHELL: "A job step with a shell in a running job of the user's.",
+    Switch.STACKS: "A job step that takes the stacks of the ranks of a running job of the user's.",
+    Switch.JOB_VERDICT: "Judging a Slurm job at its end, on its node.",
+    Switch.DRILLS: "Planted faults to practise on.",
+    Switch.HISTORY: "sacct for the user's jobs that have ended.",
+    Switch.FETCH: "Downloading CIFAR-10.",
+    Switch.CLEAN: "Removing runs, and thinning their records.",
+    Switch.IDLE_COMMAND: "The command that a user's config names for a job whose GPUs are idle.",
+}
+
+
 def _launch_key(name: str, field: str) -> Key:
     check, from_text = _LAUNCH_CHECKS.get(field, (text, str))
-    return Key(name, check, from_text=from_text)
+    return Key(name, check, _LAUNCH_SAYS[field], from_text=from_text)
 
 
 KEYS: Mapping[str, Key] = {
     key.name: key
     for key in (
-        Key("runs_root", path, is_path=True, from_text=str),
-        Key("runs_roots", some_of(path), is_path=True, is_site_only=True),
-        Key("cache_dir", path, is_path=True, from_text=str),
-        Key("data_dir", path, is_path=True, from_text=str),
-        Key("scratch_cache_dir", path, is_path=True, from_text=str),
-        Key("recipes", list_of(path), is_path=True),
-        *(Key(f"keys.{digit}", text) for digit in LAUNCH_KEYS),
-        *(Key(f"keys.{key_id}", press) for key_id in SCREEN_KEYS),
-        *(Key(f"keys.{key_id}", _fixed) for key_id in FIXED_SCREEN_KEYS),
-        Key("readonly", flag, from_text=_from_flag),
+        Key("runs_root", path, "The folder in which run directories are made.", is_path=True, from_text=str),
+        Key(
+            "runs_roots",
+            some_of(path),
+            "Folders for run directories: the first that can be written counts.",
+            is_path=True,
+            is_site_only=True,
+        ),
+        Key(
+            "cache_dir",
+            path,
+            "The folder of coach's caches and of generated data sets.",
+            is_path=True,
+            from_text=str,
+        ),
+        Key(
+            "data_dir",
+            path,
+            "The folder that holds real data sets, for example cifar-10-batches-py.",
+            is_path=True,
+            from_text=str,
+        ),
+        Key(
+            "scratch_cache_dir",
+            path,
+            "The folder for the caches of torch, Triton and Hugging Face, off home.",
+            is_path=True,
+            from_text=str,
+        ),
+        Key(
+            "recipes",
+            list_of(path),
+            "Recipes of your own: files, folders with one, or folders of such folders.",
+            is_path=True,
+        ),
+        *(Key(f"keys.{digit}", text, f"The recipe that the key {digit} launches.") for digit in LAUNCH_KEYS),
+        *(Key(f"keys.{key_id}", press, "The key that does it on the screens.") for key_id in SCREEN_KEYS),
+        *(Key(f"keys.{key_id}", _fixed, "It stays as it is.") for key_id in FIXED_SCREEN_KEYS),
+        Key("readonly", flag, "Remove every action that changes something.", from_text=_from_flag),
         *(_launch_key(name, field) for name, field in LAUNCH_FIELDS.items()),
-        Key("poll.jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), from_text=_from_number),
-        Key("poll.nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), from_text=_from_number),
-        Key("poll.idle_minutes", minutes, from_text=_from_number),
-        Key("poll.min_jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), is_site_only=True),
-        Key("poll.min_nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), is_site_only=True),
-        Key("slurm.timeout_s", patience, from_text=_from_number),
-        Key("slurm.sbatch_timeout_s", patience, from_text=_from_number),
-        Key("records.max_size", _size, from_text=str),
-        Key("records.max_files", whole(MIN_RECORDS_FILES), from_text=_from_number),
-        Key("theme", one_of(THEMES), from_text=str),
-        Key("ascii", flag, from_text=_from_flag),
-        Key("notify.ways", list_of(one_of(NOTICE_WAYS))),
-        Key("notify.command", command),
-        Key("telemetry.ssh", flag, from_text=_from_flag),
-        Key("idle_gpus.command", command),
-        Key("idle_gpus.minutes", minutes, from_text=_from_number),
-        Key("cohort.roster", path, is_path=True, from_text=str),
-        Key("cohort.group", text, from_text=str),
-        Key("rules.mute", codes),
-        Key("rules.files", list_of(path), is_path=True),
-        Key("limits.max_gpus", whole(0), is_site_only=True),
-        Key("limits.max_time", _seconds_of_time, is_site_only=True),
-        Key("limits.max_running", whole(1), is_site_only=True),
-        *(Key(switch.key, flag, is_site_only=True) for switch in Switch),
+        Key(
+            "poll.jobs_interval_s",
+            seconds(MIN_JOBS_INTERVAL_S),
+            "Time between two looks at the queue; it grows by itself while the controller is slow.",
+            from_text=_from_number,
+        ),
+        Key(
+            "poll.nodes_interval_s",
+            seconds(MIN_NODES_INTERVAL_S),
+            "Time between two looks at nodes, partitions and everybody's jobs; on Slurm 60 at least.",
+            from_text=_from_number,
+        ),
+        Key(
+            "poll.idle_minutes",
+            minutes,
+            "After this long without a key the screens ask nothing more until a key is pressed.",
+            from_text=_from_number,
+        ),
+        Key(
+            "poll.min_jobs_interval_s",
+            seconds(MIN_JOBS_INTERVAL_S),
+            "The least that anybody's poll.jobs_interval_s may be.",
+            is_site_only=True,
+        ),
+        Key(
+            "poll.min_nodes_interval_s",
+            seconds(MIN_NODES_INTERVAL_S),
+            "The least that anybody's poll.nodes_interval_s may be.",
+            is_site_only=True,
+        ),
+        Key("slurm.timeout_s", patience, "Time that an answer of Slurm may take.", from_text=_from_number),
+        Key(
+            "slurm.sbatch_timeout_s",
+            patience,
+            "Time that sbatch may take, with a site's plugins and wrapper around it.",
+            from_text=_from_number,
+        ),
+        Key(
+            "records.max_size",
+            _size,
+            "The most that the records of all runs may hold; logs and checkpoints do not count.",
+            from_text=str,
+        ),
+        Key(
+            "records.max_files",
+            whole(MIN_RECORDS_FILES),
+            "The most files that the records of all runs may be.",
+            from_text=_from_number,
+        ),
+        Key("theme", one_of(THEMES), "The colours of the screens.", from_text=str),
+        Key("ascii", flag, "Show ASCII alone on the screens.", from_text=_from_flag),
+        Key(
+            "notify.ways",
+            list_of(one_of(NOTICE_WAYS)),
+            "How the screens tell that a job starts, ends or gets a finding.",
+        ),
+        Key("notify.command", command, "The program that is run for each such notice."),
+        Key(
+            "telemetry.ssh",
+            flag,
+            "Allow `coach attach` to go to a job's nodes by ssh where no step can run beside the job's own.",
+            from_text=_from_flag,
+        ),
+        Key(
+            "idle_gpus.command",
+            command,
+            "The program that is run once when all GPUs of a job of yours are idle.",
+        ),
+        Key("idle_gpus.minutes", minutes, "How long they must have been idle.", from_text=_from_number),
+        Key(
+            "cohort.roster",
+            path,
+            "A file with the user names of a course, one a line.",
+            is_path=True,
+            from_text=str,
+        ),
+        Key("cohort.group", text, "The Unix group whose members are the course.", from_text=str),
+        Key("rules.mute", codes, "Rules that never fire."),
+        Key(
+            "rules.files",
+            list_of(path),
+            "Files of wordings and thresholds beside those of the project.",
+            is_path=True,
+        ),
+        Key("limits.max_gpus", whole(0), "GPUs of one launch, all nodes together.", is_site_only=True),
+        Key("limits.max_time", _seconds_of_time, "The time limit of one launch.", is_site_only=True),
+        Key(
+            "limits.max_running",
+            whole(1),
+            "Runs of one user that may wait or run at once.",
+            is_site_only=True,
+        ),
+        *(Key(switch.key, flag, _SWITCH_SAYS[switch], is_site_only=True) for switch in Switch),
     )
 }
 

@@ -14,15 +14,34 @@ from typing import Any
 from coach.launch import parameters
 from coach.launch.parameters import Parameter
 from coach.launch.spelling import parse_time
-from coach.launch.table_reader import TableReader
+from coach.launch.table_reader import Keys, TableKey, TableReader
 from coach.model.launching.launch import Scalar
 from coach.model.teaching.drill import Drill, Need, Twin
 
 _CAUSE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
-_KEYS = ("planted", "also", "choices", "needs", "is_live", "set", "options", "mend", "twin")
-_TWIN_KEYS = ("recipe", "set", "options")
-_OPTIONS: Mapping[str, tuple[str, type, str]] = {
+_CAUSES = 'causes such as ["input_bound"]'
+DRILL_KEYS: Keys = {
+    "planted": TableKey(
+        'a cause such as "input_bound"', "The cause that its finding must have.", is_needed=True
+    ),
+    "also": TableKey(_CAUSES, "Further causes that are judged right."),
+    "choices": TableKey(
+        _CAUSES, "What a learner may answer: 4 to 6, the planted one among them.", is_needed=True
+    ),
+    "needs": TableKey(f"a list of {', '.join(Need)}", "What it needs to show its symptom."),
+    "is_live": TableKey("true or false", "True if its symptom shows while it runs."),
+    "set": TableKey("a table of parameters", "Values of parameters for its launch."),
+    "options": TableKey("a table of options", "Options of its launch."),
+    "mend": TableKey("text", "Where the fault is in the code: what the learner edits."),
+    "twin": TableKey("a table", "The launch of the same size without the fault.", is_needed=True),
+}
+TWIN_KEYS: Keys = {
+    "recipe": TableKey("a recipe's name", "The recipe that is launched.", is_needed=True),
+    "set": TableKey("a table of parameters", "Values of its parameters."),
+    "options": TableKey("a table of options", "Options of its launch."),
+}
+OPTIONS: Mapping[str, tuple[str, type, str]] = {
     "num_nodes": ("num_nodes", int, "a whole number"),
     "gpus_per_node": ("gpus_per_node", int, "a whole number"),
     "nproc_per_node": ("nproc_per_node", int, "a whole number"),
@@ -45,40 +64,38 @@ def read_drill(
     """The table as a value; None where there is none. `known` are the recipe's parameters."""
     if table is None:
         return None
-    reader.check_keys("drill", table, _KEYS)
-    cause = 'a cause such as "input_bound"'
-    causes = 'causes such as ["input_bound"]'
-    planted = reader.matching(table, "drill.planted", _CAUSE, cause)
-    choices = reader.words(table, "drill.choices", _CAUSE, causes)
+    reader.check_keys("drill", table, DRILL_KEYS)
+    planted = reader.matching(table, "drill.planted", _CAUSE, DRILL_KEYS["planted"].takes)
+    choices = reader.words(table, "drill.choices", _CAUSE, DRILL_KEYS["choices"].takes)
     if not 4 <= len(set(choices)) == len(choices) <= 6 or planted not in choices:
         raise reader.error(
             "drill.choices", "drill.choices: expected 4 to 6 causes, the planted one among them"
         )
-    needs = reader.words(table, "drill.needs", _CAUSE, "a list")
+    needs = reader.words(table, "drill.needs", _CAUSE, DRILL_KEYS["needs"].takes)
     for need in needs:
         if need not in tuple(Need):
             raise reader.error("drill.needs", f"drill.needs: {need!r} is none of {', '.join(Need)}")
-    twin = reader.get(table, "drill.twin", dict, "a table")
-    reader.check_keys("drill.twin", twin, _TWIN_KEYS)
+    twin = reader.get(table, "drill.twin", dict, DRILL_KEYS["twin"].takes)
+    reader.check_keys("drill.twin", twin, TWIN_KEYS)
     return Drill(
         planted=planted,
         choices=tuple(sorted(choices)),  # whoever writes a drill names the planted one first
         twin=Twin(
-            recipe=reader.matching(twin, "drill.twin.recipe", _NAME, "a recipe's name"),
+            recipe=reader.matching(twin, "drill.twin.recipe", _NAME, TWIN_KEYS["recipe"].takes),
             set=_scalars(reader, twin, "drill.twin.set"),
             options=_options(reader, twin, "drill.twin.options"),
         ),
-        also=reader.words(table, "drill.also", _CAUSE, causes),
+        also=reader.words(table, "drill.also", _CAUSE, DRILL_KEYS["also"].takes),
         needs=tuple(map(Need, needs)),
-        is_live=reader.get(table, "drill.is_live", bool, "true or false", True),
+        is_live=reader.get(table, "drill.is_live", bool, DRILL_KEYS["is_live"].takes, True),
         set=_values(reader, table, known),
         options=_options(reader, table, "drill.options"),
-        mend=reader.get(table, "drill.mend", str, "text", None),
+        mend=reader.get(table, "drill.mend", str, DRILL_KEYS["mend"].takes, None),
     )
 
 
 def _scalars(reader: TableReader, table: Mapping[str, Any], key: str) -> dict[str, Scalar]:
-    values: dict[str, Any] = reader.get(table, key, dict, "a table of parameters", {})
+    values: dict[str, Any] = reader.get(table, key, dict, DRILL_KEYS["set"].takes, {})
     for name, value in values.items():
         if not isinstance(value, Scalar):
             raise reader.error(key, f"{key}.{name} = {value!r}: expected text, a number, true or false")
@@ -90,7 +107,7 @@ def _values(
 ) -> dict[str, Scalar]:
     key = "drill.set"
     values = _scalars(reader, table, key)
-    reader.check_keys(key, values, tuple(known))
+    reader.check_keys(key, values, known)
     return {
         name: parameters.convert(known[name], value, f"{reader.at(key)}: {key}.{name}")
         for name, value in values.items()
@@ -98,11 +115,11 @@ def _values(
 
 
 def _options(reader: TableReader, table: Mapping[str, Any], key: str) -> dict[str, Any]:
-    options = reader.get(table, key, dict, "a table of options", {})
-    reader.check_keys(key, options, tuple(_OPTIONS))
+    options = reader.get(table, key, dict, DRILL_KEYS["options"].takes, {})
+    reader.check_keys(key, options, OPTIONS)
     found: dict[str, Any] = {}
     for name in options:
-        field, kind, wanted = _OPTIONS[name]
+        field, kind, wanted = OPTIONS[name]
         value = reader.get(options, f"{key}.{name}", kind, wanted)
         if name == "time":
             value = parse_time(value, f"{reader.at(f'{key}.{name}')}: time =")

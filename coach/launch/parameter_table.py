@@ -9,12 +9,28 @@ from typing import Any
 
 from coach.launch import parameters
 from coach.launch.parameters import Parameter
-from coach.launch.table_reader import TableReader
+from coach.launch.table_reader import Keys, TableKey, TableReader
 from coach.model.errors import UserError
 from coach.model.launching.launch import Scalar
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
-_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
+PARAMETER_KEYS: Keys = {
+    "type": TableKey(
+        f"one of {', '.join(parameters.TYPES)}",
+        "The type of its value; needed, here or in what parameters_of names.",
+    ),
+    "default": TableKey(
+        "a value of its type",
+        "The value unless a launch says another; needed, here or in what parameters_of names.",
+    ),
+    "above": TableKey("a number", "Its value must be greater."),
+    "min": TableKey("a number", "The least that it may be."),
+    "max": TableKey("a number", "The most that it may be."),
+    "choices": TableKey("a list", "The values that it may have; without this any."),
+    "usual": TableKey("[LOW, HIGH]", "The usual range: a value outside is warned of in the plan."),
+    "help": TableKey("text", "What it is."),
+    "unit": TableKey("text", "The unit of its value."),
+}
 
 
 def read_parameter(reader: TableReader, name: str, table: Any) -> Parameter:
@@ -22,8 +38,8 @@ def read_parameter(reader: TableReader, name: str, table: Any) -> Parameter:
     where = f"parameters.{name}"
     if not isinstance(table, dict) or not _NAME.fullmatch(name):
         raise reader.error(where, f"{where}: expected a table with a name of small letters, digits and _")
-    reader.check_keys(where, table, _KEYS)
-    kind = reader.get(table, f"{where}.type", str, f"one of {', '.join(parameters.TYPES)}")
+    reader.check_keys(where, table, PARAMETER_KEYS)
+    kind = reader.get(table, f"{where}.type", str, PARAMETER_KEYS["type"].takes)
     if kind not in parameters.TYPES:
         raise reader.error(
             f"{where}.type", f"{where}.type = {kind!r}: expected one of {', '.join(parameters.TYPES)}"

@@ -19,7 +19,7 @@ from typing import Any
 from coach.launch.own_program import own_recipe, read_own_program
 from coach.launch.recipe_file import Recipe
 from coach.launch.spelling import parse_time
-from coach.launch.table_reader import TableReader, parse_table
+from coach.launch.table_reader import Keys, TableKey, TableReader, parse_table
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnProgram
 
@@ -43,11 +43,43 @@ _TEXTS = {
         *("environment", "python", "signal"),
     )
 } | {"resume": "resume_with"}
-_KEYS = (
-    *("title", "key", *_PROGRAMS, "arguments", "with", "parameters", "watch", "env", "sbatch", "time"),
-    *_COUNTS,
-    *_TEXTS,
-)
+_WORDS = 'words, for example "python train.py --lr 0.1" or ["python", "train.py"]'
+TRAINING_KEYS: Keys = {
+    "title": TableKey("text", "One line for lists; without it the command."),
+    "key": TableKey("a digit from 1 to 9", "The key that launches it from any screen."),
+    "script": TableKey("a path", "The Python script that trains; one of script, command, batch is needed."),
+    "command": TableKey(_WORDS, "The command that trains."),
+    "batch": TableKey("a path", "The batch file that trains."),
+    "arguments": TableKey(_WORDS, "What stands behind the script, the command or the batch file."),
+    "with": TableKey(_WORDS, "What coach adds to it, as `coach launch --with`."),
+    "parameters": TableKey(
+        'a table, for example { lr = "--rate" }', "The program's own names of what coach calls so."
+    ),
+    "watch": TableKey('codes of rules, for example ["GPU005"]', "Rules that are worth watching."),
+    "env": TableKey("a table of texts", "Variables of its environment."),
+    "sbatch": TableKey("a table of texts", "More options of sbatch, by their long names."),
+    "time": TableKey('a time such as "4:00:00"', "The time limit."),
+    "nodes": TableKey("a whole number", "Nodes."),
+    "gpus": TableKey("a whole number", "GPUs on each node."),
+    "nproc_per_node": TableKey("a whole number", "Ranks on each node."),
+    "cpus_per_task": TableKey("a whole number", "CPUs on each node, for all its ranks and data workers."),
+    "cpus_per_gpu": TableKey("a whole number", "CPUs for each GPU."),
+    "until_done": TableKey(
+        "a whole number", "Segments at most: near the time limit it goes on in a further one."
+    ),
+    "mem": TableKey("text", "Memory on each node, for example 16G."),
+    "partition": TableKey("text", "The partition to submit to."),
+    "account": TableKey("text", "The account that is charged."),
+    "qos": TableKey("text", "The quality of service."),
+    "reservation": TableKey("text", "The reservation to run in."),
+    "constraint": TableKey("text", "Features that each node must have."),
+    "exclude": TableKey("text", "Nodes not to use."),
+    "gpu_type": TableKey("text", "The type of GPU to ask for."),
+    "environment": TableKey("text", "The training environment: a name from the config, or KIND=VALUE."),
+    "python": TableKey("text", "The interpreter of the training environment."),
+    "signal": TableKey("text", "The signal before the time limit, as sbatch's --signal: USR1@60."),
+    "resume": TableKey("text", "With until_done: how the program is told its checkpoint."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,21 +222,24 @@ class _Reader(TableReader):
             raise self.error(where, f"[{where}]: expected a name of letters, digits, _ . and -")
         if not isinstance(table, dict):
             raise self.error(where, f"{where} = {table!r}: expected a table")
-        self.check_keys(where, table, _KEYS)
-        key = self._said(table, name, "key", str, "a digit from 1 to 9")
+        self.check_keys(where, table, TRAINING_KEYS)
+        key = self._said(table, name, "key", str)
         if key is not None and key not in tuple("123456789"):
-            raise self.error(self._where(name, "key"), f"key = {key!r}: expected a digit from 1 to 9")
+            raise self.error(
+                self._where(name, "key"), f"key = {key!r}: expected {TRAINING_KEYS['key'].takes}"
+            )
         own = replace(self._program(name, table), name=name, parameters=self._parameters(name, table))
-        watch = self._said(table, name, "watch", list, 'codes of rules, for example ["GPU005"]') or []
+        watch = self._said(table, name, "watch", list) or []
         if not all(isinstance(code, str) and _CODE.fullmatch(code) for code in watch):
             raise self.error(self._where(name, "watch"), f"watch = {watch!r}: expected codes of rules")
-        title = self._said(table, name, "title", str, "text") or " ".join(own.words)
+        title = self._said(table, name, "title", str) or " ".join(own.words)
         return Training(name, title, key, own, self._asked(name, table), tuple(watch), self.path)
 
-    def _said(self, table: Mapping[str, Any], name: str, key: str, kind: type, wanted: str) -> Any:
+    def _said(self, table: Mapping[str, Any], name: str, key: str, kind: type) -> Any:
         value = table.get(key)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            raise self.error(self._where(name, key), f"{key} = {value!r}: expected {wanted}")
+            takes = TRAINING_KEYS[key].takes
+            raise self.error(self._where(name, key), f"{key} = {value!r}: expected {takes}")
         return value
 
     def _program(self, name: str, table: Mapping[str, Any]) -> OwnProgram:
@@ -221,7 +256,7 @@ class _Reader(TableReader):
         if kind == "command":
             words = (*self._words(name, kind, table[kind]), *arguments)
             return self._told(name, kind, lambda: read_own_program(None, words, folder, offers))
-        file = self._said(table, name, kind, str, "a path")
+        file = self._said(table, name, kind, str)
         program = self._told(name, kind, lambda: read_own_program(file, arguments, folder, offers))
         if str(program.kind) != kind:
             raise self.error(
@@ -239,17 +274,16 @@ class _Reader(TableReader):
         return program
 
     def _words(self, name: str, key: str, value: Any) -> tuple[str, ...]:
-        wanted = 'words, for example "python train.py --lr 0.1" or ["python", "train.py"]'
         try:
             words = shlex.split(value) if isinstance(value, str) else value
         except ValueError:
             words = None
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise self.error(self._where(name, key), f"{key} = {value!r}: expected {wanted}")
+            raise self.error(self._where(name, key), f"{key} = {value!r}: expected {_WORDS}")
         return tuple(words)
 
     def _parameters(self, name: str, table: Mapping[str, Any]) -> Mapping[str, str]:
-        said = self._said(table, name, "parameters", dict, 'a table, for example { lr = "--rate" }') or {}
+        said = self._said(table, name, "parameters", dict) or {}
         for key, option in said.items():
             if not isinstance(option, str) or not option:
                 raise self.error(
@@ -261,14 +295,14 @@ class _Reader(TableReader):
     def _asked(self, name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
         asked: dict[str, Any] = {}
         for key, field in _COUNTS.items():
-            asked[field] = self._said(table, name, key, int, "a whole number")
+            asked[field] = self._said(table, name, key, int)
         for key, field in _TEXTS.items():
-            asked[field] = self._said(table, name, key, str, "text")
-        time = self._said(table, name, "time", str, 'a time such as "4:00:00"')
+            asked[field] = self._said(table, name, key, str)
+        time = self._said(table, name, "time", str)
         if time is not None:
             asked["time_limit_s"] = parse_time(time, f"{self.at(self._where(name, 'time'))}: time =")
         for key in ("env", "sbatch"):
-            pairs = self._said(table, name, key, dict, "a table of texts")
+            pairs = self._said(table, name, key, dict)
             if pairs is not None and not all(isinstance(value, str) for value in pairs.values()):
                 raise self.error(self._where(name, key), f"{key} = {pairs!r}: expected texts")
             asked[key] = pairs

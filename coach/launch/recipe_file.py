@@ -21,7 +21,7 @@ from coach.launch.drill_table import read_drill
 from coach.launch.parameter_table import read_parameter
 from coach.launch.parameters import Parameter
 from coach.launch.spelling import parse_time
-from coach.launch.table_reader import TableReader, parse_table
+from coach.launch.table_reader import Keys, TableKey, TableReader, parse_table
 from coach.launch.trainer_arguments import TrainerArguments, declares_options
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
@@ -39,17 +39,80 @@ MAX_RESTARTS = 100
 
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _TRAINER = re.compile(r"[a-z][a-z0-9_]*\.py", re.ASCII)
-_REQUIREMENT = 'a requirement such as ">=2.6" or ">=2.6,<3"'
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
-_RECIPE_KEYS = (
-    *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "requires"),
-    *("teaches", "expect", "duration", "gpu_hours", "watch", "next", "expects", "uneven_by_design"),
-    *("environment", "ranks", "max_restarts", "sweep", "drill", "remedies", "parameters_of", "parameters"),
-)
 _DEVICES = ("single", "multiple", "one process")
-_SWEEP_KEYS = ("parameter", "values")
-_REMEDIES = ("shard", "rank_per_device")
+_NAMED = "letters, digits, _ . and -"
+RECIPE_KEYS: Keys = {
+    "schema": TableKey("1", "The version of this format.", is_needed=True),
+    "name": TableKey(_NAMED, "What `coach launch` calls it.", is_needed=True),
+    "title": TableKey("text", "One line for lists.", is_needed=True),
+    "summary": TableKey("text", "What it does, in two or three sentences.", is_needed=True),
+    "trainer": TableKey(
+        'a file of trainers/, for example "ddp.py"',
+        "Its program: a file beside the recipe, or one of coach's.",
+        is_needed=True,
+    ),
+    "devices": TableKey(
+        "one of " + ", ".join(f'"{kind}"' for kind in _DEVICES),
+        "One rank, a rank for each device, or one rank for all devices of a node.",
+        is_needed=True,
+    ),
+    "key": TableKey("one character", "The key that launches it from any screen."),
+    "time": TableKey('a time such as "00:30:00"', "The time limit of its runs.", is_needed=True),
+    "torch": TableKey(
+        'a requirement such as ">=2.6" or ">=2.6,<3"', "The versions of torch that it can do with."
+    ),
+    "requires": TableKey(
+        'modules, for example ["nvidia.dali"]',
+        "Modules that the training environment must have beside torch.",
+    ),
+    "teaches": TableKey("text", "What a learner takes from it."),
+    "expect": TableKey("text", "What will be seen, and why."),
+    "duration": TableKey("text", "How long a run with the defaults takes, and on what."),
+    "gpu_hours": TableKey("a number from 0", "What a run with the defaults costs, calculated."),
+    "watch": TableKey('codes of rules, for example ["GPU005"]', "Rules that are worth watching."),
+    "next": TableKey("a recipe's name", "The next step of the ladder."),
+    "expects": TableKey(
+        'codes of rules, for example ["DST016"]',
+        "Findings that it shows on purpose: of its runs they are `info`.",
+    ),
+    "uneven_by_design": TableKey(
+        "true or false",
+        "True if its ranks do unequal work on purpose: rules do not compare them.",
+    ),
+    "environment": TableKey(
+        "a table", "Where it trains unless site or user say otherwise, as [environments.NAME] of the config."
+    ),
+    "ranks": TableKey("a whole number", "Ranks in all, unless the launch says."),
+    "max_restarts": TableKey(
+        f"a whole number from 0 to {MAX_RESTARTS}",
+        "How often torchrun starts all ranks anew after one has failed, unless the launch says.",
+    ),
+    "sweep": TableKey("a table", "Makes a launch a group of runs, one for each value."),
+    "drill": TableKey("a table", "Makes it a drill: the planted fault, and what a learner may answer."),
+    "remedies": TableKey("a table", "Changes of a launch that carry out a remedy for this recipe."),
+    "parameters_of": TableKey(
+        "a recipe's name",
+        "A recipe, or a trainer's file, whose parameters it has too; its own win, key by key.",
+    ),
+    "parameters": TableKey("a table", "Its parameters, a table for each."),
+}
+SWEEP_KEYS: Keys = {
+    "parameter": TableKey(
+        f"one of the parameters, or {WORLD_SIZE}", "What differs from run to run.", is_needed=True
+    ),
+    "values": TableKey("a list", "The values, unless the launch says others.", is_needed=True),
+}
+REMEDY_KEYS: Keys = {
+    "shard": TableKey(
+        'a table of changes, for example { recipe = "fsdp" }',
+        "Model and optimizer in shares, one per rank.",
+    ),
+    "rank_per_device": TableKey(
+        'a table of changes, for example { recipe = "fsdp" }', "One rank for each device."
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,29 +240,28 @@ class _Reader(TableReader):
         self._arguments = arguments
 
     def recipe(self, table: Mapping[str, Any], trainers: Path) -> Recipe:
-        self.check_keys("", table, _RECIPE_KEYS)
-        schema = self.get(table, "schema", int, "1")
+        self.check_keys("", table, RECIPE_KEYS)
+        schema = self._said(table, "schema", int)
         if schema != 1:
             raise self.error("schema", f"schema = {schema}: this coach reads schema 1")
-        name = self.matching(table, "name", _NAME, "letters, digits, _ . and -")
-        known = ", ".join(f'"{kind}"' for kind in _DEVICES)
-        devices = self.get(table, "devices", str, f"one of {known}")
+        name = self._matching(table, "name", _NAME)
+        devices = self._said(table, "devices", str)
         if devices not in _DEVICES:
-            raise self.error("devices", f"devices = {devices!r}: expected one of {known}")
+            raise self.error("devices", f"devices = {devices!r}: expected {RECIPE_KEYS['devices'].takes}")
         trainer, is_own = self._trainer(table, trainers)
         key = self._key(table)
-        time = self.get(table, "time", str, 'a time such as "00:30:00"')
-        torch = self.get(table, "torch", str, _REQUIREMENT, None)
+        time = self._said(table, "time", str)
+        torch = self._said(table, "torch", str, None)
         if torch is not None and satisfies("2.0", torch) is None:
-            raise self.error("torch", f"torch = {torch!r}: expected {_REQUIREMENT}")
+            raise self.error("torch", f"torch = {torch!r}: expected {RECIPE_KEYS['torch'].takes}")
         base = self._base(table, trainers)
-        own: Mapping[str, Any] = self.get(table, "parameters", dict, "a table", {})
+        own: Mapping[str, Any] = self._said(table, "parameters", dict, {})
         tables = _merged(base.get("parameters", {}), own)
         read = MappingProxyType({key: read_parameter(self, key, tables[key]) for key in tables})
         return Recipe(
             name=name,
-            title=self.get(table, "title", str, "text"),
-            summary=self.get(table, "summary", str, "text"),
+            title=self._said(table, "title", str),
+            summary=self._said(table, "summary", str),
             trainer=trainer,
             devices=devices,
             key=key,
@@ -207,27 +269,36 @@ class _Reader(TableReader):
             parameters=read,
             path=self.path,
             torch=torch,
-            environment=self._environment(self.get(table, "environment", dict, "a table", None)),
-            requires=self.words(table, "requires", _MODULE, 'modules, for example ["nvidia.dali"]'),
-            teaches=self.get(table, "teaches", str, "text", ""),
-            expect=self.get(table, "expect", str, "text", ""),
-            duration=self.get(table, "duration", str, "text", ""),
+            environment=self._environment(self._said(table, "environment", dict, None)),
+            requires=self._words(table, "requires", _MODULE),
+            teaches=self._said(table, "teaches", str, ""),
+            expect=self._said(table, "expect", str, ""),
+            duration=self._said(table, "duration", str, ""),
             gpu_hours=self._gpu_hours(table),
-            watch=self.words(table, "watch", _CODE, 'codes of rules, for example ["GPU005"]'),
-            next=self.matching(table, "next", _NAME, "a recipe's name") if "next" in table else None,
-            expects=self.words(table, "expects", _CODE, 'codes of rules, for example ["DST016"]'),
-            uneven_by_design=self.get(table, "uneven_by_design", bool, "true or false", False),
+            watch=self._words(table, "watch", _CODE),
+            next=self._matching(table, "next", _NAME) if "next" in table else None,
+            expects=self._words(table, "expects", _CODE),
+            uneven_by_design=self._said(table, "uneven_by_design", bool, False),
             remedies=self._remedies(table if "remedies" in table else base, read),
-            ranks=self.get(table, "ranks", int, "a whole number", None),
+            ranks=self._said(table, "ranks", int, None),
             max_restarts=self._max_restarts(table),
-            sweep=self._sweep(self.get(table, "sweep", dict, "a table", None), read, devices),
-            drill=read_drill(self, self.get(table, "drill", dict, "a table", None), read),
+            sweep=self._sweep(self._said(table, "sweep", dict, None), read, devices),
+            drill=read_drill(self, self._said(table, "drill", dict, None), read),
             own_trainers=self.path.parent if is_own else None,
         )
 
+    def _said(self, table: Mapping[str, Any], key: str, kind: type, default: Any = ...) -> Any:
+        return self.get(table, key, kind, RECIPE_KEYS[key].takes, default)
+
+    def _matching(self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str:
+        return self.matching(table, key, pattern, RECIPE_KEYS[key].takes)
+
+    def _words(self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
+        return self.words(table, key, pattern, RECIPE_KEYS[key].takes)
+
     def _trainer(self, table: Mapping[str, Any], trainers: Path) -> tuple[str, bool]:
         """The trainer's file, and True if it lies beside the recipe instead of among coach's own."""
-        trainer = self.matching(table, "trainer", _TRAINER, 'a file of trainers/, for example "ddp.py"')
+        trainer = self._matching(table, "trainer", _TRAINER)
         beside = self.path.parent
         is_own = beside != trainers and (beside / trainer).is_file()
         if not is_own and not (trainers / trainer).is_file():
@@ -235,9 +306,9 @@ class _Reader(TableReader):
         return trainer, is_own
 
     def _key(self, table: Mapping[str, Any]) -> str | None:
-        key: str | None = self.get(table, "key", str, "one character", None)
+        key: str | None = self._said(table, "key", str, None)
         if key is not None and not (len(key) == 1 and key.isprintable()):
-            raise self.error("key", f"key = {key!r}: expected one character")
+            raise self.error("key", f"key = {key!r}: expected {RECIPE_KEYS['key'].takes}")
         return key
 
     def _base(self, table: Mapping[str, Any], trainers: Path) -> Mapping[str, Any]:
@@ -247,7 +318,7 @@ class _Reader(TableReader):
         """
         if "parameters_of" not in table:
             return {}
-        name = self.matching(table, "parameters_of", _NAME, "a recipe's name")
+        name = self._matching(table, "parameters_of", _NAME)
         if _TRAINER.fullmatch(name):
             return {"parameters": self._declared(name, self.path.parent, trainers)}
         places = (self.path.parent / f"{name}.toml", trainers.parent / "recipes" / f"{name}.toml")
@@ -280,15 +351,15 @@ class _Reader(TableReader):
     def _remedies(
         self, table: Mapping[str, Any], known: Mapping[str, Parameter]
     ) -> Mapping[str, Mapping[str, Scalar]]:
-        remedies: Mapping[str, Any] = self.get(table, "remedies", dict, "a table", {})
-        self.check_keys("remedies", remedies, _REMEDIES)
+        remedies: Mapping[str, Any] = self._said(table, "remedies", dict, {})
+        self.check_keys("remedies", remedies, REMEDY_KEYS)
         return MappingProxyType({name: self._changes(remedies, name, known) for name in remedies})
 
     def _changes(
         self, remedies: Mapping[str, Any], name: str, known: Mapping[str, Parameter]
     ) -> Mapping[str, Scalar]:
         where = f"remedies.{name}"
-        changes = self.get(remedies, where, dict, 'a table of changes, for example { recipe = "fsdp" }')
+        changes = self.get(remedies, where, dict, REMEDY_KEYS[name].takes)
         if set(changes) == {"recipe"}:
             return MappingProxyType(
                 {"recipe": self.matching(changes, f"{where}.recipe", _NAME, "a recipe's name")}
@@ -304,14 +375,15 @@ class _Reader(TableReader):
     def _gpu_hours(self, table: Mapping[str, Any]) -> float | None:
         hours = self.number(table, "gpu_hours")
         if hours is not None and not 0 <= hours < math.inf:
-            raise self.error("gpu_hours", f"gpu_hours = {hours!r}: expected a number from 0")
+            raise self.error("gpu_hours", f"gpu_hours = {hours!r}: expected {RECIPE_KEYS['gpu_hours'].takes}")
         return hours
 
     def _max_restarts(self, table: Mapping[str, Any]) -> int | None:
-        wanted = f"a whole number from 0 to {MAX_RESTARTS}"
-        number: int | None = self.get(table, "max_restarts", int, wanted, None)
+        number: int | None = self._said(table, "max_restarts", int, None)
         if number is not None and not 0 <= number <= MAX_RESTARTS:
-            raise self.error("max_restarts", f"max_restarts = {number}: expected {wanted}")
+            raise self.error(
+                "max_restarts", f"max_restarts = {number}: expected {RECIPE_KEYS['max_restarts'].takes}"
+            )
         return number
 
     def _sweep(
@@ -319,15 +391,15 @@ class _Reader(TableReader):
     ) -> Sweep | None:
         if table is None:
             return None
-        self.check_keys("sweep", table, _SWEEP_KEYS)
-        name = self.get(table, "sweep.parameter", str, f"one of the parameters, or {WORLD_SIZE}")
+        self.check_keys("sweep", table, SWEEP_KEYS)
+        name = self.get(table, "sweep.parameter", str, SWEEP_KEYS["parameter"].takes)
         if name not in known and name != WORLD_SIZE:
             near = get_close_matches(name, (*known, WORLD_SIZE), 1)
             hint = f"did you mean {near[0]}?" if near else f"one of {', '.join((*known, WORLD_SIZE))}"
             raise self.error("sweep.parameter", f"sweep.parameter = {name!r}: no such parameter", hint)
         if name == WORLD_SIZE and devices != "multiple":
             raise self.error("sweep.parameter", f'{WORLD_SIZE} needs devices = "multiple"')
-        values = self.get(table, "sweep.values", list, "a list", None)
+        values = self.get(table, "sweep.values", list, SWEEP_KEYS["values"].takes, None)
         if not values:
             raise self.error("sweep.values", "sweep.values: expected at least one value")
         at = f"{self.at('sweep.values')}: sweep.values"

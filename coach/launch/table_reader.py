@@ -8,13 +8,28 @@ is the same for all.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from coach.model.errors import UserError
 from coach.model.toml_text import parse_toml
+
+
+@dataclass(frozen=True, slots=True)
+class TableKey:
+    """A key that a table may have, for a person who writes one: errors and the reference are made of it."""
+
+    takes: str
+    """What its value must be, as it stands behind "expected"."""
+    says: str
+    """What it means, in one sentence."""
+    is_needed: bool = False
+
+
+Keys = Mapping[str, TableKey]
 
 
 def parse_table(text: str) -> dict[str, Any]:
@@ -61,7 +76,7 @@ class TableReader:
             raise self.error(dotted, f"{dotted} = {value!r}: expected {wanted}")
         return value
 
-    def check_keys(self, where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    def check_keys(self, where: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
         for key in table:
             if key not in known:
                 dotted = f"{where}.{key}" if where else key

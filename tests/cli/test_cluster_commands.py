@@ -6,6 +6,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from coach.model.slurm.job_action import Verb
 from coach.sources.io import SystemIo
 from coach.sources.machine.user import user_name
 from coach.workflows.jobs.job_actions import plan_action
+from tests.json_documents import check_printed
 from tests.sources.scripted_io import captured
 
 CLIENT = """#!/bin/sh
@@ -59,7 +63,10 @@ def clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(module: Any, settings: Settings, *arguments: str) -> int:
     parser = argparse.ArgumentParser()
     module.configure(parser)
-    status: int = module.run(parser.parse_args(arguments), settings)
+    with redirect_stdout(StringIO()) as printed:
+        status: int = module.run(parser.parse_args(arguments), settings)
+    sys.stdout.write(printed.getvalue())
+    check_printed([module.__name__.rpartition(".")[2], *arguments], printed.getvalue())
     return status
 
 

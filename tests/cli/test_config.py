@@ -14,6 +14,7 @@ import pytest
 
 from coach.cli import config as command
 from coach.model.errors import UserError
+from tests.json_documents import check_printed
 
 SITE = """[launch]
 partition = "gpu"
@@ -54,6 +55,7 @@ class Coach:
         command.configure(parser)
         assert command.run(parser.parse_args(args)) == status
         said = self._capsys.readouterr()
+        check_printed(["config", *args], said.out)
         return said.out.splitlines(), said.err.splitlines()
 
     def json(self, *args: str, status: int = 0) -> Any:

@@ -22,6 +22,7 @@ import pytest
 from coach.cli import jobs, nodes
 from coach.config import load
 from coach.sources.io import CommandResult, Query, SystemIo
+from tests.json_documents import check_printed
 from tests.sources.scripted_io import captured
 
 KEPT = Path(__file__).with_name("same_output")
@@ -66,6 +67,7 @@ def printed(command: str, version: str, form: str, home: Path) -> str:
         finally:
             os.environ.pop("TZ")
             time.tzset()
+    check_printed([command.removeprefix("own-").replace("columns", "jobs"), *said], out.getvalue())
     return out.getvalue()
 
 

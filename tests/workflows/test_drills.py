@@ -23,6 +23,7 @@ from coach.workflows.launching.drill_request import twin_request
 from coach.workflows.launching.recipes import find_recipe
 from coach.workflows.teaching.drills import why_skipped
 from tests.installed import REPOSITORY
+from tests.json_documents import check_printed
 from tests.launch.examples import CLUSTER, MACHINE
 
 RECORDINGS = REPOSITORY / "tests" / "recordings"
@@ -83,6 +84,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def coach(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     status = guarded(lambda: run_command(words[0], words[1:]))
     out, err = capfd.readouterr()
+    check_printed(words, out)
     return status, out, err
 
 

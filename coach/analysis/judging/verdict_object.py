@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.model.judging.finding import Diagnosis, Finding
+from coach.model.json_types import Number, Schema1
+from coach.model.judging.finding import Diagnosis, Finding, Fix, NotMeasured, Subject
 from coach.model.judging.outcome import End, Outcome
 from coach.runs import encode_number
 
@@ -18,7 +19,69 @@ OUTCOME = "outcome"
 """The key of a kept verdict that the public JSON has not: how the target ended, and the work lost."""
 
 
-def diagnosis_object(diagnosis: Diagnosis) -> dict[str, Any]:
+class EvidenceObject(TypedDict):
+    """One piece of proof: numbers with their window, or a log line with its place."""
+
+    text: str
+    file: str | None
+    line: int | None
+    value: Number
+    unit: str | None
+
+
+class FindingObject(TypedDict):
+    """What a rule saw, its proof, and what to do."""
+
+    rule: str
+    """Code of the rule. A code keeps its meaning for ever."""
+    name: str
+    cause: str
+    """What is wrong, in one word; see causes.md."""
+    severity: Annotated[str, Literal["info", "warning", "critical"]]
+    confidence: float
+    """From 0 to 1: an estimate of the rule's author."""
+    primary: bool
+    """True for the one finding that explains the others."""
+    consequence_of: str | None
+    """Code of the rule whose finding explains this one."""
+    subject: Annotated[dict[str, Any], Subject]
+    summary: str
+    evidence: list[Annotated[dict[str, Any], EvidenceObject]]
+    fixes: list[Annotated[dict[str, Any], Fix]]
+
+
+class DiagnosisObject(TypedDict):
+    """What is known about one target: its findings, the primary one first."""
+
+    schema: Schema1
+    target: str
+    """What was named."""
+    state: str | None
+    """Slurm's word, also of a local run."""
+    findings: list[FindingObject]
+    """Empty, or only info: nothing is known to be wrong."""
+    not_measured: list[Annotated[dict[str, Any], NotMeasured]]
+    """What could not be judged. It never counts as fine."""
+
+
+class OutcomeObject(TypedDict):
+    """How a target ended, and the work that is lost."""
+
+    end: Annotated[str, End]
+    reason: str | None
+    """Slurm's state, the exception's type, or the signal's number or exit status as text."""
+    exit_code: int | None
+    rank: int | None
+    """The rank that ended first."""
+    node: str | None
+    lost_steps: int | None
+    """Steps since the last complete checkpoint."""
+    lost_s: Number
+    can_resume: bool | None
+    """True with a complete checkpoint; null where nobody knows."""
+
+
+def diagnosis_object(diagnosis: Diagnosis) -> DiagnosisObject:
     """The public JSON of one target."""
     return {
         "schema": 1,
@@ -34,7 +97,7 @@ def kept_object(diagnosis: Diagnosis, told: Mapping[str, Any]) -> dict[str, Any]
     return {**told, OUTCOME: None if why_withheld(diagnosis) else _outcome_object(diagnosis.outcome)}
 
 
-def _outcome_object(outcome: Outcome | None) -> dict[str, Any] | None:
+def _outcome_object(outcome: Outcome | None) -> OutcomeObject | None:
     """How it ended; None while it runs, and where nothing is known."""
     if outcome is None or outcome.end in (End.RUNNING, End.UNKNOWN):
         return None
@@ -51,7 +114,7 @@ def _outcome_object(outcome: Outcome | None) -> dict[str, Any] | None:
     }
 
 
-def _finding_object(finding: Finding) -> dict[str, Any]:
+def _finding_object(finding: Finding) -> FindingObject:
     return {
         "rule": finding.rule,
         "name": finding.name,

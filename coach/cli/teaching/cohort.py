@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from coach.analysis.teaching.cohort_standing import (
     LONG_WAIT_S,
@@ -19,6 +19,9 @@ from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.teaching.cohort import Cohort, Person, Summary
 from coach.workflows.teaching.cohort import read_cohort
+
+if TYPE_CHECKING:
+    from coach.cli.documents.launching import PersonObject
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MINUTES",
         help=f"from when on a pending run is named (default: {LONG_WAIT_S / 60:g})",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
 def _minutes(text: str) -> float:
@@ -99,7 +102,7 @@ def _rate(samples_per_s: float) -> str:
     return f"{samples_per_s:.0f}" if samples_per_s >= 1000 else f"{samples_per_s:.4g}"
 
 
-def _as_json(person: Person, is_late: bool, now_s: float) -> dict[str, Any]:
+def _as_json(person: Person, is_late: bool, now_s: float) -> PersonObject:
     return {
         "user": person.user,
         "uid": person.uid,

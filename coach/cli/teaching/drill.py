@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "{text,json}]"
     )
     parser.add_argument("drill", nargs="?", metavar="NAME", help="launch this one")
-    parser.add_argument("--backend", choices=BACKENDS, default="auto")
+    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="where it trains (default: auto)")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the drill"
     )

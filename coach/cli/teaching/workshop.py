@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from coach.analysis.teaching.workshop_capacity import fit
 from coach.cli.acting import end_as_by_ctrl_c
@@ -28,6 +28,9 @@ from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.teaching.rehearsal import Rehearsal
 from coach.workflows.teaching.workshop_plan import EXAMPLE, read_workshop_plan
 
+if TYPE_CHECKING:
+    from coach.cli.documents.launching import FitObject, RehearsedObject
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Two verbs: try a plan, or be shown one."""
@@ -38,15 +41,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="check PLAN.toml | example")
     check = verbs.add_parser("check", help="launch each recipe of the day small, one after the other")
-    check.add_argument("plan", metavar="PLAN.toml", type=Path)
-    check.add_argument("--backend", choices=BACKENDS, default="auto")
+    check.add_argument("plan", metavar="PLAN.toml", type=Path, help="the recipes and learners of the day")
+    check.add_argument("--backend", choices=BACKENDS, default="auto", help="where to try it (default: auto)")
     check.add_argument(
         "--max-queued",
         metavar="T",
         default="15:00",
         help="cancel what has waited in the queue so long, and call it broken (default: 15:00)",
     )
-    check.add_argument("--format", choices=("text", "json"), default="text")
+    check.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     verbs.add_parser("example", help="print a plan to begin with")
 
 
@@ -161,7 +164,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _as_json(each: Rehearsed) -> dict[str, Any]:
+def _as_json(each: Rehearsed) -> RehearsedObject:
     found = each.finding
     return {
         "name": each.name,
@@ -182,7 +185,7 @@ def _as_json(each: Rehearsed) -> dict[str, Any]:
     }
 
 
-def _fit_as_json(day: Fit) -> dict[str, Any]:
+def _fit_as_json(day: Fit) -> FitObject:
     return {
         "learners": day.learners,
         "fits": day.fits,

@@ -20,7 +20,7 @@ from coach.workflows.judging.lazy_engine import rules_of
 
 def checked_object(checked: Checked) -> dict[str, Any]:
     """The public JSON of what was named. All of an array has its tasks as well, as `jobs`."""
-    found = diagnosis_object(checked.diagnosis)
+    found: dict[str, Any] = {**diagnosis_object(checked.diagnosis)}
     if checked.files is not None:
         found |= asdict(checked.files)
     run = checked.snapshot.run

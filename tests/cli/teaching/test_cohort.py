@@ -12,6 +12,7 @@ import pytest
 
 from coach.cli import guarded, run_command
 from coach.node.share import share
+from tests.json_documents import check_printed
 from tests.node.test_share import a_run
 from tests.sources.runs.test_cohort_directory import summary
 
@@ -37,6 +38,7 @@ def put(place: Path, run_id: str, uid: int = ME, **more: Any) -> None:
 def coach(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     status = guarded(lambda: run_command("cohort", words))
     out, err = capfd.readouterr()
+    check_printed(["cohort", *words], out)
     return status, out, err
 
 

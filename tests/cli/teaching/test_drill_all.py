@@ -14,6 +14,7 @@ import pytest
 from coach.analysis.comparing.steady_state import Estimate
 from coach.cli import guarded, run_command
 from coach.workflows.teaching.every_drill import DrillResult
+from tests.json_documents import check_printed
 
 MET = DrillResult(
     "idle_hands",
@@ -40,6 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def coach(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     status = guarded(lambda: run_command("drill", ("--backend", "local", *words)))
     out, err = capfd.readouterr()
+    check_printed(["drill", *words], out)
     return status, out, err
 
 

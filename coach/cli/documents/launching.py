@@ -1,0 +1,272 @@
+"""Documents of launch, recipes, drill, workshop and cohort."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from coach.model.json_types import Schema1, Together
+from coach.model.launching.launch import Scalar
+from coach.model.teaching.rehearsal import Share
+
+
+class LaunchedRun(TypedDict):
+    """One run that was launched."""
+
+    run_id: str
+    run_dir: str
+    job_id: str | None
+    state: str | None
+    """Slurm's word; with `--wait` the last one."""
+
+
+class LaunchDocument(TypedDict):
+    """What was launched: the first run, and all of them. A batch file that was handed on unread is no run."""
+
+    schema: Schema1
+    run_id: str | None
+    run_dir: str | None
+    job_id: str | None
+    state: str | None
+    group_id: NotRequired[str]
+    """Of a sweep."""
+    runs: list[LaunchedRun]
+
+
+class ParameterObject(TypedDict):
+    """A parameter of a recipe."""
+
+    name: str
+    type: Annotated[str, Literal["int", "float", "str", "bool"]]
+    default: Scalar
+    unit: str | None
+    above: float | None
+    """Its value must be greater."""
+    min: float | None
+    max: float | None
+    choices: list[Scalar]
+    usual: list[float] | None
+    """From, to: a value outside is warned of."""
+    help: str
+
+
+class SweepObject(TypedDict):
+    """What a recipe sweeps over."""
+
+    parameter: str
+    values: list[Scalar]
+
+
+class RecipeObject(TypedDict):
+    """One recipe."""
+
+    name: str
+    title: str
+    summary: str
+    trainer: str
+    devices: Annotated[str, Literal["single", "multiple", "one process"]]
+    key: str | None
+    time_limit_s: int | None
+    torch: str | None
+    requires: list[str]
+    teaches: str | None
+    expect: str | None
+    duration: str | None
+    gpu_hours: float | None
+    watch: list[str]
+    next: str | None
+    expects: list[str]
+    uneven_by_design: bool
+    remedies: dict[str, dict[str, Scalar]]
+    sweep: SweepObject | None
+    is_own: bool
+    """True for a recipe of the user's."""
+    path: str
+    parameters: list[ParameterObject]
+
+
+class RecipePage(RecipeObject):
+    """One recipe with its lesson."""
+
+    previous: str | None
+    """The step of the ladder before it."""
+    lesson: str | None
+    diff: list[str]
+    """How its trainer differs from that step's."""
+
+
+class RecipesDocument(TypedDict):
+    """The recipes."""
+
+    schema: Schema1
+    recipes: list[RecipeObject]
+
+
+class RecipeDocument(TypedDict):
+    """One recipe, whole."""
+
+    schema: Schema1
+    recipes: list[RecipePage]
+
+
+class DrillObject(TypedDict):
+    """A drill as a learner may see it."""
+
+    name: str
+    planted: str | None
+    """The cause; null until it is solved or given up."""
+    run_dir: str | None
+    """Of its newest run."""
+    diagnosed: None
+    seconds_to_finding: None
+    fixed: None
+    throughput_ratio: None
+    skipped: str | None
+    """Why it cannot be launched here."""
+    is_solved: bool | None
+
+
+class ListedDrill(DrillObject):
+    """A drill of the list."""
+
+    title: str
+
+
+class DrillsDocument(TypedDict):
+    """The drills."""
+
+    schema: Schema1
+    drills: list[ListedDrill]
+
+
+class DrillAnswerDocument(TypedDict):
+    """What an answer was worth."""
+
+    schema: Schema1
+    drills: list[DrillObject]
+
+
+class DrillResultObject(TypedDict):
+    """A drill that was run, judged and mended."""
+
+    name: str
+    planted: str
+    run_dir: str | None
+    diagnosed: bool | None
+    seconds_to_finding: float | None
+    fixed: bool | None
+    throughput_ratio: float | None
+    throughput_ratio_noise: float | None
+    skipped: str | None
+    found: str | None
+    mended_by: str | None
+    missed: list[str]
+    """What it fell short of; empty: all well."""
+
+
+class DrillResultsDocument(TypedDict):
+    """With `--all`: every drill."""
+
+    schema: Schema1
+    drills: list[DrillResultObject]
+
+
+class FoundObject(TypedDict):
+    """The primary finding of a run."""
+
+    rule: str
+    name: str
+    cause: str
+
+
+class RehearsedObject(TypedDict):
+    """What came of one recipe of the day. What was not reached is null."""
+
+    name: str
+    run_id: str | None
+    run_dir: str | None
+    job_id: str | None
+    state: str | None
+    queued_s: float | None
+    started_time_s: float | None
+    first_step_s: float | None
+    ended_time_s: float | None
+    seconds: float | None
+    gpu_seconds: float | None
+    finding: FoundObject | None
+    problem: str | None
+    """What is broken; null when all is well."""
+    hint: str | None
+    warnings: list[str]
+
+
+class PlaceRoom(TypedDict):
+    """The machines that the learners share."""
+
+    name: str
+    num_nodes: int
+    num_gpus: int
+
+
+class _ShareAlso(TypedDict):
+    total_s: float | None
+
+
+class FitObject(TypedDict):
+    """Whether all learners get through the day."""
+
+    learners: int
+    fits: bool | None
+    """Null: not known."""
+    least_s: float
+    most_s: float | None
+    available_s: float
+    places: list[PlaceRoom]
+    recipes: list[Annotated[dict[str, Any], Together("ShareRow", (Share, _ShareAlso))]]
+
+
+class WorkshopDocument(TypedDict):
+    """The rehearsal of a day."""
+
+    schema: Schema1
+    recipes: list[RehearsedObject]
+    fit: FitObject
+
+
+class SharedRun(TypedDict):
+    """A run as it shared how it stands."""
+
+    run_id: str
+    recipe: str | None
+    drill: str | None
+    state: str | None
+    samples_per_s: float | None
+    is_judged: bool
+    rule: str | None
+    severity: Annotated[str | None, Literal["info", "warning", "critical", None]]
+    is_solved: bool | None
+    pending_s: float | None
+    silent_s: float | None
+    created_time_s: float | None
+    started_time_s: float | None
+    ended_time_s: float | None
+    updated_time_s: float | None
+
+
+class PersonObject(TypedDict):
+    """One of the course."""
+
+    user: str
+    uid: int | None
+    is_expected: bool | None
+    """Whether the roster or the group has him; null where there is neither."""
+    is_pending_long: bool
+    runs: list[SharedRun]
+
+
+class CohortDocument(TypedDict):
+    """How everybody of a course stands."""
+
+    schema: Schema1
+    people: list[PersonObject]
+    bad_files: list[str]
+    num_left_out: int

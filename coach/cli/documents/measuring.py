@@ -1,0 +1,57 @@
+"""Documents of stacks and attach."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypedDict
+
+from coach.model.json_types import Schema1, Together
+from coach.model.training.stacks import RankStack
+from coach.model.training.telemetry import (
+    GpuEvent,
+    GpuHealth,
+    GpuLink,
+    GpuSample,
+    HostSample,
+    MountSample,
+    PortSample,
+    ProcessSample,
+    SensorGap,
+)
+
+
+class StacksDocument(TypedDict):
+    """Where each rank stands."""
+
+    schema: Schema1
+    ranks: list[Annotated[dict[str, Any], RankStack]]
+    summary: str
+    odd_ranks: list[int | None]
+    """Those that stand elsewhere than most."""
+    absent_ranks: list[int]
+    num_silent_nodes: int
+    """Nodes that did not answer."""
+    because: str | None
+    folder: str | None
+    """Where the whole stacks lie."""
+
+
+class _AttachAlso(TypedDict):
+    schema: Schema1
+    source: Literal["sampler", "step", "sstat", "ssh"]
+    age_s: float | None
+    kind: str
+
+
+SAMPLES = (
+    GpuSample,
+    GpuLink,
+    GpuHealth,
+    GpuEvent,
+    HostSample,
+    ProcessSample,
+    PortSample,
+    MountSample,
+    SensorGap,
+)
+ATTACH_LINES = tuple(Together(f"{sample.__name__}Line", (_AttachAlso, sample)) for sample in SAMPLES)
+"""One line that `coach attach` prints is one of these; `kind` names the class."""
