@@ -29,7 +29,7 @@ Settings are read from the site's file (`$COACH_SITE`, else that of the installa
 mistake of a file. A dotted key `launch.time` is written as `time = …` below `[launch]`. A dash in the
 column *default* means: not set."""
 _SITE = """\
-These count in the site's file alone. [site.md](../site.md) shows a whole file."""
+These count in the site's file alone. [settings of a site](../site/settings.md) shows a whole file."""
 _SWITCHES = """\
 Each is true unless the site's file says false. What is switched off does nothing, and says so in one
 line."""

@@ -13,6 +13,7 @@ _FENCE = re.compile(
     r"^(?P<fence>`{3,})(?P<language>\S*)[^\n]*\n(?P<text>.*?)^(?P=fence)\s*$", re.DOTALL | re.MULTILINE
 )
 _LINK = re.compile(r"\]\((?P<target>[^()\s]+)\)")
+_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _PROMPT = re.compile(r"^(?:cluster)?\$ (?P<command>.+)$", re.MULTILINE)
 _INLINE = re.compile(r"`(?P<command>coach [^`\n]+)`")
@@ -45,8 +46,8 @@ def blocks(text: str) -> list[Block]:
 
 
 def links(text: str) -> list[str]:
-    """Where the links and pictures of a page lead, but for those in blocks of code and those of the web."""
-    found = [match["target"] for match in _LINK.finditer(_FENCE.sub("", text))]
+    """Where the links and pictures of a page lead, but for those in code and those of the web."""
+    found = [match["target"] for match in _LINK.finditer(_CODE.sub("", _FENCE.sub("", text)))]
     return [target for target in found if not re.match(r"[a-z]+:", target)]
 
 
