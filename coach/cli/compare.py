@@ -37,8 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "before",
         metavar="RUN",
         help=(
-            "the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or a run "
-            "that a fix made of another, or that led to another"
+            "the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or one "
+            "that a fix made, or that a fix changed"
         ),
     )
     parser.add_argument("after", metavar="RUN", nargs="?", help="the run that was changed")

@@ -58,8 +58,7 @@ def anchors(text: str) -> set[str]:
 
 
 def shell_lines(text: str) -> list[list[str]]:
-    """The words of each command that stands behind a prompt, without comments and files to write to; `a; b` are
-    two."""
+    """The words of each command that stands behind a prompt, without comments; `a; b` and `a > b` are two."""
     found = []
     for block in blocks(text):
         for match in _PROMPT.finditer(block.text):
