@@ -154,7 +154,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """True or False if all learners can finish the day's recipes, one after the other; see `fits`."""
+    """The available time beside the time that all learners need, one recipe after the other."""
 
     learners: int
     available_s: float

@@ -135,5 +135,7 @@ class OutageSource:
 
 def _refused(query: Query, probe: CommandResult) -> CommandResult:
     first = probe.stdout.decode("utf-8", "replace").partition("\n")[0]
-    words = f"{query.argv[0]} was not asked, Slurm is away: {first.strip() or probe.error}"
+    words = (
+        f"{query.argv[0]} was not run, the Slurm controller does not answer: {first.strip() or probe.error}"
+    )
     return CommandResult(query, None, b"", "", probe.time_s, 0.0, words)

@@ -91,7 +91,7 @@ class Client:
         text = result.stdout.decode("utf-8", "surrogateescape")
         reader = result.query.reader if result.is_read else None
         if error is None and _is_cut(query, result.query, text, reader):
-            error = f"{query.argv[0]}: only a part of its answer came"
+            error = f"{query.argv[0]}: its answer is incomplete"
         self._last_error = None if is_denied(error) else error  # a controller that refuses has answered
         return Answer(result.query, text, error, result.time_s, result.duration_s, reader)
 

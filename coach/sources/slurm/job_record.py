@@ -61,7 +61,7 @@ def job_nodes(io: Io, expression: str | None) -> JobNodes:
     """The nodes of a node set expression. 2 RPCs."""
     names = expand_nodes(expression)
     if not names:
-        return JobNodes((), "it has no node yet, or nobody knows it any more")
+        return JobNodes((), "the job has no node yet, or Slurm has forgotten it")
     asked = fold_nodes(names[:MAX_NODES])
     answer = io.run(Query("job-nodes", ("scontrol", "-a", "-d", "-o", "show", "nodes", asked)))
     if is_denied(answer.stderr):

@@ -67,8 +67,8 @@ def why_no_step(version: str) -> str | None:
         return None
     said = version.split()[-1]
     return (
-        f"this is Slurm {said}: before 22.05 a step beside the job's own waits until they end, or keeps them "
-        "from starting"
+        f"this is Slurm {said}: before 22.05 an added step waits until the job's own steps end, or "
+        "prevents them from starting"
     )
 
 
