@@ -53,8 +53,8 @@ class Words(dict[K, V]):
 
 
 def split_records(text: str, separator: str, record_end: str) -> Iterator[list[str]]:
-    """Yield the fields of one record at a time, so that a queue of tens of thousands of records is never split
-    at once.
+    """Yield the fields of one record at a time, so that a queue of tens of thousands of records is never
+    split at once.
 
     The client ends each record with its own newline, which does not belong to the next record's first field.
     """
