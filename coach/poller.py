@@ -1,7 +1,7 @@
-"""One long-lived thread per source, one queue for all.
+"""Run each source in one long-lived thread; all threads write to one queue.
 
-What is followed is a value, the Watch. When it changes, sources that are no longer wanted stop and new ones
-start; the others go on undisturbed, with their place in every file.
+The value `Watch` says what to follow. When it changes, sources that are no longer needed stop and new ones
+start; the others continue, and keep their position in every file.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from coach.sources.machine.mount_point import words_of_hang
 from coach.sources.polite.polling import Pace, poll_loop
 
 JOIN_TIMEOUT_S = 0.5
-"""A source may hang in a command for longer than anybody wants to wait; its thread is a daemon and ends after
-the command."""
+"""A source may hang in a command for longer than a user waits; its thread is a daemon and ends after the
+command."""
 
 HANG_S = 10.0
-"""A file server that has not answered one question for so long hangs: nobody can break off the call, so the
-screen says it meanwhile."""
+"""A file server hangs if it has not answered a call for this long. The call cannot be interrupted, so the
+screen reports the hang meanwhile."""
 
 SourceFactory = Callable[[], PollingSource | Source]
 MakeSources = Callable[[Watch], Mapping[str, SourceFactory]]
@@ -37,13 +37,14 @@ class _Running:
     stop: threading.Event
     wake: threading.Event
     hangs_at: Path | None = None
-    """The file whose file system was said to hang."""
+    """The file whose hanging file system was reported."""
 
 
 class Poller:
-    """Runs the sources that a Watch asks for. `make_sources` names them: the same key means the same source.
+    """Runs the sources for a Watch. `make_sources` returns them by key: the same key means the same source.
 
-    A source that `is_held` is kept with its place in every file, but not asked: it is not on the screen.
+    A source for which `is_held` is True keeps its position in every file, but is not polled: it is not on the
+    screen.
     """
 
     def __init__(
@@ -59,18 +60,18 @@ class Poller:
         self._readings: queue.SimpleQueue[tuple[threading.Event, Reading] | None] = queue.SimpleQueue()
         self._running: dict[str, _Running] = {}
         self._ending: list[threading.Thread] = []
-        """Threads that were told to stop and may be in a last read or command."""
+        """Threads that were told to stop, but may still be in a last read or command."""
         self._is_stopped = False
         self._lock = threading.Lock()
 
     @property
     def keys(self) -> frozenset[str]:
-        """Keys of the sources that run now."""
+        """Keys of the running sources."""
         with self._lock:
             return frozenset(self._running)
 
     def watch(self, watch: Watch) -> None:
-        """Start and stop sources so that these are followed."""
+        """Start and stop sources to match the Watch."""
         wanted = self._make_sources(watch)
         with self._lock:
             if self._is_stopped:
@@ -85,16 +86,16 @@ class Poller:
                     self._start(key, factory)
 
     def refresh_soon(self, is_wanted: Callable[[str], bool] = lambda key: True) -> None:
-        """Let the sources with these keys look at once, not only when their pause is over."""
+        """Make the sources with these keys poll at once instead of after their pause."""
         with self._lock:
             for key, running in self._running.items():
                 if is_wanted(key):
                     running.wake.set()
 
     def readings(self, timeout_s: float) -> list[Reading]:
-        """All readings since the last call; waits up to `timeout_s` for a first one, or for `interrupt`.
+        """All readings since the last call; waits up to `timeout_s` for the first one, or for `interrupt`.
 
-        What a source said before it was stopped is left out: its successor begins again.
+        Readings of stopped sources are dropped: a new source starts from the beginning.
         """
         found = self._hanging()
         try:
@@ -107,7 +108,7 @@ class Poller:
             return found
 
     def _hanging(self) -> list[Reading]:
-        """What the sources would say that wait for a file system, each once."""
+        """A reading for each source that waits for a hanging file system, once per hang."""
         found = []
         with self._lock:
             for key, running in self._running.items():
@@ -120,11 +121,11 @@ class Poller:
         return found
 
     def interrupt(self) -> None:
-        """Let a waiting `readings` return at once."""
+        """Make a waiting `readings` return at once."""
         self._readings.put(None)
 
     def stop(self) -> None:
-        """Stop all sources and wait for their threads, but not for a command that hangs."""
+        """Stop all sources. Waits for their threads, but not for a hanging command."""
         with self._lock:
             self._is_stopped = True
             running, self._running = list(self._running.values()), {}
@@ -155,13 +156,13 @@ class Poller:
                 return
             poll_loop(source, emit, stop, wake=wake, pace=self._pace, may_poll=lambda: not self._is_held(key))
         except Exception as problem:
-            # Sources do not raise; if one does, its part of the screen says so instead of standing still.
+            # Sources do not raise. If one does, the screen shows the error instead of stale data.
             name, target = _names_of(key)
             words = f"{type(problem).__name__}: {problem}"
             emit(Reading(name, time.time(), 0.0, None, words, target))
 
 
 def _names_of(key: str) -> tuple[str, str | None]:
-    """The name of the source that a key stands for, and its target."""
+    """(name of the source, target) from a source's key."""
     name, _, target = key.partition(":")
     return name.partition(" ")[0], target or None

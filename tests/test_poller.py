@@ -28,7 +28,7 @@ class Ticker:
 
 
 class Sources:
-    """Makes a Ticker per watched target, and keeps all that it made."""
+    """Makes a Ticker per watched target, and keeps all of them."""
 
     def __init__(self, make: Callable[[str], Ticker] = Ticker) -> None:
         self.made: list[Ticker] = []
@@ -99,7 +99,7 @@ def test_sources_start_and_stop_as_the_watch_changes_and_the_others_go_on(
     assert running.keys == {"b", "c"}
 
 
-def test_what_a_stopped_source_said_is_not_mixed_with_its_successors_words(
+def test_readings_of_a_stopped_source_do_not_mix_with_its_successors(
     poller: tuple[Poller, Sources],
 ) -> None:
     running, sources = poller
@@ -124,7 +124,7 @@ def test_refresh_soon_ends_a_long_pause() -> None:
         poller.stop()
 
 
-def test_a_source_that_breaks_says_so_instead_of_standing_still() -> None:
+def test_a_source_that_raises_reports_the_error() -> None:
     class Broken(Ticker):
         def __init__(self, name: str) -> None:
             raise RuntimeError("no such thing")

@@ -1,7 +1,7 @@
-"""What one line of a list shows of a target's past: its curve, and what its nodes measured last.
+"""The summary of a target's past for one row of a list: its curve, and the newest measurements of its nodes.
 
-A list shows many targets and is drawn again with every answer. A copy of each whole past would be made each
-time; this is worked out once for all that was added.
+A list shows many targets and is redrawn with every answer. Copying each whole history would take too long;
+the summary is computed once after each addition.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _KEY = "glance"
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """The newest numbers of some GPUs, or of the CPUs of a node. What was not measured is None."""
+    """The newest measurements of a group of GPUs, or of the CPUs of a node. None: not measured."""
 
     num_devices: int
     time_s: float
-    """Of the oldest of these numbers."""
+    """Time of the oldest of these measurements, in epoch seconds."""
     use_pct: float | None = None
-    """Mean of all devices."""
+    """Mean use over all devices, in percent."""
     memory_used_mib: float | None = None
     memory_total_mib: float | None = None
     power_w: float | None = None
@@ -32,13 +32,13 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """One target's past, shortly."""
+    """The summary of one target's past."""
 
     curve: tuple[CurvePoint, ...] = ()
     gpus: Mapping[str, DeviceUse] = field(default_factory=dict)
-    """By node."""
+    """Node → use of its GPUs."""
     cpus: Mapping[str, DeviceUse] = field(default_factory=dict)
-    """By node."""
+    """Node → use of its CPUs."""
 
     @property
     def is_empty(self) -> bool:
@@ -47,12 +47,12 @@ class Glance:
 
 
 def glance_of(history: History) -> Glance:
-    """The same value until something is added."""
+    """Return the summary; the same object until the history grows."""
     return history.derived(_KEY, lambda: _look(history))
 
 
 def together(uses: Iterable[DeviceUse]) -> DeviceUse | None:
-    """Several nodes as one; None where there is none."""
+    """Combine several nodes into one value; None if there are no devices."""
     known = [*uses]
     num = sum(use.num_devices for use in known)
     if not num:
@@ -98,6 +98,6 @@ def _mean(values: Iterable[tuple[float | None, int]]) -> float | None:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """None where one is not known: a sum of some would pass for that of all."""
+    """None if one value is unknown: a partial sum would look like the total."""
     known = [*values]
     return None if None in known else sum(value for value in known if value is not None)

@@ -1,8 +1,7 @@
-"""The bounded past of one target: what rules look back on and curves are drawn from.
+"""The bounded past of one target, for rules and curves.
 
-The one container in the model that grows: it is fed by the monitor in time order and only read by everybody
-else. Its bounds keep a week-long run of eight ranks within some tens of megabytes, and one of 512 GPUs within
-some hundred.
+It is the only value that grows: the monitor adds to it in time order, everybody else only reads. Its bounds
+keep a week-long run of eight ranks within tens of megabytes, and a run of 512 GPUs within a few hundred.
 """
 
 from __future__ import annotations
@@ -48,22 +47,22 @@ MAX_NAMES = 4096  # ports and mounts of all nodes of a large job; a file may cla
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Some consecutive steps of the lowest rank, averaged; loss keeps a value that is not finite."""
+    """The mean of some consecutive steps of the lowest rank. A loss that is not finite stays not finite."""
 
     step: int
-    """The last step in it."""
+    """The last of its steps."""
     num_steps: int
     time_s: float | None
     loss: float | None
     samples_per_s: float | None
-    """All ranks together."""
+    """Rate of all ranks together."""
     data_time_s: float | None
     step_time_s: float | None
 
 
 class Curve:
-    """A whole run in at most MAX_CURVE_POINTS points: when full, neighbours are merged and each point then
-    holds twice the steps."""
+    """A whole run in at most MAX_CURVE_POINTS points. When it is full, neighbouring points are merged, and
+    each point then holds twice as many steps."""
 
     def __init__(self) -> None:
         self._points: list[CurvePoint] = []
@@ -112,7 +111,7 @@ def _merge(a: CurvePoint, b: CurvePoint) -> CurvePoint:
 
 
 class History:
-    """Series of one target by rank, GPU and node, oldest first."""
+    """The series of one target by rank, GPU and node, oldest first."""
 
     def __init__(self) -> None:
         self._steps: dict[int, deque[Step]] = {}
@@ -135,8 +134,7 @@ class History:
         self._derived: dict[Hashable, Any] = {}
 
     def copy(self) -> History:
-        """The series as they stand, for a reader in another thread. The values in them are frozen and
-        shared."""
+        """A copy for a reader in another thread. The frozen values in the series are shared."""
         other = History()
         other._steps = {rank: steps.copy() for rank, steps in self._steps.items()}
         other._num_steps = dict(self._num_steps)
@@ -154,7 +152,7 @@ class History:
         return other
 
     def derived(self, key: Hashable, make: Callable[[], _Derived]) -> _Derived:
-        """What several readers work out of these series, made once; forgotten when something is added."""
+        """The value of `make()`, computed once for all readers until the history grows."""
         if key not in self._derived:
             self._derived[key] = make()
         return cast(_Derived, self._derived[key])
@@ -175,12 +173,12 @@ class History:
                 self._curve.add(step)
 
     def forget_steps(self) -> None:
-        """All of them belong to an earlier attempt."""
+        """Drop all steps, because they belong to an earlier attempt."""
         self._steps, self._num_steps, self._first_not_finite, self._curve = {}, {}, {}, Curve()
         self._derived.clear()
 
     def begin_attempt(self, rank: int, time_s: float) -> None:
-        """What this rank wrote before this time belongs to an earlier attempt, which no longer counts."""
+        """Drop the steps that this rank wrote before `time_s`: they belong to an earlier attempt."""
         steps = self._steps.get(rank, ())
         kept = [step for step in steps if step.time_s is None or step.time_s >= time_s]
         if len(kept) == len(steps):
@@ -223,46 +221,46 @@ class History:
         return self.derived("ranks", lambda: tuple(sorted(self._steps)))
 
     def steps(self, rank: int) -> Sequence[Step]:
-        """The newest steps of a rank, MAX_STEPS_PER_RANK unless there are very many ranks; empty for an
-        unknown one."""
+        """The newest steps of a rank: up to MAX_STEPS_PER_RANK, fewer if there are very many ranks; empty for
+        an unknown rank."""
         return self._steps.get(rank, ())
 
     def num_steps(self, rank: int) -> int:
-        """All steps ever seen of a rank."""
+        """Number of steps ever read for a rank."""
         return self._num_steps.get(rank, 0)
 
     def first_not_finite(self, rank: int) -> Step | None:
-        """The first step whose loss was NaN or infinite, however long ago."""
+        """The first step whose loss was NaN or infinite; it is kept for the whole run."""
         return self._first_not_finite.get(rank)
 
     @property
     def curve(self) -> Sequence[CurvePoint]:
-        """The whole run, coarsely, from the lowest rank."""
+        """The whole run at low resolution, from the lowest rank."""
         return self._curve.points
 
     @property
     def gpus(self) -> tuple[tuple[str, int], ...]:
-        """(node, gpu) of every GPU that was sampled, ascending."""
+        """(node, gpu) of every sampled GPU, ascending."""
         return self.derived("gpus", lambda: tuple(sorted(self._gpus.keys())))
 
     def gpu(self, node: str, gpu: int) -> Sequence[GpuSample]:
-        """The newest whole, older ones thinned out."""
+        """The samples of a GPU: the newer half complete, the older half thinned."""
         return self._gpus.of((node, gpu)).samples
 
     def gpu_series(self, node: str, gpu: int) -> Series[GpuSample]:
-        """The same samples with their fields as columns, for whoever looks at many of them."""
+        """The same samples with fields as columns, for readers of many samples."""
         return self._gpus.of((node, gpu))
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Nodes whose host was sampled, ascending."""
+        """Nodes with host samples, ascending."""
         return self.derived("nodes", lambda: tuple(sorted(self._hosts.keys())))
 
     def host(self, node: str) -> Sequence[HostSample]:
         return self._hosts.of(node).samples
 
     def origin(self, node: str) -> Origin | None:
-        """Where the newest numbers of a node come from; None when nothing was measured there."""
+        """The source of a node's newest measurements; None without any."""
         return self._origins.get(node)
 
     def processes(self, node: str) -> Sequence[ProcessSample]:
@@ -270,24 +268,24 @@ class History:
         return self._processes.get(node, (0.0, []))[1]
 
     def gpu_link(self, node: str, gpu: int) -> tuple[GpuLink, GpuLink] | None:
-        """The first and the newest look: what was counted between them happened in this run."""
+        """The first and the newest sample; the difference of their counters happened in this run."""
         return self._links.get((node, gpu))
 
     def gpu_health(self, node: str, gpu: int) -> tuple[GpuHealth, GpuHealth] | None:
-        """The first and the newest look."""
+        """The first and the newest sample."""
         return self._health.get((node, gpu))
 
     def ports(self, node: str) -> Sequence[tuple[PortSample, PortSample]]:
-        """The first and the newest look at each network port of a node."""
+        """The first and the newest sample of each network port of a node."""
         return [pair for (of_node, _), pair in self._ports.items() if of_node == node]
 
     def mounts(self, node: str) -> Sequence[MountSample]:
-        """The newest look at each network file system that a node used."""
+        """The newest sample of each network file system that the node used."""
         return [newest for (of_node, _), (_, newest) in self._mounts.items() if of_node == node]
 
     @property
     def gpu_events(self) -> Sequence[GpuEvent]:
-        """Xids, oldest first; of very many the newest."""
+        """Xids, oldest first; the newest MAX_EVENTS are kept."""
         return self._events
 
 

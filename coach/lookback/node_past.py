@@ -1,6 +1,6 @@
-"""What nodes had allocated while coach was open: a look is kept only where it differs from the one before.
+"""Allocations of the nodes while coach was open. A look is kept only if it differs from the one before.
 
-Slurm tells the present alone. A cluster of 10,000 nodes stays within some megabytes.
+Slurm reports only the present. A cluster of 10,000 nodes needs a few megabytes here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MIN_LOOKS = 16
 
 @dataclass(frozen=True, slots=True)
 class NodeLook:
-    """One node at one time. What Slurm did not tell is None."""
+    """The allocation of one node at one time. None: Slurm did not report it."""
 
     time_s: float
     cpus: int | None
@@ -32,10 +32,10 @@ class NodePast:
         self._looks: dict[str, deque[NodeLook]] = {}
         self._nodes: object = None
         self.since_s: float | None = None
-        """When the first look was taken."""
+        """Time of the first look, in epoch seconds."""
 
     def look(self, nodes: Sequence[Node], time_s: float) -> None:
-        """Take a look, unless these are the nodes of the last one."""
+        """Record the allocations, unless `nodes` is the same object as at the last call."""
         if nodes is self._nodes or not nodes:
             return
         self._nodes = nodes

@@ -1,7 +1,7 @@
-"""The past of one device, dense at its end and thinner further back.
+"""The past of one device: dense at its end, thinner further back.
 
-What is looked at most is the newest; of what is long past its course is enough. So a series keeps within a
-bound however long a run lasts, and the bound is the smaller the more devices share the memory.
+Readers mostly need the newest samples; for older times the trend is enough. So a series has a bound on its
+length, however long the run is. The bound is smaller if more devices share the memory.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _Sample = TypeVar("_Sample", bound=Timed)
 
 
 class Series(Generic[_Sample]):
-    """The samples of one device, oldest first, and beside them what is looked at often, as columns; NaN where
-    it was not measured.
+    """The samples of one device, oldest first, and beside them columns of the fields that are read often. NaN
+    in a column: not measured.
 
-    A large job has 60,000 samples in one window: to gather a field from so many objects takes ten times as
-    long as to cut it out of an array.
+    A window of a large job has 60,000 samples: reading a field from that many objects takes ten times as long
+    as slicing an array.
     """
 
     __slots__ = ("_columns", "_incomplete", "_seconds_before", "_sums_before", "samples", "seconds", "times")
@@ -38,28 +38,27 @@ class Series(Generic[_Sample]):
         self.samples: list[_Sample] = []
         self.times = array("d")
         self.seconds = array("d")
-        """What each sample stands for: the time to its nearer neighbour, so that a silence counts for nobody;
-        of a lone one 1."""
+        """The weight of each sample: seconds to its nearer neighbour, so that gaps have no weight; 1 for a
+        single sample."""
         self._columns = {name: array("d") for name in columns}
         self._incomplete: set[str] = set()
         self._seconds_before = array("d", [0.0])
         self._sums_before = {name: array("d", [0.0]) for name in columns}
-        """Of all samples before each: the seconds together, and a column's numbers times their seconds."""
+        """Prefix sums before each sample: seconds, and for each column its values times the seconds."""
 
     def is_complete(self, name: str) -> bool:
-        """Whether a column was measured in every sample there ever was."""
+        """True if the column was measured in every sample that was ever added."""
         return name in self._columns and name not in self._incomplete
 
     def column(self, name: str, places: Sequence[int]) -> array[float]:
-        """A number of the samples at these places."""
+        """The values of a field at these indices."""
         values = self._columns.get(name)
         if values is None:
             return array("d", [_number(getattr(self.samples[place], name)) for place in places])
         return pick(values, places)
 
     def total(self, name: str, places: range) -> tuple[float, float]:
-        """Of a complete column: its numbers at these places, each times the seconds that it stands for, and
-        those seconds."""
+        """(sum of value times seconds, sum of seconds) over a range of a complete column."""
         if not places:
             return 0.0, 0.0
         first, last = places[0], places[-1]
@@ -86,7 +85,7 @@ class Series(Generic[_Sample]):
                 self._incomplete.add(name)
 
     def thin_out(self) -> None:
-        """Of the older half every second sample goes."""
+        """Drop every second sample of the older half."""
         half = len(self.samples) // 2
         self.samples[:half] = self.samples[:half:2]
         for values in (self.times, *self._columns.values()):
@@ -99,7 +98,7 @@ class Series(Generic[_Sample]):
             self._sum_up(place)
 
     def _sum_up(self, place: int) -> None:
-        """What a sample stands for changes no more: the sums before the next one are known."""
+        """Store the prefix sums behind a sample. Its weight is final now."""
         seconds = self.seconds[place]
         self._seconds_before.append(self._seconds_before[place] + seconds)
         for name, sums in self._sums_before.items():
@@ -116,7 +115,7 @@ class Series(Generic[_Sample]):
 
 
 def pick(values: array[float], places: Sequence[int]) -> array[float]:
-    """The values at these places; of a range without gaps all at once."""
+    """The values at these indices; a range is sliced at once."""
     if isinstance(places, range):
         return values[places.start : places.stop]
     return array("d", [values[place] for place in places])
@@ -127,7 +126,7 @@ def _number(value: float | None) -> float:
 
 
 class SeriesByDevice(Generic[_Key, _Sample]):
-    """Series that share one budget: each keeps at most its part of it, between `least` and `most` samples."""
+    """Series that share one budget: each keeps its share of it, between `least` and `most` samples."""
 
     def __init__(self, budget: int, least: int, most: int, columns: Sequence[str] = ()) -> None:
         self._budget, self._least, self._most, self._columns = budget, least, most, columns
@@ -135,7 +134,7 @@ class SeriesByDevice(Generic[_Key, _Sample]):
 
     @property
     def bound(self) -> int:
-        """How many samples one device keeps; the newer half of them is whole."""
+        """Largest number of samples of one device; the newer half is kept complete."""
         return max(self._least, min(self._most, self._budget // max(1, len(self._by_key))))
 
     def add(self, key: _Key, sample: _Sample) -> None:
@@ -148,7 +147,7 @@ class SeriesByDevice(Generic[_Key, _Sample]):
             series.thin_out()
 
     def of(self, key: _Key) -> Series[_Sample]:
-        """Empty for an unknown device. Only to be read."""
+        """The series of a device, to be read only; empty for an unknown device."""
         return self._by_key.get(key) or Series(self._columns)
 
     def keys(self) -> list[_Key]:

@@ -10,14 +10,15 @@ class ErrorKind(StrEnum):
     PYTHON = "python traceback"
     GROUP = "exception group"
     RICH = "traceback in a box"
-    """rich draws a box around the frames, and the exception stands below it."""
+    """A traceback of the library rich: a box around the frames, the exception below the box."""
     NOTEBOOK = "traceback of a notebook"
-    """IPython's: the exception's type stands before the words "Traceback (most recent call last)"."""
+    """IPython's traceback: the exception's type stands before the words "Traceback (most recent call
+    last)"."""
     HEADLESS = "frames without a head"
     """A traceback that began before the log, or in another file."""
     FATAL = "fault handler"
     NATIVE = "native exception"
-    """C++'s terminate, with its what() and the frames of torch."""
+    """An uncaught C++ exception: terminate's message with what(), and torch's C++ frames."""
     ELASTIC = "first failure of torchrun"
 
 
@@ -36,7 +37,7 @@ class Frame:
 
     @property
     def text(self) -> str:
-        """As Python writes it."""
+        """The frame as Python prints it in a traceback."""
         line = f", line {self.line}" if self.line is not None else ""
         return f'File "{self.file}"{line}' + (f", in {self.function}" if self.function else "")
 
@@ -49,22 +50,22 @@ class ErrorBlock:
     file: str
     first_line: int
     error_line: int
-    """The line with the type and the message; of an unfinished block its last line."""
+    """The line with the type and the message; the last line of a block that has no such line."""
     last_line: int
-    """Below `error_line` if the message goes on."""
+    """Below `error_line` if the message has several lines."""
     lines: tuple[str, ...]
-    """From the head of the first block of the chain to `error_line`, without prefixes."""
+    """From the first line of the chain's first block to `error_line`, without prefixes."""
     frames: tuple[Frame, ...]
-    """The innermost frame last."""
+    """Innermost frame last."""
     type: str | None
-    """As it is written, with its module; None if the block has no end."""
+    """As the log writes it, with its module; None if the block is cut off before its type."""
     message: str
-    """All its lines."""
+    """The whole message; it may have several lines."""
     chain: tuple[ErrorBlock, ...] = ()
-    """The blocks above it, the oldest first, that ended in "During handling of the above exception" or in
-    "direct cause"."""
+    """The earlier blocks, oldest first, that led to this one: after each stands "During handling of the above
+    exception" or "direct cause"."""
     rank: int | None = None
-    """Of the launcher's prefix; of torchrun's first failure the rank that failed."""
+    """The rank in the launcher's line prefix; for torchrun's first failure, the rank that failed."""
     process: str | None = None
     """The thread, worker or child process that raised it, if the line above the block names one."""
     level: str | None = None
@@ -72,21 +73,21 @@ class ErrorBlock:
     is_ignored: bool = False
     """True if Python, a library or a logger printed it and went on."""
     exit_code: int | None = None
-    """Of torchrun's first failure; a negative one is a signal."""
+    """Exit code in torchrun's first failure; a negative number is a signal."""
     node: str | None = None
-    """Of torchrun's first failure."""
+    """The host that torchrun's first failure names."""
 
     @property
     def name(self) -> str:
-        """The type without its module; empty without a type."""
+        """The type without its module; "" without a type."""
         return (self.type or "").rpartition(".")[2]
 
     @property
     def is_traceback(self) -> bool:
-        """True for an exception of Python."""
+        """True for a Python exception."""
         return self.kind not in (ErrorKind.FATAL, ErrorKind.NATIVE, ErrorKind.ELASTIC)
 
     @property
     def all_frames(self) -> tuple[Frame, ...]:
-        """Those of the chain above too, the innermost of this block last."""
+        """The frames of the chain, then those of this block; the innermost frame of this block is last."""
         return (*(self.chain[-1].all_frames if self.chain else ()), *self.frames)

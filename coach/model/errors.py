@@ -1,15 +1,17 @@
-"""What is told to the user in one line.
+"""Errors that the user reads.
 
-One exception type crosses every layer, so that each front end prints the same words: file, key, what is
-wrong, what would be right.
+All layers raise one exception type, so that each front end prints the same words: the file, the key, what is
+wrong, and what would be right.
 """
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Bad input or a refused action. Printed as one line, and `hint` as a second; the command exits with
-    `exit_status`. A command line also prints `diff`: that of a file that a person would have to change.
+    """Bad input or a refused action.
+
+    Front ends print it as one line, and `hint` as a second line; the command exits with `exit_status`. The
+    command line also prints `diff`: the change that a person has to make to a file.
     """
 
     def __init__(
@@ -26,5 +28,5 @@ OTHERS_JOBS = "other users' jobs"
 
 
 def hidden_by_site(what: str) -> str:
-    """`nodes` as `nodes are hidden by the site (PrivateData)`: neither an empty list nor a failure."""
+    """Say `nodes are hidden by the site (PrivateData)`: the list is unknown, neither empty nor failed."""
     return f"{what} are hidden by the site (PrivateData)"

@@ -1,31 +1,31 @@
-"""How much somebody looks at coach, and what it spends on that: values, by which it asks more or less of the
-cluster and the file server."""
+"""The user's attention to coach, and coach's load on the cluster. Sources poll Slurm and the file server more
+or less often depending on them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 ACTIVE_S = 120.0
-"""Who pressed a key within this time is at work."""
+"""A user who pressed a key within this time is active."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
     is_active: bool = True
-    """Whether a key was pressed lately, in a terminal that has the focus."""
+    """True if a key was pressed within `ACTIVE_S` in a terminal that has the focus."""
     is_focused: bool = True
-    """Whether the terminal has the focus, as far as it tells."""
+    """True if the terminal has the focus, or does not report its focus."""
     is_run_open: bool = False
-    """Whether a run is on the screen, whose files are to be followed closely."""
+    """True if a run is on the screen: its files are then read often."""
     is_asleep: bool = False
-    """Nobody has pressed a key for so long that nothing is asked any more, until somebody does."""
+    """True after a long time without a key: all polling stops until the next key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What was asked of Slurm in the last minute, of how much."""
+    """Requests to Slurm in the last minute, and the limit."""
 
     num_rpcs: int
     limit_per_min: float
     is_waiting: bool = False
-    """True if the budget holds a question up."""
+    """True if a request waits because the budget is used up."""

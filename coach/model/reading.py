@@ -1,4 +1,4 @@
-"""Readings: what a source emits. A failure is a Reading with an error, shown with its age."""
+"""Readings: the answers of sources. A failure is a Reading with an error; it is shown with its age."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from coach.model.training.telemetry import Rung, TelemetrySample
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """The queue. `is_all` tells everybody's jobs from the caller's own; ended jobs may be among them."""
+    """The queue. `is_all` is True for all users' jobs, False for the caller's own; ended jobs may be in
+    it."""
 
     jobs: tuple[Job, ...]
     is_all: bool
     has_outputs: bool = False
-    """True if the caller's own rows say where each job writes to: everybody's are asked for without."""
+    """True if the caller's own jobs have their output paths; a query for all users does not ask for them."""
     are_others_hidden: bool = False
-    """True if the site hides other users' jobs: these are then the caller's own, whatever was asked."""
+    """True if the site hides other users' jobs: the list then holds only the caller's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """What Slurm says of one followed job; None where it knows no such job."""
+    """Slurm's answer about one followed job; `job` is None if Slurm has no such job."""
 
     target: str
     job: Job | None
     summary: JobSummary | None = None
-    """What the site's jobstats measured of it, once it has ended; None where there is none, or not yet."""
+    """Measurements of an ended job by the site's jobstats; None if there are none (yet)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
     nodes: tuple[Node, ...]
     is_hidden: bool = False
-    """True if the site hides its nodes from the caller: how many there are is not known."""
+    """True if the site hides its nodes from the caller: their number is then unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class PartitionList:
 
 @dataclass(frozen=True, slots=True)
 class RunList:
-    """All run directories that can be read; `problems` has a line for each that cannot."""
+    """All readable run directories; `problems` has one line for each unreadable one."""
 
     runs: tuple[Run, ...]
     problems: tuple[str, ...]
@@ -66,9 +67,9 @@ class MetricsChunk:
     steps: tuple[Step, ...]
     events: tuple[MetricEvent, ...]
     is_restart: bool = False
-    """True when they are of another attempt: what was read before no longer holds."""
+    """True if the records are of a new attempt: earlier records of this run are then void."""
     left_aside: str = ""
-    """Which files of the program are not read, and why; empty where none was left aside."""
+    """Metric files of the program that are not read, and why; "" if all are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +83,18 @@ class TelemetryChunk:
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """New hits in one log file, and its tail as it stands."""
+    """New hits in one log file, and the current end of the log."""
 
     target: str
     hits: tuple[LogHit, ...]
     tail: LogTail
     is_restart: bool = False
-    """True when the file was cut or replaced: what was hit in it before no longer holds."""
+    """True if the file was truncated or replaced: earlier hits in it are then void."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """All places where a target's logs were looked for: ends each look at them."""
+    """All places that were searched for a target's logs. It is the last reading of each look at them."""
 
     target: str
     files: tuple[LogFile, ...]
@@ -101,7 +102,7 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class FlightRecords:
-    """All that the flight recorder's dumps of a target tell, as they stand."""
+    """All current dumps of the flight recorder for one target."""
 
     target: str
     records: tuple[FlightRecord, ...]
@@ -109,7 +110,7 @@ class FlightRecords:
 
 @dataclass(frozen=True, slots=True)
 class StackChunk:
-    """New bursts of stack samples of one run, all nodes."""
+    """New bursts of stack samples of one run, from all nodes."""
 
     target: str
     bursts: tuple[StackBurst, ...]
@@ -117,7 +118,7 @@ class StackChunk:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """run.json, exit.json and the checkpoints of one watched run, as they stand."""
+    """Current run.json, exit.json and checkpoints of one watched run."""
 
     target: str
     run: Run
@@ -143,22 +144,22 @@ Payload = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One answer of one source: a payload, or an error. With neither, all is well and there is nothing to
-    tell: the config's files."""
+    """One answer of one source: a payload, or an error. The source `config` sends neither if its files are
+    well."""
 
     source: str
     """Stable name of the source: `jobs`, `nodes`, `partitions`, `runs`, `metrics`, `telemetry`, `log`, `run`,
     `config`."""
     time_s: float
-    """When the answer was complete, epoch seconds."""
+    """When the answer was complete, in epoch seconds."""
     duration_s: float
     payload: Payload | None
     error: str | None = None
     target: str | None = None
-    """The run or job that was read, for sources that follow one."""
+    """The run or job that was read; None for a source that follows no target."""
     num_bad_rows: int = 0
-    """Rows that could not be parsed: counted and shown, never dropped silently."""
+    """Number of rows that could not be parsed. It is shown: rows are never dropped silently."""
     is_caught_up: bool = True
-    """False while a file still has unread bytes (the reader takes bounded bites)."""
+    """False while a file has unread bytes (a reader takes a bounded amount per look)."""
     is_part: bool = False
-    """True when the same look brings more readings: only after the last of them has the source answered."""
+    """True if more readings of the same look follow. The source has answered with the last of them."""

@@ -1,4 +1,4 @@
-"""What is known at one moment: for the screens the whole, for the rules one target."""
+"""All that is known at one moment: the whole for screens, one target for rules."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from coach.model.training.telemetry import SensorGap
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """How a source is doing: the age of the data shown is now minus `data_time_s`."""
+    """The state of a source. The age of the data on the screen is now minus `data_time_s`."""
 
     source: str
     data_time_s: float | None
-    """When the last good answer arrived; None before the first."""
+    """When the last good answer arrived; None before the first one."""
     error: str | None
     error_time_s: float | None
     num_bad_rows: int
@@ -35,43 +35,42 @@ class SourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class TargetSnapshot:
-    """One diagnosed run, job or log: what is known beside its series, which are in the History."""
+    """One diagnosed run, job or log: all data except its series, which are in the History."""
 
     target: str
     now_s: float | None
-    """Time in the data: for a live target the present, for a finished one its end; None when the data has no
+    """The time in the data: the present for a live target, the end for a finished one; None for data without
     times."""
     job: Job | None = None
     run: Run | None = None
     exit: RunExit | None = None
     summary: JobSummary | None = None
-    """What the site's jobstats measured of a job that coach did not launch, once it has ended."""
+    """Measurements by the site's jobstats of an ended job that coach did not launch."""
     log_hits: tuple[LogHit, ...] = ()
     log_tails: tuple[LogTail, ...] = ()
     log_files: tuple[LogFile, ...] = ()
-    """Where its logs were looked for; empty where nobody knows a place."""
+    """Places that were searched for its logs; empty if no place is known."""
     flight: tuple[FlightRecord, ...] = ()
-    """What torch's flight recorder left behind, of all ranks."""
+    """Dumps of torch's flight recorder, from all ranks."""
     events: tuple[MetricEvent, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     sensor_gaps: tuple[SensorGap, ...] = ()
     left_aside: str = ""
-    """Which metric files of its program are not read, and why; empty where none was left aside."""
+    """Metric files of its program that are not read, and why; "" if all are read."""
     bursts: tuple[StackBurst, ...] = ()
-    """Of each rank the newest two bursts of stack samples, by node and rank, the older first."""
+    """The newest two bursts of stack samples of each rank, sorted by node and rank, older first."""
     across: Across | None = None
-    """What earlier runs say of it; None where nobody has looked yet: they are looked at after it was judged
-    by itself."""
+    """Comparison with earlier runs; None before they were read, which happens after the first judgement."""
     outcome: Outcome | None = None
-    """None before the engine has judged it."""
+    """None before the engine's judgement."""
 
     @property
     def state(self) -> str | None:
-        """The queue's word, as long as it knows the job; then how the job ended, then what the run directory
-        says.
+        """The state in the queue; without a row there, the state in exit.json, then that of the run
+        directory.
 
-        A final word in exit.json beats a queue's that is not, unless the job was requeued since: exit.json is
-        removed when it starts.
+        A final state in exit.json overrides a queue state that is not final, unless the job was requeued
+        since: exit.json is removed only when the job starts again.
         """
         job, exit_ = self.job, self.exit
         if job is not None and is_final(job.state):
@@ -90,31 +89,31 @@ class TargetSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that the screens show."""
+    """Everything that the screens show."""
 
     now_s: float
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
     jobs: tuple[Job, ...] = ()
     is_queue_whole: bool = True
-    """Whether the jobs are everybody's; else only the user's own have been asked for."""
+    """True if the jobs are all users'; False if only the user's own were asked for."""
     hidden: frozenset[str] = frozenset()
-    """Of `jobs` (other users'), `nodes` and `partitions`: what the site hides from the user."""
+    """The lists that the site hides from the user: `jobs` (other users' jobs), `nodes`, `partitions`."""
     runs: tuple[Run, ...] = ()
     run_problems: tuple[str, ...] = ()
     targets: Mapping[str, TargetSnapshot] = field(default_factory=lambda: MappingProxyType({}))
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=lambda: MappingProxyType({}))
     sources: Mapping[str, SourceStatus] = field(default_factory=lambda: MappingProxyType({}))
     spending: Spending | None = None
-    """What is asked of Slurm; None where it is not asked: on this machine alone, and in a recording."""
+    """Load on Slurm; None on a machine without Slurm and in a replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What to follow: a value, by which the poller starts and stops sources."""
+    """The set of things to follow. The poller starts and stops sources when it changes."""
 
     is_cluster_watched: bool = True
-    """Jobs, nodes, partitions and the list of runs."""
+    """True to read jobs, nodes, partitions and the list of runs."""
     all_jobs: bool = True
     targets: tuple[str, ...] = ()
-    """Run ids, run directories or log paths whose files are followed."""
+    """Run ids, run directories or log paths to follow."""

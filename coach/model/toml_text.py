@@ -1,9 +1,11 @@
-"""TOML that people write, as nested tables: tomllib behind three limits. Pure.
+"""Parse TOML that people write: tomllib with three limits. Pure.
 
-Each part of a dotted key costs tomllib as much as all parts before it: 8 KiB of `a.a.a.a` take half a second,
-64 KiB half a minute. No file that a person wrote has such a key, so it is refused before it is read. An
-integer over 64 bits is none in TOML; tomllib takes it, and Python then neither makes a float of it nor, from
-4,300 digits on, text.
+tomllib's time grows with the square of the number of parts in a dotted key: 8 KiB of `a.a.a.a` take half a
+second,
+64 KiB half a minute. No file written by a person has such a key, so it is refused before parsing. TOML does
+not
+allow integers over 64 bits; tomllib accepts them, but Python cannot convert them to float, nor print
+more than 4,300 digits.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_CHARACTERS = 1 << 20
-"""The longest file that coach ships has 75,000; tomllib reads a million in about two seconds."""
+"""The longest file in coach has 75,000 characters; tomllib reads a million in about two seconds."""
 MAX_KEY_PARTS = 64
-"""The deepest key that coach knows has four parts."""
+"""The deepest key of coach has four parts."""
 _INTEGERS = range(-(1 << 63), 1 << 63)
 _LONG_INTEGER = re.compile(r"0x[0-9A-Fa-f_]{16,}|0o[0-7_]{22,}|0b[01_]{64,}|[0-9][0-9_]{18,}")
 _BLANKS = r"[ \t]*+"
@@ -27,7 +29,8 @@ _LONG_KEY = re.compile(
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Raises ValueError, or RecursionError, for text that is no TOML or over a limit."""
+    """Return the parsed tables. Raises ValueError or RecursionError if the text is not TOML or over a
+    limit."""
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"the file is too long: at most {MAX_CHARACTERS:,} characters are read")
     if found := _LONG_KEY.search(text):
@@ -52,7 +55,7 @@ def _integers(table: dict[str, Any]) -> Iterator[int]:
 
 
 def _place_of(text: str, integer: int) -> str:
-    """Where it stands first, if it can be found."""
+    """Position of the first occurrence in tomllib's words; "" if it cannot be found."""
     for found in _LONG_INTEGER.finditer(text):
         try:
             if int(found[0], 0) == integer:
@@ -63,6 +66,6 @@ def _place_of(text: str, integer: int) -> str:
 
 
 def _place(text: str, index: int) -> str:
-    """In tomllib's words."""
+    """Line and column in tomllib's words."""
     line_start = text.rfind("\n", 0, index) + 1
     return f"(at line {text.count(chr(10), 0, index) + 1}, column {index - line_start + 1})"

@@ -1,1 +1,1 @@
-"""Readings become the one Snapshot that screens and rules read."""
+"""Fold Readings into the one Snapshot that screens and rules read."""

@@ -1,6 +1,6 @@
-"""The hits of one signature in one log, bounded however often the log repeats them.
+"""Hits of one signature in one log, bounded however often the log repeats them.
 
-Rules need how it began and how it ends; a curve needs what lies between as well, thinned evenly.
+Rules need the first and the last hits; a curve also needs hits between them, thinned evenly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_LAST_HITS = 100
 
 
 class KeptHits:
-    """The first hits, the last ones, and an even selection of those between."""
+    """The first hits, the last hits, and evenly spaced hits between them."""
 
     def __init__(self) -> None:
         self._first: list[LogHit] = []
@@ -48,7 +48,7 @@ class KeptHits:
             self._stride *= 2
 
     def from_line(self, line: int) -> KeptHits:
-        """The hits at this line or below it."""
+        """The hits at or below this line."""
         kept = KeptHits()
         for hit in self:
             if hit.line >= line:

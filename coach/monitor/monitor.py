@@ -1,8 +1,9 @@
-"""From readings to one value for screens and commands, and one history per watched target.
+"""Turn readings into one snapshot for screens and commands, and one history per watched target.
 
-Sources know nothing of each other and fail one by one. Here their answers meet: a job's row and its run
-directory become one target, a failed source keeps its last data with their age, and the rules are asked again
-when there is something new to judge. Not thread-safe: one thread applies readings and takes snapshots.
+Sources are independent and fail independently. The monitor combines their answers: it joins a job's queue row
+and its run directory into one target, keeps the last data of a failed source with their age, and calls the
+rules again when there is something new to judge. Not thread-safe: one thread applies readings and takes
+snapshots.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Diagnose(Protocol):
 class Monitor:
     """Applies readings; returns snapshots.
 
-    `diagnose` is `Engine.diagnose`, or None where nobody asks for findings. `cluster` is the name of the
-    cluster whose queue is read; None when it has no name.
+    `diagnose` is `Engine.diagnose`; None if no findings are needed. `cluster` is the name of the cluster
+    whose queue is read; None if it has no name.
     """
 
     def __init__(self, user: str, diagnose: Diagnose | None, cluster: str | None = None) -> None:
@@ -71,7 +72,7 @@ class Monitor:
     def apply(self, reading: Reading) -> bool:
         """Take in one reading.
 
-        Returns True if more than its time is new. Ignores a target that is not watched.
+        Returns True if anything but the time is new. A reading for a target that is not watched is ignored.
         """
         target = self._targets.get(reading.target) if reading.target is not None else None
         if reading.target is not None and target is None:
@@ -83,7 +84,7 @@ class Monitor:
         return self._apply_payload(reading, target) or is_news
 
     def _note_source(self, key: str, reading: Reading) -> bool:
-        """Keep the state of a source. Returns True if more than its time is new."""
+        """Record the state of a source. Returns True if anything but the time is new."""
         if reading.is_part:
             return False
         old = self._sources.get(key) or SourceStatus(key, None, None, None, 0, None)
@@ -111,7 +112,7 @@ class Monitor:
                 return target.apply(reading) if target is not None else False
 
     def _note_hidden(self, what: str, is_hidden: bool) -> bool:
-        """Keep what the site hides. Returns True if that is new."""
+        """Record what the site hides. Returns True if that is new."""
         before = self._hidden
         self._hidden = before | {what} if is_hidden else before - {what}
         return self._hidden != before
@@ -123,8 +124,7 @@ class Monitor:
         rows = {job.job_id: job for job in sorted(queue.jobs, key=lambda job: job.user != self._user)}
         is_news, self._has_jobs = rows != self._jobs, True
         if is_news:
-            # The tuple is made anew only when a row has changed: a screen arranges its table again for every
-            # new object.
+            # Make a new tuple only if a row has changed: a screen rebuilds its table for every new object.
             self._jobs, self._queue = rows, tuple(rows.values())
             self._run_jobs.see_rows(rows)
         for target in self._targets.values():
@@ -132,8 +132,8 @@ class Monitor:
         return is_news or is_other_scope or is_found
 
     def _apply_row(self, payload: JobRow, target: WatchedTarget | None) -> bool:
-        """Take the row of a job that the queue does not tell. An own job that is not in the queue has
-        ended: a row from before its end says nothing any more."""
+        """Take the row of a job that the queue does not list. An own job that is not in the queue has ended,
+        so a row from before its end is ignored."""
         job = payload.job
         if target is None or job is None or (job.user == self._user and not is_final(job.state)):
             return False
@@ -163,7 +163,7 @@ class Monitor:
         target.join_job(self._jobs.get(target.name) if run is None else self._run_jobs.row_of(run))
 
     def snapshot(self, now_s: float) -> Snapshot:
-        """Everything known, with a diagnosis of each watched target."""
+        """Everything that is known, with a diagnosis of each watched target."""
         for target in self._targets.values():
             self._refresh(target, now_s)
         return Snapshot(
@@ -192,18 +192,18 @@ class Monitor:
         return self._run_jobs.found()
 
     def ended_in_queue(self) -> list[tuple[Run, Job]]:
-        """Own runs with a job that has ended, according to the queue."""
+        """Own runs whose job has ended according to the queue, with its row."""
         rows = ((run, self._run_jobs.row_of(run)) for run in self._runs)
         return [(run, row) for run, row in rows if row and is_final(row.state) and row.user == self._user]
 
     def target(self, name: str, now_s: float) -> TargetSnapshot:
-        """One target as it stands, even before all of its sources have answered."""
+        """The current state of one target, even before all of its sources have answered."""
         return self._look_at(self._targets.get(name) or WatchedTarget(name, set()), now_s)
 
     def history(self, target: str) -> History:
         """The series of a target; empty for an unknown one.
 
-        They go on growing: copy them for another thread.
+        The series keep growing: another thread needs a copy.
         """
         known = self._targets.get(target)
         return known.history if known is not None else History()
@@ -214,7 +214,7 @@ class Monitor:
             target.is_changed, target.diagnosed_s = True, None
 
     def _refresh(self, target: WatchedTarget, now_s: float) -> None:
-        """Take a new snapshot of a target, and a new diagnosis, where either is due."""
+        """Renew a target's snapshot and its diagnosis, if due."""
         is_live = target.snapshot is None or not target.snapshot.has_ended
         is_due = target.diagnosed_s is None or not 0 <= now_s - target.diagnosed_s < DIAGNOSE_INTERVAL_S
         if target.snapshot is not None and not (target.is_changed or (is_live and is_due)):
@@ -233,18 +233,18 @@ class Monitor:
 
 
 def _failed(old: SourceStatus, reading: Reading) -> SourceStatus:
-    """A source that failed keeps the time of its last data."""
+    """Keep the time of a failed source's last data."""
     return replace(old, error=reading.error, error_time_s=reading.time_s, duration_s=reading.duration_s)
 
 
 def _answered(old: SourceStatus, reading: Reading) -> SourceStatus:
-    """A list tells its bad rows anew each time; a file's bad rows add up."""
+    """The bad rows of a list replace the earlier count; those of a file are added to it."""
     is_list = isinstance(reading.payload, JobList | NodeList | PartitionList | RunList)
     num_bad = reading.num_bad_rows + (0 if is_list else old.num_bad_rows)
     new = SourceStatus(old.source, reading.time_s, None, None, num_bad, reading.duration_s)
     if isinstance(reading.payload, LogFiles):
-        # When one of several logs cannot be read, the source shows its problem, and the other logs go on at
-        # their pace.
+        # If one of several logs cannot be read, the source reports its problem; the other logs are read at
+        # their usual pace.
         problem = next((file.problem for file in reading.payload.files if file.problem), None)
         new = replace(new, error=problem, error_time_s=reading.time_s if problem else None)
     return new

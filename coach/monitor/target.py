@@ -1,7 +1,7 @@
-"""The data of one watched target as its readings arrive: a run, a job, a log, or two of them joined.
+"""Collect the data of one watched target from its readings: a run, a job, a log, or a run with its job.
 
-Apart from the monitor, which knows the cluster and decides when the rules are asked: here every kind of
-payload has one method that takes it in, and the target can say which moment its data stand for.
+The monitor knows the cluster and decides when to call the rules. The target has one method per kind of
+payload, and knows the moment for which its data are valid.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from coach.rules.from_logs.runs import first_line_to_keep
 MAX_EVENTS = 2000
 
 _MAX_CLOCK_SKEW_S = 3600.0
-"""A time further in the future than this is a mistake of the clock that wrote it, and is ignored."""
+"""A time further in the future than this comes from a wrong clock and is ignored."""
 
 
 @dataclass(slots=True)
 class WatchedTarget:
-    """Everything known of one target."""
+    """Everything that is known about one target."""
 
     name: str
     awaited: set[str]
-    """Sources that have not answered yet. Until they have, the target is not judged."""
+    """Sources that have not answered yet. The target is judged only after all have."""
     history: History = field(default_factory=History)
     facts: RunFacts | None = None
     job: Job | None = None
     told: JobRow | None = None
-    """What Slurm said of the job when it was asked for this one, for a job that the queue does not tell."""
+    """Slurm's answer about this one job, for a job that the queue does not list."""
     hits: dict[tuple[str, str, str], KeptHits] = field(default_factory=dict)
     """(file, rule, signature) → hits."""
     tails: dict[str, LogTail] = field(default_factory=dict)
@@ -58,13 +58,13 @@ class WatchedTarget:
     flight: tuple[FlightRecord, ...] = ()
     events: list[MetricEvent] = field(default_factory=list)
     bursts: dict[tuple[str, int], list[StackBurst]] = field(default_factory=dict)
-    """(node, rank; of a process without a rank its pid) → the newest two."""
+    """(node, rank, or pid for a process without a rank) → the newest two bursts."""
     gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
-    """(node, quantity) → the newest gap of that sensor."""
+    """(node, quantity) → newest report that the sampler could not measure it."""
     left_aside: str = ""
     last_record_s: float | None = None
     behind: set[str] = field(default_factory=set)
-    """Sources that still have unread bytes."""
+    """Sources with unread bytes."""
     is_changed: bool = True
     """True if something is new since the last diagnosis."""
     diagnosed_s: float | None = None
@@ -80,17 +80,18 @@ class WatchedTarget:
 
     @property
     def is_judgeable(self) -> bool:
-        """False while a source still owes data: half of them makes findings that the rest takes back."""
+        """False while a source still has data to deliver: findings from half of the data would be withdrawn
+        later."""
         return not self.awaited and not self.behind
 
     def apply(self, reading: Reading) -> bool:
-        """Take in one reading. Returns True if its payload brought news."""
+        """Take in one reading. Returns True if its payload was new."""
         is_news = self._apply_payload(reading.payload, reading.time_s)
         self.is_changed = self.is_changed or is_news
         return is_news
 
     def note_progress(self, reading: Reading) -> None:
-        """Remember how far the reading's source has come."""
+        """Record whether the reading's source has answered and caught up."""
         if self.snapshot is None or reading.source in self.awaited:
             self.is_changed = True
         if not reading.is_caught_up:
@@ -101,17 +102,17 @@ class WatchedTarget:
             self.awaited.discard(reading.source)
 
     def join_job(self, row: Job | None) -> None:
-        """Take the target's row in the queue."""
+        """Set the target's row in the queue."""
         row = row or (self.told.job if self.told is not None else None)
         if row is None and self.job is not None and is_final(self.job.state):
-            # Slurm forgets a job minutes after its end. How the job ended stays true.
+            # Slurm forgets a job minutes after its end, but its final state remains valid.
             return
         if row != self.job:
             self.is_changed = True
         self.job = row
 
     def look(self, now_s: float | None) -> TargetSnapshot:
-        """The target as a value. `now_s` is the moment that its data stand for."""
+        """The target as a value. `now_s` is the moment for which its data are valid."""
         return TargetSnapshot(
             target=self.name,
             now_s=now_s,
@@ -131,10 +132,10 @@ class WatchedTarget:
         )
 
     def moment(self, now_s: float, *, is_queue_known: bool) -> float | None:
-        """The moment that the data stand for, when the clock says `now_s`.
+        """The moment for which the data are valid, when the clock shows `now_s`.
 
-        The present for a live target; its end for one that has ended; the last record for a run whose job
-        Slurm has forgotten. None for a log without times.
+        The present for a live target; the end of one that has ended; the last record of a run whose job Slurm
+        has forgotten. None for a log without times.
         """
         run = self.run
         if self.job is not None:
@@ -147,9 +148,9 @@ class WatchedTarget:
         return self.last_record_s or now_s if is_forgotten else now_s
 
     def _end(self, now_s: float) -> float:
-        """The end of a target that has ended.
+        """The end of an ended target.
 
-        The queue's clock and the nodes' differ: the end is never before the last record.
+        The clocks of the queue and the nodes differ: the end is never before the last record.
         """
         times = [self.last_record_s or None]
         ends = [self.job.end_time_s if self.job is not None else None]
@@ -194,7 +195,7 @@ class WatchedTarget:
         self.events.extend(chunk.events)
         self._leave_earlier_attempts(chunk.events, read_s)
         if len(self.events) > MAX_EVENTS:
-            # The first events say what was started, the last what happened lately.
+            # The first events describe the start, the last ones recent changes.
             self.events[MAX_EVENTS // 2 : -MAX_EVENTS // 2] = []
         self._note_times((step.time_s for step in chunk.steps), read_s)
         self._note_times((event.time_s for event in chunk.events), read_s)
@@ -226,7 +227,8 @@ class WatchedTarget:
         self.hits = {key: hits for key, hits in self.hits.items() if key[0] != file}
 
     def _drop_earlier_runs(self, file: str) -> None:
-        """Rules judge the last run of a log. The number of hits is bounded, and this run needs the room."""
+        """Drop the hits of earlier runs in a log: rules judge the last run, and the number of hits is
+        bounded."""
         marks = [hit for key, kept in self.hits.items() if key[:2] == (file, MARK) for hit in kept]
         line = first_line_to_keep(marks)
         for key, kept in self.hits.items():
@@ -235,7 +237,7 @@ class WatchedTarget:
 
     def _keep_tail(self, tail: LogTail) -> bool:
         if not tail.size_bytes:
-            # To the rules an empty log is the same as no log.
+            # An empty log counts as no log.
             return self.tails.pop(tail.file, None) is not None
         is_news, self.tails[tail.file] = self.tails.get(tail.file) != tail, tail
         return is_news
@@ -255,7 +257,7 @@ class WatchedTarget:
         return bool(chunk.bursts)
 
     def _leave_earlier_attempts(self, events: Iterable[MetricEvent], read_s: float) -> None:
-        """Drop what a rank wrote before it started again, because its job was requeued or started anew."""
+        """Drop the records of a rank from before its restart (its job was requeued or started again)."""
         for event in events:
             start_s = event.time_s
             if event.event != "start" or start_s is None or start_s > read_s + _MAX_CLOCK_SKEW_S:
@@ -271,6 +273,6 @@ class WatchedTarget:
                 self.last_record_s = max(self.last_record_s or time_s, time_s)
 
     def _hits(self) -> tuple[LogHit, ...]:
-        """By file and line."""
+        """All hits, sorted by file and line."""
         hits = (hit for kept in self.hits.values() for hit in kept)
         return tuple(sorted(hits, key=lambda hit: (hit.file, hit.line)))

@@ -1,2 +1,2 @@
-"""What is read: one module per source. A source polls or streams and emits Readings; its parse functions are
-pure and stand beside it."""
+"""Sources: one module for each. A source polls or streams and emits Readings; its parsers are pure functions
+in the same module."""

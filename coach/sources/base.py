@@ -1,4 +1,4 @@
-"""What every source is: an object that runs in one thread of its own until told to stop."""
+"""The interface of a source: an object that runs in its own thread until it is told to stop."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Emit = Callable[[Reading], None]
 
 @runtime_checkable
 class Source(Protocol):
-    """A source emits Readings from its own thread until `stop` is set. It never raises: a failure is a
-    Reading with an error."""
+    """Emits Readings from its own thread until `stop` is set. It never raises: a failure is a Reading with an
+    error."""
 
     name: str
 
@@ -22,7 +22,7 @@ class Source(Protocol):
 
 
 class PollingSource(Protocol):
-    """A source that can also be asked once: what headless commands do."""
+    """A source that can also be polled once, as headless commands do."""
 
     name: str
     interval_s: float

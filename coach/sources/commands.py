@@ -1,12 +1,11 @@
-"""Run one client of the system, and never leave it behind, however coach itself ends.
+"""Run a command, and never leave it behind, however coach itself ends.
 
-A client that waits for a dead controller hangs for many seconds, and on a login node nobody cleans up after a
-coach whose terminal was closed or that was killed. A parent that dies by KILL can clean up nothing, and the
-kernel's own means (PR_SET_PDEATHSIG) needs Python code between fork and exec, which may deadlock beside other
-threads, or a `setpriv` that RHEL 8 does not have; and it would miss the children of a site's wrapper script.
-So every client runs in the process group of a shell that was there before it: the shell holds one end of a
-pipe, and ends its group as soon as the other end has gone without a word. There is no moment at which a
-client runs unwatched.
+A Slurm client that waits for a dead controller hangs for many seconds, and on a login node nobody cleans up
+after a coach that was killed or whose terminal was closed. A process that dies by SIGKILL cannot clean up.
+The kernel's own means, PR_SET_PDEATHSIG, needs either Python code between fork and exec, which may deadlock
+beside other threads, or a `setpriv` that RHEL 8 does not have; and it misses the children of a site's wrapper
+script. So every command runs in the process group of a shell that was started before it. The shell reads from
+a pipe, and kills its group if the pipe closes without a line. At no moment does a command run unwatched.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _PATIENCE_S = 3.0
 _GLANCE_S = 0.02
 _MAX_LIMITS = 5
 _PIECE_BYTES = 1 << 16
-"""As much as a pipe holds."""
+"""The capacity of a pipe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a command ended, and what it said."""
+    """The exit status and the output of a command."""
 
     returncode: int
     stdout: bytes
@@ -45,11 +44,11 @@ def run_command(
     directory: str | None = None,
     on_output: Callable[[bytes], object] | None = None,
 ) -> Finished:
-    """Run to the end, in `directory` if there is one, without a shell and without input.
+    """Run a command to its end, in `directory` if given, without a shell and without input.
 
-    `on_output` gets what the command prints while it prints it; then `stdout` stays empty.
+    `on_output` receives the output while the command prints it; `stdout` then stays empty.
 
-    Raises OSError, or subprocess.TimeoutExpired when it was ended for its time.
+    Raises OSError, or subprocess.TimeoutExpired if the command was killed because of its time limit.
     """
     with (
         _watched_group(env) as group,
@@ -61,7 +60,7 @@ def run_command(
             else:
                 stdout, stderr = b"", _pass_on(process, on_output, timeout_s)
         except BaseException:
-            os.killpg(group, signal.SIGKILL)  # its shell is not reaped yet, so it is still this group
+            os.killpg(group, signal.SIGKILL)  # the shell is not reaped yet: the group number is still valid
             raise
     return Finished(process.returncode, stdout, stderr)
 
@@ -69,10 +68,9 @@ def run_command(
 def _pass_on(
     process: subprocess.Popen[bytes], on_output: Callable[[bytes], object], timeout_s: float
 ) -> bytes:
-    """Give away what a process prints until it ends; what it said on stderr. Raises
-    subprocess.TimeoutExpired.
+    """Pass on the output of a process until it ends; returns its stderr. Raises subprocess.TimeoutExpired.
 
-    The limit is for silence, since whoever reads slowly holds up the process; in all it may take
+    `timeout_s` limits the silence, because a slow reader delays the process. In all, the process may take
     _MAX_LIMITS times as long.
     """
     assert process.stdout is not None
@@ -102,13 +100,13 @@ def _pass_on(
 
 @contextlib.contextmanager
 def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that goes on, without input, its outputs to be read; on leaving it and its children are asked
-    to end, and soon made to.
+    """Start a command without input, whose output the caller reads. On exit, the command and its children get
+    SIGTERM, and SIGKILL after _PATIENCE_S.
 
     Raises OSError.
 
-    It is asked also when this process is killed: an srun that is killed with all its group leaves its step
-    behind in the job.
+    They get SIGTERM first also if this process is killed: if an srun is killed with its whole group, its step
+    stays in the job.
     """
     with (
         _watched_group(env, _ASK_GROUP_TO_END_UNLESS_TOLD) as group,
@@ -139,7 +137,7 @@ def _started(
 
 
 def _has_members(group: int) -> bool:
-    """Whether any process but the watcher is still in it."""
+    """True if the group has a process other than the watcher."""
     for name in os.listdir("/proc"):  # noqa: PTH208 (thousands of names, no paths)
         if name.isdecimal() and int(name) != group:
             with contextlib.suppress(ProcessLookupError):
@@ -150,7 +148,7 @@ def _has_members(group: int) -> bool:
 
 @contextlib.contextmanager
 def _watched_group(env: Mapping[str, str], script: str = _END_GROUP_UNLESS_TOLD) -> Iterator[int]:
-    """A process group that ends with this process."""
+    """A process group that is killed when this process ends."""
     with subprocess.Popen(
         ["/bin/sh", "-c", script],
         bufsize=0,

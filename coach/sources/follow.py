@@ -1,8 +1,8 @@
-"""Follow files that others append to: every byte once, in bounded bites.
+"""Follow files that other programs append to: read every byte once, in bounded bites.
 
-Network file systems tell nobody that a file grew, so a follower looks. It knows where it stopped, notices
-that a file was cut or replaced under its name, and never reads more at once than a bite, so that one huge
-file cannot hold up the rest.
+Network file systems do not report that a file grew, so a follower polls. It remembers its position, detects
+that a file was truncated or replaced, and reads at most one bite at a time, so that one huge file cannot
+delay the others.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from coach.sources.io import Io
 
 BITE_BYTES = 1 << 20
 HEAD_BYTES = 256
-"""A file is recognised by its first bytes: enough for the time stamp of a first record."""
+"""A file is identified by this many first bytes: enough for the time stamp of a first record."""
 
 _SEAM_BYTES = 256
-"""So much of what was read last is read again with what follows it: it must still be there."""
+"""Number of already read bytes that are read again with the next ones: they must not have changed."""
 _NUM_TRIES = 3
-"""A network file system loses its handle of a file that was replaced on another machine, and finds the new
-one when asked again."""
+"""If a file is replaced on another machine, a network file system loses its handle (ESTALE) and finds the new
+file at the next try."""
 _MAX_WHOLE_FILE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Bite:
-    """What one look at a file brought."""
+    """The result of one look at a file."""
 
     data: bytes
     is_caught_up: bool
     is_restart: bool = False
-    """The file was cut or replaced: `data` begins at its start."""
+    """True if the file was truncated or replaced: `data` starts at its beginning."""
 
 
 class FileFollower:
-    """Reads what was appended to one file. File errors pass through as OSError."""
+    """Reads the data that are appended to one file. Raises OSError for file errors."""
 
     def __init__(self, io: Io, path: Path, bite_bytes: int = BITE_BYTES, offset: int = 0) -> None:
         self.path = path
@@ -46,14 +46,14 @@ class FileFollower:
         self.size = 0
         self.head = b""
         self.lost: tuple[bytes, int] | None = None
-        """Head of the file that was here before the last restart, and how far it was read."""
+        """(head, number of bytes read) of the file that was here before the last restart."""
         self._io = io
         self._bite_bytes = bite_bytes
         self._seam = b""
         self._zeros_at: int | None = None
 
     def read(self) -> Bite:
-        """The next bite; empty when there is nothing new."""
+        """The next bite; empty if there is nothing new."""
         for _ in range(_NUM_TRIES - 1):
             try:
                 return self._read()
@@ -72,7 +72,7 @@ class FileFollower:
         num_again = len(self._seam)
         data = self._io.read(self.path, self.offset - num_again, self._bite_bytes)
         if is_same and data[:num_again] == self._seam:
-            # Where the size said less than was read already, it was an old one that the file system had kept.
+            # If the reported size is below the offset, it was an outdated size from the file system's cache.
             return self._next(data[num_again:])
         self.lost = (self.head, self.offset)
         self.offset, self.head, self._seam = 0, b"", b""
@@ -82,8 +82,8 @@ class FileFollower:
         end = self.offset + len(data.rstrip(b"\0"))
         are_zeros_new = end < self.offset + len(data) and end != self._zeros_at
         if are_zeros_new:
-            # Zeros at the end are mostly bytes that another machine has not written back yet: they get a
-            # second look.
+            # Zeros at the end are mostly bytes that another machine has not written back yet, so they are
+            # accepted only at a second look.
             self._zeros_at, data = end, data.rstrip(b"\0")
         if self.offset == 0:
             self.head = data[:HEAD_BYTES]
@@ -102,7 +102,8 @@ class RecordBite:
 
 
 class RecordFollower:
-    """Reads the records that were appended to one JSON-lines file. A torn last line waits for its end."""
+    """Reads the records that are appended to one JSON-lines file. An incomplete last line waits for the
+    rest."""
 
     def __init__(self, io: Io, path: Path, bite_bytes: int = BITE_BYTES) -> None:
         self.file = FileFollower(io, path, bite_bytes)
@@ -122,17 +123,17 @@ class RecordFollower:
         records, num_bad, used = runs.decode_records(data)
         self._torn = data[used:]
         if len(self._torn) > self._bite_bytes:
-            # A record is a few hundred bytes: this is no record, and it must not be kept in memory.
+            # A record has a few hundred bytes: this is not a record, and would fill the memory.
             self._torn, self._is_overlong, num_bad = b"", True, num_bad + 1
         return RecordBite(tuple(records), num_bad, bite.is_caught_up)
 
 
 def read_whole(io: Io, path: Path) -> bytes:
-    """A small file at once. Raises OSError."""
+    """The content of a small file. Raises OSError."""
     return io.read(path, 0, _MAX_WHOLE_FILE_BYTES)
 
 
 def describe(error: OSError) -> str:
-    """`FILE: what is wrong`, in one line."""
+    """`FILE: reason`, in one line."""
     reason = error.strerror or type(error).__name__
     return f"{error.filename}: {reason}" if error.filename else reason

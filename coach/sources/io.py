@@ -1,7 +1,7 @@
-"""The one seam through which sources touch the world: commands, files, the clock.
+"""The only access of sources to the outside: commands, files, the clock.
 
-A recorder wraps it and keeps everything before it is parsed; a replay stands in for it. So a better parser
-can be tried on an old recording, and the sources do not know the difference.
+A recorder wraps it and stores all data before they are parsed; a replay takes its place. So a better parser
+can be tried on an old recording, and sources behave the same in both cases.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from coach.sources.commands import run_command
 from coach.sources.rpc_budget import cost_of
 
 COMMAND_TIMEOUT_S = 12.0
-"""How long a command may take where nobody says otherwise.
+"""Default time limit of a command, in seconds.
 
-Slurm's clients wait for MessageTimeout, 10 s unless the site changed it, before they say why: a shorter limit
+Slurm's clients report an error only after MessageTimeout, 10 s unless the site changed it: a shorter limit
 would lose the message.
 """
 
@@ -42,59 +42,59 @@ _SCRUBBED_PREFIXES = (
 
 
 class OutputReader(Protocol):
-    """Reads what a command prints, piece by piece, while it is printed: tens of megabytes are never held
-    whole, and are read by the time that their last bytes come."""
+    """Reads the output of a command piece by piece while it is printed: tens of megabytes are never held in
+    memory at once, and are parsed by the time the last bytes arrive."""
 
     def feed(self, piece: bytes) -> None: ...
 
     @property
     def is_torn(self) -> bool:
-        """Whether the pieces end in the middle of a record."""
+        """True if the pieces end within a record."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A command to run. `kind` names it stably (`jobs`, `nodes` …); separators are random per call, because
-    nothing in Slurm escapes names."""
+    """A command to run. `kind` is its stable name (`jobs`, `nodes` …). Separators are random for each call,
+    because Slurm does not escape names."""
 
     kind: str
     argv: tuple[str, ...]
     separator: str = ""
     record_end: str = ""
     reader: OutputReader | None = field(default=None, compare=False, repr=False)
-    """Who reads the answer as it comes, from an Io that can do so. It is used for one answer."""
+    """Reads the answer while it arrives, if the Io supports that. A reader serves one answer."""
 
     @property
     def num_rpcs(self) -> int:
-        """What it costs the controller."""
+        """Number of RPCs that the command costs the controller."""
         return cost_of(self.argv)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What came back. `query` is the one that was really run: a replayed answer carries its own
+    """The result of a command. `query` is the one that was really run: a replayed answer has its own
     separators."""
 
     query: Query
     returncode: int | None
-    """None: not found or timed out; then `error` says which."""
+    """None: not found or timed out; `error` tells which."""
     stdout: bytes
     stderr: str
     time_s: float
     duration_s: float
     error: str | None = None
     is_read: bool = False
-    """True if `query.reader` got the answer piece by piece; then `stdout` is empty."""
+    """True if `query.reader` received the answer piece by piece; `stdout` is then empty."""
 
 
 class Io(Protocol):
-    """What a source may do. File methods raise FileNotFoundError or another OSError."""
+    """The operations of a source. File methods raise FileNotFoundError or another OSError."""
 
     def now(self) -> float: ...
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
-        """Run a command, for `timeout_s` at most; None: as long as an answer of Slurm's may take."""
+        """Run a command for at most `timeout_s`; None: the time limit of Slurm's clients."""
         ...
 
     def read(self, path: Path, offset: int, limit: int) -> bytes: ...
@@ -106,32 +106,32 @@ class Io(Protocol):
     def list_dir(self, path: Path) -> list[str]: ...
 
     def real_path(self, path: Path) -> Path:
-        """The path without symbolic links."""
+        """The path with all symbolic links resolved."""
         ...
 
 
 def new_separator() -> str:
-    """A field separator or record end that no name can contain by accident, or on purpose.
+    """A field separator or record end that no name can contain, by accident or on purpose.
 
-    It does not begin with a digit: `squeue -O field:7…` would take that for a column width. It is short
-    because it stands thirty times in each of tens of thousands of rows.
+    It does not begin with a digit, because `squeue -O field:7…` would read that as a column width. It is
+    short, because it occurs thirty times in each of tens of thousands of rows.
     """
     return f"|{secrets.token_urlsafe(5)}"
 
 
 def scrubbed_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment for Slurm's clients: C locale, and none of the variables that change their output."""
+    """The environment for Slurm's clients: the C locale, without the variables that change their output."""
     kept = {key: value for key, value in env.items() if not key.startswith(_SCRUBBED_PREFIXES)}
     kept["LC_ALL"] = "C"
     return kept
 
 
 class SystemIo:
-    """The real world. `env` is the environment that commands get, already scrubbed.
+    """The real world. `env` is the environment of the commands, already scrubbed.
 
-    `timeout_s` is how long a command may take that is given no limit of its own. `before_command` is told the
-    RPCs of every command before it is run, and may wait; False: it is not to be run any more. `on_file_op` is
-    called with the path before every question to a file server, and with None when that was answered.
+    `timeout_s` is the default time limit of a command. `before_command` is called with the RPCs of every
+    command before it runs, and may wait; if it returns False, the command does not run. `on_file_op` is
+    called with the path before every file operation, and with None after it.
     """
 
     def __init__(
@@ -209,12 +209,13 @@ class SystemIo:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """A pipe without a writer would hold up whoever opens it, and a terminal would become his."""
+    """Without these flags, opening a pipe without a writer would block, and a terminal would become the
+    controlling one."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _refuse_special(mode: int, path: Path) -> None:
-    """Reading from a pipe or a device takes away what somebody else waits for, or never ends."""
+    """Refuse pipes and devices: reading one takes data from its real reader, or never ends."""
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         what = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
         raise OSError(errno.EINVAL, f"a {what}, not a file", str(path))

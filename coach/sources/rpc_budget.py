@@ -1,14 +1,14 @@
-"""What asking Slurm costs, and how much of it coach may spend: one budget for all that one coach asks.
+"""One budget for all requests of a coach to Slurm: their cost, and how much may be spent.
 
-A controller answers everybody in turn, and sites that limit rates do so per user, in RPCs, not in commands:
-whoever polls too often makes his own `sbatch` wait. So every question passes here with its cost, before it is
-asked, and there are three purses:
+A controller serves all users in turn, and sites limit the rate per user in RPCs, not in commands: a user who
+polls too often delays their own `sbatch`. So every request passes here with its cost before it is made. There
+are three accounts:
 
-- Sources share the routine: each waits until there is room.
-- A share of its own pays what a screen asks when it is opened, and the looks that follow an act: who has
-  launched a job wants to see it now. A screen that asks much waits, and the queue is never older for it.
-- What a person does (`sbatch`, `scancel`) never waits, and is counted. Only where the site gives little, or
-  while coach is idle, do the sources then wait longer: there is no share.
+- Routine: sources share it, and each waits until it has room. - The share for acts: it pays for requests of a
+screen that opens, and for the looks that follow an act, because a user who has launched a job wants to see it
+now. A screen with many requests waits; the queue is not delayed. - Acts of the user (`sbatch`, `scancel`):
+they never wait, but are counted. If the site's limit is low, or coach is idle, there is no share for acts,
+and the sources wait longer instead.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from pathlib import PurePath
 from coach.model.politeness import Spending
 
 ACTIVE_PER_MIN = 24.0
-"""RPCs a minute while somebody works with coach."""
+"""RPCs per minute while the user is active."""
 IDLE_PER_MIN = 12.0
-"""RPCs a minute while nobody touches it."""
+"""RPCs per minute while the user is not."""
 ACT_SHARE_PER_MIN = 8.0
-"""This part of the former is kept for what a screen asks, and for the looks that follow what a person did: at
+"""Part of ACTIVE_PER_MIN that is reserved for requests of screens, and for the looks that follow an act: at
 the own jobs, the nodes, and whether the job has started."""
 ACT_S = 5.0
-"""How long after it a look still follows an act."""
+"""Seconds after an act in which a look counts as following it."""
 SITE_SHARE = 0.25
-"""Of what a site that limits rates gives a user back per minute, coach takes at most this much."""
+"""coach uses at most this fraction of the rate that a site gives a user."""
 HELD_UP_S = 3.0
-"""A question that waits for longer is held up by the budget: the screens then show what was spent."""
+"""If a request waits longer than this, the budget holds it up, and the screens show the spending."""
 BURST = 8.0
-"""One full picture of the cluster. Where the budget is less than this a minute, it can still be had at once,
-and then is waited for."""
+"""RPCs for one full picture of the cluster. It is available at once even if the budget per minute is smaller,
+and must then be regained."""
 
 _WINDOW_S = 60.0
 _LEAST_PER_MIN = 0.25
-"""However little a site gives, the queue is looked at a few times an hour."""
+"""Even under a very low limit of the site, the queue is read a few times per hour."""
 
 _COSTS = {
     "sacct": 0,  # asks the database, not the controller
@@ -60,14 +60,14 @@ _SCONTROL_SHOW_COSTS = {"config": 2, "node": 2, "nodes": 2, "job": 3, "jobs": 3}
 
 
 def cost_of(argv: Sequence[str]) -> int:
-    """RPCs to the controller that a command makes, as its own statistics count them; 0 for what is no client
-    of Slurm."""
+    """RPCs to the controller that a command makes, as counted by its own statistics (sdiag); 0 for a program
+    that is not a Slurm client."""
     if not argv:
         return 0
     program = PurePath(argv[0]).name
     words = argv[1:]
     if program == "scontrol":
-        shown = words[words.index("show") + 1 :] if "show" in words else []  # before it may stand -M CLUSTER
+        shown = words[words.index("show") + 1 :] if "show" in words else []  # -M CLUSTER may precede `show`
         what = next((word for word in shown if not word.startswith("-")), "")
         return _SCONTROL_SHOW_COSTS.get(what, 1)
     if program == "squeue" and any(word in ("-u", "--me") or word.startswith("--user") for word in words):
@@ -78,10 +78,10 @@ def cost_of(argv: Sequence[str]) -> int:
 
 
 class RpcBudget:
-    """Used by all threads of one coach.
+    """The budget of one coach; thread-safe.
 
-    It is a bucket that fills up at the permitted rate. A full bucket and its refill could be spent within one
-    minute; so what the last minute saw is limited as well.
+    It is a token bucket that fills at the permitted rate. A full bucket and its refill could be spent within
+    one minute, so the spending of the last minute is limited too.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,17 +90,18 @@ class RpcBudget:
         self._site_per_min: float | None = None
         self._spent: deque[tuple[float, int]] = deque()
         self._shared: deque[tuple[float, int]] = deque()
-        """Paid from the share."""
+        """(time, cost) of requests paid from the share for acts."""
         self._acts: deque[tuple[float, int]] = deque()
-        """What a person did, beside all purses."""
+        """(time, cost) of the user's acts, outside all accounts."""
         self._act_s: float | None = None
         self._tokens = self._capacity
         self._filled_s = clock()
         self._waits: list[float] = []
-        """Since when each question waits that does."""
+        """Start time of each waiting request."""
         self._is_closed = False
         self._turn = threading.Lock()
-        """Whoever waits longest is served first: a cheap question does not overtake a dear one for ever."""
+        """The longest waiting request is served first: cheap requests must not overtake an expensive one for
+        ever."""
         self._changed = threading.Condition()
 
     @property
@@ -109,7 +110,7 @@ class RpcBudget:
         return own if self._site_per_min is None else min(own, self._site_per_min)
 
     def set_active(self, is_active: bool) -> None:
-        """Whether somebody works with coach."""
+        """Set whether the user is active."""
         with self._changed:
             self._fill()
             self._is_active = is_active
@@ -117,7 +118,7 @@ class RpcBudget:
             self._changed.notify_all()
 
     def limit_by_site(self, refill_per_s: float | None) -> None:
-        """What a site that limits rates gives back per second; None: it does not."""
+        """Set the rate at which the site refills a user's RPCs, per second; None: the site has no limit."""
         with self._changed:
             self._fill()
             share = None if refill_per_s is None else refill_per_s * 60.0 * SITE_SHARE
@@ -126,8 +127,8 @@ class RpcBudget:
             self._changed.notify_all()
 
     def acquire(self, cost: int) -> bool:
-        """Wait until there is room, and take it. False: coach is closing, and nothing is to be asked any
-        more."""
+        """Wait until there is room, and spend it. Returns False if coach is closing: the request must not be
+        made."""
         if not cost:
             return not self._is_closed
         with self._waiting(), self._turn, self._changed:
@@ -142,9 +143,10 @@ class RpcBudget:
             return True
 
     def ask(self, cost: int) -> bool:
-        """Wait until the share has room for a screen's own question, and take it. False: coach is closing.
+        """Wait until the share for acts has room for a screen's request, and spend it. Returns False if coach
+        is closing.
 
-        A question dearer than the share is asked when the share is full.
+        A request that costs more than the share is made when the share is full.
         """
         if not cost:
             return not self._is_closed
@@ -160,7 +162,7 @@ class RpcBudget:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """For as long as a question waits for its turn or for room."""
+        """Record a request as waiting for its turn or for room."""
         since_s = self._clock()
         with self._changed:
             self._waits.append(since_s)
@@ -171,7 +173,7 @@ class RpcBudget:
                 self._waits.remove(since_s)
 
     def charge(self, cost: int) -> None:
-        """Count what a person does: it never waits."""
+        """Count an act of the user; it never waits."""
         with self._changed:
             self._fill()
             if cost and self._act_share:
@@ -180,7 +182,7 @@ class RpcBudget:
                 self._take(cost)
 
     def note_act(self) -> None:
-        """A person has just done something, and wants to see it: the next looks need not wait."""
+        """Record that the user has just acted: the looks that follow need not wait."""
         with self._changed:
             self._act_s = self._clock()
             self._changed.notify_all()
@@ -193,14 +195,14 @@ class RpcBudget:
             return Spending(num_rpcs, self.limit_per_min, held_s >= HELD_UP_S)
 
     def close(self) -> None:
-        """End all waiting: nothing more may be asked."""
+        """End all waiting; no further request may be made."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
     @property
     def _act_share(self) -> float:
-        """Nobody acts while coach is idle; and a site that gives little leaves nothing to keep back."""
+        """Size of the share for acts; 0 while coach is idle, and if the site's limit is low."""
         return ACT_SHARE_PER_MIN if self.limit_per_min >= ACTIVE_PER_MIN else 0.0
 
     @property
@@ -220,13 +222,13 @@ class RpcBudget:
                 spent.popleft()
 
     def _follows_act(self, cost: int) -> bool:
-        """Whether a person has just done something, and the share for what follows has room."""
+        """True if the user has just acted, and the share for acts has room."""
         if self._act_s is None or self._filled_s - self._act_s > ACT_S:
             return False
         return self._share_wait_s(cost) == 0 and self._act_share > 0
 
     def _share_wait_s(self, cost: int) -> float:
-        """Seconds until the share has room; 0 now, and where there is no share."""
+        """Seconds until the share for acts has room; 0 if it has, or if there is no share."""
         self._fill()
         if not self._act_share:
             return 0.0
@@ -244,8 +246,8 @@ class RpcBudget:
         self._spent.append((self._clock(), cost))
 
     def _wait_s(self, cost: int) -> float:
-        """Seconds until there is room; 0 now. A question dearer than the budget is asked when the budget is
-        full."""
+        """Seconds until there is room; 0 if there is. A request that costs more than the budget waits until
+        the budget is full."""
         self._fill()
         if self._follows_act(cost):
             return 0.0

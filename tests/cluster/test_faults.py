@@ -269,7 +269,7 @@ def test_half_an_answer_takes_no_job_off_the_screen(
     watched = watch(frail, SystemIo(environment(frail, PATH=path)))
     watched.wait(lambda now: jobs <= {job.job_id for job in now.jobs}, 10, "the jobs are seen")
     flag.touch()
-    broken = watched.wait_error("squeue: only a part of its answer came")
+    broken = watched.wait_error("squeue: its answer is incomplete")
     assert jobs <= {job.job_id for job in broken.jobs}
     flag.unlink()
     watched.wait_well(broken)

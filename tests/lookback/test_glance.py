@@ -1,4 +1,4 @@
-"""What a line of a list shows of a target's past."""
+"""The summary of a target's past for one row of a list."""
 
 from __future__ import annotations
 

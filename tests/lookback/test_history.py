@@ -1,4 +1,4 @@
-"""The bounded past: nothing that a rule relies on is lost when it overflows."""
+"""The bounded past keeps everything that a rule needs when it overflows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_only_the_newest_round_of_processes_is_shown() -> None:
     assert [process.pid for process in history.processes("n")] == [10]
 
 
-def test_what_was_counted_in_a_run_is_the_newest_look_less_the_first() -> None:
+def test_counts_of_a_run_are_the_newest_sample_minus_the_first() -> None:
     history = History()
     for number in range(100):
         history.add_samples(
@@ -119,7 +119,7 @@ def test_a_file_that_claims_endless_ports_and_events_fills_no_memory() -> None:
     assert len(history.gpu_events) == history_module.MAX_EVENTS
 
 
-def test_of_many_gpus_each_keeps_less_and_what_is_long_past_is_thinned_out() -> None:
+def test_with_many_gpus_each_series_is_shorter_and_its_old_part_thinned() -> None:
     seconds = 1500
     history = History()
     history.add_samples(GpuSample(f"node{n:02d}", 0.0, g, None) for n in range(64) for g in range(8))
@@ -132,7 +132,7 @@ def test_of_many_gpus_each_keeps_less_and_what_is_long_past_is_thinned_out() -> 
     assert times[1] - times[0] > 1.0
 
 
-def test_what_was_worked_out_is_made_anew_when_something_was_added() -> None:
+def test_derived_values_are_computed_again_after_an_addition() -> None:
     history = History()
     assert history.derived("ranks", lambda: len(history.ranks)) == 0
     history.add_steps([step(1)])

@@ -1,4 +1,4 @@
-"""What nodes had allocated, as far as it was looked at."""
+"""Past allocations of nodes, recorded at each look."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_look_is_kept_where_something_changed() -> None:
     assert past.of("unknown") == ()
 
 
-def test_what_slurm_did_not_tell_stays_unknown() -> None:
+def test_values_that_slurm_did_not_report_stay_unknown() -> None:
     past = NodePast()
     past.look((node("a", None),), 1.0)
     assert (past.of("a")[0].cpus, past.of("a")[0].gpus) == (None, None)

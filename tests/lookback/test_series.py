@@ -1,4 +1,4 @@
-"""Columns stay beside their samples, whatever is added, thinned out or copied."""
+"""Columns stay aligned with their samples after additions, thinning and copies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_column_is_read_at_a_range_or_at_single_places() -> None:
     assert list(made.column("power_w", [0, 3])) == [2, 8]  # not kept as a column
 
 
-def test_what_was_not_measured_is_nan() -> None:
+def test_an_unmeasured_value_in_a_column_is_nan() -> None:
     made: Series[GpuSample] = Series(["utilization_pct"])
     made.add(sample(1.0, None))
     assert math.isnan(made.column("utilization_pct", range(1))[0])
@@ -41,7 +41,7 @@ def test_what_was_not_measured_is_nan() -> None:
     [
         ([5], [1]),
         ([5, 8], [3, 3]),
-        ([0, 1, 2, 10, 11], [1, 1, 1, 1, 1]),  # a silence counts for nobody
+        ([0, 1, 2, 10, 11], [1, 1, 1, 1, 1]),  # a gap has no weight
         ([0, 2, 4, 5], [2, 2, 1, 1]),
         ([3, 3], [0, 0]),
         ([3, 2, 4], [0, 0, 2]),  # a clock that was set back
@@ -53,7 +53,7 @@ def test_a_sample_stands_for_the_time_to_its_nearer_neighbour(
     assert list(series(times).seconds) == seconds
 
 
-def test_what_is_thinned_out_stands_for_more() -> None:
+def test_samples_weigh_more_after_thinning() -> None:
     made = series(range(8))
     made.thin_out()
     assert [kept.time_s for kept in made.samples] == list(made.times) == [0, 2, 4, 5, 6, 7]
@@ -89,7 +89,7 @@ def test_a_column_is_complete_until_something_was_not_measured(utilization_pct: 
     assert copy.is_complete("utilization_pct")
 
 
-def test_a_copy_is_apart() -> None:
+def test_a_copy_does_not_change_with_its_original() -> None:
     many: SeriesByDevice[str, GpuSample] = SeriesByDevice(100, 4, 8, ["utilization_pct"])
     many.add("a", sample(1))
     copy = many.copy()

@@ -25,12 +25,12 @@ QUOTED = " . ".join(["'a'", '"b"'] * MAX_KEY_PARTS)
         (f"a = {'9' * 400}\n", r"does not fit into 64 bits \(at line 1, column 5\)"),
     ],
 )
-def test_what_no_person_wrote_is_refused_with_its_place(text: str, words: str) -> None:
+def test_toml_that_no_person_wrote_is_refused_with_its_position(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_toml(text)
 
 
-def test_what_stands_in_a_string_is_no_key_and_no_integer() -> None:
+def test_text_in_a_string_counts_neither_as_key_nor_as_integer() -> None:
     text = f"c = '{LONG}.a {'9' * 400}'\n{LONG[2:]} = 9223372036854775807\n"
     table = parse_toml(text)
     assert len(table) == 2

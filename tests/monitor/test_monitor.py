@@ -39,7 +39,7 @@ RUN: Run = parse_run({"job_id": "17", "backend": "slurm", "created_time_s": 890.
 
 
 class Judge:
-    """Stands in for the engine, and keeps what it was asked."""
+    """Stands in for the engine, and records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[TargetSnapshot] = []
@@ -91,7 +91,7 @@ def test_ones_own_jobs_are_not_taken_for_the_whole_queue() -> None:
     ("user", "state", "is_taken"),
     [("you", "RUNNING", True), ("me", "FAILED", True), ("me", "RUNNING", False)],
 )
-def test_the_row_of_a_job_that_is_not_in_the_queue_is_taken_unless_it_is_from_before_its_end(
+def test_the_row_of_an_unlisted_job_is_used_unless_it_predates_its_end(
     user: str, state: str, is_taken: bool
 ) -> None:
     monitor = Monitor("me", None)
@@ -155,7 +155,7 @@ def test_a_failed_source_keeps_its_last_data_with_their_age_and_says_why() -> No
     assert monitor.snapshot(1030.0).sources["nodes"].error is None
 
 
-def test_how_a_job_ended_stays_known_after_slurm_forgot_it() -> None:
+def test_the_final_state_of_a_job_stays_after_slurm_forgot_it() -> None:
     monitor = watching(Judge())
     monitor.apply(facts())
     monitor.apply(reading("jobs", JobList((replace(JOB, state="TIMEOUT", end_time_s=950.0),), True)))
@@ -164,7 +164,7 @@ def test_how_a_job_ended_stays_known_after_slurm_forgot_it() -> None:
     assert (target.state, target.now_s) == ("TIMEOUT", 950.0)
 
 
-def test_what_has_just_ended_is_not_running_because_the_queue_says_so_a_little_longer() -> None:
+def test_a_run_that_has_ended_is_not_running_while_the_queue_lags() -> None:
     monitor = watching(Judge())
     monitor.apply(facts(exit_=RunExit("COMPLETED", 0, 995.5, ())))
     monitor.apply(reading("jobs", JobList((replace(JOB, start_time_s=950.0),), True)))
@@ -412,7 +412,7 @@ def test_findings_wait_until_all_logs_of_a_target_were_looked_at() -> None:
     assert [(snapshot.log_files, len(snapshot.log_tails)) for snapshot in asked] == [(files, 1)]
 
 
-def test_one_log_that_cannot_be_read_is_said_until_it_can_be() -> None:
+def test_an_unreadable_log_is_reported_until_it_can_be_read() -> None:
     monitor = Monitor("ada", None)
     monitor.watch({RUN_ID: ("log",)})
     denied = LogFile("/b", is_found=True, problem="/b: Permission denied")
@@ -444,7 +444,7 @@ def test_a_job_that_was_told_before_its_run_was_read_is_found_though_the_queue_d
     assert monitor.found_in_queue() == [(lost, row.job_id)]
 
 
-def test_that_a_run_has_its_job_is_news_though_the_queue_does_not_change() -> None:
+def test_a_newly_joined_job_is_news_although_the_queue_is_unchanged() -> None:
     monitor = watching()
     lost = replace(RUN, job_id=None, state="PENDING", started_time_s=None, ended_time_s=None)
     row = replace(JOB, command=f"{lost.run_dir}/job.sh")

@@ -1,5 +1,5 @@
-"""An Io in memory: files that a test writes, cuts and removes, commands that it answers, a clock that it
-moves."""
+"""An Io in memory: files that a test writes, truncates and removes, prepared answers of commands, and a
+settable clock."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
 
 
 class FakeIo:
-    """Directories are made of the files in them. `reads` keeps (path, offset, number of bytes) of every
+    """Directories follow from the files in them. `reads` holds (path, offset, number of bytes) of every
     read."""
 
     def __init__(self, now_s: float = 1000.0) -> None:
         self.now_s = now_s
         self.files: dict[str, bytes] = {}
         self.modified: dict[str, float] = {}
-        """When a file was written last; one that is not in it: now."""
+        """Modification time of each file; the default is now."""
         self.answers: dict[str, Callable[[Query], CommandResult]] = {}
         self.failing: dict[str, int] = {}
         """Path → errno."""
@@ -33,7 +33,7 @@ class FakeIo:
         self.write(path, self.files.get(path, b"") + data)
 
     def answer(self, kind: str, stdout: Callable[[Query], bytes]) -> None:
-        """Answer queries of this kind; `stdout` is given the query, with its separators."""
+        """Answer queries of this kind; `stdout` is called with the query, which has the separators."""
         self.answers[kind] = lambda query: CommandResult(query, 0, stdout(query), "", self.now_s, 0.25)
 
     def now(self) -> float:

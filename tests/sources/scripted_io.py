@@ -1,4 +1,4 @@
-"""An Io that answers from a script: what a test says about commands, the real file system for files."""
+"""An Io with prepared answers of commands, and the real file system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PING_DOWN = b"Slurmctld(primary) at head is DOWN\n"
 
 
 class ScriptedIo(SystemIo):
-    """`answers` has stdout by the query's kind, or (exit status, stderr). Kinds asked are kept in order."""
+    """`answers`: kind of a query → stdout, or (exit status, stderr). Records the kinds of all queries in
+    order."""
 
     def __init__(self, answers: Mapping[str, bytes | tuple[int, str]], now_s: float = 1000.0) -> None:
         super().__init__({})
@@ -32,7 +33,7 @@ class ScriptedIo(SystemIo):
     def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
         self.asked.append(query.kind)
         answer = self.answers[query.kind]
-        # The captured answers carry fixed separators; a replayed recording brings its own in the same way.
+        # The captured answers have fixed separators; a replayed recording brings its own in the same way.
         asked = Query(query.kind, query.argv, "|SEPARATOR", "|RECORDEND")
         if isinstance(answer, tuple):
             return CommandResult(asked, answer[0], b"", answer[1], self.now_s, 0.1)
@@ -46,7 +47,7 @@ def captured(name: str) -> bytes:
 
 
 def make_run(root: Path, run_id: str, run_json: str, exit_json: str | None = None) -> Path:
-    """A run directory with these files."""
+    """Create a run directory with these files."""
     run_dir = root / run_id
     run_dir.mkdir(parents=True)
     (run_dir / "run.json").write_text(run_json)

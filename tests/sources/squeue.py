@@ -1,4 +1,4 @@
-"""squeue's answer, made of rows: what a test says about jobs in the separators of the query."""
+"""Makes squeue's answer from rows, with the separators of the query."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ _OWN_COLUMNS = (
 
 
 def squeue(*rows: Mapping[str, str]) -> Callable[[Query], bytes]:
-    """Rows need `job_id` and `user`; what else is not said has a default or is not set."""
+    """Rows need `job_id` and `user`; other fields have a default or are not set."""
     return _answering(_COLUMNS, rows)
 
 
 def own_squeue(*rows: Mapping[str, str]) -> Callable[[Query], bytes]:
-    """The same as one's own queue tells it: with script and paths."""
+    """The same rows as in the user's own queue: with script and paths."""
     return _answering(_OWN_COLUMNS, rows)
 
 

@@ -1,5 +1,4 @@
-"""A command that is waited for too long, or whose asker was interrupted, is ended with all that it
-started."""
+"""A command that exceeds its time limit, or whose caller was interrupted, is killed with all its children."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from tests.waiting import wait_until
 WRAPPER = "sleep 300 & sleep 300"
 
 
-def test_its_status_and_both_outputs_are_told_apart() -> None:
+def test_the_status_and_both_outputs_of_a_command_are_separate() -> None:
     done = run_command(("sh", "-c", "echo out; echo err >&2; exit 3"), os.environ, 10.0)
     assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
 
 
-def test_words_of_a_client_that_are_no_utf_8_are_still_told() -> None:
+def test_error_messages_that_are_not_utf_8_are_still_shown() -> None:
     argv = ("sh", "-c", r"printf 'error: caf\351 closed\n' >&2; exit 1")
     result = SystemIo(os.environ).run(Query("jobs", argv), 10.0)
     assert (result.returncode, result.stderr, result.error) == (
@@ -33,7 +32,7 @@ def test_words_of_a_client_that_are_no_utf_8_are_still_told() -> None:
     )
 
 
-def test_it_gets_no_input_and_no_terminal_of_ours() -> None:
+def test_a_command_gets_neither_input_nor_our_terminal() -> None:
     done = run_command(("sh", "-c", "cat; ps -o pgid= -p $$"), os.environ, 10.0)
     assert int(done.stdout) != os.getpgrp()
 
@@ -64,7 +63,7 @@ def test_a_command_that_is_not_there_is_an_error_and_leaves_nothing() -> None:
         run_command(("no-such-client",), os.environ, 1.0)
 
 
-def test_what_it_prints_can_be_read_while_it_still_prints_it(tmp_path: Path) -> None:
+def test_output_can_be_read_while_the_command_still_prints(tmp_path: Path) -> None:
     pieces: list[bytes] = []
     was_read = tmp_path / "was-read"
 
@@ -79,7 +78,7 @@ def test_what_it_prints_can_be_read_while_it_still_prints_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("script", [WRAPPER, "yes & exec yes", "exec >&- 2>&-; sleep 300"])
-def test_a_command_whose_output_is_read_as_it_comes_is_ended_for_its_time_as_well(script: str) -> None:
+def test_a_command_with_streamed_output_is_killed_at_its_time_limit_too(script: str) -> None:
     mark = f"COMMAND_MARK={secrets.token_hex(8)}"
     env = {**os.environ, **dict([mark.split("=")])}
     with pytest.raises(subprocess.TimeoutExpired):

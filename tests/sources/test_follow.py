@@ -1,4 +1,4 @@
-"""Files that others write, replace and cut, on file systems that tell it late."""
+"""Files that other programs append to, replace and truncate, on file systems that show changes late."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST = b"".join(b"step %d\n" % step for step in range(200))
 
 
 class _StaleIo(FakeIo):
-    """A file server that has lost its handle of the file for some questions, or tells an old size of it."""
+    """A file server that has lost its handle of the file for some requests, or reports an outdated size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def test_a_handle_that_the_file_server_lost_is_asked_for_again() -> None:
         follower.read()
 
 
-def test_an_old_size_is_no_reason_to_read_everything_again() -> None:
+def test_an_outdated_size_does_not_restart_the_reading() -> None:
     io = _StaleIo()
     follower = followed(io)
     io.append(str(PATH), b"more\n")
@@ -86,7 +86,7 @@ def test_zeros_at_the_end_wait_for_the_bytes_that_another_machine_has_not_writte
     assert follower.read().data == b"loss 2.2 and so on.\n"
 
 
-def test_zeros_that_stay_are_what_stands_there() -> None:
+def test_zeros_that_stay_are_accepted_as_data() -> None:
     io = FakeIo()
     follower = followed(io)
     io.append(str(PATH), bytes(20))
@@ -94,7 +94,7 @@ def test_zeros_that_stay_are_what_stands_there() -> None:
 
 
 @pytest.mark.parametrize(("make", "what"), [(os.mkfifo, "a pipe"), (os.mkdir, "Is a directory")])
-def test_what_is_no_file_is_never_waited_for(tmp_path: Path, make: object, what: str) -> None:
+def test_a_pipe_or_folder_is_refused_instead_of_waited_for(tmp_path: Path, make: object, what: str) -> None:
     path = tmp_path / "log"
     make(path)  # type: ignore[operator]
     with pytest.raises(OSError, match=what):

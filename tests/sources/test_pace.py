@@ -1,5 +1,4 @@
-"""How often files are looked at, on a clock of the test's own: the sources are the real ones, what they ask
-is counted."""
+"""How often files are read, on a clock of the test: the sources are real, and their requests are counted."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ RUN_OPEN = Attention(is_active=False, is_run_open=True)
 
 @dataclass
 class Loop:
-    """One source with its place in the pace: every loop has a thread of its own in coach, here a number."""
+    """One source with its turn in the pace: in coach every loop has its own thread, here it has a number."""
 
     source: PollingSource
     thread_id: int
@@ -40,7 +39,7 @@ class Loop:
 
 
 class Simulation:
-    """Polls each source when its pause is over, and counts what was asked of the file server, by minute."""
+    """Polls each source when its pause is over, and counts the requests to the file server per minute."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, attention: Attention) -> None:
         self.pace = Pace()
@@ -74,7 +73,7 @@ class Simulation:
             self.now_s += 1.0
 
     def most_in_a_minute(self, after_s: float) -> int:
-        """The first looks at everything are not counted: they come once."""
+        """Ignore the first polls, because they happen only once."""
         counted = [time_s for time_s in self.ops if time_s >= after_s]
         return max(sum(0 <= time_s - start_s < 60 for time_s in counted) for start_s in counted)
 
@@ -110,7 +109,7 @@ def grow(run_dir: Path, num_ranks: int, num_nodes: int, step: int) -> None:
 
 
 def open_run(simulation: Simulation, root: Path, num_ranks: int, num_nodes: int) -> None:
-    """The sources of a run on the screen, whose every file grows each second."""
+    """The sources of a run on the screen, all of whose files grow each second."""
     run_dir, io = make_run(root, num_ranks, num_nodes), simulation.io
     logs = (run_dir / "stdout.log", run_dir / "stderr.log")
     simulation.add(
@@ -154,7 +153,7 @@ def test_a_coach_that_nobody_touches_asks_at_most_60_times_a_minute(
     assert len(simulation.polls["log"]) > 10
 
 
-def test_who_looks_away_from_an_open_run_is_told_half_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_run_is_read_half_as_often_without_focus(monkeypatch: pytest.MonkeyPatch) -> None:
     focused, away = (
         polling.file_ops_per_min(Attention(False, is_focused, is_run_open=True))
         for is_focused in (True, False)

@@ -1,5 +1,5 @@
-"""Every parser on what two real versions of Slurm answered (tests/fixtures/slurm/capture.py), and on what
-they might."""
+"""Every parser on the answers of two real versions of Slurm (tests/fixtures/slurm/capture.py), and on
+possible ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def text(name: str) -> str:
 
 
 def jobs(version: str, name: str = "cluster-jobs") -> dict[str, Job]:
-    """By name: of several jobs of a name, the one that is still in the queue."""
+    """Jobs by name; of several jobs with one name, the one that is still in the queue."""
     found, num_bad = parse_jobs(text(f"{name}-{version}"), SEPARATOR, RECORD_END)
     assert num_bad == 0
     alive = [job for job in found if job.state in ("PENDING", "RUNNING")]
@@ -227,7 +227,7 @@ def test_sizes_and_cpu_times_of_sacct_are_read_in_every_spelling() -> None:
     ]
 
 
-def test_another_cluster_is_asked_by_name_and_its_heading_is_no_job() -> None:
+def test_another_cluster_is_queried_by_name_and_its_heading_is_no_job() -> None:
     assert jobs_query(None, "big").argv[1] == "-Mbig"
     assert nodes_query("big").argv[:2] == ("scontrol", "-Mbig")
     assert jobs_query("ada", "big").kind != jobs_query("ada").kind

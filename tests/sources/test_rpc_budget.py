@@ -31,7 +31,7 @@ class Clock:
 
 
 def asked_times(budget: RpcBudget, clock: Clock, costs: list[int], until_s: float) -> list[tuple[float, int]]:
-    """When each of these questions, asked again and again without a pause, is let through."""
+    """Times at which each of these requests is let through, if it is repeated without a pause."""
     asked = []
     while clock.now_s < until_s:
         for cost in costs:
@@ -49,7 +49,7 @@ def most_in_a_minute(asked: list[tuple[float, int]]) -> int:
 @pytest.mark.parametrize(
     ("is_active", "limit"), [(True, ACTIVE_PER_MIN - ACT_SHARE_PER_MIN), (False, IDLE_PER_MIN)]
 )
-def test_no_minute_sees_more_than_is_permitted_however_much_is_wanted(is_active: bool, limit: float) -> None:
+def test_no_minute_exceeds_the_limit_under_any_demand(is_active: bool, limit: float) -> None:
     clock = Clock()
     budget = RpcBudget(clock)
     budget.set_active(is_active)
@@ -58,7 +58,7 @@ def test_no_minute_sees_more_than_is_permitted_however_much_is_wanted(is_active:
     assert sum(cost for _, cost in asked) >= 0.8 * limit * 20, "the budget can be used"
 
 
-def test_a_minute_that_began_active_and_ended_idle_lets_nothing_through_that_is_too_much() -> None:
+def test_a_minute_that_turns_from_active_to_idle_stays_within_the_limit() -> None:
     clock = Clock()
     budget = RpcBudget(clock)
     budget._take(24)
@@ -68,7 +68,7 @@ def test_a_minute_that_began_active_and_ended_idle_lets_nothing_through_that_is_
     assert budget.spending().limit_per_min == IDLE_PER_MIN
 
 
-def test_a_site_that_gives_back_four_a_minute_is_asked_one_a_minute_after_the_first_picture() -> None:
+def test_a_site_that_refills_four_rpcs_a_minute_gets_one_request_a_minute() -> None:
     clock = Clock()
     budget = RpcBudget(clock)
     budget.limit_by_site(4 / 60)
@@ -87,7 +87,7 @@ def test_a_generous_site_changes_nothing_and_one_without_a_limit_takes_it_back()
     assert budget.limit_per_min == ACTIVE_PER_MIN
 
 
-def test_what_a_person_does_never_waits_and_makes_the_queue_no_older() -> None:
+def test_acts_of_the_user_never_wait_and_do_not_delay_the_queue() -> None:
     budget = RpcBudget(Clock())
     for _ in range(10):
         budget.charge(4)
@@ -95,7 +95,7 @@ def test_what_a_person_does_never_waits_and_makes_the_queue_no_older() -> None:
     assert budget._wait_s(2) == 0.0
 
 
-def test_where_the_site_gives_little_the_sources_wait_for_what_a_person_does() -> None:
+def test_under_a_low_site_limit_the_sources_wait_for_the_users_acts() -> None:
     budget = RpcBudget(Clock())
     budget.limit_by_site(4 / 60)
     for _ in range(10):
@@ -103,7 +103,7 @@ def test_where_the_site_gives_little_the_sources_wait_for_what_a_person_does() -
     assert budget._wait_s(2) > 60.0
 
 
-def test_what_screens_ask_keeps_to_its_share_and_makes_the_queue_no_older() -> None:
+def test_requests_of_screens_keep_to_their_share_and_do_not_delay_the_queue() -> None:
     clock = Clock()
     budget = RpcBudget(clock)
     assert budget.ask(3)
@@ -116,7 +116,7 @@ def test_what_screens_ask_keeps_to_its_share_and_makes_the_queue_no_older() -> N
     assert budget._share_wait_s(20) == 0.0, "a question dearer than the share is asked when it is full"
 
 
-def test_a_question_that_has_to_wait_is_asked_when_the_share_has_room_and_the_wait_is_shown() -> None:
+def test_a_waiting_request_is_shown_and_made_once_the_share_has_room() -> None:
     clock = Clock()
     budget = RpcBudget(clock)
     assert budget.ask(int(ACT_SHARE_PER_MIN))
@@ -135,12 +135,12 @@ def test_a_question_that_has_to_wait_is_asked_when_the_share_has_room_and_the_wa
 
 
 def spent_by_sources(budget: RpcBudget, clock: Clock) -> None:
-    """All that the sources may take in the minute that begins now."""
+    """All RPCs that the sources may spend in the minute that begins now."""
     while budget._wait_s(1) == 0.0:
         budget._take(1)
 
 
-def test_who_has_just_launched_a_job_sees_it_at_once_though_the_minute_is_spent() -> None:
+def test_a_job_just_launched_is_seen_at_once_even_if_the_budget_is_spent() -> None:
     clock = Clock()
     budget = RpcBudget(clock)
     budget._take(int(ACTIVE_PER_MIN - ACT_SHARE_PER_MIN))
@@ -159,7 +159,7 @@ def test_who_has_just_launched_a_job_sees_it_at_once_though_the_minute_is_spent(
     assert budget._wait_s(3) == 0.0, "a minute later all is as before"
 
 
-def test_what_is_kept_for_acts_is_lost_on_routine_neither_while_idle_nor_at_a_strict_site() -> None:
+def test_idle_or_at_a_strict_site_nothing_is_reserved_for_acts() -> None:
     budget = RpcBudget(Clock())
     budget.set_active(False)
     budget.note_act()
@@ -187,7 +187,7 @@ def test_a_source_that_waits_for_its_turn_ends_at_once_when_coach_closes() -> No
     assert not budget.acquire(0)
 
 
-def test_questions_cost_what_the_controller_counts() -> None:
+def test_the_cost_of_a_query_equals_the_controllers_count() -> None:
     assert cost_of(jobs_query(None).argv) == 2
     assert cost_of(jobs_query("me").argv) == 3
     assert (NODES_QUERY.num_rpcs, PARTITIONS_QUERY.num_rpcs) == (2, 1)

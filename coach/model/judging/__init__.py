@@ -1,1 +1,1 @@
-"""Findings with their fixes, the verdict that is kept of a run, the report of the doctor."""
+"""Findings and their fixes, outcomes, the verdict kept of a run, and the doctor's report."""

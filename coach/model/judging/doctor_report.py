@@ -1,7 +1,7 @@
-"""What the doctor says of this place: one check per line, each with what to do.
+"""The doctor's report: one check per line, each with its remedy.
 
-Values only, so that the screen, the text and the JSON show the same report, and the exit status is decided in
-one place.
+These are values, so that the screen, the text and the JSON show the same report, and one place decides the
+exit status.
 """
 
 from __future__ import annotations
@@ -11,47 +11,47 @@ from enum import StrEnum
 
 
 class CheckState(StrEnum):
-    """How a check came out."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
-    """It works; something about it deserves a look."""
+    """The feature works, but something about it needs attention."""
     WRONG = "wrong"
-    """Something of coach does not work here."""
+    """A part of coach does not work here."""
     UNKNOWN = "unknown"
-    """It could not be found out."""
+    """The check could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """One thing that the doctor checked."""
 
     area: str
-    """The heading it stands under: slurm, gpus, telemetry, launch, environments, roots, config, python,
+    """The heading in the report: slurm, gpus, telemetry, launch, environments, roots, config, python,
     terminal."""
     what: str
     state: CheckState
     value: str | None = None
-    """What was found; None when nothing was."""
+    """The value that was found; None if nothing was found."""
     because: str | None = None
-    """Why it is in this state, or what it means."""
+    """The cause of the state, or its meaning."""
     todo: str | None = None
-    """What to do about it, ready to be typed where possible."""
+    """The remedy: a command that can be typed, where one exists."""
     is_needed: bool = True
-    """Whether the main job, a launch with Enter, hangs on it: if so, not knowing it means not being able to
-    tell."""
+    """True if a launch depends on it. If such a check is UNKNOWN, the doctor cannot tell whether launches
+    work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that was looked at, in the order to be read."""
+    """All checks, in reading order."""
 
     checks: tuple[Check, ...]
     duration_s: float
 
     @property
     def exit_status(self) -> int:
-        """0 all well, 1 something does not work here, 2 cannot tell."""
+        """0: all is well. 1: something does not work here. 2: the doctor cannot tell."""
         if any(check.state is CheckState.WRONG for check in self.checks):
             return 1
         is_unknown = any(check.state is CheckState.UNKNOWN and check.is_needed for check in self.checks)
@@ -59,7 +59,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """The exit status in words, with the names of what decided it."""
+        """The exit status in words, with the names of the checks that decided it."""
         wrong = self._names(CheckState.WRONG)
         match self.exit_status:
             case 0:
@@ -74,6 +74,6 @@ class Report:
                 )
 
     def _names(self, state: CheckState) -> list[str]:
-        """The checks in this state that count."""
+        """The checks in this state that decide the exit status."""
         counts = (check for check in self.checks if check.is_needed or check.state is CheckState.WRONG)
         return [f"{check.area} ({check.what})" for check in counts if check.state is state]

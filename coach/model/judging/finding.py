@@ -1,4 +1,4 @@
-"""Findings: what a rule saw, its proof, and what to do. The public JSON is made of these."""
+"""Findings: the observation of a rule, its evidence, and its fixes. The public JSON is made of these."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from coach.model.judging.outcome import Outcome
 
 _CLEAR, _LIKELY = 0.9, 0.7
-"""From these confidences on a finding counts as clear, and as likely."""
+"""Smallest confidence of a clear finding, and of a likely one."""
 
 
 class Severity(IntEnum):
-    """Ordered: the cause that ended a run is at least a warning."""
+    """How serious a finding is, in ascending order. The cause that ended a run is at least a warning."""
 
     INFO = 1
     WARNING = 2
@@ -27,7 +27,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One piece of proof: numbers with their window, or a log line with its place."""
+    """One piece of proof: a number with its time window, or a log line with its file and line number."""
 
     text: str
     file: str | None = None
@@ -38,7 +38,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Where it happens, as far as the data says."""
+    """The node, rank and GPU that a finding is about; None where the data do not tell."""
 
     node: str | None = None
     rank: int | None = None
@@ -56,12 +56,12 @@ class Fix:
     cpus_per_task."""
     command: str | None = None
     changes_learning: bool = False
-    """Whether it changes what is learned; then it is never applied without asking."""
+    """True if it changes the result of the training. Such a fix is never applied without asking."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotMeasured:
-    """What a rule needed and did not get: why, and how to get it."""
+    """A measurement that a rule needed and did not get, why it is missing, and how to get it."""
 
     what: str
     because: str
@@ -70,7 +70,8 @@ class NotMeasured:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What `Rule.check` yields while its condition holds. The engine makes findings of hits that last."""
+    """One result of `Rule.check`, yielded as long as its condition holds. The engine turns hits that last
+    into findings."""
 
     summary: str
     evidence: tuple[Evidence, ...]
@@ -78,20 +79,20 @@ class Hit:
     subject: Subject = Subject()
     fixes: tuple[Fix, ...] = ()
     severity: Severity | None = None
-    """None: the rule's own."""
+    """None: the severity of the rule."""
     cause: str | None = None
-    """None: the rule's own."""
+    """None: the cause of the rule."""
     since_s: float | None = None
-    """When the condition began, in the data's time, if the rule knows."""
+    """When the condition began, in the time of the data; None if the rule does not know."""
     consequence_of: tuple[str, ...] | None = None
-    """Codes of rules that, firing on the same target, explain this hit. None: those that the rule names."""
+    """Codes of rules that explain this hit if they fire on the same target. None: the rule's own list."""
     is_intended: bool = False
-    """True for an end that the user asked for: what it explains is no trouble either."""
+    """True for an end that the user asked for: its consequences are then no trouble either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A hit that lasted, in its place among the others."""
+    """A hit that lasted, ordered among the target's other findings."""
 
     rule: str
     name: str
@@ -109,17 +110,17 @@ class Finding:
 
     @property
     def doubt(self) -> str:
-        """How much the rule doubts itself, in a word; empty where it does not.
+        """How sure the rule is, in one word: "possible", "likely", or "" for a clear finding.
 
-        `confidence` is an estimate of the rule's author: too few labelled logs per rule stand behind it for a
-        percentage.
+        Not a percentage: `confidence` is an estimate by the rule's author, and each rule has too few labelled
+        logs to measure it.
         """
         return "" if self.confidence >= _CLEAR else "likely" if self.confidence >= _LIKELY else "possible"
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All that is known about one target: findings, primary first, and what could not be judged."""
+    """The result of all rules for one target: findings, primary first, and what could not be judged."""
 
     target: str
     state: str | None
@@ -128,6 +129,6 @@ class Diagnosis:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """`RULE.name` → the value used, for every threshold of the rules that ran."""
     has_gone_well: bool = False
-    """True if it was seen to train, or to end well: only then is a target without a finding healthy."""
+    """True if the target made training steps or ended well. Only then does "no finding" mean healthy."""
     outcome: Outcome | None = None
-    """How it ended; None in a diagnosis that was kept."""
+    """None in a diagnosis that was read back from a file."""

@@ -28,16 +28,17 @@ class RankEnd:
     rank: int | None
     node: str | None
     exit_code: int | None
-    """A negative one is a signal."""
+    """A negative code is a signal."""
     block: ErrorBlock | None = None
-    """Its exception, or torchrun's words about it."""
+    """The exception of this rank, or torchrun's report of it."""
     is_told_by_launcher: bool = False
-    """True if torchrun observed it; False for exit.json's and for the earliest exception."""
+    """True if torchrun reported it; False if it comes from exit.json or is the earliest exception."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastSign:
-    """The last sign of life: the end of the log that was written last, and the newest time in the data."""
+    """The last sign of life: the last line of the log that was written last, and the newest time in the
+    data."""
 
     file: str | None
     line: int | None
@@ -46,34 +47,34 @@ class LastSign:
 
 @dataclass(frozen=True, slots=True)
 class LogSigns:
-    """Signs in the kept lines of one log: indices of lines in their order, and counts before each line."""
+    """Where one log shows deaths and good ends: indices into its kept lines, and counts before each line."""
 
     deaths: tuple[int, ...]
     good_ends: tuple[int, ...]
     passed_tests: tuple[int, ...]
     num_unbuffered: tuple[int, ...]
-    """Lines of progress bars and loggers."""
+    """Number of progress-bar and logger lines before each line."""
     num_told: tuple[int, ...]
-    """Lines that no fault handler prints."""
+    """Number of lines before each line that no fault handler prints."""
 
     def death_from(self, start: int) -> int | None:
         return next(iter(self.deaths[bisect_left(self.deaths, start) :]), None)
 
     @property
     def has_good_end(self) -> bool:
-        """True if a line says that all was done, or that all tests passed."""
+        """True if a line reports that everything was done, or that all tests passed."""
         return bool(self.good_ends or self.passed_tests)
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
-    """A run that stands in the same log above the one that is judged."""
+    """A run that stands in the same log above the judged run."""
 
     file: str
     first_line: int
     last_line: int
     ended: str
-    """The type of its exception, or the line that tells its end."""
+    """The type of its exception, or the line that reports its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +83,22 @@ class Outcome:
 
     end: End
     reason: str | None = None
-    """Slurm's state, the exception's type, or the signal's number or exit status as text."""
+    """Slurm's state, the exception's type, or the signal or exit status as text."""
     exit_code: int | None = None
-    """The job's own."""
+    """The exit code of the job."""
     first: RankEnd | None = None
     last_sign: LastSign | None = None
     survived: tuple[ErrorBlock, ...] = ()
-    """The errors after which the program went on."""
+    """Errors after which the program continued."""
     lost_steps: int | None = None
-    """Steps since the last complete checkpoint; None if no step or no checkpoint is known."""
+    """Steps since the last complete checkpoint; None if the last step or the checkpoint is unknown."""
     lost_s: float | None = None
     """Seconds since the last complete checkpoint."""
     can_resume: bool | None = None
-    """True with a complete checkpoint; None if nobody knows where the run keeps its checkpoints."""
+    """True if there is a complete checkpoint; None if the checkpoint directory is unknown."""
     signs: Mapping[str, LogSigns] = field(default_factory=lambda: MappingProxyType({}))
-    """By file, of the logs in which an error or an end was looked for."""
+    """File → signs, for the logs that were searched for an error or an end."""
     last_losses: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """File → the line of its last finite loss."""
     earlier: tuple[EarlierRun, ...] = ()
-    """The runs above it in its logs, in order."""
+    """Earlier runs in the same logs, oldest first."""

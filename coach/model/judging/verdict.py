@@ -1,4 +1,4 @@
-"""What is kept of a run or a job once it was judged: enough to see what happens again and again, and far less
+"""The short record that is kept of a judged run or job: enough to see failures that repeat, and much smaller
 than its log."""
 
 from __future__ import annotations
@@ -14,53 +14,54 @@ _NUMBER = re.compile(r"\d+")
 _TOLD_BY_WORDS = frozenset({"code_error", "unknown_failure"})
 
 LENGTH_PARAMETERS = frozenset({"seed", "max_steps", "epochs"})
-"""Parameters that change how long a training is, and neither how fast a step is nor why it fails."""
+"""Parameters that change the length of a training. They affect neither its speed nor why it fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One attempt at something. Times are epoch seconds; what nobody knows is None or empty."""
+    """One attempt at a piece of work. Times are epoch seconds; an unknown value is None or empty."""
 
     target: str
-    """The run id, or the job's number."""
+    """The run id, or the job id."""
     work: str
-    """What was tried: the recipe, or the batch script. The same for every attempt at it."""
+    """The recipe or the batch script: the same for every attempt at it."""
     state: str | None
     submitted_s: float | None = None
     started_s: float | None = None
     ended_s: float | None = None
     nodes: tuple[str, ...] = ()
     rule: str | None = None
-    """The root cause that was found, when it is worth a warning."""
+    """Code of the primary finding, if it is at least a warning."""
     cause: str | None = None
     summary: str | None = None
     node: str | None = None
-    """The node that the finding names."""
+    """The node that the finding is about."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     resources: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     versions: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     device: str | None = None
     world_size: int | None = None
     memory_asked_mib: float | None = None
-    """Per node."""
+    """MiB per node."""
     memory_used_mib: float | None = None
-    """The most that was used on any node."""
+    """Peak in MiB on the node that used the most."""
     samples_per_s: float | None = None
     samples_per_s_noise: float | None = None
-    """Half the width of the 95 % interval within the run."""
+    """Half the width of the 95 % interval of `samples_per_s` within the run."""
     others_cpu_pct: float | None = None
-    """The share of a node's CPUs that others used meanwhile, at least; of several nodes the most."""
+    """Lower bound of the share of a node's CPUs that others used during the run, in percent; the maximum over
+    the nodes."""
     is_judged: bool = True
-    """False: only the queue or the accounting knows it, and nobody has read its files."""
+    """False if only the queue or the accounting has the job, and its files were never read."""
     has_gone_well: bool = False
-    """True if it was judged, and seen to train or to end well."""
+    """True if it was judged, and made training steps or ended well."""
 
     @property
     def failure(self) -> str | None:
-        """What it ended with.
+        """Key of the failure: equal for two attempts that failed in the same way.
 
-        An error of the program, or one that is not recognised, is the same one only when it says the same,
-        whatever its numbers are.
+        It is the cause. For a program error or an unknown failure it is the cause and the summary, with all
+        numbers replaced. None if the attempt did not fail or has no cause.
         """
         if self.state == "COMPLETED" or self.cause is None:
             return None
@@ -68,7 +69,7 @@ class PastRun:
         return f"{self.cause} {words}".strip()
 
     def changes_since(self, before: PastRun) -> list[str]:
-        """What was changed between that attempt and this one, as `lr: 0.1 → 0.01`."""
+        """The parameters and resources that differ from those of `before`, each as `lr: 0.1 → 0.01`."""
         found = []
         for old, new in ((before.parameters, self.parameters), (before.resources, self.resources)):
             found += [
@@ -85,8 +86,8 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """How often a node failed under one's jobs, beside all others. `low` and `high` are the bounds of its own
-    rate."""
+    """How often a node failed under the user's jobs, compared with all other nodes. `low` and `high` bound
+    the failure rate of this node."""
 
     node: str
     num_failed: int
@@ -104,26 +105,25 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The throughput beside that of earlier runs of the same: the median ratio, and where the next run's
-    ratio was to be expected."""
+    """Throughput compared with earlier runs of the same work: the ratio to their median, and the interval in
+    which the ratio was expected."""
 
     samples_per_s: float
     before: tuple[PastRun, ...]
     ratio: float
-    """To the median of the earlier runs."""
+    """Throughput divided by the median of the earlier runs."""
     low: float
     high: float
-    """The 95 % interval of the ratio, by how the earlier runs differ among themselves and by the noise of
-    this one."""
+    """The 95 % interval of the ratio, from the spread of the earlier runs and the noise of this run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """One attempt among those before it."""
+    """One attempt, compared with the attempts before it."""
 
     this: PastRun
     attempts: tuple[PastRun, ...] = ()
-    """Earlier attempts at the same, oldest first; none that ran beside a later one."""
+    """Earlier attempts at the same work, oldest first, without those that overlapped a later one."""
     nodes: tuple[NodeRecord, ...] = ()
-    """Of its own nodes, those that have ever failed."""
+    """The nodes of this attempt that have ever failed."""
     pace: Pace | None = None

@@ -1,1 +1,1 @@
-"""A launch and its surroundings: the request, the plan, the training environment, the limits of the site."""
+"""A launch and its surroundings: the request, the plan, the training environment, the site's limits."""

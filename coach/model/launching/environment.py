@@ -1,5 +1,5 @@
-"""Where a training's Python and torch come from: a value that recipe, site and user may each describe, and a
-script activates."""
+"""The Python and torch of a training. A recipe, the site and the user can each describe an environment; the
+job script activates it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import MappingProxyType
 
 
 class EnvironmentKind(StrEnum):
-    """How a job gets at its environment."""
+    """How a job activates its environment."""
 
     NONE = "none"
-    """The node's own: nothing is activated."""
+    """The Python of the node; nothing is activated."""
     VENV = "venv"
     CONDA = "conda"
     MODULES = "modules"
@@ -25,29 +25,28 @@ class EnvironmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One training environment. Paths are those that a compute node sees."""
+    """One training environment. Paths are paths on the compute node."""
 
     kind: EnvironmentKind = EnvironmentKind.NONE
     name: str | None = None
-    """What recipe, site and user call it; None for one that was spelt out."""
+    """Its name in a recipe, the site's file or the user's config; None if it was described in place."""
     path: str | None = None
-    """The folder of a venv; the prefix, or the name, of a conda environment."""
+    """The folder of a venv; the prefix or the name of a conda environment."""
     modules: tuple[str, ...] = ()
-    """What `module load` gets, with exact versions, in this order."""
+    """Arguments of `module load`, with exact versions, in this order."""
     image: str | None = None
-    """An Apptainer image (.sif, a sandbox folder) or an Enroot one (.sqsh, a registry's URI)."""
+    """An Apptainer image (.sif, a sandbox folder) or an Enroot image (.sqsh, a registry's URI)."""
     binds: tuple[str, ...] = ()
-    """SRC[:DST[:OPTIONS]] that a container sees beside the run root, the code and the data."""
+    """SRC[:DST[:OPTIONS]] mounts for a container, in addition to the run root, the code and the data."""
     python: str | None = None
-    """The interpreter inside: a path, or a name that activation puts on the PATH. None: the kind's own
-    (`PATH/bin/python`, `python`, `python3`)."""
+    """The interpreter inside: a path, or a command that activation puts on the PATH. None: the default of the
+    kind (`PATH/bin/python`, `python`, `python3`)."""
     setup: tuple[str, ...] = ()
-    """Shell lines put after the activation, before srun."""
+    """Shell lines between the activation and srun."""
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Exported to the training; into a container too."""
+    """Environment variables of the training, inside a container too."""
     torch: str | None = None
-    """The version of torch inside, where whoever described it says so; a module or an image cannot always be
-    asked."""
+    """The version of torch, if the description states it; a module or an image cannot always be asked."""
     origin: str | None = None
     """FILE:LINE of its description."""
 

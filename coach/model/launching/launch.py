@@ -1,4 +1,4 @@
-"""What is asked for, what will be launched, and what came of it."""
+"""A launch: the request, the plan that resolves it, and the submitted run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from coach.model.launching.environment import Environment
 
 Scalar = str | int | float | bool
-"""What a recipe parameter may be."""
+"""Type of a recipe parameter's value."""
 
 GPU_REQUESTS = ("gpus-per-node", "gres")
-"""Spellings of the request for GPUs: `--gpus-per-node=[TYPE:]N`, and `--gres=gpu:[TYPE:]N` for sites that
-know only that."""
+"""How to ask Slurm for GPUs: `--gpus-per-node=[TYPE:]N`, or `--gres=gpu:[TYPE:]N` for sites that accept only
+that."""
 
 
 def _empty() -> Mapping[str, Any]:
@@ -30,90 +30,90 @@ OFFERS: Mapping[str, str] = MappingProxyType(
         "faulthandler": "prints where Python stands when a fault ends the program",
     }
 )
-"""Name of each offer to an own program → what it adds. Nothing is added unless it is asked for by name."""
+"""Offer → what coach adds to a user's own program. An offer is applied only if the user names it."""
 
 NOWHERE = "none"
-"""Said instead of a directory: a run shares nothing, whatever the config says."""
+"""Value of `share` in place of a directory: the run shares nothing, even if the config names a directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedFix:
-    """The fix that made a child run: which rule offered it, and the typed changes."""
+    """The fix that led to a child run: the rule that offered it, and the typed changes."""
 
     rule: str
     title: str
     changes: Mapping[str, Any]
     trial_steps: int | None = None
-    """It is only tried, for so many steps; None: applied to the whole."""
+    """Number of steps of a trial; None: the fix is applied to the whole training."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """A run's place in a group that was launched together: one value of what the group goes over."""
+    """The position of a run in a group of runs that were launched together."""
 
     group_id: str
     parameter: str
-    """A parameter of the recipe, or `world_size`; of several, their names with commas."""
+    """A parameter of the recipe, or `world_size`; several names are joined by commas."""
     value: Scalar
     index: int
     size: int
-    """How many runs the group has."""
+    """Number of runs in the group."""
 
 
 ARRAY_TASK = "array task"
-"""The parameter of a group that is a batch file's own job array."""
+"""The `parameter` of a group that comes from the job array of a batch file."""
 
 
 class OwnKind(StrEnum):
-    """What a person launches that is no recipe."""
+    """Kinds of programs that can be launched without a recipe."""
 
     SCRIPT = "script"
     """A Python script, started by the interpreter of the training environment."""
     COMMAND = "command"
-    """A command with its arguments, started as it stands."""
+    """A command with its arguments, started unchanged."""
     BATCH = "batch"
     """A batch file with its own #SBATCH lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnProgram:
-    """A person's own training: started unchanged, in the directory from which it was launched."""
+    """A user's own training, started unchanged in the directory of the launch."""
 
     kind: OwnKind
     words: tuple[str, ...]
     """The program and its arguments; a script's or a batch file's path comes first."""
     directory: str
-    """Absolute; relative paths of the program count from here."""
+    """Absolute path; the program's relative paths start here."""
     offers: tuple[str, ...] = ()
-    """Names of what coach adds because it was asked to; see `OFFERS`."""
+    """Keys of `OFFERS` that the user asked for."""
     name: str | None = None
-    """What its runs are called; None: by its file."""
+    """The name of its runs; None: derived from the file."""
     parameters: Mapping[str, str] = field(default_factory=_empty)
-    """What rules and fixes call a parameter → the program's own option for it, where a person said so."""
+    """Name of a parameter in rules and fixes → the program's own option for it, if the user declared one."""
     array_task: int | None = None
-    """Which task of its batch file's job array the run is; None: the file asks for no array, or for all."""
+    """Index of the run in the job array of its batch file; None: no array, or the whole array."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigCopy:
-    """A person's config file with values that the run changes. It lies in the run's directory."""
+    """A copy of a user's config file in the run directory, with the values that the run changes."""
 
     source: str
-    """The person's own file, absolute; it stays as it is."""
+    """Absolute path of the user's own file, which stays unchanged."""
     name: str
-    """The copy's name in the run's folder of copies."""
+    """File name of the copy in the run's folder of copies."""
     text: str
     changes: Mapping[str, tuple[Scalar, Scalar]]
-    """Key of the file, with dots → its value there, and in the copy."""
+    """Dotted key → (value in the user's file, value in the copy)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """A launch as a user, a key or a fix asks for it; None means "not said: the config's or the recipe's
-    default"."""
+    """A launch as a user, a key or a fix asks for it. None: the default of the config or of the recipe
+    applies."""
 
     recipe: str
-    """A recipe's name, or the path of a TOML; of an own program the name of its runs."""
+    """A recipe's name, or the path of a recipe's TOML; for an own program, the name of its runs."""
     backend: str = "auto"
     num_nodes: int | None = None
     gpus_per_node: int | None = None
@@ -125,69 +125,70 @@ class LaunchRequest:
     reservation: str | None = None
     constraint: str | None = None
     mem: str | None = None
-    """Memory per node in Slurm's spelling: 8G, 500M."""
+    """Memory per node, as Slurm writes it: 8G, 500M."""
     cpus_per_task: int | None = None
     gpu_type: str | None = None
     gpu_request: str | None = None
-    """How GPUs are asked for: `gpus-per-node` or `gres`; see `GPU_REQUESTS`."""
+    """How to ask for GPUs: `gpus-per-node` or `gres`; see `GPU_REQUESTS`."""
     cpus_per_gpu: int | None = None
     exclude: str | None = None
     signal: str | None = None
     environment: str | None = None
-    """A name from the config, or `KIND=VALUE` (see coach.launch.environment)."""
+    """The name of an environment in the config, or `KIND=VALUE` (see coach.launch.environment)."""
     python: str | None = None
-    """Interpreter of the training environment; wins over the environment's own."""
+    """Interpreter of the training; overrides that of the environment."""
     setup: tuple[str, ...] | None = None
-    """Shell lines put before srun."""
+    """Shell lines before srun."""
     env: Mapping[str, str] = field(default_factory=_empty)
     set: Mapping[str, str | Scalar] = field(default_factory=_empty)
     """Recipe parameters; strings are converted to the parameter's type."""
     sbatch: Mapping[str, str] = field(default_factory=_empty)
     """More options for sbatch, by long name without dashes."""
     defaulted: frozenset[str] = frozenset()
-    """Names of the fields above that the config filled in. They yield to what was said for this launch, and
-    to what the target has."""
+    """Names of the fields that the config filled in. Values given for this launch and values of the target
+    replace them."""
     parent_run_id: str | None = None
     fix: AppliedFix | None = None
     resume_from: str | None = None
     """A checkpoint file of another run to start from."""
     has_local_nodes: bool | None = None
-    """Whether the local backend may play several nodes, each an agent on this machine; None: no."""
+    """True: the local backend may run several nodes as agents on this machine. None: it may not."""
     sweep: Mapping[str, str] = field(default_factory=_empty)
-    """Parameter → the values that a group of runs goes over, as they were typed (see
-    coach.launch.sweep_values)."""
+    """Parameter → the values of a sweep, as the user typed them (see coach.launch.sweep_values)."""
     num_random: int | None = None
-    """How many runs the sweep draws at random; None: it makes a run for each combination."""
+    """Number of runs that the sweep draws at random; None: one run for each combination."""
     at_once: int | None = None
-    """How many runs of a group may be alive at the same time; None: see coach.workflows.launching.sweep."""
+    """Largest number of runs of the group that are active at once; None: see
+    coach.workflows.launching.sweep."""
     brake: int | None = None
-    """A run of a group does not begin when the first so many have failed alike; None: each begins."""
+    """Stop rule of a group: after this many first runs that failed alike, no further run starts. None: all
+    runs start."""
     sweep_point: SweepPoint | None = None
-    """Which run of a group it is."""
+    """The position of this run in its group."""
     group_before: tuple[str, ...] = ()
-    """The ids of the runs of its group before it."""
+    """Ids of the earlier runs of its group."""
     until_done: int | None = None
-    """The training goes on in so many segments at most when its time limit is near; None: it ends there."""
+    """Largest number of segments in which a training continues after its time limit; None: it ends there."""
     resume_with: str | None = None
-    """How an own program is told the checkpoint to go on from: `--resume {path}`, or `none`."""
+    """How to pass the checkpoint to an own program that resumes: `--resume {path}`, or `none`."""
     max_restarts: int | None = None
-    """How often torchrun starts all ranks anew after one has failed; they go on from the run's newest
-    checkpoint."""
+    """How many times torchrun restarts all ranks after a failure; they resume from the newest checkpoint of
+    the run."""
     has_gpm: bool | None = None
-    """Whether the sampler also reads what the multiprocessors do, from counters that profilers use too; None:
-    no."""
+    """True: the sampler also reads GPM metrics of the multiprocessors, from counters that profilers use too.
+    None: it does not."""
     share: str | None = None
-    """Directory for a small summary of the run that everybody may read; `NOWHERE` and None: none."""
+    """Directory for a small summary of the run that everybody may read; `NOWHERE` or None: no summary."""
     own: OwnProgram | None = None
-    """What is launched in the place of a recipe; None: a recipe is."""
+    """The user's own program that is launched; None: a recipe is launched."""
     is_mended: bool | None = None
-    """Whether a fix has changed it before: of a drill there is nothing left to find then. None: no."""
+    """True if a fix has changed the request: a drill then has no fault left to find. None: no fix has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What is asked of the scheduler, resolved. GPUs and ranks are per node; memory and time are None where
-    the site decides."""
+    """The resolved request to the scheduler. GPUs and ranks are per node; memory and time are None where the
+    site decides."""
 
     num_nodes: int
     gpus_per_node: int
@@ -203,7 +204,7 @@ class Resources:
     gpu_type: str | None = None
     gpu_request: str = "gpus-per-node"
     cpus_per_gpu: int | None = None
-    """Asked for instead of `cpus_per_task`, which then is what they come to on each node."""
+    """CPUs per GPU, requested instead of `cpus_per_task`; `cpus_per_task` then holds the resulting number."""
     exclude: str | None = None
     signal: str | None = None
 
@@ -214,7 +215,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a launch will do, before it does it. Shown whole; submitted unchanged."""
+    """A launch, completely decided. It is shown whole and submitted unchanged."""
 
     request: LaunchRequest
     run_id: str
@@ -226,40 +227,40 @@ class Plan:
     parameters: Mapping[str, Any]
     resources: Resources
     script: str
-    """Exactly what will be submitted."""
+    """The exact text that will be submitted."""
     notes: tuple[str, ...] = ()
-    """What was decided and why, one line each: ranks over gloo, generated data …"""
+    """Decisions with their reasons, one line each: ranks over gloo, generated data …"""
     warnings: tuple[str, ...] = ()
-    """Unusual but allowed: a parameter outside its usual range."""
+    """Unusual but allowed values: a parameter outside its usual range."""
     run_json: Mapping[str, Any] = field(default_factory=_empty)
-    """run.json as the launch writes it; the script carries the same."""
+    """Content of run.json as the launch writes it; the script carries the same."""
     environment: Environment = field(default_factory=Environment)
-    """Where the training's Python and torch come from."""
+    """The source of the training's Python and torch."""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=_empty)
-    """Field of the request → what the target has to choose from: partitions, types of GPU."""
+    """Field of the request → the values that the target offers: partitions, GPU types."""
     locked: Mapping[str, str] = field(default_factory=_empty)
-    """Field of the request → why nobody but the site may set it, and where the site says so."""
+    """Field of the request → why only the site may set it, and where the site says so."""
     meanings: Mapping[str, str] = field(default_factory=_empty)
-    """Field of the request, or name of a parameter → one sentence about it, with its unit and limits."""
+    """Field of the request or parameter → one sentence about it, with its unit and limits."""
     code_dir: str = ""
-    """Where the snapshot of trainers and node code lies, that the script starts."""
+    """Folder of the code snapshot (trainers and node code) that the script starts."""
     own_trainers: str | None = None
-    """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
+    """Folder of a user's recipe that contains its trainer; None: the trainer belongs to coach."""
     command: tuple[str, ...] = ()
-    """An own program and its arguments, with the parameters' values; empty for a recipe."""
+    """A user's own program and its arguments, with the values of the parameters; empty for a recipe."""
     copies: tuple[ConfigCopy, ...] = ()
     """The changed config files that the command names."""
     others: tuple[Plan, ...] = ()
-    """The other runs of its group, in the order in which they start after this one."""
+    """The other runs of the group, in starting order after this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What `coach launch` prints."""
+    """The result of a launch, as `coach launch` prints it."""
 
     run_id: str
     run_dir: str
     job_id: str
     state: str
     notes: tuple[str, ...] = ()
-    """What was done beside it, or could not be, one line each."""
+    """Things that were done in addition, or that could not be done, one line each."""

@@ -1,6 +1,6 @@
-"""What a site says about its cluster beyond the values of keys: limits, advice, locks.
+"""The site's rules for its cluster: limits, switches, advice, locks.
 
-Launches are checked against them, screens and commands show them; neither needs to know how a config is read.
+Launches are checked against them, and screens and commands show them; neither needs to read a config file.
 """
 
 from __future__ import annotations
@@ -11,49 +11,49 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The [limits] table of the site's file: the most that one launch, or one user, may take. None: no limit
-    of coach's own."""
+    """The [limits] table of the site's file: the most that one launch, or one user, may take. None: coach
+    sets no limit."""
 
     max_gpus: int | None = None
-    """GPUs of one launch, all nodes together."""
+    """Largest number of GPUs of one launch, over all nodes."""
     max_time_s: int | None = None
-    """Time limit of one launch. Key `max_time`, in Slurm's spelling."""
+    """Largest time limit of one launch, in seconds. Key `max_time`, in Slurm's spelling."""
     max_running: int | None = None
-    """Runs of one user that may be pending or running at once."""
+    """Largest number of pending and running runs of one user."""
 
 
 class Switch(StrEnum):
-    """What coach does that a site can switch off. The value is the key's name in the [switches] table."""
+    """Features that a site can switch off. The value is the key in the [switches] table."""
 
     LOCAL_BACKEND = "local_backend"
-    """Training on this machine, outside of Slurm."""
+    """Training on this machine, outside Slurm."""
     LAUNCH = "launch"
-    """Every sbatch of coach's: launches, fixes, drills, workshops, jobs submitted again."""
+    """Every sbatch by coach: launches, fixes, drills, workshops, resubmitted jobs."""
     RESUBMIT = "resubmit"
-    """Submitting a job again that coach did not launch, and launching a run again."""
+    """Resubmitting a job that coach did not launch, and relaunching a run."""
     CANCEL = "cancel"
     HOLD = "hold"
-    """Holding waiting jobs, and releasing them."""
+    """Holding and releasing pending jobs."""
     REQUEUE = "requeue"
     TIMELIMIT = "timelimit"
     ATTACH = "attach"
-    """A job step, or an ssh, that measures inside a running job."""
+    """A job step, or ssh, that measures inside a running job."""
     SHELL = "shell"
-    """A job step with a shell."""
+    """A shell in a job step."""
     STACKS = "stacks"
-    """The stacks of the ranks of a running job."""
+    """Reading the stacks of the ranks of a running job."""
     JOB_VERDICT = "job_verdict"
-    """Judging a job at its end, on its own node."""
+    """Judging a job on its own node when it ends."""
     DRILLS = "drills"
-    """Planted faults: launching them, and answering."""
+    """Launching runs with planted faults, and answering them."""
     HISTORY = "history"
-    """Asking the accounting for a user's jobs that have ended."""
+    """Asking the accounting for the user's ended jobs."""
     FETCH = "fetch"
     """Downloading a data set."""
     CLEAN = "clean"
     """Removing runs, and thinning their records."""
     IDLE_COMMAND = "idle_command"
-    """The user's own command for a job whose GPUs are idle."""
+    """The user's own command that runs for a job with idle GPUs."""
 
     @property
     def key(self) -> str:
@@ -63,7 +63,7 @@ class Switch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a site says beside a rule's finding."""
+    """A site's addition to the finding of a rule."""
 
     text: str
     url: str | None = None
@@ -79,5 +79,5 @@ class Lock:
 
     @property
     def words(self) -> str:
-        """For a refusal: who says so, where, and why."""
+        """Text for a refusal: the lock's origin and its reason."""
         return f"locked by the site ({self.origin}): {self.reason}"

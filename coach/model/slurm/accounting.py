@@ -1,7 +1,7 @@
-"""What the site's accounting says: limits, fair share, what makes up a priority, how well ended jobs used
-what they had.
+"""Data of the site's accounting: limits, fair share, priority factors, and how well ended jobs used their
+resources.
 
-Every part of it is optional: a site may have no accounting, or hide it.
+Every part is optional: a site may have no accounting, or hide it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[T]):
-    """One part of a picture, or why it is not there. The rest of the picture works without it."""
+    """One part of a report, or the error in its place. The other parts work without it."""
 
     value: T | None
     error: str | None = None
@@ -26,8 +26,8 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class PriorityFactors:
-    """What the priority of one pending job is made of, each factor already weighted. None: this Slurm does
-    not tell it."""
+    """The factors of one pending job's priority, each already weighted. None: this version of Slurm does not
+    report it."""
 
     job_id: str
     user: str
@@ -45,8 +45,8 @@ class PriorityFactors:
 
 @dataclass(frozen=True, slots=True)
 class FairShare:
-    """One user's share of one account. `factor` is between 0 and 1; 0.5 is what was promised, less is
-    overused (classic) or later in line."""
+    """One user's share of one account. `factor` is between 0 and 1. With classic fair share 0.5 means that
+    the promised share was used and less means overuse; with fair tree less means later in line."""
 
     account: str
     user: str | None
@@ -60,82 +60,83 @@ class FairShare:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one association or one QOS that are set, by their names in sacctmgr: `MaxJobs` → `4`."""
+    """The limits that are set for one association or one QOS, by their names in sacctmgr: `MaxJobs` → `4`."""
 
     kind: str
     """`association` or `qos`."""
     name: str
-    """The QOS, or the account of the association."""
+    """The name of the QOS, or the account of the association."""
     user: str | None
     partition: str | None
     qos: tuple[str, ...]
-    """The QOS that an association may use."""
+    """The QOS names that an association may use."""
     values: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """How much of what a job had it used, in percent. None: not measured."""
+    """The used part of a job's resources, in percent. None: not measured."""
 
     cpu_pct: float | None = None
     memory_pct: float | None = None
     memory_used_mib: float | None = None
-    """The most that one step used at once, all tasks together."""
+    """Peak memory of the step that used the most, summed over its tasks, in MiB."""
     memory_asked_mib: float | None = None
     gpu_pct: float | None = None
-    """The mean of its GPUs at the end of what was measured."""
+    """Mean utilization of its GPUs at the end of the measurement."""
     time_pct: float | None = None
-    """Of its time limit."""
+    """Percent of the time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMeans:
-    """One GPU over a whole job. None: not measured."""
+    """Use of one GPU over a whole job. None: not measured."""
 
     gpu: int
-    """Its minor number on the node."""
+    """The minor number of the GPU on its node."""
     utilization_pct: float | None = None
-    """The mean."""
+    """Mean over the job."""
     memory_used_mib: float | None = None
-    """The most at once."""
+    """Peak."""
     memory_total_mib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeMeans:
-    """What a job used of one node, over all of its time. None: not measured."""
+    """Use of one node over a whole job. None: not measured."""
 
     node: str
     num_cpus: int | None = None
-    """Allotted to the job."""
+    """CPUs allotted to the job."""
     cpu_time_s: float | None = None
-    """Seconds of processor, all CPUs together."""
+    """CPU seconds, summed over all CPUs."""
     memory_used_mib: float | None = None
-    """The most at once."""
+    """Peak."""
     memory_allotted_mib: float | None = None
     gpus: tuple[GpuMeans, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """What a site's jobstats measured of a job that has ended: one number of each kind for all of its time,
-    so that nothing in it says when."""
+    """Measurements of an ended job by the site's jobstats: one number per quantity for the whole job, without
+    times."""
 
     time_s: float | None
-    """How long the job ran."""
+    """Run time of the job in seconds."""
     nodes: tuple[NodeMeans, ...]
     gap: str = ""
-    """Why jobstats measured nothing, in words; empty where it did."""
+    """Why jobstats measured nothing; "" if it measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """A job as it was, in the form of the queue, with where that is known from."""
+    """A job of the past in the form of a queue row, with the source of its data."""
 
     job: Job
     efficiency: Efficiency = field(default_factory=Efficiency)
     source: str = "sacct"
-    """`sacct`, `run` (its run directory) or `seen` (the queue, when it was last seen there)."""
+    """`sacct`, `run` (its run directory) or `seen` (the last time it was in the queue)."""
     run_id: str | None = None
     last_seen_s: float | None = None
-    """When the queue was last seen with it; its state may have changed since, if it is not final."""
+    """When the queue last held the job, in epoch seconds; a state that is not final may have changed
+    since."""

@@ -20,35 +20,35 @@ FINAL_STATES = frozenset(
         *("BOOT_FAIL", "DEADLINE", "REVOKED"),
     }
 )
-"""Job states that end a job. A state that is in neither set is of a newer Slurm: the job counts as alive, and
-the state shows as itself."""
+"""Job states in which a job has ended. A state in neither set comes from a newer Slurm: the job counts as
+alive, and the state is shown unchanged."""
 
 _NOT_FAILED = frozenset({"COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED"})
 
 NOT_RECORDED = "NODE_FAIL"
-"""The state of a local run whose end nobody recorded, as Slurm calls a job that is missing from its node."""
+"""State of a local run whose end was not recorded: Slurm's state for a job that is missing from its node."""
 SUPERVISOR_DIED = "SupervisorDied"
 MACHINE_RESTARTED = "MachineRestarted"
 LAUNCH_INTERRUPTED = "LaunchInterrupted"
-"""Reasons of local runs that could not say themselves how they ended."""
+"""Reasons of local runs that could not record their own end."""
 
 _WHOLE_SECOND_S = 1.0
-"""Slurm cuts its times to whole seconds."""
+"""Slurm rounds its times down to whole seconds."""
 
 
 def is_final(state: str | None) -> bool:
-    """Whether a job in this state has ended. An unknown (None) state has not."""
+    """True if a job in this state has ended. An unknown state (None) has not."""
     return state in FINAL_STATES
 
 
 def has_failed(state: str | None) -> bool:
-    """True if a job in this state has ended badly. Cancelled or preempted is not failed."""
+    """True if a job in this state has ended badly. A cancelled or preempted job has not failed."""
     return is_final(state) and state not in _NOT_FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class GpuCount:
-    """GPUs of one type on a node. `type` is the GRES type, None when the site names none."""
+    """GPUs of one type on a node. `type` is the GRES type; None if the site names no types."""
 
     type: str | None
     total: int
@@ -57,8 +57,8 @@ class GpuCount:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node as `scontrol show nodes` tells it. `state` is Slurm's, lower case with its flags: `idle`,
-    `mixed+drain`."""
+    """One node as `scontrol show nodes` reports it. `state` is Slurm's state in lower case with its flags:
+    `idle`, `mixed+drain`."""
 
     name: str
     state: str
@@ -70,23 +70,23 @@ class Node:
     memory_allocated_mib: int | None
     gpus: tuple[GpuCount, ...]
     reason_user: str | None = None
-    """Who gave the reason."""
+    """The user who set the reason."""
     reason_time_s: float | None = None
-    """When it was given."""
+    """When the reason was set, in epoch seconds."""
     gpu_indices: tuple[int, ...] | None = None
-    """The indices of the GPUs in use; None where Slurm does not say."""
+    """Indices of the GPUs in use; None if Slurm does not report them."""
     owner: str | None = None
-    """The one user whose jobs may run here now, where a job asked to share with nobody else."""
+    """The only user whose jobs may run on the node now, because of a job with exclusive=user."""
     features: tuple[str, ...] = ()
     cluster: str | None = None
-    """The cluster that was asked by name; None for the one at hand."""
+    """The cluster that was named in the query; None for the local cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition. `num_gpus_per_node` is the largest GPU count of its nodes, 0 where it has none.
+    """One partition. `num_gpus_per_node` is the largest GPU count of its nodes; 0 without GPUs.
 
-    What comes from the nodes is None where the site hides them.
+    Values that are derived from nodes are None if the site hides its nodes.
     """
 
     name: str
@@ -101,19 +101,19 @@ class Partition:
     gpus: tuple[GpuCount, ...]
     num_gpus_per_node: int | None
     is_exclusive: bool = False
-    """Whether each of its jobs gets whole nodes."""
+    """True if each job gets whole nodes."""
     allow_accounts: tuple[str, ...] | None = None
-    """The only accounts that may use it; None: all."""
+    """The only accounts that may use the partition; None: all."""
     allow_qos: tuple[str, ...] | None = None
     allow_groups: tuple[str, ...] | None = None
     cluster: str | None = None
     is_hidden: bool = False
-    """True for Hidden=YES: sinfo and squeue show it with --all only, and coach always."""
+    """True for Hidden=YES: sinfo and squeue show the partition only with --all; coach always shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Nodes that are kept for some users for some time. `nodes` is a node set expression."""
+    """Nodes that are kept free for some users for some time. `nodes` is a node set expression."""
 
     name: str
     state: str
@@ -134,7 +134,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class GpuAllocation:
-    """GPUs that a job has on some nodes, the same indices on each."""
+    """GPUs of a job: the same indices on each of these nodes."""
 
     job_id: str
     nodes: tuple[str, ...]
@@ -145,7 +145,7 @@ class GpuAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One row of the queue. `nodes` is Slurm's node set expression; times are epoch seconds or durations in
+    """One row of the queue. `nodes` is Slurm's node set expression; times are epoch seconds, durations are
     seconds."""
 
     job_id: str
@@ -168,40 +168,41 @@ class Job:
     qos: str | None = None
     work_dir: str | None = None
     exit_code: int | None = None
-    """Exit status of the batch script, where it is known and the job has ended."""
+    """Exit status of the batch script, if the job has ended and Slurm reports it."""
     host: str | None = None
-    """The machine that a local run was started on; None for Slurm's jobs."""
+    """The machine on which a local run was started; None for Slurm's jobs."""
     is_visible: bool = True
-    """False for a local run of another machine: its state is the last word known, of `last_word_time_s`."""
+    """False for a local run on another machine: its state is the last known one, from `last_word_time_s`."""
     last_word_time_s: float | None = None
     raw_job_id: str | None = None
-    """The number that an array task or a part of a heterogeneous job has of its own: `23` for `17_1`."""
+    """The unique job id of an array task or of a part of a heterogeneous job: `23` for `17_1`."""
     dependency: str | None = None
     reservation: str | None = None
     priority: int | None = None
-    """Slurm's number, larger is sooner; 0 is held."""
+    """Slurm's priority: a larger number starts sooner; 0 means held."""
     scheduled_nodes: str | None = None
-    """Where Slurm plans to start a pending job."""
+    """Nodes on which Slurm plans to start a pending job."""
     num_requeues: int | None = None
     command: str | None = None
-    """The batch script, for own jobs."""
+    """The batch script; only for the user's own jobs."""
     stdout: str | None = None
     stderr: str | None = None
-    """The paths as Slurm tells them: some versions with patterns (`%j`), and nothing for the default name."""
+    """Output paths as Slurm reports them: some versions leave patterns (`%j`), and omit the default name."""
     cluster: str | None = None
 
     @property
     def estimated_start_s(self) -> float | None:
-        """When Slurm expects a pending job to start: an estimate, made anew each time that the queue
+        """When Slurm expects a pending job to start: an estimate that Slurm computes anew whenever the queue
         changes."""
         return self.start_time_s if self.state == "PENDING" else None
 
     def was_requeued_after(self, ended_time_s: float | None) -> bool:
-        """Whether this row is newer than an end at this time (epoch seconds; None: not known): then the job
-        goes on after it."""
+        """True if this row is newer than an end at `ended_time_s` (epoch seconds; None: unknown). The job
+        then
+        runs again after that end."""
         if ended_time_s is None or is_final(self.state) or self.state == "COMPLETING":
             return False
-        # Requeueing sets the time of submission anew. The start of a pending job is a forecast.
+        # A requeue resets the submission time. The start time of a pending job is only a forecast.
         begins = (self.submit_time_s, None if self.state == "PENDING" else self.start_time_s)
         return any(begin is not None and begin > ended_time_s - _WHOLE_SECOND_S for begin in begins)
 
@@ -220,17 +221,18 @@ else:
         eq=False,
         repr=False,
     )
-    """The same fields, not frozen: it is made in a fourth of the time. `as_job` makes it a `Job`."""
+    """A mutable `Job` with the same fields, created in a quarter of the time. `as_job` makes it a `Job`."""
 
 
 def as_job(draft: JobDraft) -> Job:
-    """The draft itself, frozen from now on: both classes have the same slots. A queue of 200,000 jobs is read
-    a second sooner so."""
+    """Turn the draft itself into a frozen `Job`: both classes have the same slots. A queue of 200,000 jobs is
+    read one second faster this way."""
     draft.__class__ = Job
     return draft
 
 
 def job_as_dict(job: Job) -> dict[str, Any]:
-    """A job's fields by their names. Each is a plain value: nothing is copied, as `dataclasses.asdict` would,
-    which takes twenty times as long."""
+    """The fields of a job by name. Each is a plain value, so nothing is copied; `dataclasses.asdict` would
+    copy
+    each and take twenty times as long."""
     return dict(zip(_JOB_FIELDS, _values_of(job), strict=True))

@@ -1,4 +1,4 @@
-"""What a person does to jobs of his own: what is wanted, the exact commands for it, and what came of them."""
+"""Actions of users on their own jobs: the verb, the exact commands, and the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Verb(StrEnum):
 
     @property
     def done(self) -> str:
-        """In the past tense, for what is told afterwards."""
+        """Past participle for the report: "cancelled"."""
         return _DONE[self]
 
 
@@ -37,8 +37,7 @@ _DONE = {
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A row of the queue, as far as an action asks for it. `job_id` may be that of many tasks:
-    `17_[3-8%2]`."""
+    """The fields of a queue row that actions need. `job_id` may stand for many array tasks: `17_[3-8%2]`."""
 
     job_id: str
     raw_job_id: str
@@ -47,7 +46,7 @@ class QueuedJob:
     reason: str | None = None
     submit_time_s: float | None = None
     time_limit_s: int | None = None
-    """None: no limit, or not known."""
+    """None: no limit, or unknown."""
     time_used_s: int | None = None
     can_requeue: bool | None = None
     num_nodes: int | None = None
@@ -55,7 +54,7 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A job to which nothing is done, and why."""
+    """A job that the action leaves alone, and why."""
 
     job_id: str
     reason: str
@@ -67,36 +66,35 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command, and the jobs that it names."""
+    """One command, and the jobs that it affects."""
 
     argv: tuple[str, ...]
     job_ids: tuple[str, ...]
     run_dir: str | None = None
-    """Of a local run, which has a supervisor instead of Slurm."""
+    """The run directory of a local run, which has a supervisor instead of Slurm."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobAction:
-    """What will be done, before it is done. It is done exactly so."""
+    """A planned action. It is carried out exactly as planned."""
 
     verb: Verb
     steps: tuple[Step, ...]
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
-    """What one should know before one says yes."""
+    """Consequences that the user should know before confirming."""
     waiting_run_dirs: tuple[tuple[str, str], ...] = ()
-    """(job id, run directory) of runs whose script is not running: nobody but coach writes down how they
-    end."""
+    """(job id, run directory) of runs whose script is not running: coach must record their end itself."""
     timeout_s: float = 12.0
-    """How long each command may take."""
+    """Time limit of each command, in seconds."""
     script: str | None = None
-    """What is submitted again."""
+    """The batch script that is submitted again."""
     script_file: str | None = None
-    """Where it is written to before; None when it lies there already."""
+    """File to which the script is written first; None if the file exists already."""
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Exactly what will be done, as command lines."""
+        """The exact command lines."""
         return tuple(join(step.argv) for step in self.steps)
 
     @property
@@ -106,8 +104,8 @@ class JobAction:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it: the jobs it was done to, in Slurm's words those that it was not, and what else Slurm
-    said."""
+    """The result of an action: the changed jobs, the refused ones with Slurm's message, and other messages of
+    Slurm."""
 
     verb: Verb
     done: tuple[str, ...]

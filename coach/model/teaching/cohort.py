@@ -1,6 +1,6 @@
-"""The people of a course, and what each of their runs has shared about itself.
+"""The members of a course, and the summaries that their runs have shared.
 
-Every word here but the user's number was written by somebody else, who may have written anything.
+Every text except the uid comes from other people's files: treat it as hostile.
 """
 
 from __future__ import annotations
@@ -12,70 +12,69 @@ from types import MappingProxyType
 from coach.model.judging.finding import Severity
 
 SILENT_S = 180.0
-"""A run that goes on shares every half minute: after so long without a word nobody knows whether it still
-does."""
+"""A running run shares a summary every 30 s. After this many seconds without one, nobody knows whether it
+still
+runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one run has shared. Times are epoch seconds."""
+    """The shared summary of one run. Times are epoch seconds."""
 
     uid: int
-    """Whose file it is: all that can be relied on."""
+    """Owner of the file: the only value that nobody can forge."""
     run_id: str
     thing: str
-    """The recipe, or the drill."""
+    """The recipe or the drill."""
     is_drill: bool
     state: str | None
     samples_per_s: float | None
     is_judged: bool
-    """Whether coach has looked, and may tell."""
+    """True if coach has judged the run and may share the result."""
     code: str | None
-    """The primary finding's; None where nothing was found, or nobody has looked."""
+    """Code of the primary finding; None without a finding or a judgement."""
     severity: Severity | None
     is_solved: bool | None
-    """Of a drill: False is given up, None not settled."""
+    """For a drill: True is solved, False is given up, None is open."""
     created_time_s: float | None
     started_time_s: float | None
     ended_time_s: float | None
     updated_time_s: float
 
     def waiting_s(self, now_s: float) -> float | None:
-        """How long it has waited to start; None for a run that does not wait."""
+        """Seconds that the run has been pending; None for any other run."""
         if self.state != "PENDING" or self.created_time_s is None:
             return None
         return max(0.0, now_s - self.created_time_s)
 
     def silent_s(self, now_s: float) -> float | None:
-        """How long a run that should go on has said nothing; None for one that speaks, or has no more to
-        say."""
+        """Seconds since the last summary of a running run, if longer than `SILENT_S`; else None."""
         silent_s = now_s - self.updated_time_s
         return silent_s if self.state == "RUNNING" and silent_s > SILENT_S else None
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One of the cohort. Of every recipe and drill the newest run is kept."""
+    """One member of the cohort, with the newest run of each recipe and drill."""
 
     user: str
     uid: int | None
-    """None for a name of the roster without an account here."""
+    """None for a name on the roster that has no account here."""
     is_expected: bool | None
-    """Whether the roster or the group has him; None where there is neither."""
+    """True if the roster or the group lists the user; None if there is neither."""
     runs: tuple[Summary, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """All that one directory tells."""
+    """The content of one cohort directory."""
 
     directory: str
     people: tuple[Person, ...]
     bad_files: tuple[str, ...] = ()
-    """Each with what is wrong with it."""
+    """Unusable files, each with its problem."""
     left_out: Mapping[str | None, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Files that were not looked at, by their owner; None: by nobody known, as even their owner was not
-    looked up."""
+    """Owner → number of skipped files. None: files of unknown owners, whose owner was not even looked up."""
 
     @property
     def num_left_out(self) -> int:

@@ -1,6 +1,6 @@
 """A drill: a run with exactly one planted fault, and a learner's answer to it.
 
-What is planted stands here and in the drill's recipe alone; what judges a run never sees either.
+The planted fault is stated only here and in the drill's recipe; the judging code never sees either.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from coach.model.launching.launch import Scalar
 
 
 class Need(StrEnum):
-    """What a drill needs to show its symptom."""
+    """A requirement of a drill: without it the symptom does not show."""
 
     GPU = "gpu"
     TWO_NODES = "two_nodes"
@@ -33,37 +33,37 @@ class Twin:
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """What a recipe plants, and what a learner is asked."""
+    """The planted fault of a recipe, and the question to the learner."""
 
     planted: str
-    """The cause that a finding must carry."""
+    """The cause that the finding must have."""
     choices: tuple[str, ...]
-    """The learner's short list: the planted cause among others."""
+    """The causes that the learner chooses from, the planted one among them."""
     twin: Twin
     also: tuple[str, ...] = ()
-    """Further causes that are judged right."""
+    """Other causes that are accepted as right."""
     needs: tuple[Need, ...] = ()
     is_live: bool = True
-    """Whether its symptom shows while it runs."""
+    """True if the symptom shows while the run is active."""
     set: Mapping[str, Scalar] = field(default_factory=dict)
-    """Values of parameters for a launch."""
+    """Parameter values of the launch."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `LaunchRequest` for a launch."""
+    """Fields of `LaunchRequest`."""
     mend: str | None = None
-    """Where the fault is in the code: what the learner edits."""
+    """The place of the fault in the code, for the learner to edit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a learner has said of a drill's run: the newest try."""
+    """A learner's latest answer to a drill."""
 
     answer: str | None
-    """The cause that was named; None: given up."""
+    """The cause that the learner named; None: given up."""
     is_right: bool
     time_s: float | None
     num_tries: int = 1
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing left to find: it was named, or given up."""
+        """True if the cause was named, or the learner gave up."""
         return self.is_right or self.answer is None

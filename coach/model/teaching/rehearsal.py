@@ -1,7 +1,6 @@
-"""A workshop before it begins: what its plan says, what came of trying each recipe of the day, and whether it
-fits.
+"""The rehearsal of a workshop: its plan, the result of each recipe, and whether the day has room for all.
 
-Values alone, so that the arithmetic can be shown by a command, printed as JSON and tested without a cluster.
+These are values, so that a command can show the arithmetic, JSON can hold it, and tests need no cluster.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from coach.model.launching.launch import LaunchRequest
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One recipe of the day. `request` is the learners' launch, whole."""
+    """One recipe of the day. `request` is the complete launch of a learner."""
 
     name: str
     request: LaunchRequest
     minutes: float | None
-    """How long a learner's whole run takes; None: not said."""
+    """Minutes of a learner's whole run; None: not stated."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkshopPlan:
-    """The day: who, for how long, and with which recipes."""
+    """The plan of the day: number of learners, duration, recipes."""
 
     learners: int
     minutes: float
@@ -35,7 +34,7 @@ class WorkshopPlan:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one run holds while it runs, per node. Memory is None where the site decides."""
+    """Resources that one run holds, per node. Memory is None if the site decides."""
 
     num_nodes: int
     gpus_per_node: int
@@ -50,10 +49,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
-    """What one node has in all. CPUs and memory are None where Slurm does not say."""
+    """All resources of one node. CPUs and memory are None if Slurm does not report them."""
 
     gpus: tuple[tuple[str | None, int], ...]
-    """Type and number."""
+    """(GPU type, number) of each type."""
     num_cpus: int | None
     memory_mib: int | None
 
@@ -64,13 +63,13 @@ class NodeRoom:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The machines that the learners share, as if nobody else were there."""
+    """The machines that the learners share, assuming that nobody else uses them."""
 
     name: str
     """`partition gpu`, `reservation workshop`, `this machine`."""
     rooms: tuple[NodeRoom, ...]
     is_exclusive: bool = False
-    """Whether each run gets whole nodes."""
+    """True if each run gets whole nodes."""
 
     @property
     def num_gpus(self) -> int:
@@ -79,33 +78,33 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What came of one recipe. What was not reached is None; times are epoch seconds, `_s` alone are
-    durations."""
+    """The result of one recipe. None: the rehearsal did not get that far. `_time_s` are epoch seconds, other
+    `_s` are durations in seconds."""
 
     name: str
     run_id: str | None = None
     run_dir: str | None = None
     job_id: str | None = None
     state: str | None = None
-    """Slurm's word for its end; None when it was not taken."""
+    """Final state in Slurm's words; None if the job was refused."""
     submitted_time_s: float | None = None
     started_time_s: float | None = None
     first_step_time_s: float | None = None
     ended_time_s: float | None = None
     shape: Shape | None = None
     place: Place | None = None
-    """None where nobody knows which nodes it is."""
+    """None if its nodes are unknown."""
     num_runs: int = 1
-    """How many runs a learner's launch is: more than one in a sweep."""
+    """Number of runs in a learner's launch: more than one for a sweep."""
     time_limit_s: int | None = None
     gpu_hours: float | None = None
-    """What the recipe says a launch with its defaults costs; None where the plan changes its parameters."""
+    """Cost in GPU hours that the recipe states for its defaults; None if the plan changes parameters."""
     warnings: tuple[str, ...] = ()
-    """What is unusual about its launch, but allowed."""
+    """Unusual but allowed parts of the launch."""
     finding: Finding | None = None
-    """The primary one, where it is at least a warning."""
+    """The primary finding, if it is at least a warning."""
     problem: str | None = None
-    """What is broken, in one line; None when all is well."""
+    """The defect, in one line; None if all is well."""
     hint: str | None = None
 
     @property
@@ -118,12 +117,12 @@ class Rehearsed:
 
     @property
     def first_step_s(self) -> float | None:
-        """From the start of the job to its first step."""
+        """Seconds from the start of the job to its first step."""
         return _between(self.started_time_s, self.first_step_time_s)
 
     @property
     def seconds(self) -> float | None:
-        """From the start to the end of the job."""
+        """Seconds from the start to the end of the job."""
         return _between(self.started_time_s, self.ended_time_s)
 
     @property
@@ -133,20 +132,20 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One recipe's part of the day: all learners do it once, as many at once as there is room for."""
+    """One recipe's part of the day: all learners run it once, in rounds of as many runs as fit at once."""
 
     name: str
     gpus_per_run: int | None
     cpus_per_run: int | None
     at_once: int | None
-    """Runs that the place holds side by side; None when nothing is known of the recipe."""
+    """Number of runs that fit at once; None if nothing is known about the recipe."""
     rounds: int | None
     each_s: float | None
-    """What one learner's launch takes."""
+    """Seconds that one learner's launch takes."""
     because: str
-    """Where `each_s` comes from; when it is None, why it is not known."""
+    """The source of `each_s`; if `each_s` is None, why it is unknown."""
     is_at_most: bool = False
-    """Whether `each_s` is only the most that it may take."""
+    """True if `each_s` is only an upper bound."""
 
     @property
     def total_s(self) -> float | None:
@@ -155,7 +154,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Whether all learners get through the day, one recipe after the other."""
+    """The available time beside the time that all learners need, one recipe after the other."""
 
     learners: int
     available_s: float
@@ -164,12 +163,12 @@ class Fit:
 
     @property
     def least_s(self) -> float:
-        """Without what is not known, or only as the most that it may take."""
+        """Lower bound in seconds: without recipes of unknown duration and without upper bounds."""
         return sum(share.total_s or 0.0 for share in self.shares if not share.is_at_most)
 
     @property
     def most_s(self) -> float | None:
-        """None when something is not known."""
+        """Upper bound in seconds; None if a duration is unknown."""
         totals = [share.total_s for share in self.shares]
         known = [total for total in totals if total is not None]
         return sum(known) if len(known) == len(totals) else None
@@ -182,5 +181,5 @@ class Fit:
 
 
 def _between(start_s: float | None, end_s: float | None) -> float | None:
-    """Never below zero: the clocks are those of several machines."""
+    """Duration in seconds. Never negative: the two clocks may be those of different machines."""
     return None if start_s is None or end_s is None else max(0.0, end_s - start_s)

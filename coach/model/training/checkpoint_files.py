@@ -1,4 +1,4 @@
-"""A checkpoint of any framework, as far as its files tell."""
+"""Checkpoints of any framework, as far as their files identify them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A file, or a directory of files that belong together."""
+    """One checkpoint: a file, or a directory of files that belong together."""
 
     path: str
     made_by: str
-    """Whose format it is: `Lightning`, `Hugging Face`, `DeepSpeed`, `torch.distributed.checkpoint`,
+    """The framework of the format: `Lightning`, `Hugging Face`, `DeepSpeed`, `torch.distributed.checkpoint`,
     `safetensors`, `PyTorch`."""
     step: int | None
-    """None: its name does not tell."""
+    """None: the name contains no step."""
     time_s: float
-    """When the last of its files was written."""
+    """When the last of its files was written, in epoch seconds."""
     torn: str | None = None
-    """Why it cannot be loaded; None for a complete one."""
+    """Why it cannot be loaded; None if it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFound:
-    """What a directory holds of them, newest first, down to the newest complete one. `is_whole` is False
-    where not all of it was looked at."""
+    """Checkpoints of a directory, newest first, down to the newest complete one. `is_whole` is False if a
+    part
+    of the directory was not searched."""
 
     directory: str
     saved: tuple[Saved, ...] = ()
@@ -33,7 +34,7 @@ class SavedFound:
 
     @property
     def newest(self) -> Saved | None:
-        """The newest complete one."""
+        """The newest complete checkpoint."""
         return next((each for each in self.saved if each.torn is None), None)
 
     @property

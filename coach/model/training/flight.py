@@ -1,4 +1,4 @@
-"""What torch's flight recorder kept of one rank: the collectives that it called, by process group."""
+"""Dumps of torch's flight recorder: the collectives that one rank called, by process group."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Call:
     number: int
-    """Counts the collectives of one process group: the same call has the same number on all its ranks."""
+    """Sequence number within the process group: a collective has the same number on all ranks."""
     operation: str
-    """`nccl:all_reduce`."""
+    """Such as `nccl:all_reduce`."""
     sizes: tuple[tuple[int, ...], ...]
-    """Of its inputs."""
+    """Sizes of its inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,6 @@ class FlightRecord:
     rank: int
     group: str
     members: tuple[int, ...]
-    """Ranks of the group; empty where the dump does not tell."""
+    """Ranks of the group; empty if the dump does not name them."""
     calls: tuple[Call, ...]
     file: str

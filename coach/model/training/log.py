@@ -1,4 +1,4 @@
-"""Log signatures, and what they hit."""
+"""Log signatures and their hits."""
 
 from __future__ import annotations
 
@@ -8,105 +8,107 @@ from dataclasses import dataclass
 from coach.model.error_block import ErrorBlock
 
 MAX_LINE_BYTES = 16 << 10
-"""A longer line of a log is cut."""
+"""Longer log lines are cut."""
 MAX_SEARCHED_CHARS = 2048
-"""A signature searches this much of a line.
+"""A signature searches this many characters of a line.
 
-Some patterns take the square of it in time, and an error names itself well before.
+Some patterns take quadratic time, and an error names itself well before this length.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a rule looks for in logs. A line is searched with `pattern` only if it contains one of `literals`
-    (the prefilter)."""
+    """A pattern that a rule looks for in logs. `pattern` runs only on lines that contain one of `literals`
+    (the
+    prefilter)."""
 
     rule: str
     name: str
     literals: tuple[str, ...]
-    """Case-sensitive; every line that `pattern` can match contains at least one."""
+    """Case-sensitive; every line that `pattern` can match must contain at least one."""
     pattern: str
-    """A regular expression, compiled when a line first holds a literal. Named groups become the hit's
-    fields."""
+    """A regular expression. It is compiled when a line first contains a literal; its named groups become the
+    fields of the hit."""
     unless: str | None = None
-    """A line that holds this does not count."""
+    """A line that contains this does not count."""
     is_heeded: bool = False
-    """True if a line does not count that a logger gives a level below ERROR: the program has caught it."""
+    """True: ignore lines that a logger printed with a level below ERROR, because the program handled them."""
     in_error: bool = False
-    """True if the words stand behind the type of an exception."""
+    """True if the words stand behind the exception's type."""
     reads_source: bool = False
-    """True for the rare words that stand in a traceback's frame or source line; all others are matched with
-    its exception alone."""
+    """True: also match the frames and source lines of a traceback. False, for nearly all signatures: match
+    only
+    its exception lines."""
     max_chars: int = MAX_SEARCHED_CHARS
-    """A pattern that takes linear time may see more of a line."""
+    """A pattern that takes linear time may search more characters of a line."""
 
 
 MARK = ""
-"""In the place of a rule's code: the hit is of no rule, it helps to tell the runs of one log apart."""
+"""Rule code of a mark: a hit that belongs to no rule and separates the runs of one log."""
 FIRST_LINE = "first line"
-"""The signature of a mark: one of the lines that the log begins with stands here again."""
+"""Signature of a mark: one of the first lines of the log occurs again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogHit:
-    """A signature found in a log. `line` counts from 1."""
+    """A match of a signature in a log. `line` counts from 1."""
 
     rule: str
     signature: str
     file: str
     line: int
     text: str
-    """The line, without its line end, rank prefix kept."""
+    """The line without its line end, with its rank prefix."""
     fields: Mapping[str, str]
     rank: int | None = None
     time_s: float | None = None
-    """The line's own time stamp, if it has one."""
+    """The time stamp in the line; None if it has none."""
     block: ErrorBlock | None = None
-    """The error block that the line stands in."""
+    """The error block that contains the line."""
 
     @property
     def traceback(self) -> tuple[str, ...]:
-        """The lines of the Python exception's block; empty without one."""
+        """Lines of the block if it is a Python exception; else empty."""
         return self.block.lines if self.block is not None and self.block.is_traceback else ()
 
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """The end of a log: what a screen shows."""
+    """The end of a log, as a screen shows it."""
 
     file: str
     first_line: int
-    """Number of lines[0]."""
+    """Line number of lines[0]."""
     lines: tuple[str, ...]
-    """Where a log was broken at one width they are whole again, with empty lines behind them."""
+    """If the log was wrapped at one width, the parts are joined again and empty lines replace the rest."""
     size_bytes: int
     num_lines: int
     is_binary: bool = False
     is_counted: bool = True
-    """False while a large log is still being read: these are its last lines, but nobody knows their numbers
-    yet."""
+    """False while a large log is still being read: these are its last lines, and their numbers are
+    unknown."""
     unread_bytes: int = 0
-    """How much of a large log is still to be read."""
+    """Number of bytes that are still to be read."""
     words: tuple[str, ...] = ()
-    """The lines without what stands before each of them; empty where nothing does."""
+    """The lines without the prefix that all lines have; empty if there is no prefix."""
     blocks: tuple[ErrorBlock, ...] = ()
-    """The last error blocks of the log, in order."""
+    """The last error blocks of the log, in log order."""
     written_s: float | None = None
-    """When something was last written to it, in seconds since the epoch: at the first look what the file
-    system says, later when it was seen to grow."""
+    """When the log was last written, in epoch seconds: at the first look the file's mtime, later the time at
+    which it was seen to grow."""
 
     @property
     def plain(self) -> tuple[str, ...]:
-        """As rules read the lines."""
+        """The lines as rules read them: without prefixes."""
         return self.words or self.lines
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """Where a log was looked for, and what came of it."""
+    """A place that was searched for a log, and the result."""
 
     path: str
     is_found: bool
-    """False where no file is, or not yet."""
+    """False if there is no file (yet)."""
     problem: str | None = None
-    """Why it cannot be read, or not any more."""
+    """Why the file cannot be read (any more)."""

@@ -1,4 +1,4 @@
-"""A stretch of a log as it stands in the file, and what is asked for: the values between pager and reader."""
+"""A request for part of a log, and that part: the values between pager and reader."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogLook:
-    """What to read of a log. Without a place: its end."""
+    """The part of a log to read. Without offset, line or words: its end."""
 
     files: tuple[str, ...]
-    """Two files are put into one, by the times of their lines; then no place counts."""
+    """One file, or two that are merged by the times of their lines; for two, offset and line are ignored."""
     offset: int | None = None
-    """Read around the line that holds this byte; a search begins there."""
+    """Read around the line that contains this byte; a search starts there."""
     line: int | None = None
-    """Read around the line of this number, which counts from 1."""
+    """Read around this line number, counted from 1."""
     words: str | None = None
-    """Search for these words. Words in small letters find capitals, too."""
+    """Search for these words. Words without capitals match capitals too."""
     is_for_error: bool = False
     """Search for the next line that reports an error."""
     is_backwards: bool = False
@@ -28,23 +28,23 @@ class LogLook:
 
 @dataclass(frozen=True, slots=True)
 class LogWindow:
-    """Whole lines of a log, beside each other."""
+    """Consecutive whole lines of a log."""
 
     file: str
     lines: tuple[str, ...]
-    """As a terminal would show them: decoded, without colours, of a progress line its last state."""
+    """The lines as a terminal shows them: decoded, without colours, with the last state of progress bars."""
     offsets: tuple[int, ...]
-    """Where each line begins, in bytes of the file; one more than lines: where the last one ends."""
+    """Byte offset of each line's start, and as one more element the end of the last line."""
     size_bytes: int
-    """Of the whole file."""
+    """Size of the whole file."""
     first_line: int | None = None
-    """Number of lines[0]; None while nobody has counted the lines before it."""
+    """Line number of lines[0]; None while the lines before it have not been counted."""
     focus: int | None = None
-    """Index of the line that was asked for; None where it was not found, or nothing was asked."""
+    """Index of the requested line; None if it was not found or nothing was requested."""
     errors: frozenset[int] = frozenset()
-    """Indexes of lines that report an error."""
+    """Indices of lines that report an error."""
     streams: tuple[str, ...] = ()
-    """Of each line the stream it comes from, where two are put into one."""
+    """The stream of each line, if two files are merged."""
     is_binary: bool = False
 
     @property
@@ -65,6 +65,5 @@ class LogWindow:
 
 
 def folds_case(words: str) -> bool:
-    """True if capitals and small letters are the same to a search for these words: no capital is among
-    them."""
+    """True if a search for these words ignores case, because they contain no capitals."""
     return words == words.lower()

@@ -7,41 +7,42 @@ from dataclasses import dataclass
 from typing import Any
 
 THINNED_EVENT = "thinned"
-"""An event of coach's own: of the steps behind it, one of `every` is left."""
+"""Event written by coach: of the steps after it, one in `every` was kept."""
 NAMES_EVENT = "names"
-"""The event that tells what else a foreign training writes down: `fields["names"]`."""
+"""Event that lists the other quantities of a foreign training: `fields["names"]`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimizer step of one rank. Times in seconds (`time_s` since the epoch, at the end of the step),
-    memory in MiB."""
+    """One optimizer step of one rank. Times are in seconds (`time_s`: epoch seconds at the end of the step),
+    memory is in MiB."""
 
     rank: int
     step: int
     time_s: float | None
     epoch: int | None = None
     loss: float | None = None
-    """May be NaN or infinite: that is what was measured."""
+    """May be NaN or infinite, if the training measured that."""
     lr: float | None = None
     num_samples: int | None = None
     """Samples of this step on this rank."""
     num_samples_global: int | None = None
     """Samples of this step on all ranks."""
     data_time_s: float | None = None
-    """Time the step waited for its batch."""
+    """Seconds that the step waited for its batch."""
     step_time_s: float | None = None
-    """The whole step, data time included."""
+    """Seconds of the whole step, including data time."""
     grad_norm: float | None = None
     loss_scale: float | None = None
     memory_allocated_mib: float | None = None
     memory_reserved_mib: float | None = None
     accuracy: float | None = None
     comm_time_s: float | None = None
-    """Time the step waited for the exchange of gradients, after its own backward pass; measured in some steps
-    only."""
+    """Seconds that the step waited for the gradient exchange after its own backward pass; measured only in
+    some
+    steps."""
     samples_per_s: float | None = None
-    """Samples per second of all ranks, where the program itself tells it and not the samples of a step."""
+    """Samples per second of all ranks, if the program reports a rate instead of samples per step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,27 @@
-"""How a run of another machine is told, by screens and commands in the same words."""
+"""Wording for a run on another machine, the same in screens and commands."""
 
 from __future__ import annotations
 
 
 def place(host: str | None) -> str:
-    """What stands in place of its state, which nobody here knows."""
+    """Text in place of the state, which cannot be seen from here."""
     return f"on {host or 'another machine'}"
 
 
 def last_word(state: str | None, age: str | None) -> str:
-    """What was last known, and why no more is. `age` is that of the last word, as it is shown: `3 min`."""
+    """The last known state and why there is no newer one. `age` is a formatted duration: `3 min`."""
     as_of = f" {age} ago" if age else ""
     return f"{state or 'nothing said yet'}{as_of}, not visible from here"
 
 
 def told(host: str | None, state: str | None, age: str | None) -> str:
-    """All of it, where there is room: `on login2, not visible from here: RUNNING 3 min ago`."""
+    """The long form: `on login2, not visible from here: RUNNING 3 min ago`."""
     as_of = f" {age} ago" if age else ""
     return f"{place(host)}, not visible from here: {state or 'nothing said yet'}{as_of}"
 
 
 def rough_age(seconds: float) -> str:
-    """In one unit: `12 s`, `3 min`, `5 h`, `2 d`."""
+    """The age in one unit: `12 s`, `3 min`, `5 h`, `2 d`."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""What the records of a run hold on the disk: the numbers that coach keeps, without logs and checkpoints."""
+"""Disk space of a run's records: the numbers that coach keeps, without logs and checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Part(StrEnum):
-    """A part of the records that may be thinned, in the order in which it is."""
+    """A part of the records that can be thinned; parts are thinned in this order."""
 
     OLD = "telemetry/old"
     TELEMETRY = "telemetry"
@@ -16,7 +16,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Files and their bytes."""
+    """A number of files and their size."""
 
     num_files: int = 0
     size_bytes: int = 0
@@ -30,7 +30,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class RunRecords:
-    """The records of one run. `telemetry` is without its rotated parts, which are `old`."""
+    """The records of one run. `old` holds the rotated parts of the telemetry, `telemetry` the rest."""
 
     run_id: str
     old: Volume = field(default_factory=Volume)
@@ -46,7 +46,7 @@ class RunRecords:
 
 @dataclass(frozen=True, slots=True)
 class RecordLimits:
-    """What the records of all runs together may hold."""
+    """Limits for the records of all runs together."""
 
     max_bytes: int
     max_files: int

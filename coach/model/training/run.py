@@ -1,4 +1,4 @@
-"""A run: one launch of one recipe, and what its directory says about it."""
+"""A run: one launch of one recipe, as its directory describes it."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from coach.model.teaching.drill import Answer
 
 
 class Submission(StrEnum):
-    """How the submission of a run stands that waits and has no job id."""
+    """State of the submission of a pending run that has no job id."""
 
     LAUNCHING = "launching"
-    """The coach that submits it is still at work, or may be."""
+    """The coach that submits it is still working, or may be."""
     NEVER = "never_submitted"
-    """The launch was interrupted before Slurm had the job."""
+    """The launch was interrupted before Slurm received the job."""
     NOT_QUEUED = "not_queued"
-    """The launch was interrupted, and no job of it is in the queue."""
+    """The launch was interrupted, and its job is not in the queue."""
     UNKNOWN = "may_be_queued"
     """The launch was interrupted, and Slurm did not answer."""
 
     @property
     def words(self) -> str:
-        """In place of the run's state."""
+        """Text in place of the run's state."""
         return self.value.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One part of a training that is longer than its time limit. What is not known is None."""
+    """One part of a training that is longer than its time limit. None: unknown."""
 
     start_time_s: float | None
     end_time_s: float | None
-    """When its end was noted; None: it goes on, or it ended by itself."""
+    """When its end was noted; None: it still runs, or it ended by itself."""
     nodes: str | None
     resumed_from: str | None
-    """The checkpoint that it went on from."""
+    """The checkpoint that it resumed from."""
     checkpoint: str | None
-    """The newest checkpoint that it left."""
+    """The newest checkpoint that it wrote."""
     lost_s: float | None
-    """Seconds between that checkpoint and its end: their work is done again."""
+    """Seconds between that checkpoint and the segment's end: this work is repeated."""
     why: str | None
     """Why it ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """run.json, read tolerantly: what is missing is None or empty. Times are epoch seconds."""
+    """Content of run.json, read tolerantly: missing values are None or empty. Times are epoch seconds."""
 
     run_id: str
     run_dir: str
@@ -57,12 +57,13 @@ class Run:
     backend: str
     job_id: str | None
     state: str | None
-    """Slurm's word; None when nobody has recorded one yet."""
+    """Slurm's state; None if no state has been recorded."""
     parameters: Mapping[str, Any]
     resources: Mapping[str, Any]
     """The fields of model.launch.Resources."""
     launch: Mapping[str, Any]
-    """The request that made the run (fields of model.launch.LaunchRequest that were set), for a relaunch."""
+    """The request that made the run, for a relaunch: the fields of model.launch.LaunchRequest that were
+    set."""
     created_time_s: float | None
     started_time_s: float | None
     ended_time_s: float | None
@@ -73,57 +74,55 @@ class Run:
     dataset: Mapping[str, Any]
     versions: Mapping[str, Any]
     parameter_info: Mapping[str, Any] = field(default_factory=dict)
-    """Parameter → `{"default": …, "usual": [low, high]}` from the recipe, for fixes that need to know what is
-    ordinary."""
+    """Parameter → `{"default": …, "usual": [low, high]}` from the recipe, for fixes that need usual
+    values."""
     expects: tuple[str, ...] = ()
-    """Codes of findings that its recipe shows on purpose."""
+    """Codes of findings that the recipe causes on purpose."""
     is_uneven_by_design: bool | None = None
-    """True if its recipe declares that its ranks do unequal work; None: run.json does not say, and nothing is
-    declared."""
+    """True if the recipe declares that its ranks do unequal work; None if run.json does not say."""
     remedies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Remedy → the changes by which its recipe carries it out; empty where run.json does not say."""
+    """Remedy → the launch changes with which the recipe applies it; empty if run.json does not say."""
     sweep: SweepPoint | None = None
-    """Its place in the group it was launched with."""
+    """Position in the group that it was launched with."""
     user: str | None = None
-    """Who launched it."""
+    """The user who launched it."""
     host: str | None = None
-    """The machine that a local run was started on, as far as it is known."""
+    """The machine on which a local run was started, if known."""
     is_visible: bool = True
-    """False for a local run of another machine: its state is the last word known, of `last_word_time_s`."""
+    """False for a local run on another machine: its state is the last known one, from `last_word_time_s`."""
     last_word_time_s: float | None = None
     cluster: str | None = None
-    """The Slurm cluster whose job it is; None for a local run, and where the cluster has not said its
-    name."""
+    """The Slurm cluster of its job; None for a local run and for a cluster without a name."""
     submitted_time_s: float | None = None
-    """When coach submitted it; None for a run that a job began by itself."""
+    """When coach submitted it; None for a run that was started inside a job."""
     drill: str | None = None
-    """The drill that it is of; None: no fault was planted in it."""
+    """Name of its drill; None: it has no planted fault."""
     drill_answer: Answer | None = None
     segments: tuple[Segment, ...] = ()
-    """Of a training that goes on when its time limit is near: oldest first; empty for any other."""
+    """The segments of a training that resumes after its time limit, oldest first; empty for any other."""
     is_launching: bool = False
-    """True while a coach submits it, as far as can be seen from here."""
+    """True while a coach is submitting it, as far as can be seen from this machine."""
     found_by: str | None = None
-    """The field of Slurm's by which coach found the job after sbatch's answer was lost: `StdOut` or
+    """The Slurm field by which coach found the job after sbatch's answer was lost: `StdOut` or
     `SubmitLine`."""
     submission: Submission | None = None
-    """What is known where there is no job id; None: not looked for, or not needed."""
+    """State of the submission if there is no job id; None: not checked, or not needed."""
 
     @property
     def is_open_drill(self) -> bool:
-        """Whether what is wrong with it is still for the learner to find."""
+        """True while the learner has still to find the planted fault."""
         return self.drill is not None and (self.drill_answer is None or not self.drill_answer.is_settled)
 
     @property
     def num_gpus(self) -> int | None:
-        """GPUs asked for in all; None when run.json does not say."""
+        """GPUs requested over all nodes; None if run.json does not say."""
         nodes, gpus = self.resources.get("num_nodes"), self.resources.get("gpus_per_node")
         return nodes * gpus if isinstance(nodes, int) and isinstance(gpus, int) else None
 
 
 @dataclass(frozen=True, slots=True)
 class RankExit:
-    """How one rank ended. A bystander only lost its peer."""
+    """How one rank ended. A bystander ended only because it lost a peer."""
 
     rank: int
     exit_code: int | None
@@ -134,18 +133,18 @@ class RankExit:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the job was ended before the training began, or by the trainer's own checks: something that
-    training cannot do without is missing."""
+    """Why the job was ended before the training began, or by the trainer's own checks: a requirement is
+    missing."""
 
     cause: str
-    """A finding's cause: `cuda_unavailable`, `disk_quota` …"""
+    """The cause of a finding: `cuda_unavailable`, `disk_quota` …"""
     text: str
     node: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class RunExit:
-    """exit.json: how the run ended, as seen from inside the job. `state` is Slurm's word."""
+    """Content of exit.json: how the run ended, seen from inside the job. `state` is Slurm's state."""
 
     state: str | None
     exit_code: int | None
@@ -153,12 +152,12 @@ class RunExit:
     ranks: tuple[RankExit, ...]
     refused: Refusal | None = None
     oom_kills: Mapping[str, int] = field(default_factory=dict)
-    """Node → processes that the kernel killed there because the job's memory was used up."""
+    """Node → number of processes that the kernel killed because the job's memory was used up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint of a run: a file, or a directory where every rank wrote its share."""
+    """A complete checkpoint of a run: a file, or a directory to which every rank wrote its shard."""
 
     path: str
     step: int

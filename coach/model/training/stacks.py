@@ -1,4 +1,4 @@
-"""Where the ranks of a training stood at one moment, and by which means that was seen."""
+"""Stacks of the ranks of a training at one moment, and the means by which each was read."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from types import MappingProxyType
 @dataclass(frozen=True, slots=True)
 class Frame:
     function: str
-    """As far as the means tells it: `__next__`, or `_BaseDataLoaderIter.__next__`."""
+    """As the means reports it: `__next__`, or `_BaseDataLoaderIter.__next__`."""
     file: str
     line: int | None
 
     @property
     def name(self) -> str:
-        """The function without its class, which not every means tells."""
+        """The function without its class, because not every means reports the class."""
         return self.function.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """The last collective that a rank has begun, by torch's flight recorder."""
+    """The last collective that a rank has started, from torch's flight recorder."""
 
     operation: str
-    """`gloo:all_reduce`."""
+    """Such as `gloo:all_reduce`."""
     number: int
     is_done: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A higher rung of the ladder, and why it was not reached."""
+    """A better means that could not be used, and why."""
 
     rung: str
     because: str
@@ -42,22 +42,22 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class RankStack:
-    """One rank. What its rung does not show is empty, or None."""
+    """The stack of one rank. Values that its means (`rung`) does not provide are None or empty."""
 
     node: str
     pid: int
     rank: int | None
-    """None: no launcher gave it a number."""
+    """None: no launcher gave the process a rank."""
     world_size: int | None
     rung: str
     missed: tuple[Missed, ...]
     frames: tuple[Frame, ...]
-    """Of the main thread, the innermost first."""
+    """Frames of the main thread, innermost first."""
     num_threads: int
-    """Python threads that were seen."""
+    """Number of Python threads that were found."""
     collective: Collective | None
     state: str | None
-    """The kernel's letter."""
+    """The kernel's one-letter process state."""
     wait_channel: str | None
     """The kernel function in which the main thread sleeps."""
     cpu_pct: float | None
@@ -82,26 +82,26 @@ _CATEGORIES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class StackBurst:
-    """Some twenty stacks of one rank within ten seconds, reduced to counts."""
+    """About twenty stacks of one rank within ten seconds, reduced to counts."""
 
     node: str
     pid: int
     rank: int | None
-    """None: no launcher gave it a number."""
+    """None: no launcher gave the process a rank."""
     time_s: float
     is_stall: bool
-    """True if it was taken because logs and metrics were silent; else once after warm-up."""
+    """True if it was taken because logs and metrics were silent; False if once after warm-up."""
     has_steps: bool
-    """True if the training was seen to make steps before."""
+    """True if the training had made steps before."""
     silent_s: float | None
-    """How long they were silent then."""
+    """Seconds for which logs and metrics had been silent."""
     num_samples: int
     categories: Mapping[str, int]
-    """`collective data save optimizer backward forward other` → samples."""
+    """`collective data save optimizer backward forward other` → number of samples."""
     places: tuple[tuple[str, int], ...]
-    """The most frequent lines of the program's own code, `train.py:41 load`, and their samples."""
+    """The most frequent lines of the program's own code, as `train.py:41 load`, with their sample counts."""
     cpu_pct: float | None
-    """Of one CPU, over the burst."""
+    """Percent of one CPU, over the burst."""
 
     @property
     def label(self) -> str:
@@ -109,7 +109,7 @@ class StackBurst:
 
     @property
     def place(self) -> str:
-        """`train.py:31 fetch()`, the line of its own code where the rank stands most often."""
+        """`train.py:31 fetch()`: the most frequent line of the program's own code."""
         if not self.places:
             return "an unknown place"
         place = self.places[0][0]
@@ -124,21 +124,21 @@ class StackBurst:
         return f"{count} of {self.num_samples} stacks {what}, {self.place}{cpu}"
 
     def share(self, *categories: str) -> float:
-        """The part of the samples that stand in these, 0 to 1."""
+        """The fraction of the samples in these categories, 0 to 1."""
         return sum(self.categories.get(name, 0) for name in categories) / self.num_samples
 
 
 @dataclass(frozen=True, slots=True)
 class StacksPlan:
-    """What will be run, before it is run. It is run exactly so."""
+    """A planned read of stacks. It is run exactly as planned."""
 
     subject: str
     argv: tuple[str, ...]
     folder: Path
-    """Where every node writes its answer."""
+    """Directory to which every node writes its answer."""
     num_nodes: int
     must_ask: bool
-    """Whether it enters a job that coach did not launch."""
+    """True if it enters a job that coach did not launch."""
 
     @property
     def command(self) -> str:
@@ -146,7 +146,7 @@ class StacksPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What one should know before one says yes."""
+        """Consequences that the user should know before confirming."""
         cost = "this adds one job step to it, and one row to its accounting, for a few seconds"
         return (
             f"coach did not launch {self.subject}: {cost}",
@@ -156,12 +156,12 @@ class StacksPlan:
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """All ranks of all nodes that answered."""
+    """The stacks of all ranks on all nodes that answered."""
 
     ranks: tuple[RankStack, ...]
     folder: str
-    """Where it is kept."""
+    """Directory in which they are kept."""
     num_nodes: int
     num_silent_nodes: int = 0
     because: str | None = None
-    """Why the others were silent."""
+    """Why the silent nodes did not answer."""

@@ -1,7 +1,6 @@
-"""What the sampler on a node measured. What was not measured is None.
+"""Measurements of the sampler on a node. None: not measured.
 
-Each class is one kind of record of a telemetry file, field by field: a field that is added here is read from
-the file by its name.
+Each class is one kind of record in a telemetry file. A field added here is read from the file by its name.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import StrEnum
 
 
 class Rung(StrEnum):
-    """How a number came from a node to here, best first."""
+    """The path of a number from the node to coach, best first."""
 
     SAMPLER = "the sampler beside the training"
     STEP = "a step in the job (srun --overlap)"
@@ -21,7 +20,7 @@ class Rung(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the newest numbers of a node come from, and of when they are by the node's clock."""
+    """The path of a node's newest numbers, and their time by the node's clock."""
 
     rung: Rung
     time_s: float
@@ -29,17 +28,17 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One GPU, or one MIG instance, at one time, in NVML's terms."""
+    """One GPU or MIG instance at one time, in NVML's terms."""
 
     node: str
     time_s: float
     gpu: int
-    """Index within the job, as CUDA numbers it."""
+    """Index within the job, in CUDA's numbering."""
     uuid: str | None
     name: str | None = None
     utilization_pct: float | None = None
-    """Share of the driver's sample window in which at least one kernel ran: not how much of the GPU was
-    used."""
+    """Share of the driver's sample window in which at least one kernel ran. It does not tell how much of the
+    GPU the kernel used."""
     memory_used_mib: float | None = None
     memory_total_mib: float | None = None
     power_w: float | None = None
@@ -54,10 +53,10 @@ class GpuSample:
     memory_clock_mhz: float | None = None
     max_memory_clock_mhz: float | None = None
     whole_uuid: str | None = None
-    """Of a MIG instance: the GPU that it is a part of. Its temperature, clocks and event reasons are those of
-    the whole GPU."""
+    """For a MIG instance: the UUID of its GPU. Temperatures, clocks and event reasons are those of the whole
+    GPU."""
     sm_activity_pct: float | None = None
-    """GPM, only where it was asked for: what share of the multiprocessors was busy, over time."""
+    """GPM (measured only on request): share of the multiprocessors that were busy, averaged over time."""
     sm_occupancy_pct: float | None = None
     tensor_activity_pct: float | None = None
     dram_activity_pct: float | None = None
@@ -65,7 +64,7 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True)
 class GpuLink:
-    """What connects one GPU with the host and with other GPUs. Errors are counted since the driver was
+    """Connections of one GPU to the host and to other GPUs. Errors are counted since the driver was
     loaded."""
 
     node: str
@@ -73,7 +72,7 @@ class GpuLink:
     gpu: int
     uuid: str | None
     pcie_generation: int | None = None
-    """Now: an idle GPU lowers it."""
+    """Current generation: an idle GPU lowers it."""
     max_pcie_generation: int | None = None
     pcie_width: int | None = None
     max_pcie_width: int | None = None
@@ -91,8 +90,8 @@ class GpuLink:
 
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
-    """Memory errors of one GPU, what was mapped out because of them, its limits of temperature, and its
-    modes."""
+    """Memory errors of one GPU, the rows and pages that were retired because of them, its temperature limits,
+    and its modes."""
 
     node: str
     time_s: float
@@ -100,14 +99,14 @@ class GpuHealth:
     uuid: str | None
     has_ecc: bool | None = None
     ecc_volatile_corrected: int | None = None
-    """Since the driver was loaded; aggregate: in the GPU's life."""
+    """Volatile: since the driver was loaded. Aggregate: over the life of the GPU."""
     ecc_volatile_uncorrected: int | None = None
     ecc_aggregate_corrected: int | None = None
     ecc_aggregate_uncorrected: int | None = None
     remapped_rows_corrected: int | None = None
     remapped_rows_uncorrected: int | None = None
     is_row_remap_pending: bool | None = None
-    """A row waits for a reset of the GPU to be mapped out."""
+    """True if a row will be remapped at the next reset of the GPU."""
     has_row_remap_failed: bool | None = None
     retired_pages_single_bit: int | None = None
     retired_pages_double_bit: int | None = None
@@ -123,7 +122,7 @@ class GpuHealth:
 
 @dataclass(frozen=True, slots=True)
 class GpuEvent:
-    """An Xid: the driver reported trouble of a GPU."""
+    """An Xid: the driver reported an error of a GPU."""
 
     node: str
     time_s: float
@@ -134,7 +133,7 @@ class GpuEvent:
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """One node at one time: first as far as the job may use it, then all of it."""
+    """One node at one time: first the part that the job may use, then the whole node."""
 
     node: str
     time_s: float
@@ -147,8 +146,8 @@ class HostSample:
     memory_available_mib: float | None = None
     num_processes: int | None = None
     num_gpus: int | None = None
-    """GPUs, or MIG instances, that the sampler sees; of those allotted to the job here; of those in the
-    node."""
+    """GPUs, or MIG instances, that the sampler sees. The next two fields: those allotted to the job on this
+    node, and those in the node."""
     num_gpus_allotted: int | None = None
     num_gpus_of_node: int | None = None
     node_cpu_pct: float | None = None
@@ -157,8 +156,8 @@ class HostSample:
     swap_used_mib: float | None = None
     swap_total_mib: float | None = None
     cpu_pressure_pct: float | None = None
-    """Pressure: the share of the last ten seconds in which some task waited for it; stall: in which all
-    did."""
+    """Linux PSI over the last ten seconds. Pressure: the share of time in which some task waited for the
+    resource. Stall: the share in which all tasks waited."""
     memory_pressure_pct: float | None = None
     memory_stall_pct: float | None = None
     io_pressure_pct: float | None = None
@@ -173,7 +172,7 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """One of the job's processes: those on a GPU, and the largest of the others."""
+    """A process of the job: each one on a GPU, and the largest of the others."""
 
     node: str
     time_s: float
@@ -181,7 +180,7 @@ class ProcessSample:
     name: str = ""
     rank: int | None = None
     cpu_pct: float | None = None
-    """Of one CPU."""
+    """Percent of one CPU."""
     rss_mib: float | None = None
     gpu_memory_mib: float | None = None
     local_rank: int | None = None
@@ -193,7 +192,7 @@ class ProcessSample:
 
 @dataclass(frozen=True, slots=True)
 class PortSample:
-    """One network port of a node. Errors and link downs are counted since it was started."""
+    """One network port of a node. Errors and link downs are counted since the port was started."""
 
     node: str
     time_s: float
@@ -210,7 +209,7 @@ class PortSample:
 
 @dataclass(frozen=True, slots=True)
 class MountSample:
-    """A network file system that the node used in the last ten seconds, and how long its requests took."""
+    """A network file system that the node used in the last ten seconds, and its request times."""
 
     node: str
     time_s: float
@@ -218,7 +217,7 @@ class MountSample:
     type: str | None = None
     operations_per_s: float | None = None
     wait_ms: float | None = None
-    """Mean time of a request, from queued to answered."""
+    """Mean milliseconds of a request, from queued to answered."""
     read_mib_s: float | None = None
     write_mib_s: float | None = None
     num_retransmissions: int | None = None
@@ -226,7 +225,7 @@ class MountSample:
 
 @dataclass(frozen=True, slots=True)
 class SensorGap:
-    """Something the sampler could not measure on a node, why, and how to get it."""
+    """A quantity that the sampler could not measure on a node, why, and how to get it."""
 
     node: str
     what: str
@@ -236,14 +235,14 @@ class SensorGap:
 
 @dataclass(frozen=True, slots=True)
 class StepUse:
-    """What sstat tells of one step: peaks, no present values."""
+    """One job step in sstat: peaks, not current values."""
 
     step_id: str
     num_tasks: int
     max_rss_mib: float | None
-    """Of its largest task."""
+    """Peak of its largest task."""
     gpu_utilization_pct: float | None
-    """The sum over its tasks, where the site accounts for GPUs."""
+    """Sum over its tasks, if the site accounts for GPUs."""
     gpu_memory_mib: float | None
 
 

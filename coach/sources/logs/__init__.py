@@ -1,1 +1,1 @@
-"""Logs: where jobs write them, and one scan that finds the lines that rules look for."""
+"""Logs: find the files that jobs write, and scan each once for the lines that rules look for."""

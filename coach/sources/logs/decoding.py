@@ -1,7 +1,8 @@
-"""The bytes of a log as UTF-8, whatever programs wrote them; and which files are no text.
+"""Convert the bytes of a log to UTF-8, and recognize files that are not text.
 
-One log may hold several encodings: each program that appends to it brings its own. So each line is decoded by
-itself, and the pieces in which a log is read cannot change the result. Pure: bytes in, bytes out.
+A log may hold several encodings, because every program that appends to it uses its own. So each line is
+decoded separately, and the result does not depend on the pieces in which a log is read. Pure: bytes in, bytes
+out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MARKS: tuple[tuple[bytes, Order], ...] = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _MIN_SHARE_OF_ZEROS = 4
-"""The first line of UTF-16 holds at least one zero in this many bytes. A single zero is no encoding."""
+"""A line is taken for UTF-16 if at least one byte in this many is zero. A single zero proves no encoding."""
 
 _MAGIC = re.compile(
     rb"\x7fELF|PK\x03\x04|\x89HDF\r\n\x1a\n|\x89PNG|\x93NUMPY|\x80[\x02-\x05][\x8a\x95c}\]q(]|\x1f\x8b\x08"
@@ -29,16 +30,16 @@ _MAGIC = re.compile(
     rb'|[\s\S]{4,8}\{"(?:__metadata__"|[^"\n]{1,200}":\{"dtype")'  # safetensors
 )
 _NO_TEXT = bytes({*range(1, 7), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F})
-"""Control characters that no program prints: all but NUL, bell, escape and white space."""
+"""Control characters that no program prints: all except NUL, bell, escape and white space."""
 _TEXT_BYTES_PER_CONTROL = 50
-"""Machine code, pickles and tensors hold one such byte in 10; text holds a few, if any."""
+"""Machine code, pickles and tensors contain one such byte in 10; text contains a few, if any."""
 
 
 def is_no_text(head: bytes) -> bool:
-    """True for a file that is not a log: a checkpoint, a program, a core, an archive.
+    """True if a file is not a log, but a checkpoint, a program, a core dump or an archive.
 
-    `head` is its beginning. It begins with the magic number of such a format, or one byte in 50 is a control
-    character that no text has. Zeros alone prove nothing.
+    `head` is its beginning. The file is no text if it begins with the magic number of such a format, or if
+    one byte in 50 is a control character that text does not contain. Zeros alone prove nothing.
     """
     if _MAGIC.match(head):
         return True
@@ -48,16 +49,16 @@ def is_no_text(head: bytes) -> bool:
 
 
 def without_holes(data: bytes) -> bytes:
-    """The data with three zeros for every longer row of them.
+    """The data with every longer run of zeros shortened to three.
 
-    A program whose log was truncated goes on at its old offset; a network file system shows bytes that it has
-    not received as zeros. Such a hole must not fill the room of a line.
+    A program whose log was truncated continues at its old offset, and a network file system shows bytes that
+    it has not received as zeros. Such a hole must not use up the length limit of a line.
     """
     return _HOLES.sub(_HOLE, data) if b"\0" in data else data
 
 
 def join_pieces(before: bytes, data: bytes) -> bytes:
-    """The two in a row; a hole that both hold part of is one hole. Only the seam of `before` is looked at."""
+    """Concatenate two pieces; a hole that spans both becomes one hole. Checks only the end of `before`."""
     if not before.endswith(b"\0"):
         return before + without_holes(data)
     seam = len(_HOLE)
@@ -65,12 +66,12 @@ def join_pieces(before: bytes, data: bytes) -> bytes:
 
 
 def as_utf8(lines: bytes, order: Order | None = None) -> tuple[bytes, Order | None]:
-    """Lines in UTF-8, UTF-16 or Latin-1 without their byte order marks and zeros.
+    """Convert lines in UTF-8, UTF-16 or Latin-1, and drop byte order marks and zeros.
 
-    Latin-1 stays as it is: `line_text.decode` reads it. `order` is the byte order of the line before, None
-    for a line that was not UTF-16. Returns the lines, and the order of the last one.
+    Latin-1 is left unchanged: `line_text.decode` reads it. `order` is the byte order of the line before; None
+    if that line was not UTF-16. Returns the lines, and the order of the last one.
     """
-    # One byte is found faster than three.
+    # Searching for one byte is faster than searching for three.
     if b"\0" not in lines and (b"\xef" not in lines or codecs.BOM_UTF8 not in lines):
         return lines, None if lines else order
     decoded: list[bytes] = []
@@ -78,7 +79,7 @@ def as_utf8(lines: bytes, order: Order | None = None) -> tuple[bytes, Order | No
     for line in ended:
         words, order = _line_as_utf8(line, order)
         decoded.append(words)
-    # A zero alone is the second half of a newline: it says nothing of the next line.
+    # A single zero is the second half of a newline and tells nothing about the next line.
     last, last_order = _line_as_utf8(unended, order) if unended.strip(b"\0") else (b"", order)
     return b"\n".join([*decoded, last]), last_order
 
@@ -101,9 +102,10 @@ def _line_as_utf8(line: bytes, order: Order | None) -> tuple[bytes, Order | None
 
 
 def _decoded(body: bytes, order: Order) -> bytes:
-    """A line of UTF-16 without the newline; its zeros are only taken away where it is broken."""
+    """Decode a line of UTF-16 without its newline; if it is malformed, only remove its zeros."""
     if len(body) % 2:
-        # The newline's zero stands before it in one order; a carriage return's behind it in the other.
+        # The zero of the newline precedes it in big-endian; the zero of a carriage return follows it in
+        # little-endian.
         body = body[:-1] if order == "utf-16-be" and body.endswith(b"\0") else body + b"\0"
     try:
         text = body.decode(order)

@@ -1,6 +1,6 @@
-"""The error blocks of a text, each read once, however many hits stand in it.
+"""Find the error blocks of a text; each block is read once, even if many hits lie in it.
 
-Only the blocks that are asked for are read: a log that repeats an error forever costs no more than its hits.
+Only blocks around hits are read: a log that repeats an error forever costs no more than its hits.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from coach.sources.logs.error_reader import (
 from coach.sources.logs.line_text import depth_of, end_of_line, is_source_line, start_of_line
 
 CONTEXT_BYTES = 256 << 10
-"""A block's head is looked for in this much of the text above a line."""
+"""How many bytes above a line are searched for the head of its block."""
 _NEAR_BYTES = 4 << 10
-"""The frame above a source line is looked for in this much of the text."""
+"""How many bytes above a source line are searched for its frame."""
 _MAX_LINES_ABOVE = 12
 _MAX_HEADS = 64
-"""Heads of other ranks that may stand between a line and the head of its block."""
+"""Largest number of other ranks' heads between a line and the head of its block."""
 
 
 class Line(NamedTuple):
-    """One line of a text, without the prefixes of its log and its launcher."""
+    """One line of a text, without the prefixes of its log and of its launcher."""
 
     number: int
     rank: int | None
@@ -42,31 +42,31 @@ class Line(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What stands around a line."""
+    """The surroundings of a line."""
 
     head: int
-    """The place of the block's first line."""
+    """Offset of the block's first line."""
     reader: ErrorReader | None
-    """None outside of all blocks."""
+    """None outside all blocks."""
     shows_program: bool
-    """True for a line of frames and source, in a block or in what is left of one."""
+    """True for a frame or a source line, in a block or in the remains of one."""
 
 
 @dataclass(slots=True)
 class LogText:
-    """A text with the numbers of its lines."""
+    """A text with line numbers."""
 
     data: bytes
     read: Callable[[bytes], tuple[int | None, str]]
-    """(rank, words) of a line."""
+    """Splits a line into (rank, words)."""
     are_empty_skipped: bool
-    """True if empty lines stand between the lines of this log."""
+    """True if the log has empty lines between its lines; they are skipped."""
     _place: int
     _num_before: int
-    """Line ends before `_place`."""
+    """Number of line ends before `_place`."""
 
     def number_at(self, place: int) -> int:
-        """The number of the line at a place. Places that are near each other cost little."""
+        """The line number at an offset. Cheap if the offset is near the last one."""
         low, high = sorted((place, self._place))
         num_between = self.data.count(b"\n", low, high)
         self._num_before += num_between if place > self._place else -num_between
@@ -74,7 +74,7 @@ class LogText:
         return self._num_before + 1
 
     def before(self, place: int) -> Iterator[tuple[int, int | None, str]]:
-        """(place, rank, words) of the lines before a line, the nearest first."""
+        """(offset, rank, words) of the lines above an offset, nearest first."""
         lowest, end = max(0, place - CONTEXT_BYTES), place
         for _ in range(MAX_BLOCK_LINES * 8):
             if end <= lowest:
@@ -86,7 +86,7 @@ class LogText:
             end = start
 
     def after(self, place: int) -> Iterator[Line]:
-        """The lines from a place on, without the empty one between a carriage return and a line end."""
+        """The lines from an offset on, without the empty line between a carriage return and a newline."""
         number, counted = self.number_at(place), place
         while place < len(self.data):
             end = end_of_line(self.data, place)
@@ -100,7 +100,7 @@ class LogText:
 
 @dataclass(slots=True)
 class OpenBlock:
-    """A block whose end was not read yet, and the hits that wait for it."""
+    """A block whose end has not been read yet, and the hits that wait for it."""
 
     reader: ErrorReader
     chain: tuple[ErrorBlock, ...]
@@ -112,7 +112,7 @@ class OpenBlock:
 
 
 class ErrorBlocks:
-    """Finds the block around a line of a text."""
+    """Finds the error block around a line of a text."""
 
     def __init__(self, text: LogText, file: str) -> None:
         self._text = text
@@ -122,7 +122,7 @@ class ErrorBlocks:
         self._built: dict[int, ErrorBlock] = {}
 
     def around(self, start: int, line: Line) -> Around:
-        """The block of the line that begins at `start`."""
+        """The surroundings of the line that begins at offset `start`."""
         found = self._headed(start, line)
         if found is None and is_exception(line.words):
             found = self._headless(start, line)
@@ -132,7 +132,7 @@ class ErrorBlocks:
         return Around(head, reader, self._is_source(start, line))
 
     def _is_source(self, start: int, line: Line) -> bool:
-        """True for a source line outside of all blocks: of a stack that was logged, or of a warning."""
+        """True for a source line outside all blocks, such as one in a logged stack or below a warning."""
         near = max(0, start - _NEAR_BYTES)
         is_near = any(self._text.data.find(words, near, start) >= 0 for words in (b'File "', b"Warning: "))
         before = ((rank, words) for _, rank, words in self._text.before(start)) if is_near else ()
@@ -149,7 +149,7 @@ class ErrorBlocks:
         return None
 
     def last(self, count: int) -> tuple[ErrorBlock, ...]:
-        """The last blocks of the text that begin with a head."""
+        """The last `count` blocks of the text that begin with a head."""
         return tuple(self.block_at(head) for head in self._heads[-count:])
 
     def block_at(self, head: int) -> ErrorBlock:
@@ -158,7 +158,7 @@ class ErrorBlocks:
         return self._built[head]
 
     def chain_of(self, head: int) -> tuple[ErrorBlock, ...]:
-        """The blocks that led to the one of this head, the oldest first."""
+        """The blocks that led to the block at `head`, oldest first."""
         readers: list[ErrorReader] = []
         index = bisect_right(self._heads, head) - 1
         reader = self._reader_at(head)
@@ -187,7 +187,7 @@ class ErrorBlocks:
         return reader
 
     def _read(self, first: int, reader: ErrorReader) -> ErrorReader:
-        """Give it the lines from a place on, as far as its block goes or the text."""
+        """Feed the reader from an offset on, until its block is closed or the text ends."""
         self._readers[first] = reader
         for line in self._text.after(first):
             reader.take(line.number, line.rank, line.words)
@@ -196,7 +196,7 @@ class ErrorBlocks:
         return reader
 
     def _above(self, place: int, rank: int | None) -> tuple[str, ...]:
-        """The two lines above a place that are not empty, the nearest last."""
+        """The last two non-empty lines above an offset, nearest last."""
         lines = (
             words
             for _, line_rank, words in islice(self._text.before(place), _MAX_LINES_ABOVE)
@@ -205,7 +205,7 @@ class ErrorBlocks:
         return tuple(islice(lines, 2))[::-1]
 
     def _headless(self, start: int, line: Line) -> tuple[int, ErrorReader] | None:
-        """The frames right above an exception whose head is not in the text."""
+        """The frames directly above an exception whose head is not in the text."""
         first, has_frame = start, False
         for place, rank, words in self._text.before(start):
             if rank != line.rank:
@@ -222,7 +222,7 @@ class ErrorBlocks:
 
 
 def _places_of_heads(text: LogText) -> list[int]:
-    """Where the lines begin that hold a head."""
+    """Offsets of the lines that contain a head."""
     places: set[int] = set()
     for words in HEADS:
         found = text.data.find(words)

@@ -1,7 +1,7 @@
-"""Error blocks, read line by line from their head on.
+"""Read an error block line by line, starting at its head.
 
-The pieces in which a log comes cut a block, and the lines of other ranks stand in it. A reader keeps the
-lines of one rank, at most MAX_BLOCK_LINES of them, and parses its frames when the block is asked for.
+A log is read in pieces that may cut a block, and lines of other ranks may lie within it. A reader keeps the
+lines of one rank, at most MAX_BLOCK_LINES, and parses the frames only when the block is built.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from coach.sources.logs.line_text import depth_of
 
 MAX_BLOCK_LINES = 400
 MAX_CHAIN = 20
-"""Blocks of a chain that are kept, the last ones."""
+"""Largest number of blocks of a chain; the last ones are kept."""
 _MAX_MESSAGE_LINES = 40
 _MAX_FOREIGN_LINES = 5
-"""Other threads print between the frames."""
+"""Largest number of foreign lines in a block: other threads print between the frames."""
 
 TRACEBACK = "Traceback (most recent call last)"
 _FATAL, _NATIVE = "Fatal Python error: ", "terminate called "
 _ELASTIC = "Root Cause (first observed failure):"
 HEADS = tuple(head.encode() for head in (TRACEBACK, _FATAL, _NATIVE, _ELASTIC))
-"""A block begins in a line that holds one of these."""
+"""A line that contains one of these begins a block."""
 CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -34,7 +34,7 @@ _LOGGED = re.compile(
     r"(?: \[[\w/, ]{1,40}\]){0,3} ?"
     r"|(?:\S{1,60} ){0,4}?\[?(?P<word>WARNING|ERROR|CRITICAL)\b\]?"
 )
-"""A logger's prefix; glog's stands before each line of a traceback."""
+"""A logger's prefix. glog repeats it before each line of a traceback."""
 _EXCEPTION = re.compile(
     r"(?P<type>(?:[\w<>]{1,80}\.){0,12}(?:_{0,3}[A-Z]\w{0,120}|error|timeout|gaierror|herror))"
     r"(?:[(\[][^\])]{0,80}[\])])?(?::? (?P<words>.*)|:?\s*$)"
@@ -69,44 +69,44 @@ _IGNORED = (
     "Jax plugin configuration error: ",
     "WON'T CONVERT",
 )
-"""Above a block that Python, its logging, JAX or torch.compile printed, and did without."""
+"""These lines precede a block that Python, its logging, JAX or torch.compile printed and ignored."""
 _TIDYING = ", in _run_finalizers"
-"""multiprocessing's: it ends no program."""
+"""A frame of multiprocessing's clean-up, whose exceptions end no program."""
 _BY_A_SIGNAL = "SignalException"
 _PLAIN = (ErrorKind.PYTHON, ErrorKind.GROUP)
 
 
 @dataclass(slots=True)
 class ErrorReader:
-    """One block, as far as it was read."""
+    """One block, as far as it has been read."""
 
     file: str
     rank: int | None
     above: tuple[str, ...] = ()
-    """The two lines above the head that are not empty, the nearest last."""
+    """The last two non-empty lines above the head, nearest last."""
     kind: ErrorKind | None = None
-    """Told by the head, unless there is none."""
+    """Derived from the head, unless the block has none."""
     is_closed: bool = False
     _level: str | None = None
     _is_logged: bool = False
-    """True if a logger's prefix stands before each line."""
+    """True if each line has a logger's prefix."""
     _is_embedded: bool = False
-    """True if the head stands behind other words, and the rest is indented by an unknown width."""
+    """True if other words precede the head: the other lines then have an unknown indentation."""
     _margin: int = 0
-    """How far the error's line may be indented."""
+    """Largest indentation of the line with the exception's type."""
     _named: str = ""
-    """The type in a notebook's head."""
+    """The exception's type in the head of a notebook's traceback."""
     _lines: list[tuple[int, str]] = field(default_factory=list)
     _error: int | None = None
     """Index of the line with type and message."""
     _foreign: list[tuple[int, str]] = field(default_factory=list)
-    """Lines between the frames that end no traceback."""
+    """Foreign lines between the frames; they do not end the traceback."""
     _num_seen: int = 0
 
     def take(self, number: int, rank: int | None, words: str) -> None:
-        """Take the next line of the log; one of another rank only counts.
+        """Take the next line of the log; a line of another rank is only counted.
 
-        `is_closed` is True after the first line that is not of the block.
+        `is_closed` becomes True at the first line that does not belong to the block.
         """
         self._num_seen += 1
         if rank == self.rank:
@@ -117,7 +117,7 @@ class ErrorReader:
             self._lines.append(self._foreign[0])
 
     def can_have(self, number: int) -> bool:
-        """True if a line is of the block, or may be once more was read."""
+        """True if a line belongs to the block, or may turn out to belong to it."""
         is_foreign = not self.is_closed and any(number == each for each, _ in self._foreign)
         return is_foreign or self.has(number)
 
@@ -125,7 +125,7 @@ class ErrorReader:
         return any(number == each for each, _ in self._lines)
 
     def shows_program(self, number: int) -> bool:
-        """True for a line of frames and source, which says nothing of the error."""
+        """True for frames and source lines, which do not describe the error."""
         if self._error is None:
             return number != self._lines[0][0] and self.has(number)
         return self._lines[0][0] < number < self._lines[self._error][0]
@@ -184,7 +184,7 @@ class ErrorReader:
         return depth_of(words) <= self._margin
 
     def _goes_on(self, words: str) -> bool:
-        """True for a line below the error's that is of the same block."""
+        """True if a line below the one with the exception's type belongs to the same block."""
         num_below = len(self._lines) - 1 - (self._error or 0)
         if any(head.decode() in words for head in HEADS):
             return False
@@ -199,7 +199,7 @@ class ErrorReader:
         return depth_of(words) > self._margin or self._lines[-1][1].rstrip().endswith(":")
 
     def build(self, chain: tuple[ErrorBlock, ...]) -> ErrorBlock:
-        """The block as far as it was read, below those that led to it."""
+        """The block as far as it has been read; `chain` holds the blocks that led to it."""
         kind, lines = self.kind or ErrorKind.HEADLESS, self._lines
         end = len(lines) - 1 if self._error is None else self._error
         fields: dict[str, str] = {}
@@ -232,24 +232,24 @@ class ErrorReader:
     def _is_ignored(self, lines: tuple[str, ...], name: str) -> bool:
         if any(_TIDYING in words for words in lines):
             return True
-        # A signal that came meanwhile is no fault of the logging.
+        # The exception of a signal counts, even if it was raised while logging.
         return not name.endswith(_BY_A_SIGNAL) and any(
             words.strip() == "due to:" or any(mark in words for mark in _IGNORED) for words in self.above
         )
 
 
 def is_chained(above: tuple[str, ...]) -> bool:
-    """True if the lines above a head say that the block above it led to this one."""
+    """True if the lines above a head say that the block before it led to this one."""
     return bool(above) and above[-1].strip(" |\t") in CHAINED
 
 
 def is_frame(words: str) -> bool:
-    """True for a line that names a frame, without the block around it."""
+    """True if a line has the form of a frame, wherever it stands."""
     return bool(_FRAME.match(words) or _BOXED.match(words))
 
 
 def is_exception(words: str) -> bool:
-    """True for a line that may end a traceback whose head is not in the log."""
+    """True if a line may end a traceback whose head is not in the log."""
     found = _EXCEPTION.match(words)
     return found is not None and ("." in found["type"] or len(found["type"]) > 3)
 
@@ -279,7 +279,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _type_and_message(kind: ErrorKind, below: list[str]) -> tuple[str | None, str]:
-    """From the error's line on."""
+    """(type, message), parsed from the line with the type and the lines below it."""
     if kind is ErrorKind.FATAL:
         return "Fatal Python error", below[0].partition(_FATAL)[2]
     if kind is ErrorKind.ELASTIC:

@@ -1,4 +1,4 @@
-"""The lines that a log begins with: where one stands again, its program may have been started again."""
+"""Detect a restarted program: one of the first lines of the log occurs again."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Iterator
 from coach.sources.logs.line_text import end_of_line, start_of_line
 
 NUM_LINES = 10
-"""They are looked for among this many lines of the log."""
+"""Number of lines at the log's beginning from which the first lines are chosen."""
 _MAX_KEPT = 3
 _MIN_CHARS = 12
-"""A line needs a piece without digits at least this long."""
+"""A first line needs a part without digits that is at least this long."""
 _MAX_CHARS = 80
 _MAX_PLACES = 100
-"""A line that stands more often in one piece of the log is printed again and again by one program."""
+"""A line that occurs more often in one piece of the log is printed repeatedly by one program."""
 _GOES_ON = re.compile(
     r"(?i)\s|[\W_]*$|Traceback|.*(?:\b(?:epoch|step|iter|loss|acc|usage)|\d%|\d ?/ ?\d|error\b|exception\b)"
 )
-"""A line that counts, or that reports an error: it stands in the middle of a run as well."""
+"""Lines with a counter and error lines also occur in the middle of a run."""
 _DIGITS = re.compile(r"\d+")
 
 
 class FirstLines:
-    """Learned from the log's first lines, then looked for in the others."""
+    """Learns the first lines of a log, then searches for them in the rest."""
 
     def __init__(self) -> None:
         self._num_seen = 0
@@ -35,14 +35,14 @@ class FirstLines:
         return self._num_seen >= NUM_LINES
 
     def learn(self, words: str) -> None:
-        """Take the next of the first lines, without its prefixes."""
+        """Learn from the next of the first lines, given without its prefixes."""
         self._num_seen += 1
         words = words[:_MAX_CHARS].rstrip()
         if _GOES_ON.match(words):
             return
         shape = _DIGITS.sub("0", words)
         if shape in self._shapes:
-            # Several processes print it, or one again and again.
+            # Several processes print this line, or one prints it repeatedly.
             self._patterns, self._num_seen = {}, NUM_LINES
             return
         self._shapes.add(shape)
@@ -52,7 +52,7 @@ class FirstLines:
             self._patterns[longest.encode()] = re.compile(r"\d+".join(pieces))
 
     def places(self, block: bytes) -> Iterator[tuple[int, bytes, re.Pattern[str]]]:
-        """(place, line, pattern of its words) for the lines of a block that may be one of them."""
+        """(offset, line, pattern) for each line of a block that may be a first line."""
         for literal, pattern in [*self._patterns.items()]:
             place = block.find(literal)
             if place >= 0 and block.count(literal) > _MAX_PLACES:

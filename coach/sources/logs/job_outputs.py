@@ -1,8 +1,8 @@
-"""Where jobs that coach did not launch write their output, as far as anybody still knows it.
+"""Find the output files of jobs that coach did not launch.
 
-The rows of the user's own queue tell it, so that mostly nothing is asked at all. What they do not tell is
-asked of squeue for all the jobs in question at once; of a job that Slurm has forgotten, coach's own memory of
-the queue tells it, and then the accounting database.
+Rows of the user's own queue contain the paths, so usually no query is needed. For the other jobs squeue is
+asked, with one query for all of them. For a job that Slurm has forgotten, coach's record of the queue is
+used, then the accounting database.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coach.sources.slurm.queue import jobs_by_id_query, parse_jobs
 from coach.sources.slurm.text import failure_words, optional, parse_time
 
 QUESTION = "job-files"
-"""What the kind of each question of this module begins with."""
+"""Prefix of the kind of each query in this module."""
 
 _RETRY_S = 30.0
 _NUMBER = re.compile(r"\d+")
@@ -36,19 +36,19 @@ _SWITCHES = frozenset(
         *("--quiet", "-Q", "--verbose", "-v", "--overcommit", "-O", "--oversubscribe", "-s", "--contiguous"),
     }
 )
-"""Options of sbatch that no value follows."""
+"""Options of sbatch without a value."""
 
 _ALWAYS = (
     *("JobID", "JobIDRaw", "User", "State", "NodeList", "Submit", "Start", "End", "TimelimitRaw", "WorkDir"),
 )
 _TOLD = (*_ALWAYS, "StdOut", "StdErr", "JobName")
-"""Accounting knows the paths from 24.05 on."""
+"""Fields with the paths, which accounting stores since 24.05."""
 _SUBMITTED = (*_ALWAYS, "SubmitLine", "JobName")
-"""Before that, at most the command that submitted the job."""
+"""Older versions store at most the command that submitted the job."""
 
 
 def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Query:
-    """These jobs, however long ago they ended."""
+    """A query for these jobs, however long ago they ended."""
     separator = new_separator()
     which = ",".join(job_ids)
     argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-j", which, "-o", ",".join(fields))
@@ -56,8 +56,8 @@ def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Q
 
 
 def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -> list[Job]:
-    """Jobs with their paths as they were given; without, where these are not told: then the default name
-    counts."""
+    """Jobs with their paths as given to Slurm. A job without a path in the accounting has the default
+    name."""
     words, jobs = text.split(separator), []
     for start in range(0, len(words) - len(fields), len(fields)):
         row = dict(zip(fields, words[start : start + len(fields)], strict=True))
@@ -90,10 +90,10 @@ def _of_columns(row: dict[str, str]) -> dict[str, str]:
 
 
 def _of_submit_line(line: str) -> dict[str, str]:
-    """The options before the script, whose own arguments follow it. Accounting keeps no quotes, so words are
-    told apart by blanks.
+    """The output options before the script; the script's own arguments follow it. Accounting stores no
+    quotes, so words are split at blanks.
 
-    Nothing where the output is not among them: then it may stand in the script, which nobody kept.
+    Empty if there is no output option: it may then be in the script, which is not stored.
     """
     found: dict[str, str] = {}
     takes: str | None = None
@@ -105,7 +105,7 @@ def _of_submit_line(line: str) -> dict[str, str]:
             if takes in _OUTPUT_OPTIONS:
                 found[_OUTPUT_OPTIONS[takes]] = word
             takes = None
-        elif not word.startswith("--") and len(word) > 2:  # the value, or other switches, are glued to it
+        elif not word.startswith("--") and len(word) > 2:  # joined with its value or with other switches
             if word[:2] in _OUTPUT_OPTIONS:
                 found[_OUTPUT_OPTIONS[word[:2]]] = word[2:]
             takes = None
@@ -117,8 +117,8 @@ def _of_submit_line(line: str) -> dict[str, str]:
 
 
 def jobs_told(argv: Sequence[str], out: bytes, separator: str, record_end: str) -> Iterable[Job]:
-    """The jobs in an answer to one of the questions of this module, whichever it was. Old recordings have
-    others, which are not read."""
+    """The jobs in the answer to any query of this module. Answers without a separator, from old recordings,
+    are not read."""
     text = out.decode("utf-8", "surrogateescape")
     if not separator:
         return ()
@@ -128,11 +128,10 @@ def jobs_told(argv: Sequence[str], out: bytes, separator: str, record_end: str) 
 
 
 class OutputPaths:
-    """The logs of a user's jobs. Rows of the queue may be told it by one thread while others ask it for
-    paths.
+    """The output paths of a user's jobs. One thread may add rows of the queue while others look up paths.
 
-    `remembered` gives the jobs that coach saw in the queue, the newest first. `summaries` is None where
-    accounting is not to be asked for them.
+    `remembered` returns the jobs that coach saw in the queue, newest first. `summaries` is None if accounting
+    must not be asked for job summaries.
     """
 
     def __init__(
@@ -148,39 +147,39 @@ class OutputPaths:
         self.summaries = JobSummaries(io, self.known) if asks_summaries else None
 
     def learn(self, jobs: Iterable[Job]) -> None:
-        """Rows of the queue. Those of everybody's do not tell the paths, but the nodes on which a job has
-        started since."""
+        """Add rows of the queue. Rows of all users have no paths, but show on which nodes a job has
+        started."""
         for job in jobs:
             known = self._rows.get(job.job_id)
             if job.stdout is not None:
                 self._rows[job.job_id] = job
             elif known is not None and known.submit_time_s != job.submit_time_s:
-                del self._rows[job.job_id]  # the number was given anew, or the job requeued
+                del self._rows[job.job_id]  # the number was reused, or the job was requeued
             elif known is not None and job.nodes != known.nodes:
                 self._rows[job.job_id] = replace(known, nodes=job.nodes)
 
     def of(self, job_id: str) -> tuple[Path, ...]:
-        """Empty while the job has not started, where the paths depend on that. Raises OSError when nobody
-        knows them."""
+        """Output paths of a job; empty if they depend on its node and it has not started. Raises OSError if
+        they are unknown."""
         if "[" in job_id:
             return ()
-        # The script of a heterogeneous job runs in its first component, and its output is the output of all.
+        # The script of a heterogeneous job runs in its first component; its output is that of the whole job.
         row = self.row(_COMPONENT.sub("+0", job_id)) or self.row(job_id)
         if row is None:
             raise OSError(errno.EIO, f"where job {job_id} writes its log is not known: {self._error}")
         return output_paths(row) or ()
 
     def known(self, job_id: str) -> Job | None:
-        """The job's row as it was told last; asks nobody."""
+        """The last row of a job that was read; makes no query."""
         return self._rows.get(job_id)
 
     def forget(self, job_id: str) -> None:
-        """Have the job's row asked for again."""
+        """Drop the row of a job, so that the next look-up queries it again."""
         self._rows.pop(job_id, None)
 
     def row(self, job_id: str) -> Job | None:
-        """The job, of whoever knows it best: the queue, coach's memory, the accounting database. None when
-        nobody does."""
+        """The job, from the queue, else from coach's record, else from the accounting database; None if none
+        of them has it."""
         if job_id not in self._rows:
             self._wanted.add(job_id)
             with self._turn:
@@ -189,21 +188,20 @@ class OutputPaths:
         return self._rows.get(job_id)
 
     def parts(self, job_id: str) -> list[Job]:
-        """The tasks of an array, or the components of a heterogeneous job, in their order: of the newest that
-        had this number."""
+        """The tasks of an array, or the components of a heterogeneous job, in order. If the job id was
+        reused, those of the newest job."""
         self.row(job_id)
         found = [row for row in self._rows.values() if _is_part_of(row.job_id, job_id)]
         newest = max(found, key=lambda row: row.submit_time_s or 0.0, default=None)
-        # Another cluster, or one that was set up anew, gives the same numbers; what was submitted together is
-        # one script's.
+        # Another cluster, or a new installation of this one, reuses job ids. Parts of one job have the same
+        # name and directory.
         alike = [
             row for row in found if newest and (row.name, row.work_dir) == (newest.name, newest.work_dir)
         ]
         return sorted(alike, key=_part_order)
 
     def beside(self, job: Job) -> list[Job]:
-        """Other jobs whose working directory is the same, lies in it or holds it, as far as they are
-        known."""
+        """Other known jobs in the same working directory, in one above it, or in one below it."""
         rows = list(self._rows.values())
         return [row for row in rows if _is_within_reach(row, job) and row.job_id != job.job_id]
 
@@ -212,7 +210,7 @@ class OutputPaths:
         return asked_s is None or not 0 <= self._io.now() - asked_s < _RETRY_S
 
     def _ask(self) -> None:
-        """About all that somebody wants to know and nobody has told yet."""
+        """Query all wanted jobs that are still unknown."""
         wanted = self._wanted - self._rows.keys()
         self._asked_s.update(dict.fromkeys(wanted, self._io.now()))
         result = self._io.run(jobs_by_id_query(_numbers(wanted)))

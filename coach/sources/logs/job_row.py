@@ -1,4 +1,4 @@
-"""The row of a followed job that is in no list of the screens: somebody else's, or one that has ended."""
+"""The queue row of a followed job that is not on the screens' lists: another user's job, or an ended one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ INTERVAL_S = 60.0
 
 
 class JobRowSource:
-    """Asks Slurm for one job's row; once a minute while it is somebody else's and has not ended.
+    """Asks Slurm for the row of one job: once a minute if it is another user's and has not ended.
 
-    Own jobs are in the queue, which tells their rows. Of one that has ended, it tells too what the site's
-    jobstats measured, where accounting may be asked.
+    Own jobs that are active are in the queue. For an ended job it also delivers the measurements of the
+    site's jobstats, if accounting may be asked.
     """
 
     name = "row"

@@ -1,8 +1,8 @@
 """The layout of a log: a prefix before all lines, lines broken at one width, an empty line between any two.
 
-The collector of a log does this to all of its lines alike: the console of a pod, a logger that all output
-goes through, a terminal, a mail. The layout is learned from the log itself. The prefixes of launchers are
-known in advance: see line_text. Pure.
+The program that collects a log does this to all lines alike: a pod's console, a logger for all output, a
+terminal, a mail. The layout is learned from the log. Prefixes of launchers are known in advance: see
+line_text. Pure.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from coach.sources.logs.line_text import ANSI, PREFIX, decode
 
 _MIN_LINES = 4
 _STRANGERS = 10
-"""Up to one line in this many may lack the prefix, at either end of the sort order: banners, Slurm's
-messages."""
+"""Up to one line in this many may lack the prefix, at either end of the sort order: banners, messages of
+Slurm."""
 _MIN_WIDTH, _MAX_WIDTH = 60, 250
 _NEARLY = 8
 _MAX_BROKEN = 50
 _INDENTED = b"  "
-"""A line that begins so does not continue the line before it, which merely is as long as the width."""
+"""A line with this indentation does not continue the line before it, even if that is as long as the width."""
 _USUAL_WIDTHS = frozenset({80, 100, 120, 132, 160})
 _MIN_TORN = 2
-"""Words torn by a line break that prove an unusual width; a usual one needs only a single torn word."""
+"""Number of words torn by a line break that prove an unusual width. One word proves a usual width."""
 _TORN = re.compile(r".[A-Za-z]\n[a-z]|\S \n\S|.\S\n(?: \S|[),.;:\]'\"])")
-"""A break inside a word: no program ends and begins its lines so, nor does one that wraps at words."""
+"""A break inside a word. Programs do not end and begin lines this way, nor does wrapping at words."""
 
 _NUMBER = re.compile(r"\d+")
 _LEVELS = "INFO|WARN|DEBUG|ERROR|CRITICAL|FATAL|TRACE"
-_SHAPE = re.compile(  # every number is a 0 here
+_SHAPE = re.compile(  # digits are already replaced by 0
     r"(?:[>|]+ ?"
     rf"|\[(?!rank|default|[IWEF][ 0]|0,0\])(?![^\]]*(?i:{_LEVELS}))[^\[\]]+\]:? ?"
     r"|0[-/]0[-/]0[ T]0:0:0(?:[.,]0)?(?:Z| ?[+-]0:?0)?(?: - |:? )"
@@ -42,7 +42,7 @@ _SHAPE = re.compile(  # every number is a 0 here
 )
 """Prefixes that collectors put before lines.
 
-A level below ERROR is not taken away: an exception logged so was caught.
+A level below ERROR is not removed: an exception logged with it was caught.
 """
 _LEVEL = r"(?:(?:[\w.]+ - )?(?:ERROR|CRITICAL) - |\[(?:ERROR|CRITICAL)\]:? )?"
 
@@ -52,15 +52,15 @@ class Layout:
     """The changes that were made to all lines of a log."""
 
     prefix: str = ""
-    """The pattern of the text before nearly all lines; empty for none."""
+    """A pattern of the text before nearly all lines; "" for none."""
     width: int | None = None
-    """The number of characters at which every longer line was broken; None: lines are whole."""
+    """Number of characters at which longer lines were broken; None: lines are whole."""
     is_spaced: bool = False
-    """An empty line stands between any two."""
+    """True if there is an empty line between any two lines."""
 
 
 def layout_of(data: bytes) -> Layout:
-    """The layout of a log that begins with these bytes."""
+    """Learn the layout from the first bytes of a log."""
     lines = decode(ANSI.sub(b"", data)).replace("\r\n", "\n").split("\n")[:-1]
     width = _width_of([line for line in lines if "\r" not in line])
     if width is not None:
@@ -73,9 +73,9 @@ def layout_of(data: bytes) -> Layout:
 
 
 def join_broken(data: bytes, width: int) -> tuple[bytes, bytes]:
-    """Rejoin broken lines. Returns the whole lines, and the beginning of the last one.
+    """Rejoin broken lines. Returns the complete lines, and the beginning of the last one.
 
-    A joined line is followed by empty lines, so that the lines after it keep their numbers.
+    Empty lines follow a joined line, so that later lines keep their numbers.
     """
     *lines, unended = data.split(b"\n")
     joined: list[bytes] = []
@@ -105,10 +105,10 @@ def _joined(lines: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _width_of(lines: Sequence[str]) -> int | None:
-    """The width at which lines were broken; None where they were not.
+    """The width at which lines were broken; None if they were not.
 
-    No line is longer, and lines of that width break within words. If many lines are just a little shorter, a
-    program wrapped its text at words instead.
+    No line is longer than the width, and lines of that width end within words. If many lines are slightly
+    shorter, a program wrapped its text at words instead.
     """
     width = max(map(len, lines), default=0)
     if not _MIN_WIDTH <= width <= _MAX_WIDTH:
@@ -125,7 +125,7 @@ def _width_of(lines: Sequence[str]) -> int | None:
 
 
 def _is_torn(before: str, line: str) -> bool:
-    """True if a word begins in one line and ends in the next, which begins otherwise."""
+    """True if a word begins in one line and ends in the next, and the lines begin differently."""
     return _kind(line) != _kind(before) and _TORN.match(f"{before[-2:]}\n{line[:2]}") is not None
 
 
@@ -148,6 +148,6 @@ def _prefix_of(said: Sequence[str]) -> str:
 def _common(first: str, last: str) -> str:
     """The common beginning of two lines.
 
-    If the lines are sorted, all lines between the two have it as well.
+    If the lines are sorted, all lines between the two share it.
     """
     return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))

@@ -1,11 +1,11 @@
 """Choose the lines of a log that are worth decoding.
 
-They hold a literal of a signature, and no line of their kind was searched in vain.
+These lines contain a literal of a signature, and no line of the same kind was searched without success.
 
-The lines of a log differ mostly in their digits. Lines that differ in nothing else are one kind, and a kind
-is looked at once. Where no line is like another, each literal is looked at together with the text behind it.
-Neither may change what is found: the scanner would find the same hits without this filter. Pure: bytes in,
-places out.
+Most lines of a log differ only in their digits. Lines that differ in nothing else are one kind, and each kind
+is checked once. If nearly every line is a new kind, each literal is checked together with the text behind it.
+The filter never changes the result: without it, the scanner would find the same hits. Pure: bytes in, offsets
+out.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from coach.sources.logs.literal_probe import probes_of
 
 _MAX_KNOWN_BYTES = 16 << 20
 _BYTES_PER_KIND = 200
-"""Memory that Python needs for one kind, beside its text."""
+"""Memory of one kind in Python, in addition to its text."""
 
 _MANY_LINES = 4096
 _MAX_NEW_SHARE = 1 / 8
-"""If a larger share of many lines are of new kinds, it does not pay to learn the kinds."""
+"""If a larger share of many lines are new kinds, learning the kinds does not pay."""
 _NUM_STRANGE = 12
-"""The number of pieces after that in which kinds are not tried."""
+"""Number of later pieces for which kinds are not tried again."""
 
 _OFTEN = 8192
-"""A more frequent literal is looked for by itself, together with the text that must follow it."""
+"""A literal with more occurrences is searched separately, together with the text that must follow it."""
 
 _SAMPLE = 4096
-"""The number of literals, of all that were met, that are counted to find the frequent ones."""
+"""Number of found literals that are sampled to find the frequent ones."""
 
 _DIGITS = b"0123456789"
 _NOTHING: frozenset[int] = frozenset()
@@ -61,14 +61,14 @@ _DIGIT_MEANT = re.compile(r"[0-9]|\(\?P=")
 
 
 def is_digit_blind(pattern: str) -> bool:
-    """True if a pattern takes any digit for any other: it names no digit and has no back-reference."""
+    """True if a pattern treats all digits alike: it names no digit and has no back-reference."""
     words = _CLASS.sub(lambda found: found[0].replace("0-9", ""), pattern)
     return not _DIGIT_MEANT.search(_NO_DIGIT_MEANT.sub("", words))
 
 
 @lru_cache(maxsize=4)
 class _Wanted:
-    """What signatures look for: made once for all logs, because it takes tens of milliseconds."""
+    """Lookup tables of all signatures. They take tens of milliseconds to make, so all logs share them."""
 
     def __init__(self, signatures: Sequence[Signature]) -> None:
         self.blind = frozenset(
@@ -90,9 +90,9 @@ class _Wanted:
 
 
 class LineFilter:
-    """Remembers the kinds of lines of one log: lines of one kind differ in nothing but digits.
+    """Remembers the kinds of lines of one log: lines of one kind differ only in digits.
 
-    `prefix` is the pattern of the text before nearly all lines of the log, besides the prefixes of launchers.
+    `prefix` is the pattern of the text before nearly all lines of the log, without prefixes of launchers.
     """
 
     def __init__(self, signatures: Sequence[Signature], prefix: str = "") -> None:
@@ -100,8 +100,7 @@ class LineFilter:
         self._prefix = prefix
         self._wanted = _Wanted(tuple(signatures))
         self._all = _Probes(signatures, self._wanted.by_literal, prefix)
-        # A literal of digits alone cannot be found in a kind, where all digits are 0. It is looked for in the
-        # lines themselves.
+        # A literal of digits cannot be found in a kind, where all digits are 0. It is searched in the lines.
         self._seen = {literal for literal in self._wanted.by_text if not literal.strip(_DIGITS)}
         self._in_text = self._probes_of_seen()
         self._num_strange = 0
@@ -113,7 +112,7 @@ class LineFilter:
         return _Probes(self._signatures, wanted, self._prefix)
 
     def look_at(self, text: bytes) -> Block:
-        """The lines of this text, with the places to search for each signature."""
+        """The lines of this text, with the lines to search for each signature."""
         block = Block(text)
         if self._num_strange:
             self._num_strange -= 1
@@ -140,7 +139,7 @@ class LineFilter:
         return block
 
     def turn_down(self, kind: bytes, index: int) -> None:
-        """Remember that a line of this kind was searched for a signature in vain."""
+        """Remember that a line of this kind did not match a signature."""
         if index in self._known.get(kind, _NOTHING):
             self._known[kind] -= {index}
 
@@ -166,9 +165,9 @@ class LineFilter:
 
 
 class _Probes(dict[int, Probe | None]):
-    """Number of a literal → check of the text behind it;
+    """Number of a literal → check of the text behind it; None: any text will do.
 
-    None: any text will do. Made when a literal is first met.
+    An entry is made when its literal is first found.
     """
 
     def __init__(
@@ -185,15 +184,15 @@ class _Probes(dict[int, Probe | None]):
 
     @cached_property
     def _automaton(self) -> BytesAhoCorasick:
-        """Finds all literals but those looked for by themselves: these get a zero in front, which no log
-        holds."""
+        """Finds all literals except those that are searched separately: their entries begin with a zero byte,
+        which no log contains."""
         literals = [
             b"\0" * (number in self._often) + literal for number, literal in enumerate(self._literals)
         ]
         return BytesAhoCorasick(literals, implementation=Implementation.DFA)
 
     def look_at(self, block: Block) -> None:
-        """Add to a block the lines that are to be searched."""
+        """Add the lines to search to a block."""
         if not self._literals:
             return
         text = block.lines.text
@@ -209,7 +208,7 @@ class _Probes(dict[int, Probe | None]):
         self._choose_often(text, met)
 
     def _passed(self, text: bytes, met: Iterable[tuple[int, int, int]]) -> dict[int, list[int]]:
-        """Number of a literal → its ends, where the text behind fits some signature."""
+        """Number of a literal → offsets of its ends at which the text behind it fits some signature."""
         passed: dict[int, list[int]] = defaultdict(list)
         for number, _, end in met:
             may_go_on = self[number]
@@ -218,7 +217,7 @@ class _Probes(dict[int, Probe | None]):
         return passed
 
     def _choose_often(self, text: bytes, met: Sequence[tuple[int, int, int]]) -> None:
-        """Choose the literals that the next piece of this log is likely to be full of."""
+        """Choose the literals that are likely to be frequent in the next piece of this log."""
         often = {number for number in self._often if text.count(self._literals[number]) > _OFTEN}
         if len(met) > _OFTEN:
             step = 1 + len(met) // _SAMPLE
@@ -272,7 +271,7 @@ class _Probes(dict[int, Probe | None]):
 
 
 def _search_of(words: Sequence[bytes]) -> Search:
-    """A search for any of a few words. Looking for them one by one is faster than one pattern of them all."""
+    """A search for any of a few words. One search per word is faster than one pattern for all."""
 
     def holds(text: bytes, start: int, end: int) -> bool:
         for word in words:  # noqa: SIM110 - twice as fast as any()
@@ -284,5 +283,5 @@ def _search_of(words: Sequence[bytes]) -> Search:
 
 
 def _ends(lines: Sequence[bytes]) -> list[int]:
-    """The place behind each line and its line end."""
+    """Offset behind each line and its line end."""
     return list(map(add, accumulate(map(len, lines)), count(1)))

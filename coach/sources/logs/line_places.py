@@ -1,7 +1,7 @@
-"""The lines of a piece of log, told by their places, and the ones of them that may match a signature.
+"""The lines of a piece of log, as offsets, and those that may match a signature.
 
-Places are computed one by one, from either end: of many lines that match, only the first and the last are
-searched. Pure: bytes in, places out.
+Offsets are computed lazily, from either end: if many lines match, only the first and the last ones are
+searched. Pure: bytes in, offsets out.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from itertools import compress, count, groupby
 from typing import NamedTuple
 
 Probe = Callable[[bytes, int], object]
-"""(text, place) → something true, if what stands at the place fits."""
+"""(text, offset) → true if the text at the offset fits."""
 Search = Callable[[bytes, int, int], object]
-"""(text, start, end) → something true, if what is looked for stands between the two."""
+"""(text, start, end) → true if the text between the two contains a match."""
 
 KIND = bytes.maketrans(b"123456789\r", b"000000000\n")
-"""Makes a kind of a line: every digit becomes 0, and a carriage return ends a line as well."""
+"""Turns a line into its kind: every digit becomes 0, and a carriage return ends a line too."""
 
 
 class Lines:
-    """The complete lines of a piece of log. A line is identified by the place where it begins."""
+    """The complete lines of a piece of log. A line is identified by its offset."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
 
     @cached_property
     def text_by_newlines(self) -> bytes:
-        """The text with a newline for every carriage return, so that all lines end alike."""
+        """The text with newlines in place of carriage returns, so that all lines end alike."""
         return self.text.replace(b"\r", b"\n")
 
     def kind_of(self, line: int) -> bytes:
-        """The line with every digit as 0."""
+        """The line with every digit replaced by 0."""
         return self.text[line : self.end_of(line)].translate(KIND)
 
     def end_of(self, place: int) -> int:
@@ -43,12 +43,12 @@ class Lines:
 
 
 class Block:
-    """The lines of a piece of log, and which of them may match which signature."""
+    """The lines of a piece of log, and for each signature the lines that may match it."""
 
     def __init__(self, text: bytes) -> None:
         self.lines = Lines(text)
         self.places: dict[int, Reversible[int]] = {}
-        """Index of a signature → places of lines, ascending."""
+        """Index of a signature → offsets of lines, ascending."""
         self.is_by_kind = False
         """True if the lines were classified by kind."""
 
@@ -56,7 +56,7 @@ class Block:
 class Asked(NamedTuple):
     """Cheap checks that a line with a literal must pass before a signature's pattern runs.
 
-    None: no such check.
+    None: there is no such check.
     """
 
     may_go_on: Probe | None
@@ -68,9 +68,10 @@ class Asked(NamedTuple):
 
 
 class LinesOfKinds(Reversible[int]):
-    """Places of the lines whose kind may match a signature.
+    """Offsets of the lines whose kind may match a signature.
 
-    `wanted` are, line by line, the signatures that the kind may match; `chosen` those sets that count here.
+    `wanted` holds for each line the set of signatures that its kind may match; `chosen` holds the sets that
+    contain this signature.
     """
 
     def __init__(self, kinds: Sequence[bytes], wanted: Sequence[object], chosen: Container[object]) -> None:
@@ -96,9 +97,10 @@ class LinesOfKinds(Reversible[int]):
 
 
 class LinesWithLiterals(Reversible[int]):
-    """Places of the lines that hold a literal and pass its checks, by the ends of the literals in them.
+    """Offsets of the lines that contain a literal and pass its checks, computed from the ends of the
+    literals.
 
-    They are looked at one by one, because few of many like lines are wanted.
+    They are computed one by one, because only a few of many similar lines are needed.
     """
 
     def __init__(self, lines: Lines, found: Sequence[tuple[Asked, Reversible[int]]]) -> None:
@@ -130,7 +132,7 @@ class LinesWithLiterals(Reversible[int]):
 
 
 class LiteralAlone(NamedTuple):
-    """A literal that is looked for by itself, and the checks of one signature for its line."""
+    """A literal that is searched separately, and one signature's checks for its line."""
 
     signature: int
     asked: Asked
@@ -140,9 +142,9 @@ class LiteralAlone(NamedTuple):
 
 
 class EndsOfLiteral(Reversible[int]):
-    """The ends of a literal that stands in very many lines.
+    """The ends of a literal that occurs in very many lines.
 
-    They are looked for one by one, because few are wanted.
+    They are searched one by one, because only a few are needed.
     """
 
     def __init__(self, text: bytes, alone: LiteralAlone) -> None:
@@ -162,5 +164,5 @@ class EndsOfLiteral(Reversible[int]):
 
 
 def _each_once(among: Sequence[Iterator[int]], is_reversed: bool) -> Iterator[int]:
-    """The places of several ascending (or descending) sequences in order, without repeats."""
+    """The offsets of several ascending (or descending) sequences in order, without repeats."""
     return (line for line, _ in groupby(among[0] if len(among) == 1 else merge(*among, reverse=is_reversed)))

@@ -1,7 +1,7 @@
-"""The text around the words of a log line: colours, rank prefixes, time stamps, tracebacks.
+"""Strip a log line to its words: colours, rank prefixes, time stamps, source lines of tracebacks.
 
-Launchers put a rank before each line, terminals put colours into it, loggers a time. Rules match the words
-alone; this module takes the rest away and returns its meaning.
+Launchers put a rank before each line, terminals add colours, loggers a time. Rules match only the words; this
+module removes the rest and returns what it means.
 """
 
 from __future__ import annotations
@@ -47,23 +47,25 @@ _BELOW_ERROR = re.compile(
     r"\[[WI]\d{0,4} |[WI]\d{4} |\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: [WI] "
     r"|(?>.*?(?:(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b|(?:Error|Exception): ))(?<!: )"
 )
-"""Also what c10d and TensorFlow write: `[W1121 …]`, `2026-11-21 03:49:46.12: W …`. `NCCL_DEBUG=INFO` is
-advice and no level. A level behind the name of an error is of its words, or of another line that was torn."""
+"""Includes the forms of c10d and TensorFlow: `[W1121 …]`, `2026-11-21 03:49:46.12: W …`. `NCCL_DEBUG=INFO` is
+advice, not a level. A level behind an error's name belongs to its message, or to another line that was mixed
+in."""
 _TYPE = re.compile(r"(?>.*?(?:(?:Error|Exception|Timeout|what\(\)): |Failed running))")
 
 _FRAME = re.compile(r'[\s|]*File "[^"]+", line \d+(?:, in |$)')
 _SHOWN_BESIDE_A_MARK = re.compile(r"│\s*(?:❱\s*)?\d+ │|-{2,}> ?\d+ |> {4,}\S")
-"""A source line as rich, notebooks and pytest show it."""
+"""A source line as rich, notebooks and pytest print it."""
 _WARNED = re.compile(r"\S{1,400}:\d{1,7}: \w{0,60}Warning: ")
-"""Python shows the line that warned below it."""
+"""Python prints the line that caused a warning below it."""
 _MAX_LINES_BELOW_A_FRAME = 16
-"""Python shows a statement of several lines, and marks below it."""
+"""Python prints a statement of several lines, and marks below it."""
 
 
 def decode(data: bytes) -> str:
-    """Text of a log.
+    """The text of a log.
 
-    Where nothing outside of ASCII is UTF-8, it is Latin-1, which older programs and some libraries write.
+    If no byte outside ASCII is valid UTF-8, the text is Latin-1, which older programs and some libraries
+    write.
     """
     text = data.decode("utf-8", "replace")
     if "\ufffd" in text and text.replace("\ufffd", "").isascii():
@@ -72,31 +74,31 @@ def decode(data: bytes) -> str:
 
 
 def without_verdict(data: bytes) -> bytes:
-    """Without the words of the lines in which a job said itself why it ended. They quote the error: read as a
-    log, they would be an error of their own. The lines stay, empty, so that all others keep their numbers."""
+    """Empty the lines in which coach wrote into the job's log why the job ended. They quote the error, so a
+    rule would count it twice. The empty lines keep the numbers of the others."""
     return _VERDICT.sub(b"", data) if _SAID in data else data
 
 
 def last_state(line: str) -> str:
-    """What a terminal shows of a line in the end, 4,096 characters at most: a progress bar rewrites its
+    """The text that a terminal finally shows of a line, at most 4,096 characters: a progress bar rewrites its
     line."""
     piece = next((piece for piece in reversed(line.split("\r")) if piece), "")
     return piece if len(piece) <= _MAX_SHOWN_CHARS else piece[:_MAX_SHOWN_CHARS] + "…"
 
 
 def is_below_error(words: str) -> bool:
-    """True if a logger gives the line a level below ERROR."""
+    """True if the line has a logger's level below ERROR."""
     return _BELOW_ERROR.match(words) is not None
 
 
 def start_of_words(words: str) -> int | None:
-    """The place behind the first name of an exception's type; None where the line has none."""
+    """Offset behind the first name of an exception type; None if the line has none."""
     found = _TYPE.match(words)
     return found.end() if found is not None else None
 
 
 def split_prefix(line: str) -> tuple[int | None, str]:
-    """(rank, words): the line without the prefixes that launchers put before it."""
+    """(rank, words): the line without the prefixes of launchers."""
     rank, position = None, 0
     for _ in range(MAX_PREFIXES):
         found = PREFIX.match(line, position)
@@ -109,7 +111,7 @@ def split_prefix(line: str) -> tuple[int | None, str]:
 
 
 def parse_time_s(words: str) -> float | None:
-    """The line's own time stamp as epoch seconds; a stamp without a zone is in the zone of this machine."""
+    """The time stamp of a line in epoch seconds. A stamp without a time zone is in this machine's zone."""
     found = _TIME_STAMP.search(words[: _MAX_TIME_STAMP_COLUMN + 40])
     if found is None or found.start() > _MAX_TIME_STAMP_COLUMN:
         place = words.find(_CANCELLED_AT)
@@ -146,12 +148,12 @@ def end_of_line(text: bytes, place: int) -> int:
 
 
 def is_source_line(words: str, rank: int | None, before: Iterable[tuple[int | None, str]]) -> bool:
-    """True for a line that shows the program and not its error: a frame of a traceback, the source line below
-    it, the marks below that; the line that warned, below its warning.
+    """True for a line that shows the program instead of its error: a frame of a traceback, the source line
+    below it, the marks below that, or the line that caused a warning.
 
-    `before` are (rank, words) of the lines before it, the nearest first. A source line is indented further
-    than its frame, and the exception less, wherever the whole traceback stands; the bars before an exception
-    group's lines count as nothing.
+    `before` holds (rank, words) of the lines above, nearest first. A source line is indented further than its
+    frame, and the exception less, however far the whole traceback is indented; the bars before the lines of
+    an exception group do not count.
     """
     if _SHOWN_BESIDE_A_MARK.match(words):
         return True
@@ -174,6 +176,6 @@ def is_source_line(words: str, rank: int | None, before: Iterable[tuple[int | No
 
 
 def depth_of(words: str) -> int:
-    """How far a line is indented, without the bars and the corner of an exception group."""
+    """The indentation of a line, without the bars and the corner of an exception group."""
     text = words.lstrip(" |\t+")
     return len(words) - len(text) if text else 0

@@ -1,9 +1,8 @@
-"""What must stand around a literal where a pattern holds: a cheap look at the bytes beside it, before a line
-is decoded and searched.
+"""Derive cheap checks for the bytes around a literal, to run before a line is decoded and searched.
 
-A log may hold a literal in every line, and patterns are dear. What is asked here is implied by the pattern
-and derived from it, so that rules say each thing once. Wherever a pattern is too clever less is asked, never
-more. Pure.
+A log may contain a literal in every line, and patterns are expensive. The pattern implies each check, and the
+checks are derived from it, so that a rule states its condition only once. If a pattern is too complex, fewer
+checks are made; a check never excludes a line that the pattern matches. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 
 from coach.model.training.log import Signature
 
-_parser = import_module("re._parser")  # what `re` itself reads patterns with; it has no stubs
+_parser = import_module("re._parser")  # the parser of `re`; it has no type stubs
 
 _CATEGORIES = {
     "CATEGORY_DIGIT": r"\d",
@@ -33,32 +32,32 @@ _CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 _ASCII = "".join(map(chr, range(128))).translate({ord("\n"): None, ord("\r"): None})
 _MAX_BYTES_PER_CHAR = 4
 _MAX_WIDE = 120
-"""What takes more of the ASCII characters than so many is nearly anything: behind any number of it nothing is
-asked."""
+"""A class with more ASCII characters than this matches nearly anything: text behind a repeat of it is not
+checked."""
 _MAX_BEFORE = 8
-"""So many characters before a literal are looked at,"""
+"""Largest number of characters before a literal that are checked."""
 _MAX_BEFORES = 16
-"""where there are no more ways than these to come to it."""
+"""Largest number of alternatives for these characters; with more, only the last byte is checked."""
 _MAX_FEW = 4
 _MAX_PATHS = 256
 _MIN_WORD = 3
-"""A shorter word stands in too many lines to tell anything."""
+"""A shorter word occurs in too many lines to exclude any."""
 _MAX_WORDS = 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """A part of a pattern: one character, alternatives, or neither."""
+    """A part of a pattern: one character, alternatives, a look-ahead, or anything else."""
 
     asked: bytes | None
-    """As a pattern over bytes; None: neither this nor anything behind it is asked."""
+    """The check, as a pattern over bytes; None: neither this piece nor any piece behind it is checked."""
     chars: str = ""
-    """Which character it is, where it is one of few."""
+    """The characters that it can be, if there are few."""
     paths: tuple[tuple[_Piece, ...], ...] = ()
     ahead: tuple[_Piece, ...] = ()
-    """What begins at the same place."""
+    """The pieces of a look-ahead, which begin at the same offset."""
     last: bytes = b""
-    """A pattern for the byte that it ends with; empty where it may take none, or that is not known."""
+    """A pattern for its last byte; empty if the piece may match nothing, or if the byte is unknown."""
     is_one_byte: bool = False
 
 
@@ -71,20 +70,21 @@ _PLACES = {"AT_BEGINNING": [_BEGIN], "AT_END": [_Piece(rb"(?![^\r\n])")]}
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """What a line says that a signature's pattern matches, as patterns over its bytes; it passes at one of
-    the literals at least."""
+    """Conditions that a line must meet to match a signature's pattern, as patterns over bytes. A line passes
+    if it meets them at one literal at least."""
 
     behind: dict[str, bytes]
-    """For each literal that counts, what holds where it ends: what stands behind it, and next before it."""
+    """Literal → pattern at its end, for the text directly before and behind it. Literals that are not needed
+    are left out."""
     begin: bytes = b""
-    """What the line begins with, freed of its prefix."""
+    """Pattern for the beginning of the line, without its prefix."""
     elsewhere: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict[str, tuple[bytes, ...]])
-    """For some literals, words of which one at least also stands somewhere in the line."""
+    """Literal → words, for some literals: at least one of the words must occur elsewhere in the line."""
 
 
 @cache
 def probes_of(signature: Signature) -> Probes:
-    """Never more than the pattern asks."""
+    """Derive the conditions of a signature. They never exclude a line that its pattern matches."""
     behind: dict[str, list[bytes]] = {}
     begins: dict[bytes, dict[bytes, None]] = {}
     elsewhere: dict[str, list[_Words]] = {}
@@ -95,7 +95,7 @@ def probes_of(signature: Signature) -> Probes:
             elsewhere.setdefault(literal, []).append(_words_apart(path, at, at + len(literal)))
         head, is_whole = _asked(path[:first]) if path[0] is _BEGIN else (b"", False)
         begins.setdefault(head, {})[_asked(path[first : first + 1])[0] if is_whole else b""] = None
-    # Paths that begin alike are looked at once.
+    # Paths with the same beginning are checked once.
     is_anything = b"" in begins.get(b"", {})
     begin = (
         b"" if is_anything else b"|".join(head + b"(?:%s)" % b"|".join(then) for head, then in begins.items())
@@ -111,10 +111,10 @@ def probes_of(signature: Signature) -> Probes:
 
 
 def _paths_of(signature: Signature) -> Iterator[tuple[tuple[_Piece, ...], list[tuple[int, str]]]]:
-    """The ways to match the pattern, each with the places of literals in it.
+    """The paths through the pattern, each with (index, literal) of the literals on it.
 
-    A way that shows no literal is divided at its alternatives. Where that brings none to light, one may stand
-    anywhere in the line: its place is the end.
+    A path without a literal is split at its alternatives. If no split shows a literal, one may occur anywhere
+    in the line: its index is then the end of the path.
     """
     literals = signature.literals
     tree = _parser.parse(signature.pattern)
@@ -129,7 +129,7 @@ def _paths_of(signature: Signature) -> Iterator[tuple[tuple[_Piece, ...], list[t
 
 
 def _asked_around(path: tuple[_Piece, ...], at: int, literal: str) -> bytes:
-    """A pattern for the place where a literal ends: what stands next before it, and behind it."""
+    """A pattern to match at the end of a literal: it checks the text directly before it and behind it."""
     befores = _befores(path[:at]) if at < len(path) else {b""}
     words = re.escape(literal.encode())
     is_such = b"|".join(b"(?<=" + before + words + b")" for before in sorted(befores))
@@ -138,10 +138,10 @@ def _asked_around(path: tuple[_Piece, ...], at: int, literal: str) -> bytes:
 
 
 def _divided(path: tuple[_Piece, ...], literals: Sequence[str]) -> list[tuple[_Piece, ...]]:
-    """The path once for each alternative of one of its pieces: of the first that brings a literal to light,
-    else of the first that may.
+    """Split a path at one of its pieces, into one path per alternative.
 
-    What a pattern looks ahead for is a path of its own, which ends there.
+    It is the first piece whose alternatives show a literal, else the first whose alternatives contain one
+    further inside. A look-ahead becomes a path of its own, which ends with it.
     """
     divided = [
         (piece.paths, [(*path[:at], *inner, *path[at + 1 :]) for inner in piece.paths])
@@ -165,7 +165,7 @@ def _may_show(path: Sequence[_Piece], literals: Sequence[str]) -> bool:
 
 
 def _found(path: Sequence[_Piece], literals: Iterable[str]) -> list[tuple[int, str]]:
-    """Where in a path a literal stands, whatever else the path takes."""
+    """(index, literal) for each place of a path at which a literal may stand."""
     places: dict[str, list[int]] = defaultdict(list)
     for at, piece in enumerate(path):
         for char in piece.chars:
@@ -181,7 +181,7 @@ def _found(path: Sequence[_Piece], literals: Iterable[str]) -> list[tuple[int, s
 
 
 def _needed(path: Sequence[_Piece], found: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """The first of the literals, up to a place where one of them stands for certain, whichever characters the
+    """The literals up to the first place at which one of them is certain to occur, whichever characters the
     path takes."""
     for at in sorted({at for at, _ in found}):
         if _is_certain(path[at:], [literal for place, literal in found if place == at]):
@@ -199,7 +199,7 @@ def _is_certain(path: Sequence[_Piece], literals: Sequence[str]) -> bool:
 
 
 def _asked(path: Iterable[_Piece]) -> tuple[bytes, bool]:
-    """A pattern for a path, and whether it asks all that the path does."""
+    """(pattern for a path, True if the pattern checks the whole path)."""
     asked = b""
     for piece in path:
         if piece.asked is None:
@@ -209,7 +209,7 @@ def _asked(path: Iterable[_Piece]) -> tuple[bytes, bool]:
 
 
 def _words_apart(path: Sequence[_Piece], start: int, end: int) -> _Words:
-    """Words that a line holds beside the literal at this place of the path, further off than what is asked
+    """Words that must occur in the line beside the literal at this place, outside the text that is checked
     next to it."""
     nearest = takewhile(lambda piece: piece.is_one_byte, reversed(path[max(0, start - _MAX_BEFORE) : start]))
     before = start - len([*nearest]) if start < len(path) else start
@@ -218,7 +218,7 @@ def _words_apart(path: Sequence[_Piece], start: int, end: int) -> _Words:
 
 
 def _words(path: Iterable[_Piece]) -> _Words:
-    """The most telling words of which a line that the path takes holds one at least."""
+    """The most selective set of words of which every line on this path contains at least one."""
     choices, run = [_NO_WORDS], ""
     for piece in (*path, _ANYTHING):
         if len(piece.chars) == 1:
@@ -232,8 +232,8 @@ def _words(path: Iterable[_Piece]) -> _Words:
 
 
 def _any_of(ways: Sequence[_Words]) -> _Words:
-    """The words of one way or another, but those in which another stands; none where there is a way
-    without."""
+    """The words of several alternatives together, without words that contain another one; empty if an
+    alternative has no words."""
     words = _NO_WORDS.union(*ways) if all(ways) else _NO_WORDS
     return frozenset(word for word in words if not any(other in word for other in words - {word}))
 
@@ -243,7 +243,7 @@ def _worth(words: _Words) -> tuple[int, int]:
 
 
 def _befores(path: Sequence[_Piece], most: int = _MAX_BEFORE) -> set[bytes]:
-    """Patterns of which one holds at the end of a path: for as many bytes as are known one by one."""
+    """Alternative patterns for the end of a path, over as many bytes as are known individually."""
     if not path or most == 0:
         return {b""}
     *rest, piece = path
@@ -285,7 +285,7 @@ def _pieces(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> tuple[_Piece,
 
 
 def _looked_ahead(name: str, tree: Sequence[tuple[Any, Any]], is_any_case: bool) -> list[_Piece]:
-    """Of what must not be there only a character that is known for certain."""
+    """Pieces for a look-ahead. A negative one is checked only if it is a single, certain character."""
     if name == "ASSERT":
         ahead = _pieces(tree, is_any_case)
         asked, _ = _asked(ahead)
@@ -333,7 +333,8 @@ def _repeated_character(low: int, high: int, chars: str, has_others: bool, is_po
 def _run(chars: str, has_others: bool, low: int, high: int) -> bytes:
     """A possessive repeat.
 
-    It gives nothing back among ASCII characters: these are known for certain to be taken or not.
+    The check is possessive only for ASCII characters: only for these is it certain whether the pattern takes
+    them.
     """
     certain = _class(chars, False) + _bounds(low, high, 1) + b"+"
     if not has_others:
@@ -356,7 +357,7 @@ def _one(chars: str, has_others: bool) -> _Piece:
 
 
 def _chars(name: str, said: Any, is_any_case: bool) -> tuple[str, bool]:
-    """The ASCII characters that are taken, and whether others may be."""
+    """(the ASCII characters that match, True if other characters may match)."""
     if name == "ANY":
         return _ASCII, True
     return _chars_of(tuple(said) if name == "IN" else ((name, said),), is_any_case)

@@ -1,4 +1,4 @@
-"""Log files: every byte read once, scanned for what the rules look for, and the tail kept for the screen."""
+"""Follow log files: read every byte once, scan it for the rules, and keep the end for the screen."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from coach.sources.logs.scanner import LogScanner
 
 INTERVAL_S = 1.0
 BITE_BYTES = 3 << 20
-"""With more, the memory of each piece goes back to the system and is asked for anew, which took a third of
-the time of a large log."""
+"""Larger buffers go back to the operating system after each read; allocating them anew took a third of the
+time of a large log."""
 FAR_BYTES = 64 << 20
-"""Who is further behind than this shows the end of the log at once, long before all of it was read."""
+"""If the reader is further behind than this, show the end of the log at once, before all of it is read."""
 
 _END_BYTES = 64 << 10
 _NUM_BITES_PER_END = 80
 
 
 class _FollowedLog:
-    """One log file: its follower, its scanner and what was last said about it."""
+    """One log file: its follower, its scanner and its last tail."""
 
     def __init__(self, io: Io, path: Path, signatures: Sequence[Signature], start: int = 0) -> None:
         self._io = io
@@ -43,9 +43,9 @@ class _FollowedLog:
         self._has_been_read = False
 
     def read(self, target: str) -> tuple[LogChunk, bool, bool]:
-        """What is new, whether all of the file was read, and whether there is one.
+        """Read on. Returns the new hits, True if all of the file was read, and True if the file exists.
 
-        Raises OSError, but not for a file that is yet to come.
+        Raises OSError, but not if the file does not exist yet.
         """
         try:
             self._pass_over_start()
@@ -63,27 +63,28 @@ class _FollowedLog:
             self._has_been_read = True
             self._is_flushed, self._tail = False, None
         elif not self._is_flushed and bite.is_caught_up:
-            # Nothing came since the last look: an unfinished line is taken as it stands.
+            # Nothing was added since the last look, so an unfinished line is taken as it is.
             hits, self._is_flushed = self._scanner.flush(), True
         if self._tail is None:
             self._tail = replace(self._far_end() or self._scanner.tail(), written_s=self._written_s)
-        # The end of a log that is whole may still be held, as more of its last error may come. A second look
-        # at once takes it: an ended job must not be judged without its last words.
+        # The scanner may still hold back hits at the end of a complete log, because more of the last error
+        # may come. A second look at once fetches them: an ended job must not be judged without its last
+        # lines.
         is_caught_up = bite.is_caught_up and not (self._is_first_look and bite.data)
         self._is_first_look = self._is_first_look and not bite.is_caught_up
         return LogChunk(target, tuple(hits), self._tail, bite.is_restart), is_caught_up, True
 
     def _modified_s(self) -> float | None:
-        """None where nobody knows, as in a recording."""
+        """None if the time is unknown, as in a recording."""
         try:
             return self._io.modified_s(self._path)
         except OSError:
             return None
 
     def _pass_over_start(self) -> None:
-        """Count the lines of what the file held before, and follow it from there.
+        """Count the lines that the file held before the target, and follow it from there.
 
-        A file that is shorter by now began anew.
+        A file that is shorter than that was replaced, and is read from its beginning.
         """
         start, self._start = self._start, 0
         if not 0 < start <= (self._io.size(self._path) if start else 0):
@@ -99,14 +100,14 @@ class _FollowedLog:
         self._scanner = LogScanner(self._signatures, str(self._path), num_lines)
 
     def _far_end(self) -> LogTail | None:
-        """The last lines of a file that is far from being read; looked at anew only now and then."""
+        """The last lines of a file of which much is unread; read again only once in many bites."""
         size = self._follower.size
         if self._scanner.is_binary or size - self._follower.offset <= FAR_BYTES:
             self._end, self._num_bites = None, 0
         else:
             if self._num_bites % _NUM_BITES_PER_END == 0:
                 scanner = LogScanner((), str(self._path))
-                with contextlib.suppress(OSError):  # what was found in this bite must still be told
+                with contextlib.suppress(OSError):  # the hits of this bite must still be reported
                     scanner.feed(self._io.read(self._path, size - _END_BYTES, _END_BYTES))
                     tail = scanner.tail()
                     self._end = replace(
@@ -122,8 +123,8 @@ class _FollowedLog:
 
 
 class LogSource:
-    """Follows the logs of one target. `files` is asked at each look, because a foreign job's paths are
-    learned late."""
+    """Follows the logs of one target. `files` is called at each look, because the paths of a foreign job
+    become known late."""
 
     name = "log"
 
@@ -136,7 +137,7 @@ class LogSource:
         interval_s: float = INTERVAL_S,
         start_of: Callable[[Path], int] = lambda path: 0,
     ) -> None:
-        """`start_of`: how many bytes of a file are not of the target, because they stood there before."""
+        """`start_of`: number of bytes at a file's beginning that were written before the target."""
         self.interval_s = interval_s
         self._io = io
         self._target = target
@@ -146,7 +147,7 @@ class LogSource:
         self._logs: dict[Path, _FollowedLog] = {}
 
     def poll(self) -> Iterable[Reading]:
-        """A part for each log that is there, and then where all of them were looked for."""
+        """Yield a partial reading for each existing log, then one with all places that were searched."""
         start_s = self._io.now()
         try:
             paths = self._files()
@@ -167,7 +168,7 @@ class LogSource:
             are_caught_up = are_caught_up and is_caught_up
             yield replace(self._reading(start_s, chunk), is_caught_up=is_caught_up, is_part=True)
         problems = [file.problem for file in seen if file.problem is not None]
-        # Only a look that brought nothing at all has failed, and is repeated more rarely.
+        # Only a look that read no log at all has failed; it is repeated less often.
         error = problems[0] if problems and len(problems) == len(seen) else None
         last = self._reading(start_s, LogFiles(self._target, tuple(seen)), error)
         yield replace(last, is_caught_up=are_caught_up)

@@ -1,7 +1,7 @@
-"""Read a log of any size by windows, search it, and find a line by its number.
+"""Read a log of any size in windows, search it, and find a line by its number.
 
-Nothing is read that is not asked for: a log of 5 GB opens at its end at once. Lines are what `scanner.py`
-counts: each ends with a newline.
+Only the requested part is read: a log of 5 GB opens at its end at once. Lines are counted as in `scanner.py`:
+each ends with a newline.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from coach.sources.logs.decoding import as_utf8, is_no_text, without_holes
 from coach.sources.logs.line_text import ANSI, decode, last_state, parse_time_s
 
 _HALF_BYTES = 64 << 10
-"""A window holds this much on each side of the line that was asked for."""
+"""Bytes in a window on each side of the requested line."""
 _HALF_LINES = 2000
 _PIECE_BYTES = 1 << 20
-"""What is searched or counted before the person may stop it, and others get the processor."""
+"""Bytes that are searched or counted before the user may stop it and other threads may run."""
 _NEAR_BYTES = 64 << 20
-"""So much is counted, unasked, to number the lines of a window."""
+"""Bytes that may be counted, without a request, to number the lines of a window."""
 _SEAM_BYTES = 4096
-"""Of a line longer than a piece, this much is searched twice: a word may lie across two pieces."""
+"""Bytes of a line longer than a piece that are searched twice, because a word may lie across two pieces."""
 _HEAD_BYTES = 8 << 10
 
 _ERROR = re.compile(
@@ -40,20 +40,20 @@ _ERROR = re.compile(
     rb"|Segmentation fault|core dumped|\bKilled\b|\bpanicked at\b|terminate called|NCCL WARN|oom[_-]kill"
     rb"|CANCELLED AT|OUT_OF_MEMORY|Out Of Memory|out of memory|signal \d+ \(SIG"
 )
-"""Words by which a line reports an error. It is for going through a log by hand: a rule asks for far more."""
+"""Words that mark an error line. They serve for paging through a log; a rule demands far more."""
 _ERROR_LITERALS = (
     b"Traceback", b"Error", b"error", b"ERROR", b"FATAL", b"atal", b"CRITICAL", b"Exception", b"Interrupt",
     b"Segmentation", b"core dumped", b"Killed", b"panicked", b"terminate called", b"NCCL WARN", b"oom",
     b"CANCELLED", b"OUT_OF_MEMORY", b"Out Of Memory", b"out of memory", b"(SIG",
 )  # fmt: skip
-"""Every line that `_ERROR` can match holds one of these; they are found many times faster."""
+"""Every line that matches `_ERROR` contains one of these; searching for them is many times faster."""
 
 Heed = Callable[[int, int], bool]
-"""Told how many bytes were read, and of how many; False: stop."""
+"""Called with (bytes read, bytes in all); returns False to stop."""
 
 
 class Stopped(Exception):
-    """The person does not wait for the rest."""
+    """The user stopped the search."""
 
 
 class LogWindows:
@@ -65,15 +65,15 @@ class LogWindows:
         self._size = 0
         self._is_text = False
         self._known: list[tuple[int, int]] = [(0, 1)]
-        """(offset, newlines before it + 1), in order."""
+        """(offset, line number at that offset), ascending."""
         self._lock = Lock()
         self._error_words = BytesAhoCorasick(_ERROR_LITERALS)
 
     def look(self, look: LogLook, heed: Heed = lambda done, total: True) -> LogWindow:
-        """Read what is asked for. Raises OSError, and Stopped where `heed` says so."""
+        """Read the requested window. Raises OSError, and Stopped if `heed` returns False."""
         size = self._io.size(self._path)
         with self._lock:
-            if size < self._size:  # the file began anew
+            if size < self._size:  # the file was replaced
                 self._known = [(0, 1)]
             self._size = size
         if not self._is_text:
@@ -91,11 +91,11 @@ class LogWindows:
     # Windows
 
     def _around(self, offset: int, size: int, is_asked: bool = True) -> LogWindow:
-        """The lines on both sides of a byte."""
+        """The window around an offset."""
         first = max(0, offset - _HALF_BYTES)
         data = self._io.read(self._path, first, _HALF_BYTES + min(_HALF_BYTES, size - offset))
         if first:
-            cut = data.find(b"\n", 0, offset - first) + 1  # a line longer than half a window is cut
+            cut = data.find(b"\n", 0, offset - first) + 1  # a line longer than half a window is cut off
             first, data = first + cut, data[cut:]
         if first + len(data) < size:
             end = data.rfind(b"\n", max(0, offset - first)) + 1
@@ -127,7 +127,7 @@ class LogWindows:
     # Line numbers
 
     def _number_near(self, offset: int) -> int | None:
-        """The number of the line that begins at this byte; None where it would take long to count."""
+        """The number of the line that begins at this offset; None if counting would take long."""
         with self._lock:
             at = bisect_right(self._known, (offset, 1 << 62))
             below = self._known[at - 1]
@@ -142,7 +142,7 @@ class LogWindows:
         return number
 
     def know_end(self, size_bytes: int, num_lines: int) -> None:
-        """Learn how many lines the file has up to this byte, as the scanner has counted them."""
+        """Take over the scanner's count: the file has `num_lines` lines up to `size_bytes`."""
         last = self._io.read(self._path, max(0, size_bytes - 2), 2).rstrip(b"\0")
         self._learn(size_bytes, num_lines + 1 if last.endswith(b"\n") else num_lines)
 
@@ -156,7 +156,7 @@ class LogWindows:
         return sum(piece.count(b"\n") for _, piece in self._pieces(start, end))
 
     def _start_of(self, number: int, size: int, heed: Heed) -> int:
-        """Where the line of this number begins; the last line where the file has fewer."""
+        """Offset of the line with this number; the end of the file if it has fewer lines."""
         with self._lock:
             at = bisect_right(self._known, number, key=lambda known: known[1])
             below = self._known[at - 1] if at else (0, 1)
@@ -186,7 +186,7 @@ class LogWindows:
     # Searching
 
     def _found(self, look: LogLook, size: int, heed: Heed) -> LogWindow:
-        """Around the next line that holds what is searched for; where none does, around where it began."""
+        """The window around the next match of a search; without a match, around its start."""
         offset = size if look.offset is None else min(look.offset, size)
         place_in = self._error_place if look.words is None else partial(_place_of, look.words)
         pieces = self._pieces_back(offset) if look.is_backwards else self._pieces(offset, size)
@@ -201,11 +201,11 @@ class LogWindows:
         return self._around(offset, size, is_asked=False)
 
     def _error_place(self, text: bytes, is_last: bool) -> int:
-        """Where the first line that reports an error begins, or the last; -1: there is none."""
+        """Offset of the first, or last, line that reports an error; -1 if there is none."""
         found, end = -1, -1
         for _, place, _ in self._error_words.find_matches_as_indexes(text, overlapping=False):
             if place < end:
-                continue  # in a line that was looked at
+                continue  # this line was already checked
             start = text.rfind(b"\n", 0, place) + 1
             newline = text.find(b"\n", place)
             end = len(text) if newline < 0 else newline
@@ -216,7 +216,8 @@ class LogWindows:
         return found
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, bytes) from one place to another: whole lines where they are shorter than a piece."""
+        """(offset, bytes) of pieces between two offsets. A piece ends at a line's end, unless the line is
+        longer."""
         while start < end:
             data = self._io.read(self._path, start, min(_PIECE_BYTES, end - start))
             if not data:
@@ -231,7 +232,7 @@ class LogWindows:
                 start += len(data) - _SEAM_BYTES
 
     def _pieces_back(self, end: int) -> Iterator[tuple[int, bytes]]:
-        """The same from a place to the file's beginning, the last piece first."""
+        """The same from an offset back to the file's beginning, last piece first."""
         while end > 0:
             start = max(0, end - _PIECE_BYTES)
             data = self._io.read(self._path, start, end - start)
@@ -243,11 +244,10 @@ class LogWindows:
 
 
 def both_by_time(one: LogWindow, other: LogWindow) -> LogWindow:
-    """The lines of two windows in the order of their times; a line without a time stays below the line before
-    it.
+    """Merge the lines of two windows by time; a line without a time stays below the line before it.
 
-    Only the stretch that both windows hold is put into one: of a window that does not begin its file, what
-    the other holds from before that is left out. Raises UserError where one of them has no times.
+    Only the period that both windows cover is merged: if a window does not begin its file, earlier lines of
+    the other one are left out. Raises UserError if one of them has no times.
     """
     timed = [(_timed(window), window) for window in (one, other) if window.lines]
     for times, window in timed:
@@ -274,7 +274,7 @@ def both_by_time(one: LogWindow, other: LogWindow) -> LogWindow:
 
 
 def _timed(window: LogWindow) -> list[float]:
-    """The time of each line; a line without one takes the time of the line above, 0 where there is none."""
+    """The time of each line; a line without one has the time of the line above, or 0 at the beginning."""
     times: list[float] = []
     for text in window.lines:
         times.append(parse_time_s(text) or (times[-1] if times else 0.0))
@@ -287,19 +287,20 @@ def _go_on(heed: Heed, done: int, total: int) -> None:
 
 
 def _place_of(words: str, text: bytes, is_last: bool) -> int:
-    """Where the words stand first, or last; -1: nowhere. Small letters find capitals of ASCII alone."""
+    """Offset of the first, or last, occurrence of the words; -1: none. Small letters match ASCII capitals
+    only."""
     text = text.lower() if folds_case(words) else text
     return text.rfind(words.encode()) if is_last else text.find(words.encode())
 
 
 def _text_of(data: bytes) -> bytes:
-    """The same lines as text that can be searched."""
+    """The same lines, decoded from UTF-16 and without colours, for a search."""
     text = as_utf8(without_holes(data))[0] if b"\0" in data else data
     return ANSI.sub(b"", text) if b"\x1b" in text else text
 
 
 def _nth_start(data: bytes, number: int) -> int:
-    """Where the line behind this many newlines begins."""
+    """Offset behind this many newlines."""
     place = 0
     for _ in range(number):
         place = data.find(b"\n", place) + 1

@@ -1,8 +1,8 @@
-"""Where a job writes its output: Slurm's file name patterns, expanded as slurmd expands them.
+"""Find the output file of a job: expand Slurm's filename patterns like slurmd.
 
-Slurm itself tells the paths half expanded, each version and each client in its own way (22.05's `scontrol
-show job` leaves %N, %J and %5j as they are, its `squeue` everything); what slurmd makes of them was the same
-in all versions that were tried. All functions are pure.
+Slurm's clients report paths that are partly expanded, differently in each version and client (22.05's
+`scontrol show job` leaves %N, %J and %5j, its `squeue` expands everything). slurmd's own expansion was the
+same in all versions that were tried. All functions are pure.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _PADDED = frozenset("aAbjnst")
 _MAX_WIDTH = 10
 _NO_TASK = str(2**32 - 2)
-"""What slurmd writes for the array index of a job that is no array's."""
+"""slurmd's value of %a for a job that is not part of an array."""
 _JOB_ID = re.compile(r"(\d+)(?:_(\d+))?(?:\+\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What patterns stand for. None: not known yet, as the node before a job has started."""
+    """The values of the patterns. None: not known yet, such as the node of a pending job."""
 
     job_id: str
-    """The job's own number, of an array's task too."""
+    """The unique job id, also for an array task."""
     array_job_id: str
     array_task: str | None
     job_name: str
@@ -45,8 +45,8 @@ class Names:
 
 
 def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
-    """sbatch(1), "filename pattern"; None where it depends on what is not known yet. A backslash takes the
-    meaning from all patterns."""
+    """Expand a pattern as described in sbatch(1), "filename pattern"; None if it needs a value that is not
+    known yet. A backslash switches off all patterns."""
     if "\\" in pattern:
         return work_dir / _ESCAPED.sub(r"\1", pattern)
     values = _values(names)
@@ -56,13 +56,13 @@ def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
 
 
 def output_paths(job: Job) -> tuple[Path, ...] | None:
-    """The logs of a job, its output first; none where it writes to /dev/null. None where they are not known,
-    or not yet."""
+    """The logs of a job, stdout first; empty if it writes to /dev/null. None if they are unknown, or not
+    known yet."""
     names = names_of(job)
     if names is None or job.work_dir is None:
         return None
     given = job.stdout or DEFAULT_NAME
-    # squeue expands the default of an array's task as if it were a job by itself; slurmd does not.
+    # squeue expands the default name of an array task like that of a single job; slurmd does not.
     of_task = names.array_task is not None and PurePath(given).name in (
         DEFAULT_NAME,
         f"slurm-{names.job_id}.out",
@@ -76,7 +76,7 @@ def output_paths(job: Job) -> tuple[Path, ...] | None:
 
 
 def names_of(job: Job) -> Names | None:
-    """None for what is no single job: the tasks of an array that have not started."""
+    """The pattern values of a job; None for array tasks that have not started, which are no single job."""
     number = _JOB_ID.fullmatch(job.job_id)
     if number is None:
         return None
@@ -112,7 +112,7 @@ def _values(names: Names) -> Mapping[str, str | None]:
 def _expanded(found: re.Match[str], values: Mapping[str, str | None]) -> str:
     width, letter = found.groups()
     value = values.get(letter)
-    if value is None:  # no pattern: it stays, but for the sign where a width follows it
+    if value is None:  # not a pattern: it stays, but without the % if a width follows it
         return f"{width}{letter}" if width else found[0]
     if width and letter in _PADDED and value.isdecimal():
         return value.zfill(min(int(width[:3]), _MAX_WIDTH))

@@ -1,9 +1,9 @@
-"""The metrics of a run, wherever its program writes them.
+"""Read the metrics of a run, wherever its program writes them.
 
-run.json says if a person's own program trains. A trainer of coach's writes `metrics/rank-*.jsonl`, and so
-does an own program that calls `coach_report`. Any other own program is measured by the numbers that it
-prints; where it prints no loss, or only the last one, by the files that its framework writes. One of the
-three is followed for good: two of them would make a curve that nobody trained.
+run.json tells whether a user's own program trains. coach's trainers write `metrics/rank-*.jsonl`, and so does
+an own program that calls `coach_report`. For any other own program, coach reads the numbers that it prints;
+if it prints no loss, or only the last one, coach reads the files that its framework writes. Only one of the
+three is followed: a mixture of two would be a curve that nobody trained.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from coach.sources.metrics.run_metrics import MetricsSource
 
 INTERVAL_S = 2.0
 ENOUGH_STEPS = 5
-"""A program that prints so many losses is followed by them. Fewer are the last words of a progress bar."""
+"""A program that prints this many losses is followed by them. Fewer are the remains of a progress bar."""
 
 
 class RunMetricsSource:
-    """Follows the metrics of one run, whoever wrote its program."""
+    """Follows the metrics of one run, for coach's trainers and own programs."""
 
     name = "metrics"
     interval_s = INTERVAL_S
@@ -44,8 +44,8 @@ class RunMetricsSource:
         files: Callable[[], Sequence[Path]],
         left_aside: Callable[[], str],
     ) -> None:
-        """`is_own`: True for an own program; None: not known yet. `files`: those that an own program's
-        framework writes. `left_aside`: why others are not among them, as far as they were looked for."""
+        """`is_own`: True for a user's own program; None: not known yet. `files`: metric files that the
+        framework of an own program writes. `left_aside`: why other files are not read."""
         self._io = io
         self._target = target
         self._look = is_own
@@ -72,8 +72,8 @@ class RunMetricsSource:
         return replace(reading, payload=replace(chunk, left_aside=words))
 
     def _is_reported(self) -> bool:
-        """True if the own program calls `coach_report`. Its numbers are exact, so they go first, and only
-        another's that came earlier stay."""
+        """True if the own program calls `coach_report`. These numbers are exact, so they are preferred,
+        unless another source has already delivered losses."""
         if self._prints_enough or self._files.has_loss:
             return False
         for file in self._first_files:
@@ -126,7 +126,7 @@ class RunMetricsSource:
 
 
 def _anew(reading: Reading) -> Reading:
-    """The first steps of the files take the place of the few that were printed."""
+    """Replace the few printed steps by the steps from the files."""
     chunk = reading.payload
     return (
         replace(reading, payload=replace(chunk, is_restart=True))

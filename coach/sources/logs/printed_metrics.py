@@ -1,6 +1,6 @@
-"""The numbers that a person's own program prints.
+"""Read the numbers that a user's own program prints.
 
-Of its logs the first that names a loss is followed: two streams with the same numbers would make a curve that
+Only the first log that contains a loss is followed: two streams with the same numbers would be a curve that
 nobody trained.
 """
 
@@ -17,17 +17,17 @@ from coach.sources.logs.printed_numbers import LineNumbers
 from coach.sources.metrics.quantities import Course
 
 _MAX_LINES = 1024
-"""The most lines that are read of one bite, evenly chosen: a curve needs no more, and a progress bar prints
-ten a second."""
+"""Largest number of lines read per bite, evenly chosen: a curve needs no more, and a progress bar prints ten
+a second."""
 _MAX_LINE_BYTES = 1 << 16
 _ENDS = re.compile(rb"[\r\n]+")
 
 
 class PrintedMetrics:
-    """Follows the first of a run's logs that names a loss; until then all of them."""
+    """Follows the first log of a run that contains a loss; until then all of its logs."""
 
     def __init__(self, io: Io, logs: Callable[[], Sequence[Path]], start_of: Callable[[Path], int]) -> None:
-        """`start_of`: how many bytes of a log stood there before the run."""
+        """`start_of`: number of bytes in a log that were written before the run."""
         self.is_caught_up = True
         self._io = io
         self._logs = logs
@@ -35,15 +35,15 @@ class PrintedMetrics:
         self._printed: dict[Path, _PrintedNumbers] = {}
         self._followed: Path | None = None
         self.num_steps = 0
-        """Steps that were told so far."""
+        """Number of steps that were read so far."""
 
     @property
     def has_loss(self) -> bool:
-        """True once a log has named a training loss."""
+        """True once a log has contained a training loss."""
         return self._followed is not None
 
     def read(self) -> tuple[list[Step], list[MetricEvent]]:
-        """What is new in the logs. Raises OSError."""
+        """New steps and events in the logs. Raises OSError."""
         paths = self._logs() if self._followed is None else (self._followed,)
         steps: list[Step] = []
         events: list[MetricEvent] = []
@@ -65,7 +65,7 @@ class PrintedMetrics:
 
 
 class _PrintedNumbers:
-    """One log as it grows."""
+    """The numbers of one growing log."""
 
     def __init__(self, io: Io, path: Path, start: int) -> None:
         self.course = Course()
@@ -75,7 +75,7 @@ class _PrintedNumbers:
         self._rest = b""
 
     def read(self) -> tuple[list[Step], list[MetricEvent]]:
-        """Raises OSError."""
+        """New steps and events. Raises OSError."""
         bite = self._follower.read()
         if bite.is_restart:
             self._rest = b""

@@ -1,8 +1,9 @@
-"""The numbers of a training from the lines that it prints, in whatever form: `loss 0.5`, `'loss': 0.5`,
-`lm loss: 5.0E-01 |`, `loss=0.5]`.
+"""Parse the numbers of a training from the lines that it prints, in any of these forms: `loss 0.5`, `'loss':
+0.5`, `lm loss: 5.0E-01 |`, `loss=0.5]`.
 
-A line counts if it names a training loss, or an evaluation's. What a name means is for `quantities.py`; here
-names and numbers are told apart. A line without a step gets its place among the lines that count.
+A line counts if it names a training loss or an evaluation loss. This module separates names from numbers;
+`quantities.py` interprets the names. A line without a step number is numbered by its position among these
+lines.
 """
 
 from __future__ import annotations
@@ -21,30 +22,30 @@ _NUMBER = re.compile(
     r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
 )
 _NAME_CHARS = 120
-"""The name of a number is looked for in this many characters before it."""
+"""Number of characters before a number that are searched for its name."""
 _MAX_WORDS = 4
 _PARTS = re.compile(r"[|,;()\[\]{}]")
-"""A name does not reach over one of these."""
+"""A name never extends across one of these."""
 _AFTER_NAME = " \t\"'([:=|"
 _STEP_WORDS = frozenset({"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it"})
 _STEP_TIME = (
     (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?(?:it|iters?|steps?|batch(?:es)?)/s(?:ec)?\b"), True),
     (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?s(?:ec)?/(?:it|iter|step|batch)\b"), False),
 )
-"""A rate whose inverse is the time of a step, and the time itself."""
+"""(pattern, True for a rate in steps/s, False for seconds per step)."""
 _SAMPLE = r"(?:samples?|imgs?|images?|examples?|seqs?)"
 _SAMPLES = (
     re.compile(rf"\b{_SAMPLE}(?:/s(?:ec)?|_per_sec(?:ond)?)[\"']?[:= ]{{1,3}}(\d{{1,9}}(?:\.\d{{1,9}})?)"),
     re.compile(rf"(?<![\w.-])(\d{{1,9}}(?:\.\d{{1,9}})?) ?{_SAMPLE}/s(?:ec)?\b"),
 )
-"""Samples per second, behind their name or before it."""
+"""Samples per second, with the name before or behind the number."""
 
 
 def record_of_line(text: str) -> Mapping[str, float] | None:
-    """Name → number of one line, with `step`, `epoch`, `time_s` and `step_time_s` where it says them; None
+    """Name → number of one line, with `step`, `epoch`, `time_s` and `step_time_s` if the line has them; None
     for a line without a loss.
 
-    Of a name that a line has twice, as in `Loss 0.52 (0.61)`, the first number counts.
+    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts.
     """
     text = text[:MAX_CHARS]
     if "loss" not in text and "Loss" not in text and "LOSS" not in text:
@@ -67,7 +68,7 @@ def record_of_line(text: str) -> Mapping[str, float] | None:
 
 
 def _name_before(text: str, place: int) -> str | None:
-    """What a number is the value of: `step`, `epoch`, or a name that means something; else None."""
+    """The name of the number at `place`: `step`, `epoch`, or the name of a known quantity; else None."""
     before = text[max(0, place - _NAME_CHARS) : place].rstrip(_AFTER_NAME).removesuffix("tensor")
     words = _PARTS.split(before.rstrip(_AFTER_NAME))[-1].replace('"', "").replace("'", "").split()
     words = words[-_MAX_WORDS:]
@@ -95,17 +96,17 @@ def _add_rates(record: dict[str, float], text: str) -> None:
 
 
 class LineNumbers:
-    """The records of one log in their order: each gets a step that grows."""
+    """The records of one log in order, each with a step number that grows."""
 
     def __init__(self) -> None:
         self._num_records = 0
         self._last_step = -1.0
         self._last_epoch = -1.0
         self._offset = 0.0
-        """Where steps are counted anew in each epoch: the steps of those before."""
+        """The steps of all earlier epochs, if the program counts steps anew in each epoch."""
 
     def records(self, lines: Iterable[str]) -> list[Mapping[str, float]]:
-        """Those of the lines that name a loss."""
+        """The records of the lines that name a loss."""
         found = (record_of_line(line) for line in lines)
         return [self._with_step(dict(record)) for record in found if record is not None]
 

@@ -1,8 +1,8 @@
-"""Where the output of a run is: in its directory, or in a file elsewhere that `coach run` found its output
-going to.
+"""Find the output of a run: in its directory, or in another file to which `coach run` found its output
+connected.
 
-run.json names such a file, and another user's run.json may name any file that this user can read. So only a
-run of this user's own is followed out of its directory.
+run.json names such a file. Another user's run.json could name any file that this user can read, so a file
+outside the run directory is read only for a run of this user.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from coach.sources.values import table, text, whole
 
 
 class RunLogs:
-    """The logs of one run. run.json is read until it has named them.
+    """The logs of one run. run.json is read until it names them.
 
-    `of_job` knows where Slurm writes: the tasks of a step leave their output to it.
+    `of_job` returns Slurm's output files of a job: tasks of a step may leave their output to Slurm.
     """
 
     def __init__(
@@ -40,19 +40,19 @@ class RunLogs:
         self._is_own_program: bool | None = None
 
     def paths(self) -> tuple[Path, ...]:
-        """The logs, standard output first. Raises OSError where the job's are asked for."""
+        """The logs, stdout first. Raises OSError if Slurm must be asked for them."""
         if self._paths is None:
             self._learn()
         of_job = self._of_job(self._job_id) if self._job_id is not None else ()
         return self._paths or of_job or tuple(self._own.values())
 
     def start_of(self, path: Path) -> int:
-        """How many bytes stood in the file when the run began: they are not of the run."""
+        """Number of bytes that the file held before the run began."""
         return self._starts.get(path, 0)
 
     def is_own_program(self) -> bool | None:
-        """True if a person's own program writes them, no trainer of coach's; None: run.json does not say
-        yet."""
+        """True if a user's own program writes the logs, False for coach's trainers; None: run.json does not
+        say yet."""
         if self._is_own_program is None:
             self._learn()
         return self._is_own_program
@@ -65,7 +65,7 @@ class RunLogs:
             return
         self._is_own_program = "own" in table(value.get("launch")) or "command" in value
         if "command" in value and "output" not in value:
-            return  # `coach run` has made the run, and is about to start its command
+            return  # `coach run` has created the run, but has not started its command yet
         output = table(value.get("output"))
         places: dict[Path, int] = {}
         for stream in ("stdout", "stderr"):
@@ -88,4 +88,4 @@ class RunLogs:
         try:
             return self._run_dir.stat().st_uid == os.geteuid()
         except OSError:
-            return True  # in a replay: all its files are the recording's
+            return True  # a replay: all files come from the recording

@@ -1,7 +1,7 @@
-"""Scan a log's bytes for signatures, each byte once, whatever pieces it comes in.
+"""Scan a log's bytes for signatures, each byte once, in pieces of any size.
 
-A healthy log must cost next to nothing: only lines that `line_filter` lets through are decoded, freed of
-prefixes and searched. Pure: bytes in, hits out.
+A healthy log must cost very little: only lines that pass `line_filter` are decoded, stripped of prefixes and
+searched. Pure: bytes in, hits out.
 """
 
 from __future__ import annotations
@@ -38,33 +38,34 @@ from coach.sources.logs.line_text import (
 MAX_TAIL_LINES = 400
 BINARY_CHECK_BYTES = 8 << 10
 LAYOUT_BYTES = 64 << 10
-"""The layout of a log is learned from its first bytes, this many."""
+"""The layout of a log is learned from this many bytes at its beginning."""
 MAX_FIRST_HITS = 100
 MAX_LAST_HITS = 100
-"""Of a signature only the first and the last hits are kept; the lines between are skipped unread."""
+"""For each signature only the first and the last hits are kept; the lines between are not decoded."""
 _PASSING_HITS = 5
-"""While more of the file is waiting, only the last 5 hits of a block are kept; a curve keeps all values."""
+"""While more of the file is waiting, only the last 5 hits of a block are kept; loss values are always
+kept."""
 
 MAX_TAIL_BLOCKS = 12
-"""Error blocks that are kept with the end of a log."""
+"""Number of error blocks that are kept with the end of a log."""
 
 
 class _Line(NamedTuple):
     """One decoded line."""
 
     raw: str
-    """As it stands in the log."""
+    """The line as it is in the log."""
     text: str
-    """Without the prefix that nearly all lines of this log have."""
+    """The line without the prefix that nearly all lines of this log have."""
     rank: int | None
     words: str
-    """Without the launcher's prefix as well."""
+    """The line without the launcher's prefix as well."""
 
 
 class LogScanner:
-    """Feed it bytes; it returns hits. A line's hits come when the line is complete, or at `flush`.
+    """Takes bytes and returns hits. The hits of a line are returned when the line is complete, or at `flush`.
 
-    The hits include the lines where one of the log's first lines stands again.
+    They include a mark where one of the log's first lines occurs again.
     """
 
     def __init__(self, signatures: Sequence[Signature], file: str = "", num_lines_before: int = 0) -> None:
@@ -93,9 +94,9 @@ class LogScanner:
         self._num_hits: Counter[int] = Counter()
 
     def feed(self, data: bytes, is_more: bool = False) -> list[LogHit]:
-        """Scan more of the log. Hits that need later bytes to be complete come with a later call.
+        """Scan more of the log. Hits that need later bytes are returned by a later call.
 
-        `is_more` is True if the next bytes can be read at once: then the end of this piece is not the end of
+        `is_more` is True if the next bytes can be read at once: the end of this piece is then not the end of
         the log.
         """
         self._is_passing = is_more
@@ -110,21 +111,22 @@ class LogScanner:
             return []
         self._learn_layout(data)
         hits = self._held + self._take(data)
-        # Hits are held back until enough was read to know that this is text.
+        # Hits are held back until enough bytes were read to know that the file is text.
         self._held = hits if self._is_head_text is None else []
         return [] if self._held else hits
 
     @property
     def is_binary(self) -> bool:
-        """True if the file is no text, as far as it was read."""
+        """True if the file is not text, judged by the bytes read so far."""
         return is_no_text(self._head) if self._is_head_text is None else not self._is_head_text
 
     def _unended(self) -> bytes:
-        """The beginning of the line that has not ended yet, as text."""
+        """The beginning of the unfinished last line, as text."""
         return without_verdict(ANSI.sub(b"", as_utf8(self._pending, self._order)[0]))
 
     def _learn_layout(self, data: bytes) -> None:
-        """Learn the layout from the beginning of the log, again whenever twice as much of it is known."""
+        """Learn the layout from the beginning of the log; repeated each time twice as many bytes are
+        known."""
         if self._num_learned >= LAYOUT_BYTES:
             return
         self._sample = join_pieces(self._sample, data[: LAYOUT_BYTES - len(self._sample)])
@@ -146,7 +148,8 @@ class LogScanner:
         return self._own_prefix.sub("", line, count=1) if self._layout.prefix else line
 
     def flush(self) -> list[LogHit]:
-        """Return the hits of an unfinished last line or traceback too: the file ends here, until it grows."""
+        """Return also the hits of an unfinished last line or traceback: the file ends here, until it
+        grows."""
         self._is_passing = False
         if self.is_binary:
             return []
@@ -163,7 +166,7 @@ class LogScanner:
         return hits
 
     def _text_of(self, data: bytes, start: int) -> LogText:
-        """Scanned text, and from `start` on text whose line ends are not counted yet."""
+        """A text whose line ends before `start` are already counted."""
         are_empty_skipped = self._layout.is_spaced or self._layout.width is not None
         return LogText(data, self._split, are_empty_skipped, start, self._num_newlines)
 
@@ -171,7 +174,7 @@ class LogScanner:
         return split_prefix(self._without_own_prefix(decode(data)))
 
     def tail(self) -> LogTail:
-        """The last lines as a terminal would show them: of a progress line its last state."""
+        """The last lines as a terminal shows them, with the last state of progress bars."""
         if self.is_binary:
             note = f"binary file of {self._num_bytes} bytes: not searched, not shown"
             return LogTail(self._file, 1, (note,), self._num_bytes, 1, is_binary=True)
@@ -191,7 +194,7 @@ class LogScanner:
         return LogTail(self._file, first_line, shown, self._num_bytes, num_lines, words=words, blocks=blocks)
 
     def _take(self, data: bytes) -> list[LogHit]:
-        """Cut off the complete lines, scan them, keep the rest."""
+        """Cut off the complete lines and scan them; keep the rest."""
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if end == 0:
             self._keep(data)
@@ -217,7 +220,7 @@ class LogScanner:
         return hits
 
     def _joined(self, block: bytes) -> tuple[bytes, bytes]:
-        """Complete lines, and the beginning of a line that may go on in the next bytes."""
+        """Complete lines, and the beginning of a line that may continue in the next bytes."""
         return (block, b"") if self._layout.width is None else join_broken(block, self._layout.width)
 
     def _keep(self, rest: bytes) -> None:
@@ -226,12 +229,12 @@ class LogScanner:
             self._is_overlong = len(self._pending) >= MAX_LINE_BYTES
 
     def _scan(self, text: LogText, block: bytes) -> Iterator[tuple[int, LogHit | None]]:
-        """(signature's index, hit) for the lines of the block, in order.
+        """(index of the signature, hit) for the lines of the block, in order.
 
-        The hit is None while its error block goes on.
+        The hit is None if its error block is not complete yet.
 
-        The text ends with the block. The part before the block was scanned already; only heads of error
-        blocks are looked for in it.
+        The text ends with the block. The part before the block was scanned already; it is searched only for
+        heads of error blocks.
         """
         start = len(text.data) - len(block)
         kept = self._filter.look_at(block)
@@ -243,7 +246,8 @@ class LogScanner:
         ]
         if not found:
             return
-        # A rule's rows of one kind yield one hit a line: that of the first row that matches.
+        # Signatures of the same rule and name yield one hit per line: that of the first signature that
+        # matches.
         first: dict[tuple[int, tuple[str, str]], tuple[int, int, re.Match[str]]] = {}
         for place, index, match in sorted(found, key=itemgetter(0, 1)):
             first.setdefault((place, _kind_of(self._signatures[index])), (place, index, match))
@@ -266,7 +270,7 @@ class LogScanner:
                 yield index, None
 
     def _started_again(self, text: LogText, block: bytes) -> Iterator[LogHit]:
-        """Where one of the log's first lines stands again."""
+        """A mark for each line that repeats one of the log's first lines."""
         if not self._first_lines.is_learned:
             for first in block.splitlines()[:NUM_LINES]:
                 if not self._first_lines.is_learned:
@@ -279,7 +283,7 @@ class LogScanner:
                 yield LogHit(MARK, FIRST_LINE, self._file, number, line.text, {}, line.rank, time_s)
 
     def _wait(self, hit: LogHit, reader: ErrorReader, chain: tuple[ErrorBlock, ...]) -> None:
-        """Keep a hit until its block is complete."""
+        """Hold back a hit until its block is complete."""
         opened = next((each for each in self._open if each.reader is reader), None)
         if opened is None:
             opened = OpenBlock(reader, chain, [])
@@ -287,7 +291,7 @@ class LogScanner:
         opened.hits.append(hit)
 
     def _close_blocks(self, text: LogText, start: int) -> list[LogHit]:
-        """The hits whose block ends in the lines from `start` on."""
+        """The hits whose error block ends in the lines from `start` on."""
         closed: list[LogHit] = []
         for line in text.after(start) if self._open else ():
             for opened in self._open:
@@ -301,7 +305,8 @@ class LogScanner:
     def _matches(
         self, index: int, kept: Block, block: bytes, lines: dict[int, _Line]
     ) -> Iterator[tuple[int, re.Match[str]]]:
-        """(place of the line, match) of one signature: the log's first MAX_FIRST_HITS, the block's last."""
+        """(offset of the line, match) of one signature: the log's first MAX_FIRST_HITS, then the block's
+        last."""
 
         def matches(places: Iterable[int]) -> Iterator[tuple[int, re.Match[str]]]:
             for place in places:
@@ -326,7 +331,8 @@ class LogScanner:
     def _match(
         self, index: int, kept: Block, block: bytes, lines: dict[int, _Line], place: int
     ) -> re.Match[str] | None:
-        """The match of one signature in the line at this place. Lines are decoded once for all signatures."""
+        """The match of one signature in the line at this offset. A line is decoded once for all
+        signatures."""
         kind = kept.lines.kind_of(place) if kept.is_by_kind else None
         if kind is not None and self._filter.is_turned_down(kind, index):
             return None
@@ -341,7 +347,7 @@ class LogScanner:
         return found
 
     def _pattern(self, index: int) -> re.Pattern[str]:
-        """Compiled when a line first holds a literal of the signature."""
+        """The signature's pattern, compiled when it is first needed."""
         pattern = self._patterns.get(index)
         if pattern is None:
             pattern = self._patterns[index] = re.compile(self._signatures[index].pattern)
@@ -349,7 +355,7 @@ class LogScanner:
 
 
 def search(signature: Signature, pattern: re.Pattern[str], words: str) -> re.Match[str] | None:
-    """The match of a signature, with its compiled pattern, in the words of one line."""
+    """The match of a signature in the words of one line; `pattern` is its compiled pattern."""
     start = start_of_words(words) if signature.in_error else 0
     if start is None:
         return None

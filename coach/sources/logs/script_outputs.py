@@ -1,8 +1,9 @@
-"""Which logs a batch script names beside the job's own: by `srun -o`, by redirection, by `tee`. Pure.
+"""Find the logs that a batch script names in addition to the job's own, by `srun -o`, redirection or `tee`.
+Pure.
 
-Slurm tells where a job writes, and not where its steps do. A script is a program, and nobody can say for
-certain what it does: so each name becomes a pattern, in which what is not known stands for anything, and
-whoever finds a file by it looks at its time as well.
+Slurm reports where a job writes, but not where its steps write. A script is a program, so its effect cannot
+be known for certain: each name becomes a pattern in which an unknown part matches anything, and the caller
+also checks the time of a file found by it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from coach.sources.logs.output_path import Names
 
 MAX_NAMES = 32
 _MAX_UNKNOWN = 6
-"""Parts of a name; of more nobody can say quickly whether a file has it."""
+"""Largest number of unknown parts in a name; with more, matching a file name takes long."""
 
 _WORD = r"\"[^\"\n]*\"|'[^'\n]*'|(?:\\.|\$\([^)\n]{0,500}\)|[^\s;|&<>()\"'])+"
 _TOKEN = re.compile(rf"(?:{_WORD})+|[;|&]+")
@@ -33,7 +34,7 @@ _SWITCH = re.compile(
 )
 _UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]{0,500}\)|`[^`]{0,500}`|\$\{?\w{1,100}+[^}/]{0,200}\}|\$\w+|[*?]")
 _SHAPES = {"t": r"\d+", "n": r"\d+", "s": r"\w+", "J": r"\d+\.\w+", "N": r"[\w.-]+", "%": "%"}
-"""What srun's patterns look like that only the step knows."""
+"""Form of the values that only the step knows, for srun's patterns."""
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 _TEXT = re.compile(r"\.(?:out|err|log|txt)$")
 _DATA = re.compile(
@@ -42,7 +43,7 @@ _DATA = re.compile(
 
 
 def named_outputs(script: str, names: Names) -> tuple[str, ...]:
-    """The paths as regular expressions, absolute or relative to wherever the script stands when it writes."""
+    """Paths as regular expressions, absolute or relative to the script's directory at the time of writing."""
     lines = re.sub(r"\\\n", " ", script)
     lines = re.sub(r"(?m)^[ \t]*#.*$", "", lines)
     known = _variables(lines, names)
@@ -62,7 +63,7 @@ def _paths(lines: str, variables: Mapping[str, str]) -> Iterator[str]:
 
 
 def _of_srun(rest: str) -> Iterator[str]:
-    """Its own options; those behind the program are the program's."""
+    """The output files among srun's own options; options behind the program belong to the program."""
     takes_value, is_output = False, False
     for found in _TOKEN.finditer(rest):
         token = found[0]
@@ -96,13 +97,13 @@ def _variables(lines: str, names: Names) -> Mapping[str, str]:
 
 
 def _filled(path: str, variables: Mapping[str, str]) -> str:
-    for _ in range(4):  # a variable may stand in another's value
+    for _ in range(4):  # the value of a variable may contain another variable
         path = _VARIABLE.sub(lambda found: variables.get(found["braced"] or found["plain"], found[0]), path)
     return path
 
 
 def _pattern(path: str, names: Names) -> str:
-    """Nothing where it could be any file."""
+    """A regular expression for the path; "" if it would match any file."""
     path = path.removeprefix("./")
     known = {
         "j": names.job_id,

@@ -1,1 +1,1 @@
-"""The machine that coach runs on: disk, quota, terminal, user, local processes as a cluster."""
+"""The machine that coach runs on: disk, quota, terminal, user; and local runs as a cluster of one node."""

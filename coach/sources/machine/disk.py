@@ -1,7 +1,7 @@
-"""Whether a directory can be written, and how much room its file system has.
+"""Check if a directory can be written, and how much space its file system has.
 
-Asked on the login node before anything is launched: a full scratch or a home that is read-only should cost a
-second here, not an hour in the queue. Nothing is written to find out, so that every command may ask.
+The check is made on the login node before a launch: a full scratch or a read-only home should cost a second
+here, not an hour in the queue. It writes nothing, so that every command may run it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What a file system has left for this user. Inodes are None where it does not count them in advance."""
+    """Free space of a file system for this user. Inodes are None if it does not count them in advance."""
 
     free_bytes: int
     total_bytes: int
@@ -24,7 +24,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class RootChoice:
-    """The directory that was taken out of several, and in one line why."""
+    """The chosen directory, and the reason in one line."""
 
     path: Path
     text: str
@@ -32,8 +32,8 @@ class RootChoice:
 
 
 def why_not_writable(path: Path) -> str | None:
-    """Why no file can be made in this directory; None when it can. A directory that is not there yet is
-    judged by its nearest parent."""
+    """Why no file can be created in this directory; None if one can. For a directory that does not exist yet,
+    its nearest existing parent is checked."""
     try:
         existing = _nearest_existing(path)
         if not existing.is_dir():
@@ -49,8 +49,8 @@ def why_not_writable(path: Path) -> str | None:
 def choose_root(
     candidates: Sequence[tuple[Path, str]], why_not: Callable[[Path], str | None] = why_not_writable
 ) -> RootChoice:
-    """The first candidate that can be written; without any the last, so that the error names a place the user
-    knows.
+    """The first writable candidate. If there is none, the last one, so that the error names a place that the
+    user knows.
 
     Each candidate comes with its origin: FILE:LINE, `$SCRATCH`, `home`.
     """
@@ -66,7 +66,7 @@ def choose_root(
 
 
 def read_space(path: Path) -> Space | None:
-    """The room for files below a directory, made or not; None when nobody can say."""
+    """The space for files below a directory, which need not exist; None if unknown."""
     try:
         found = os.statvfs(_nearest_existing(path))
     except (OSError, ValueError):
@@ -75,7 +75,7 @@ def read_space(path: Path) -> Space | None:
         return None  # a pseudo file system
     has_inodes = (
         found.f_files > 0
-    )  # btrfs and some network file systems make them as they are needed, and say 0
+    )  # btrfs and some network file systems create inodes on demand, and report 0
     return Space(
         free_bytes=found.f_bavail * found.f_frsize,
         total_bytes=found.f_blocks * found.f_frsize,

@@ -1,7 +1,7 @@
-"""Training environments that lie about: module systems, conda's prefixes, venvs, container images.
+"""Find training environments: module systems, conda prefixes, container images.
 
-Found by looking at files only: nothing is activated and no interpreter is started, because on a login node
-each of them may take seconds and a shared file system may hang.
+Only files are looked at: nothing is activated and no interpreter is started, because on a login node each may
+take seconds, and a shared file system may hang.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _CONDA_PROGRAMS = ("conda", "mamba", "micromamba")
 _CONTAINER_PROGRAMS = ("apptainer", "singularity", "enroot")
 _IMAGE_SUFFIXES = (".sif", ".sqsh", ".squashfs")
 MAX_PREFIXES = 20
-"""Environments that are looked into: a home on a slow file system has to answer for each."""
+"""Largest number of environments to check: each is a question to a file system that may be slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleSystem:
-    """What provides `module`. `init` is what a script sources to get it; None when the login shell did that
-    already."""
+    """The provider of the command `module`. `init` is the file that a script must source; None if the login
+    shell has already sourced it."""
 
     name: str
     version: str | None
@@ -39,14 +39,14 @@ class ModuleSystem:
 def find_module_system(
     env: Mapping[str, str], init_files: Iterable[str] = _INIT_FILES
 ) -> ModuleSystem | None:
-    """Lmod or Environment Modules, by the variables of a login shell or by their files."""
+    """Find Lmod or Environment Modules, by the variables of a login shell or by their files."""
     if env.get("LMOD_CMD") or env.get("LMOD_VERSION"):
         return ModuleSystem("Lmod", env.get("LMOD_VERSION") or None, None)
     if env.get("MODULES_CMD") or env.get("MODULESHOME"):
         name = "Lmod" if "lmod" in env.get("MODULESHOME", "").lower() else "Environment Modules"
         return ModuleSystem(name, None, None)
     for file in init_files:
-        if os.path.exists(file):  # noqa: PTH110 - a plain text, as a script sources it
+        if os.path.exists(file):  # noqa: PTH110 - a plain string, as a script sources it
             return ModuleSystem("Lmod" if "lmod" in file else "Environment Modules", None, file)
     return None
 
@@ -58,8 +58,8 @@ def find_programs(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def find_conda_prefixes(home: Path, env: Mapping[str, str]) -> tuple[list[Path], int]:
-    """conda's own list of the environments it made, the active one first; and how many more there are than
-    are named."""
+    """The environments in conda's own list, the active one first; and the number of further ones that are
+    left out."""
     said = [env["CONDA_PREFIX"]] if env.get("CONDA_PREFIX") else []
     with contextlib.suppress(OSError):
         said += (home / ".conda" / "environments.txt").read_text(errors="surrogateescape").splitlines()
@@ -69,7 +69,7 @@ def find_conda_prefixes(home: Path, env: Mapping[str, str]) -> tuple[list[Path],
 
 
 def find_images(folders: Iterable[Path]) -> list[Path]:
-    """Container images that lie directly in these folders."""
+    """Container images directly in these folders."""
     found: list[Path] = []
     for folder in dict.fromkeys(folders):
         try:

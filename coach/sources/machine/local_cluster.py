@@ -1,9 +1,9 @@
-"""This machine as a cluster of one node: the local backend's answer to squeue and scontrol.
+"""Show this machine as a cluster of one node: the local backend's answer to squeue and scontrol.
 
-Local runs are jobs whose queue is the run directories, so the screens and commands that show a cluster need
-not know which backend they show. A run that can still change is read again each time; one that has ended is
-read once. A run that another machine with the same runs root has started is shown for as long as it may be
-alive, with the last word known, and takes nothing of this machine.
+Local runs are jobs, and their directories are the queue, so that screens and commands for a cluster work with
+both backends. A run that can still change is read again each time; an ended run is read once. A run that
+another machine with the same runs root started is shown as long as it may be alive, in its last known state;
+it uses no resources of this machine.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from coach.sources.values import finite, whole
 INTERVAL_S = 2.0
 
 KEEP_ENDED_S = 86400.0
-"""How long an ended run stays in the queue: for a day, because no accounting remembers it later."""
+"""Seconds for which an ended run stays in the queue: one day, because no accounting remembers it later."""
 
 KEEP_ORPHAN_S = 86400.0
-"""A run whose supervisor died has no end that anybody recorded; its launch is not shown for longer than this.
-Nor is a run of another machine that has said nothing for so long."""
+"""If a supervisor died, the end of its run was not recorded. Such a run is shown for this many seconds after
+its launch; so is a run of another machine after its last report."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LocalRun:
-    """A local run as it was seen, how it ended, and when it was launched."""
+    """A local run as it was read, its end, and the time of its launch."""
 
     run: Run
     exit: RunExit | None
@@ -50,7 +50,7 @@ class _LocalRun:
 
     @property
     def is_orphan(self) -> bool:
-        """Whether its supervisor is gone, and nobody said how it ended."""
+        """True if its supervisor is gone, and the end was not recorded."""
         return self.seen.reason is not None and not self.has_said_its_end
 
     @property
@@ -82,8 +82,8 @@ class LocalClusterSource:
         look: Look = look,
         known_ends: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
-        """`known_ends`: names of runs, and when they ended. Those that ended long ago are not read: the queue
-        does not show them."""
+        """`known_ends`: name of a run → time of its end. Runs that ended long ago are not read, because the
+        queue does not show them."""
         self.interval_s = interval_s
         self._known_ends: Callable[[], Mapping[str, float]] | None = known_ends
         self._io = io
@@ -93,7 +93,7 @@ class LocalClusterSource:
         self._look = look
         self._machine: Node | None = None
         self._ended: dict[str, _LocalRun | None] = {}
-        """Run directories that will not change; None for those that the queue does not show: of another
+        """Run directories that will not change. None for those that the queue does not show: of another
         backend, or ended long ago."""
 
     def poll(self) -> Iterator[Reading]:
@@ -126,7 +126,7 @@ class LocalClusterSource:
         try:
             names = [name for name in self._io.list_dir(self._root) if runs.RUN_ID.match(name)]
         except FileNotFoundError:
-            names = []  # nothing was ever launched
+            names = []  # no run was ever launched
         if self._known_ends is not None:
             ends, now_s, self._known_ends = self._known_ends(), self._io.now(), None
             self._ended = {name: None for name, end_s in ends.items() if now_s - end_s > KEEP_ENDED_S}
@@ -140,7 +140,7 @@ class LocalClusterSource:
                 try:
                     item = self._read_run(self._root / name)
                 except (FileNotFoundError, NotADirectoryError):
-                    continue  # a directory that is being made, or one of a script that was only printed
+                    continue  # the directory is being created, or belongs to a script that was only printed
                 except (OSError, UserError):
                     num_bad += 1
                     continue
@@ -157,7 +157,7 @@ class LocalClusterSource:
         run = parse_run(value, str(run_dir))
         if run.backend != "local":
             return None
-        # In this order: a supervisor that ends in between has written exit.json before it went.
+        # The order matters: a supervisor that ends in between has written exit.json before it ended.
         seen = self._look(value)
         found = as_seen(self._io, run, seen)
         exit_ = read_exit(self._io, found) if run.state is not None else None
@@ -206,7 +206,7 @@ def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
 
 
 def _time_used_s(item: _LocalRun, now_s: float) -> int | None:
-    """Until its end, until now, or until another machine has said its last."""
+    """Seconds from the start until the end, until now, or until the last report of another machine."""
     started_s = item.run.started_time_s
     if is_final(item.state):
         until_s = item.end_time_s
@@ -220,8 +220,8 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def occupied(machine: Node, running: list[Run]) -> Node:
-    """The machine with what its running runs asked for. A run that asked for no memory is given none of its
-    own, as Slurm would count."""
+    """The machine with the resources of its running runs allocated. A run that requested no memory counts as
+    0, as in Slurm."""
     cpus = sum(whole(run.resources.get("cpus_per_task")) or 0 for run in running)
     memory_mib = sum(parse_memory_mib(str(run.resources.get("mem") or "")) or 0 for run in running)
     gpus_left = sum(whole(run.resources.get("gpus_per_node")) or 0 for run in running)
@@ -244,7 +244,7 @@ def occupied(machine: Node, running: list[Run]) -> Node:
 
 
 def partition_of(node: Node) -> Partition:
-    """The one partition, `local`."""
+    """The only partition, `local`."""
     return Partition(
         name=PARTITION,
         is_default=True,

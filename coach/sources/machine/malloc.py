@@ -1,4 +1,4 @@
-"""How much address space the C library's allocator takes for the threads of the screens."""
+"""Limit the address space that the C library's allocator reserves for threads."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _MAX_ARENAS = 2
 
 
 def bound_arenas() -> None:
-    """Let all threads share two arenas. Does nothing where the C library has no such switch.
+    """Make all threads share two arenas. Does nothing if the C library has no such option.
 
-    glibc gives each new thread an arena of its own, up to eight for each core, and each reserves 64 MB of
-    address space (malloc(3), NOTES). Login nodes limit that space, and sources are threads that mostly wait.
+    glibc gives each new thread its own arena, up to eight for each core, and each reserves 64 MB of address
+    space (malloc(3), NOTES). Login nodes limit that space, and most of coach's threads are sources that wait.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

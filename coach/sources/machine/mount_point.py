@@ -1,4 +1,4 @@
-"""Which file system a path lies on, asked of the kernel's own list: the file system itself may hang."""
+"""Find the file system of a path in the kernel's own list, because the file system itself may hang."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def mount_point(path: Path, mounts: str) -> PurePosixPath | None:
-    """The nearest mount above an absolute path, by the text of /proc/self/mountinfo. No link is followed."""
+    """The nearest mount point above an absolute path, from the text of /proc/self/mountinfo. Does not follow
+    links."""
     points = [
         PurePosixPath(_plain(words[4])) for line in mounts.splitlines() if len(words := line.split()) > 4
     ]
@@ -19,7 +20,7 @@ def mount_point(path: Path, mounts: str) -> PurePosixPath | None:
 
 
 def words_of_hang(path: Path) -> str:
-    """That the file system of a path does not answer."""
+    """The message that the file system of a path does not answer."""
     try:
         point = mount_point(path, _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError:
@@ -29,5 +30,5 @@ def words_of_hang(path: Path) -> str:
 
 
 def _plain(word: str) -> str:
-    """A path there: blanks and line ends are written as octal numbers."""
+    """Decode a path in mountinfo, where blanks and line ends are octal escapes."""
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), word)

@@ -1,4 +1,4 @@
-"""A new file of a person's own: readable by nobody else, and never in the place of another."""
+"""Create a new file that only its owner can read, and never replace an existing one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from coach.model.errors import UserError
 
 
 def refuse_if_there(file: Path) -> None:
-    """Before anything is asked or shown. Raises UserError where something has this name."""
+    """Check before anything is asked or shown. Raises UserError if the name is taken."""
     if os.path.lexists(file):
         raise _exists(file)
 
 
 def save_new(file: Path, text: str) -> None:
-    """Write it for its owner alone. Raises UserError, also where the file exists."""
+    """Write a file that only its owner can read. Raises UserError, also if the file exists."""
     try:
         descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with open(descriptor, "w", encoding="utf-8", errors="replace") as out:

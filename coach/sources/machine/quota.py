@@ -1,8 +1,8 @@
-"""What a user's quota leaves: `quota` for local and NFS file systems, `lfs quota` for Lustre.
+"""Read a user's quota: with `quota` for local and NFS file systems, with `lfs quota` for Lustre.
 
-A file system with room for petabytes may still refuse the next byte of this user, and statvfs does not say
-so. Both tools may hang on a file server that is slow, so they get two seconds; where they are missing, or do
-not know the place, nothing is known, and nothing said.
+A file system with petabytes of free space may still refuse this user's next byte, and statvfs does not report
+that. Both tools may hang on a slow file server, so they get two seconds. If they are missing, or do not know
+the file system, the quota is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOUNTS = Path("/proc/self/mounts")
 _MAX_MOUNTS_BYTES = 4 << 20
 _KIB = 1024
 _MAX_DIGITS = 20
-"""Lustre says 18446744073709551615 for no limit."""
+"""Lustre prints 18446744073709551615 (20 digits) for no limit."""
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _COUNT = r"\[?(?<!\d)(\d{1,20}+)\]?+\*?+"
 _LUSTRE = re.compile(
@@ -32,8 +32,8 @@ _LUSTRE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What one user has, and may have, on one file system. A limit is None where there is none; hard limits
-    before soft ones."""
+    """Use and limits of one user on one file system. None: no limit. The hard limit is used if there is one,
+    else the soft limit."""
 
     used_bytes: int
     limit_bytes: int | None
@@ -51,7 +51,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Where a path lies."""
+    """The mount of a path."""
 
     device: str
     point: str
@@ -59,8 +59,8 @@ class Mount:
 
 
 def parse_quota(text: str) -> Mapping[str, Quota]:
-    """The answer of `quota -w -p`: device → quota. Eight columns follow the device; a star marks what is
-    over."""
+    """Parse the answer of `quota -w -p` into device → quota. Eight columns follow the device; a star marks a
+    value over its limit."""
     found: dict[str, Quota] = {}
     for line in text.splitlines():
         device, *columns = line.split()[-9:] or [""]
@@ -75,8 +75,8 @@ def _is_number(word: str) -> bool:
 
 
 def parse_lustre_quota(text: str) -> Quota | None:
-    """The answer of `lfs quota -q`: one row, whose path may stand on a line of its own; brackets mark what
-    some servers did not tell."""
+    """Parse the answer of `lfs quota -q`: one row, whose path may be on a line of its own; brackets mark
+    values that some servers did not report."""
     row = _LUSTRE.search(text)
     return _quota(*map(int, row.groups())) if row else None
 
@@ -87,8 +87,8 @@ def _quota(kib: int, soft_kib: int, hard_kib: int, files: int, soft_files: int, 
 
 
 def find_mount(path: str, mounts: str) -> Mount | None:
-    """The mount in which a path lies, from the text of /proc/self/mounts. Of two at one place the later hides
-    the earlier."""
+    """The mount of a path, from the text of /proc/self/mounts. Of two mounts at one place the later one hides
+    the earlier one."""
     best: Mount | None = None
     for line in mounts.splitlines():
         fields = [_ESCAPED.sub(lambda found: chr(int(found[1], 8)), field) for field in line.split(" ")]
@@ -102,7 +102,7 @@ def find_mount(path: str, mounts: str) -> Mount | None:
 
 
 def read_mount(io: Io, path: Path) -> Mount | None:
-    """The mount of a path, made or not; None where the system has no such list."""
+    """The mount of a path, which need not exist; None if the system has no list of mounts."""
     try:
         mounts = io.read(_MOUNTS, 0, _MAX_MOUNTS_BYTES).decode("utf-8", "surrogateescape")
         return find_mount(os.path.realpath(path), mounts)
@@ -111,14 +111,14 @@ def read_mount(io: Io, path: Path) -> Mount | None:
 
 
 def read_quota(io: Io, mount: Mount, user: str) -> Quota | None:
-    """Ask once; None when nobody knows. What is neither a disk nor a file server has no quota, and is not
-    asked about."""
+    """Ask once; None if the quota is unknown. A file system that is neither on a disk nor on a file server
+    has no quota, and is not asked."""
     if mount.kind == "lustre":
         result = io.run(Query("quota", ("lfs", "quota", "-q", "-u", user, mount.point)), TIMEOUT_S)
         return parse_lustre_quota(result.stdout.decode("utf-8", "replace"))
     if not (mount.device.startswith("/") or ":" in mount.device):
         return None
-    # -p prints the time of grace as a number, so that every row has all columns. A user over quota makes the
-    # status 1.
+    # -p prints the grace time as a number, so that every row has all columns. The exit status is 1 if the
+    # user is over a quota.
     result = io.run(Query("quota", ("quota", "-w", "-p")), TIMEOUT_S)
     return parse_quota(result.stdout.decode("utf-8", "replace")).get(mount.device)

@@ -1,7 +1,6 @@
-"""The terminal that coach would open its screens on: what it calls itself, its colours, its letters, its
-size.
+"""Properties of the terminal for coach's screens: its name, colours, encoding and size.
 
-Apart from the screens, which must not be loaded to find out that they would not open.
+This module is separate from the screens, which must not be loaded just to find out that they cannot open.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _WITH_8_COLOURS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """What is known of it. `columns` and `rows` are None when no stream of this process is a terminal."""
+    """Known properties. `columns` and `rows` are None if no stream of this process is a terminal."""
 
     term: str | None
     num_colours: int | None
@@ -51,9 +50,9 @@ def read_terminal(env: Mapping[str, str]) -> Terminal:
 
 
 def count_colours(env: Mapping[str, str]) -> int | None:
-    """How many colours the terminal says it has, by its name; None when the name is not known.
+    """Number of colours of the terminal, derived from its name; None for an unknown name.
 
-    The terminfo database is not asked: curses reads it once per process, and login nodes lack the newer
+    The terminfo database is not used: curses reads it only once per process, and login nodes lack newer
     entries.
     """
     if env.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
@@ -69,15 +68,15 @@ def count_colours(env: Mapping[str, str]) -> int | None:
 
 
 def locale_encoding(env: Mapping[str, str]) -> str | None:
-    """The encoding that the locale's variables name; None where they name none (the C locale)."""
+    """The encoding that the locale variables name; None if they name none (the C locale)."""
     said = next((env[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(key)), "")
     encoding = said.partition(".")[2].partition("@")[0]
     return encoding.upper().replace("UTF8", "UTF-8") or None
 
 
 def started_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` with the locale that this process was started with. Python changes LC_CTYPE from C to C.UTF-8
-    (PEP 538), which says nothing about the terminal."""
+    """`env` with the locale of this process at its start. Python changes LC_CTYPE from C to C.UTF-8 (PEP
+    538), which tells nothing about the terminal."""
     try:
         said = Path("/proc/self/environ").read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
 """This machine as a node: its CPUs, memory and GPUs.
 
-Apart from the runs on it, because asking the GPU driver is slow and its answer does not change while coach is
-open.
+It is separate from the runs on the machine, because asking the GPU driver is slow and its answer does not
+change while coach is open.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ PARTITION = "local"
 
 
 def read_machine() -> Node:
-    """What this process may use: the CPUs of its affinity, the machine's memory, and the GPUs of an NVIDIA
-    driver if there is one."""
+    """The resources of this process: the CPUs of its affinity, the memory of the machine, and the GPUs of the
+    NVIDIA driver, if there is one."""
     import psutil
 
     return Node(

@@ -1,5 +1,5 @@
-"""The tmux that this terminal is in: its paste buffer and its message line. The terminal itself is reached by
-the screens, with OSC sequences."""
+"""Use the tmux around this terminal: its paste buffer and its message line. The screens reach the terminal
+itself with OSC sequences."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ _TIMEOUT_S = 2.0
 
 
 def load_tmux_buffer(text: str, env: Mapping[str, str]) -> bool:
-    """Put text into the buffer of the tmux that this terminal is in, and by it into the terminal's clipboard
-    (tmux(1), `load-buffer -w`). False outside of tmux, and where tmux refuses."""
+    """Put text into the buffer of tmux, and so into the terminal's clipboard (tmux(1), `load-buffer -w`).
+    Returns False outside tmux, and if tmux refuses."""
     return _run(["load-buffer", "-w", "-"], text, env)
 
 
 def show_tmux_message(text: str, env: Mapping[str, str]) -> bool:
-    """Show a line in the status line of the client that this terminal is in. False outside of tmux, and where
-    tmux refuses.
+    """Show a text in the status line of tmux's client. Returns False outside tmux, and if tmux refuses.
 
-    tmux expands `#` (also to the output of a command) and `%`, so that both are doubled here (tmux(1),
-    FORMATS).
+    tmux expands `#` (even to the output of a command) and `%`, so both are doubled (tmux(1), FORMATS).
     """
     literal = text.replace("#", "##").replace("%", "%%")
     return _run(["display-message", "--", literal], "", env)

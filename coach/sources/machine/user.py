@@ -1,4 +1,4 @@
-"""Who runs coach: whose jobs are "own"."""
+"""The user who runs coach: jobs of this user are "own"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pwd
 
 
 def group_names() -> frozenset[str] | None:
-    """The groups of this process, by name; None where one of them has no name."""
+    """Names of the groups of this process; None if one of them has no name."""
     try:
         return frozenset(grp.getgrgid(number).gr_name for number in {os.getgid(), *os.getgroups()})
     except KeyError:
@@ -16,7 +16,7 @@ def group_names() -> frozenset[str] | None:
 
 
 def user_name() -> str:
-    """The login name as Slurm shows it; the number where no name is known (a container without that user)."""
+    """The login name as Slurm shows it; the uid if it has no name (in a container without that user)."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

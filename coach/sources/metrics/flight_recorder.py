@@ -1,8 +1,8 @@
-"""The dumps that torch's flight recorder leaves when a collective times out: one file per rank, a pickle or
-JSON.
+"""Read the dumps that torch's flight recorder writes when a collective times out: one file per rank, a pickle
+or JSON.
 
-A pickle can run anything and claim any amount of memory, so it is read by the interpreter's own reader in
-Python, which is slower and holds what is there, and which is allowed no name at all: numbers, text and their
+A pickle can run any code and claim any amount of memory. So it is read by pickle's reader in Python, which is
+slower but allocates only for data that exist, and which here may load no name at all: numbers, text and their
 containers need none.
 """
 
@@ -23,10 +23,11 @@ from coach.sources.io import Io
 INTERVAL_S = 10.0
 MAX_DUMP_BYTES = 16 << 20
 MAX_CALLS = 256
-"""Of each process group the newest: what the ranks called before is long agreed."""
+"""Largest number of calls kept per process group, the newest ones: about earlier ones the ranks agree."""
 _MAX_TENSORS, _MAX_DIMENSIONS = 8, 16
 _MOST = 1 << 63
-"""A number of torch's; a larger one has been made up, and may have more digits than can be printed."""
+"""Upper bound for numbers from torch; a larger one is forged, and may have more digits than can be
+printed."""
 
 _RANK = re.compile(r"(\d{1,6})$")
 
@@ -37,7 +38,7 @@ class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined, misc, unused-
 
 
 class FlightRecorderSource:
-    """Reads the dumps of one target, each as soon as it is there and whenever it is written anew."""
+    """Reads the dumps of one target, each when it appears and whenever it is rewritten."""
 
     name = "flight"
 
@@ -54,7 +55,7 @@ class FlightRecorderSource:
         try:
             paths = self._paths()
         except OSError:
-            paths = ()  # nobody knows its directory: so says the source of its logs
+            paths = ()  # the directory is unknown, which the log source reports
         for path in paths:
             try:
                 state = self._io.size(path), self._io.modified_s(path)
@@ -73,8 +74,8 @@ class FlightRecorderSource:
 
 
 def parse_dump(data: bytes, path: Path) -> tuple[FlightRecord, ...] | None:
-    """What one rank called, a record for each process group; None for what is no dump, or not whole. The rank
-    stands in the file's name."""
+    """The calls of one rank, one record per process group; None if the data are no dump, or incomplete. The
+    file's name contains the rank."""
     found = _RANK.search(path.name)
     dump = _load(data)
     entries = dump.get("entries") if isinstance(dump, Mapping) else None
@@ -105,13 +106,13 @@ def _load(data: bytes) -> Any:
         if data[:1] == b"{":
             return json.loads(data)
         return _Unpickler(files.BytesIO(data)).load()
-    except Exception:  # a pickle that somebody made up, or that was cut, fails in any way
+    except Exception:  # a forged or truncated pickle can fail in any way
         return None
 
 
 def _group_of(entry: Mapping[Any, Any]) -> str:
-    """Only what is plain is turned into text: a few bytes can hold lists within lists that fill any memory as
-    text."""
+    """The name of the process group. Only plain values become text: as text, nested lists of a few bytes can
+    fill any memory."""
     group = entry.get("process_group")
     name = group[0] if isinstance(group, list | tuple) and group else entry.get("pg_id")
     return name[:80] if isinstance(name, str) else str(name) if _is_count(name) else ""
@@ -132,7 +133,7 @@ def _sizes(said: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def _members(config: Any, group: str) -> tuple[int, ...]:
-    """The ranks of a group; gloo has one entry, without a name."""
+    """The ranks of a group. gloo's configuration has one entry, without a name."""
     if not isinstance(config, Mapping):
         return ()
     said = config.get(group) or (next(iter(config.values())) if len(config) == 1 else None)

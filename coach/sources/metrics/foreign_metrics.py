@@ -1,9 +1,9 @@
-"""The metrics of a training that knows nothing of coach: TensorBoard events, what wandb and MLflow keep on
-disk, CSV, JSON lines and `trainer_state.json`.
+"""Read the metrics of a training without coach: TensorBoard events, wandb's and MLflow's local files, CSV,
+JSON lines and `trainer_state.json`.
 
-A training often writes the same numbers to several files, and each rank or restart to one of its own. One of
-them is followed, the newest of the format that tells most, and then for as long as it is there; mixing them
-would make a curve that nobody trained.
+A training often writes the same numbers to several files, and each rank or restart to its own. coach follows
+one of them, the newest of the best format, as long as it exists; a mixture of several would be a curve that
+nobody trained.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ INTERVAL_S = 10.0
 MAX_STATE_BYTES = 64 << 20
 _MAX_LINE_BYTES = 1 << 20
 _STALE_S = 60.0
-"""A file that was last written so long before another one of its format is an earlier attempt's, and not
-another rank's."""
+"""If a file was last written this many seconds before another one of its format, it belongs to an earlier
+attempt, not to another rank."""
 _NUM_FIRST_ROWS = 8
-"""By so many a file that was written anew is told from that of another attempt."""
+"""Number of first rows by which a rewritten file is distinguished from that of another attempt."""
 _MAX_ROWS_PER_BITE = 512
-"""Of a file that is far from being read; its end is read whole."""
+"""Largest number of rows per bite while much of a file is unread; the last bite is read completely."""
 _NOT_FINITE = frozenset(
     f"{sign}{word}" for sign in ("", "+", "-") for word in ("nan", "NaN", "inf", "Inf", "Infinity")
 )
@@ -47,7 +47,7 @@ _News = tuple[list[Step], list[MetricEvent]]
 
 
 class _Reader(ABC):
-    """Reads the new records of one place; `is_caught_up` and `num_bad` tell of the last look."""
+    """Reads the new records of one place; `is_caught_up` and `num_bad` describe the last look."""
 
     def __init__(self) -> None:
         self.course = Course()
@@ -55,7 +55,7 @@ class _Reader(ABC):
         self.num_bad = 0
 
     def read(self, path: Path) -> _News:
-        """What is new in the place's newest file. Raises OSError."""
+        """New steps and events in the newest file of the place. Raises OSError."""
         steps: list[Step] = []
         events: list[MetricEvent] = []
         for record in self._records(path):
@@ -99,7 +99,7 @@ class _WandbReader(_Reader):
 
 
 class _MlflowFolderReader(_Reader):
-    """`path` is a run's `meta.yaml`, beside which its metrics lie."""
+    """Reads a run of MLflow's file store. `path` is its `meta.yaml`; the metrics are in the same folder."""
 
     def __init__(self, io: Io, path: Path) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class _MlflowFolderReader(_Reader):
 
 
 class _MlflowDatabaseReader(_Reader):
-    """A path that names another run of the database is a later attempt of the training."""
+    """Reads a run of MLflow's database. A path with another run is a later attempt of the training."""
 
     def __init__(self, io: Io, path: Path) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class _CsvReader(_Reader):
     def _records(self, path: Path) -> Iterable[Record]:
         bite = self._follower.read()
         if bite.is_restart:
-            # Lightning writes the file anew when a column is added: the same rows, and then more. Another
+            # Lightning rewrites the file when a column is added: the same rows, then new ones. Another
             # attempt has other rows.
             self._rest, self._columns, self._num_read = b"", [], 0
         whole, newline, self._rest = (self._rest + bite.data).rpartition(b"\n")
@@ -161,7 +161,7 @@ class _CsvReader(_Reader):
         return [record_of(self._columns, row) for row in new if len(row) == len(self._columns)]
 
     def _go_on(self, rows: Sequence[Sequence[str]]) -> bool:
-        """Whether the file's first rows, as far as they are among these, still say what they said."""
+        """True if the file's first rows, as far as these rows include them, have not changed."""
         start = self._num_read
         first = [self._said_by(row) for row in rows[: max(0, _NUM_FIRST_ROWS - start)]]
         known = self._first[start : start + len(first)]
@@ -170,7 +170,7 @@ class _CsvReader(_Reader):
         return is_same
 
     def _said_by(self, row: Sequence[str]) -> dict[str, str]:
-        """As text: NaN does not equal itself."""
+        """The row as text, because NaN does not equal itself."""
         said = record_of(self._columns, row) if len(row) == len(self._columns) else {}
         return {name: str(value) for name, value in said.items()}
 
@@ -187,7 +187,7 @@ class _LinesReader(_Reader):
 
 
 class _StateReader(_Reader):
-    """`trainer_state.json`: whole in each checkpoint, with all that was logged until then."""
+    """`trainer_state.json`: each checkpoint contains it completely, with everything logged so far."""
 
     def __init__(self, io: Io, path: Path) -> None:
         super().__init__()
@@ -219,12 +219,13 @@ _FORMATS: tuple[tuple[re.Pattern[str], Callable[[Io, Path], _Reader]], ...] = (
     (re.compile(r"\.[ct]sv$"), _CsvReader),
     (re.compile(r"\.json$"), _StateReader),
 )
-"""By name, best first: who writes events as well as a state writes each step into the events."""
+"""(pattern of the name, reader), best format first: a program that writes both events and a state writes each
+step into the events."""
 
 
 class ForeignMetricsSource:
-    """Follows the metrics of one foreign target. `files` is asked at each look: they appear when the training
-    has begun."""
+    """Follows the metrics of one foreign target. `files` is called at each look, because the files appear
+    only after the training has begun."""
 
     name = "metrics"
 
@@ -242,7 +243,7 @@ class ForeignMetricsSource:
 
     @property
     def has_loss(self) -> bool:
-        """True once the file that is followed has told a training loss."""
+        """True once the followed file has contained a training loss."""
         return self._chosen is not None and self._chosen[1].course.has_loss
 
     def poll(self) -> Iterable[Reading]:
@@ -283,8 +284,8 @@ class ForeignMetricsSource:
         )
 
     def _choose(self, paths: Iterable[Path]) -> _News:
-        """Follow the first that has a training loss, or else the first that has anything; what is followed
-        goes before its like."""
+        """Follow the first file with a training loss, else the first file with any record. The followed file
+        is tried before others of its format."""
         self._find_places(paths)
         place_now, reader_now = self._chosen if self._chosen is not None else (None, None)
         second: tuple[Path, _Reader, _News] | None = None
@@ -307,7 +308,7 @@ class ForeignMetricsSource:
         return second[2] if second else ([], [])
 
     def _find_places(self, paths: Iterable[Path]) -> None:
-        """Of each place the newest file of the best format."""
+        """Set for each place its newest file of the best format."""
         found = [
             (order, -self._io.modified_s(file_of(path)), path) for path in paths for order in _order_of(path)
         ]
@@ -320,7 +321,7 @@ class ForeignMetricsSource:
         return reader, reader.read(path)
 
     def _read_later_attempt(self, followed: Path) -> _News | None:
-        """A requeued training writes a file of its own: follow the newest of the same format, once it has a
+        """A requeued training writes a new file: follow the newest file of the same format once it contains a
         loss."""
         stale_s = self._io.modified_s(file_of(followed)) + _STALE_S
         for place, path in self._places.items():
@@ -334,12 +335,12 @@ class ForeignMetricsSource:
 
 
 def _is_other(before: tuple[Path, _Reader] | None, after: tuple[Path, _Reader] | None) -> bool:
-    """Whether another place is followed than before."""
+    """True if the followed place has changed."""
     return before is not None and after is not None and before[0] != after[0]
 
 
 def records_of(scalars: Iterable[Scalar]) -> list[Record]:
-    """Scalars of one step that follow each other are one record."""
+    """Join consecutive scalars of one step into one record."""
     records: list[Record] = []
     for step, group in groupby(scalars, lambda scalar: scalar.step):
         together = list(group)
@@ -349,7 +350,7 @@ def records_of(scalars: Iterable[Scalar]) -> list[Record]:
 
 
 def parse_rows(text: str) -> list[list[str]]:
-    """The rows of a CSV or TSV file; rows that are not CSV are left out."""
+    """The rows of a CSV or TSV file; malformed rows are left out."""
     delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
     rows: list[list[str]] = []
     reader = csv.reader(text.splitlines(), delimiter=delimiter)
@@ -365,7 +366,7 @@ def parse_rows(text: str) -> list[list[str]]:
 
 
 def thinned(rows: Sequence[list[str]]) -> list[list[str]]:
-    """Of very many rows, evenly, what a curve needs; also the first of those that hold a number that is not
+    """Evenly chosen rows, as many as a curve needs, and in addition the first rows with a number that is not
     finite."""
     stride = -(-len(rows) // _MAX_ROWS_PER_BITE) or 1
     broken = (n for n, row in enumerate(rows) if not _NOT_FINITE.isdisjoint(row))
@@ -374,7 +375,7 @@ def thinned(rows: Sequence[list[str]]) -> list[list[str]]:
 
 
 def record_of(columns: Sequence[str], row: Sequence[str]) -> Record:
-    """One row; a cell that is empty, or no number, says nothing."""
+    """One row as a record; cells that are empty or not a number are left out."""
     record: dict[str, float] = {}
     for name, cell in zip(columns, row, strict=True):
         try:
@@ -385,7 +386,7 @@ def record_of(columns: Sequence[str], row: Sequence[str]) -> Record:
 
 
 def parse_trainer_state(data: bytes) -> list[Record] | None:
-    """The `log_history` of transformers' Trainer; None while the file is not whole."""
+    """The `log_history` of transformers' Trainer; None while the file is incomplete."""
     try:
         state = json.loads(data)
     except (ValueError, RecursionError):
@@ -395,12 +396,12 @@ def parse_trainer_state(data: bytes) -> list[Record] | None:
 
 
 def _order_of(path: Path) -> tuple[int, ...]:
-    """The format's place, best first; nothing for a file of no known format."""
+    """The index of the file's format, best first; () for an unknown format."""
     return tuple(order for order, (name, _) in enumerate(_FORMATS) if name.search(str(path)))[:1]
 
 
 def _place_of(path: Path) -> Path:
-    """A state that is kept with each checkpoint is one place, and so are all runs of a database."""
+    """The place of a file. The states in all checkpoints are one place, and so are all runs of a database."""
     if (file := file_of(path)) != path:
         return file
     return path.parent.parent / path.name if _CHECKPOINT.fullmatch(path.parent.name) else path

@@ -1,8 +1,8 @@
-"""MLflow's database, `mlflow.db`, in which newer versions keep the metrics of all runs.
+"""Read MLflow's database `mlflow.db`, in which newer versions store the metrics of all runs.
 
-SQLite. The training writes to it, and a reader that opened it would lock it and hold up the training. So it
-is read as a file, like any other, and the copy in memory is asked. A copy that a commit has torn gives no
-answer, and the next look makes another one.
+It is an SQLite file to which the training writes. A reader that opened it would lock it and block the
+training. So it is read like any other file, and the copy in memory is queried. If a commit tore the copy, the
+query fails, and the next look makes another copy.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from coach.sources.metrics.tensorboard_events import Scalar
 
 NAME = "mlflow.db"
 MAX_BYTES = 32 << 20
-"""A larger one is shared by many, and too much to read again and again."""
+"""A larger database is shared by many users, and is too large to be read repeatedly."""
 MAX_ROWS = 200_000
 MAX_RUNS = 10_000
 _BYTES_PER_S = 256 << 10
-"""So many are read in a second at most, on the average: 1 MiB, the least that MLflow writes, every 4 s."""
+"""Average limit of bytes read per second: 1 MiB, MLflow's smallest database, every 4 s."""
 _NUM_STEPS = 20_000_000
-"""Of SQLite's machine, within which an answer has to be there: hundreds of thousands of rows. The tables of a
-hostile file may be views without an end."""
+"""Limit of steps of SQLite's virtual machine for one answer, enough for hundreds of thousands of rows. The
+tables of a hostile file may be endless views."""
 _STEPS_PER_CALL = 100_000
 _NOT_READ = (sqlite3.Error, UnicodeDecodeError)
-"""The second one is raised where SQLite quotes broken names in its error."""
+"""UnicodeDecodeError is raised if SQLite quotes malformed names in its error."""
 _MAGIC = b"SQLite format 3\0"
 _MAX_NAME_BYTES = 1 << 12
 _LARGEST = 1.7976931348623157e308
-"""MLflow's spelling of infinity."""
+"""MLflow stores infinity as this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class MlflowRun:
-    """One run that the database tells of. Times in epoch seconds."""
+    """One run in the database. Times are epoch seconds."""
 
     run_id: str
     start_s: float
@@ -48,10 +48,10 @@ class MlflowRun:
 
 
 class MlflowDatabase:
-    """Reads new metrics of one run; `is_caught_up` tells of the last look."""
+    """Reads new metrics of one run; `is_caught_up` and `num_bad` describe the last look."""
 
     def __init__(self, io: Io, path: Path) -> None:
-        """`path` is of the file, or of a run in it as `path_of` spells it."""
+        """`path` is the database file, or a run in it as returned by `path_of`."""
         self.is_caught_up = True
         self.num_bad = 0
         self._io = io
@@ -61,7 +61,7 @@ class MlflowDatabase:
         self._next_s = 0.0
 
     def read(self) -> list[Scalar]:
-        """What is new, in the order in which it was written. Raises OSError."""
+        """New scalars, in the order in which they were written. Raises OSError."""
         now_s, self.num_bad = self._io.now(), 0
         seen = (self._io.size(self._path), self._io.modified_s(self._path))
         if self.is_caught_up and (seen == self._seen or now_s < self._next_s):
@@ -82,22 +82,22 @@ class MlflowDatabase:
 
 
 def path_of(database: Path, run_id: str) -> Path:
-    """How one run of a database is called where a file's path would stand."""
+    """The path that stands for one run of a database."""
     return database / run_id
 
 
 def split(path: Path) -> tuple[Path, str | None]:
-    """The file, and the run in it that a path names."""
+    """The file, and the run that the path names in it; None if it names none."""
     return (path.parent, path.name) if path.parent.name == NAME else (path, None)
 
 
 def file_of(path: Path) -> Path:
-    """The file that holds the metrics which a path names."""
+    """The file that contains the metrics of a path."""
     return split(path)[0]
 
 
 def read_runs(io: Io, path: Path) -> list[MlflowRun]:
-    """The runs that have metrics, in the order in which they began. Empty where it cannot be read now."""
+    """The runs with metrics, oldest first; empty if the database cannot be read now."""
     try:
         with _copy_of(io, path) as database:
             return runs_in(database)
@@ -106,7 +106,7 @@ def read_runs(io: Io, path: Path) -> list[MlflowRun]:
 
 
 def runs_in(database: sqlite3.Connection) -> list[MlflowRun]:
-    """The runs of a database that have metrics, in the order in which they began. Raises sqlite3.Error."""
+    """The runs with metrics in an open database, oldest first. Raises sqlite3.Error."""
     rows = database.execute(
         "SELECT run_uuid, start_time, end_time FROM runs WHERE start_time IS NOT NULL"
         " AND run_uuid IN (SELECT run_uuid FROM latest_metrics) ORDER BY start_time DESC LIMIT ?",
@@ -120,7 +120,7 @@ def runs_in(database: sqlite3.Connection) -> list[MlflowRun]:
 
 
 def metrics_in(database: sqlite3.Connection, run_id: str, after_row: int) -> list[tuple[int, Scalar]]:
-    """Rows with their numbers, as they were written. Raises sqlite3.Error."""
+    """(row id, scalar) of each new metric, in the order of writing. Raises sqlite3.Error."""
     rows = database.execute(
         "SELECT rowid, key, value, timestamp, step, is_nan FROM metrics WHERE run_uuid = ? AND rowid > ?"
         " ORDER BY rowid LIMIT ?",
@@ -143,14 +143,14 @@ def _scalar_of(key: Any, value: Any, timestamp: Any, step: Any, is_nan: Any) -> 
 
 @contextmanager
 def _copy_of(io: Io, path: Path) -> Iterator[sqlite3.Connection]:
-    """Raises OSError, or sqlite3.Error where the file is none that can be read now."""
+    """An in-memory copy. Raises OSError, or sqlite3.Error if the file is no database that can be read now."""
     data = io.read(path, 0, MAX_BYTES + 1)
     if not data.startswith(_MAGIC) or len(data) < 100:
         raise sqlite3.DatabaseError("no SQLite file")
     if len(data) > MAX_BYTES:
         limit = f"larger than {MAX_BYTES >> 20} MiB, which is too much to read again and again"
         raise OSError(errno.EFBIG, limit, str(path))
-    # A copy has no write-ahead log beside it: what stands in the file itself is read.
+    # The copy has no write-ahead log, so only the content of the file itself is read.
     data = data[:18] + b"\x01\x01" + data[20:]
     database = sqlite3.connect(":memory:")
     try:
@@ -167,6 +167,6 @@ def _copy_of(io: Io, path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _limit() -> Callable[[], bool]:
-    """True once a database has worked for too long."""
+    """Returns a function that returns True once a query has run too long."""
     calls = count(1)
     return lambda: next(calls) > _NUM_STEPS // _STEPS_PER_CALL

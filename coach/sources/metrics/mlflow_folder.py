@@ -1,6 +1,7 @@
-"""A run of MLflow's file store, `mlruns/EXPERIMENT/RUN`: one file for each metric, in `metrics`.
+"""Read a run of MLflow's file store, `mlruns/EXPERIMENT/RUN`: one file per metric, in `metrics`.
 
-A name with a slash is a file in a folder. Each line is `TIMESTAMP VALUE STEP`, the time in milliseconds.
+A metric whose name has a slash is a file in a folder. Each line is `TIMESTAMP VALUE STEP`, the time in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -15,25 +16,26 @@ from coach.sources.metrics.tensorboard_events import Scalar
 
 MAX_NAMES = 256
 MAX_FOLLOWED = 32
-"""A run may have thousands of metrics: those that mean nothing here are not read."""
+"""Largest number of followed metrics. A run may have thousands; metrics of unknown quantities are not
+read."""
 _MAX_DEPTH = 3
 _MAX_LINE_BYTES = 1 << 10
 
 
 class MlflowFolder:
-    """Follows the metrics of one run; `is_caught_up` and `num_bad` tell of the last look."""
+    """Follows the metrics of one run; `is_caught_up` and `num_bad` describe the last look."""
 
     def __init__(self, io: Io, run_dir: Path) -> None:
         self.is_caught_up = True
         self.num_bad = 0
         self.names: tuple[str, ...] = ()
-        """Of all its metrics, also of those that are not read."""
+        """Names of all its metrics, including those that are not read."""
         self._io = io
         self._folder = run_dir / "metrics"
         self._followed: dict[str, _MetricFile] = {}
 
     def read(self) -> list[Scalar]:
-        """What is new, in the order of the steps. Raises OSError."""
+        """New scalars, ordered by step. Raises OSError."""
         self.names = tuple(self._list("", 0))[:MAX_NAMES]
         for name in self.names:
             if is_known(name) and len(self._followed) < MAX_FOLLOWED:
@@ -50,7 +52,7 @@ class MlflowFolder:
         try:
             entries = self._io.list_dir(self._folder / folder)
         except (FileNotFoundError, NotADirectoryError):
-            return  # the first metric is still to come; or a metric
+            return  # no metric has been written yet; or it is a file
         for entry in entries[:MAX_NAMES]:
             name = f"{folder}/{entry}" if folder else entry
             if name in self._followed:
@@ -78,7 +80,7 @@ class _MetricFile:
 
 
 def scalar_of(name: str, line: bytes) -> Scalar | None:
-    """One line of a metric's file; None where it is none. Long ago a line had no step."""
+    """One line of a metric's file; None if it is malformed. Very old versions wrote no step."""
     words = line.split()
     try:
         time_s, value, step = int(words[0]) / 1000, float(words[1]), int(words[2]) if words[2:] else 0

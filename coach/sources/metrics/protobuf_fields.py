@@ -1,6 +1,6 @@
-"""Protobuf's wire format: the fields of a message, without a schema and without the protobuf package.
+"""Parse protobuf's wire format: the fields of a message, without a schema and without the protobuf package.
 
-Training environments have protobuf, coach's does not: the few fields that a number takes are worth no
+Training environments have protobuf, coach's environment does not: the few fields of a scalar do not justify a
 dependency.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 
 def fields_of(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of each field of a message: varints as numbers, all else as bytes.
+    """(number, value) of each field of a message: varints as integers, all others as bytes.
 
-    Raises ValueError or IndexError where the bytes are no message.
+    Raises ValueError or IndexError if the bytes are no message.
     """
     place = 0
     while place < len(message):

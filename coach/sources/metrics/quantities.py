@@ -1,7 +1,7 @@
-"""What frameworks call the same numbers: from names and values of any training to steps and evaluations.
+"""Map the names of any framework's metrics to steps and evaluations.
 
-Each framework has names of its own for the loss, the step and the rest; they are known here, whatever file
-they stood in.
+Each framework has its own names for the loss, the step and the rest. This module knows them, independent of
+the file format.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coach.sources.values import finite, number, whole
 
 _EVALUATION = frozenset({"eval", "evaluation", "val", "valid", "validation", "test", "dev"})
 _TRAINING = frozenset({"train", "training", "perf", "performance", "throughput", "speed"})
-"""Groups of metrics that are of the training itself."""
+"""Groups of metrics that belong to the training itself."""
 _ADDED = frozenset({"train", "training", "step", "epoch", "batch", "iter", "avg", "mean"})
 _FIELDS = {
     ("loss",): "loss",
@@ -47,14 +47,14 @@ _STEPS = (
 _RATES = ("samples_per_s", "samples_per_sec", "samples_per_second", "samples/s", "images_per_s", "throughput")
 _TIMES = ("time_s", "wall_time", "timestamp", "_timestamp", "time")
 _EARLIEST_S = 1e9
-"""Less is a duration, or the time since the start."""
+"""A smaller value is a duration, or the time since the start."""
 _MAX_NAMES = 64
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a name means: the field of a step, or of an evaluation."""
+    """The meaning of a name: a field of a step or of an evaluation."""
 
     field: str
     is_evaluation: bool
@@ -62,7 +62,8 @@ class Quantity:
 
 @lru_cache(maxsize=1024)
 def quantity_of(name: str) -> Quantity | None:
-    """`train/loss`, `train_loss_step`, `Loss/val`, `lr-Adam`; None for what is not known."""
+    """The quantity of a name such as `train/loss`, `train_loss_step`, `Loss/val`, `lr-Adam`; None if
+    unknown."""
     words = [word for word in _SEPARATORS.split(name.casefold()) if word]
     bare = tuple(word for word in words if word not in _EVALUATION and word not in _ADDED)
     field = _FIELDS.get(bare)
@@ -72,31 +73,31 @@ def quantity_of(name: str) -> Quantity | None:
 
 
 def is_known(name: str) -> bool:
-    """True for a name whose numbers mean something here, a time or a step included."""
+    """True if the name is that of a known quantity, a time or a step."""
     return quantity_of(name) is not None or name in _STEPS or bare_name(name) in _RATES
 
 
 def bare_name(name: str) -> str:
-    """`samples_per_s` of `train/samples_per_s` and `train.samples_per_s`; an evaluation's whole name."""
+    """`samples_per_s` for `train/samples_per_s` and `train.samples_per_s`; for an evaluation the whole
+    name."""
     folder, slash, bare = name.replace(".", "/").rpartition("/")
     return bare if slash and folder in _TRAINING else name
 
 
 class Course:
-    """One training's records in their order. Of several training losses the one that came first is
-    followed."""
+    """The records of one training in order. If it has several training losses, the first one is followed."""
 
     def __init__(self) -> None:
         self.has_loss = False
         self._known: dict[str, Quantity] = {}
         self._strange: set[str] = set()
         self._rates: list[str] = []
-        """Names of rates of the training that stand in a group."""
+        """Names of the training's rates that belong to a group."""
         self._followed: dict[str, str] = {}
         self._num_records = 0
 
     def take(self, record: Mapping[str, Any]) -> tuple[list[Step], list[MetricEvent]]:
-        """What one record says: a step, an evaluation, both or nothing."""
+        """The content of one record: a step, an evaluation, both or nothing."""
         new_names = self._learn(record)
         values: dict[str, float] = {}
         evaluated: dict[str, float] = {}
@@ -138,8 +139,8 @@ class Course:
         return steps, events
 
     def _learn(self, record: Mapping[str, Any]) -> list[str]:
-        """The names told for the first time. Those that mean nothing here never take the place of one that
-        does."""
+        """The names that occur for the first time. Unknown names have their own limit, so they never displace
+        known ones."""
         new_names = []
         for name in record:
             if name in self._known or name in self._strange:
@@ -156,7 +157,7 @@ class Course:
         return new_names
 
     def _step_of(self, record: Mapping[str, Any]) -> int:
-        """The step; where only epochs are counted, the epoch; else the number of the record."""
+        """The step number; without one the epoch; without either the number of the record."""
         told = next((step for name in _STEPS if (step := whole(record.get(name))) is not None), None)
         epoch = whole(record.get("epoch"))
         if told is not None and told >= 0:
@@ -170,7 +171,7 @@ def _rate_of(record: Mapping[str, Any], more_names: Sequence[str]) -> float | No
 
 
 def _samples_of(record: Mapping[str, Any], rate: float | None) -> int | None:
-    """Samples of the step on all ranks, of a record that says how many are trained in a second."""
+    """Samples of the step on all ranks, computed from the rate and the step time."""
     time_s = finite(record.get("step_time_s"))
     samples = finite(rate * time_s) if rate is not None and time_s is not None else None
     return round(samples) or None if samples is not None else None

@@ -1,4 +1,4 @@
-"""The training's own numbers: metrics/rank-<r>.jsonl, one file per rank, followed as they grow."""
+"""Read the metrics of a training: follow metrics/rank-<r>.jsonl, one file per rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RANK_FILE = re.compile(r"^rank-(\d{1,6})\.jsonl$")
 def parse_records(
     records: Iterable[Mapping[str, Any]], rank: int
 ) -> tuple[list[Step], list[MetricEvent], int]:
-    """Steps, events, and how many records were neither."""
+    """(steps, events, number of records that were neither)."""
     steps: list[Step] = []
     events: list[MetricEvent] = []
     num_bad = 0
@@ -42,7 +42,7 @@ def parse_records(
 
 
 def parse_packed(records: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list[MetricEvent], int]:
-    """Steps, events, and the number of records that were neither, of several ranks in one file."""
+    """The same for the records of several ranks in one file."""
     steps: list[Step] = []
     events: list[MetricEvent] = []
     num_bad = 0
@@ -59,7 +59,7 @@ def parse_packed(records: Iterable[Mapping[str, Any]]) -> tuple[list[Step], list
 
 
 def parse_step(record: Mapping[str, Any], rank: int) -> Step | None:
-    """One step record; None when it does not say which step it is."""
+    """One step record; None if it has no step number."""
     step = whole(record.get("step"))
     if step is None or step < 0:
         return None
@@ -84,7 +84,7 @@ def parse_step(record: Mapping[str, Any], rank: int) -> Step | None:
 
 
 class MetricsSource:
-    """Follows the metric files of one run; new ranks are noticed as they appear."""
+    """Follows the metric files of one run, including those of ranks that appear later."""
 
     name = "metrics"
 
@@ -145,4 +145,4 @@ class MetricsSource:
         try:
             return self._io.list_dir(self._folder)
         except FileNotFoundError:
-            return []  # the training has not begun
+            return []  # the training has not started

@@ -1,5 +1,5 @@
-"""What `coach/node/stacks.py` has written on the nodes, read tolerantly: a node may run another version of
-it."""
+"""Read the files that `coach/node/stacks.py` wrote on the nodes. Parsing is tolerant, because a node may run
+another version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coach.sources.values import finite, text, whole
 
 
 def read_stacks(folder: Path) -> dict[str, tuple[RankStack, ...]]:
-    """Node → its ranks, of the nodes that have answered."""
+    """Node → stacks of its ranks, for the nodes that have answered."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:

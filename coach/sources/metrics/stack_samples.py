@@ -1,4 +1,4 @@
-"""Where each rank stood, as sampled beside the training: stacks/samples-<node>.jsonl."""
+"""Read the stacks of each rank that were sampled beside the training: stacks/samples-<node>.jsonl."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_NAMES = 16
 
 
 def parse_burst(record: Mapping[str, Any]) -> StackBurst | None:
-    """One record; None where it is none, or says nothing."""
+    """One record; None if it is malformed or has no samples."""
     node, pid, time_s = text(record.get("node")), whole(record.get("pid")), finite(record.get("time_s"))
     num_samples = whole(record.get("num_samples"))
     if node is None or pid is None or time_s is None or not num_samples or num_samples < 0:

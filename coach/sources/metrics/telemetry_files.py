@@ -1,4 +1,4 @@
-"""What the sampler measured beside the training: telemetry/<node>.jsonl, and its rotated parts in
+"""Read the sampler's measurements beside the training: telemetry/<node>.jsonl, and its rotated parts in
 telemetry/old/."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TIME = re.compile(rb'"time_s": ?(\d{1,12}(?:\.\d{1,9})?)')
 
 
 def parse_records(records: Iterable[Mapping[str, Any]]) -> tuple[list[TelemetrySample], int]:
-    """Samples, and how many records were wrong. A kind of a newer sampler is passed over."""
+    """(samples, number of malformed records). Kinds from a newer sampler are skipped."""
     samples: list[TelemetrySample] = []
     num_bad = 0
     for record in records:
@@ -76,7 +76,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 
 
 class _Kind:
-    """How one kind of record becomes a sample: each field by its name and type."""
+    """Turns one kind of record into a sample: each field by its name and type."""
 
     def __init__(self, sample: type[TelemetrySample]) -> None:
         self._sample = sample
@@ -116,9 +116,10 @@ _KINDS: Mapping[str, _Kind] = MappingProxyType(
 
 
 class TelemetrySource:
-    """Follows the sampler files of one run, rotated parts first, each part once.
+    """Follows the sampler files of one run: rotated parts first, each part once.
 
-    A rotated part is known by its first bytes: it goes on from where it was read under its live name.
+    A rotated part is identified by its first bytes: reading continues at the position reached under its live
+    name.
     """
 
     name = "telemetry"
@@ -130,7 +131,7 @@ class TelemetrySource:
         self._folder = runs.RunPaths(run_dir).telemetry_dir
         self._live: dict[str, RecordFollower] = {}
         self._old: dict[str, RecordFollower | None] = {}
-        """Rotated parts; None once read to the end, for nobody writes to them any more."""
+        """Rotated parts; None once read to the end, because nobody writes to them any more."""
 
     def poll(self) -> Iterable[Reading]:
         start_s = self._io.now()
@@ -143,7 +144,7 @@ class TelemetrySource:
                 except FileNotFoundError:
                     if name not in self._old:
                         raise
-                    self._old[name] = None  # merged into the next one meanwhile
+                    self._old[name] = None  # it was merged into the next part meanwhile
                     continue
                 new_samples, num_wrong = parse_records(bite.records)
                 samples += new_samples
@@ -178,12 +179,11 @@ class TelemetrySource:
         try:
             names = self._io.list_dir(folder)
         except (FileNotFoundError, NotADirectoryError):
-            return []  # the sampler has not begun, or nothing was rotated
+            return []  # the sampler has not started, or no file was rotated
         return [name for name in names if ".jsonl" in name and not name.startswith(".")]
 
     def _adopt(self, path: Path) -> RecordFollower:
-        """The follower of a new rotated part: the live one whose file this was, or one that starts at its
-        beginning."""
+        """The follower of a new rotated part: that of the live file which it was, or a new one."""
         head = self._io.read(path, 0, HEAD_BYTES)
         follower = RecordFollower(self._io, path)
         for name, live in list(self._live.items()):

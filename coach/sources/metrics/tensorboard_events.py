@@ -1,4 +1,4 @@
-"""TensorBoard's event files, as far as scalars go: length-framed protobuf, read without tensorboard."""
+"""Decode the scalars of TensorBoard's event files: length-framed protobuf, read without tensorboard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from coach.sources.metrics.protobuf_fields import fields_of
 
 MAX_RECORD_BYTES = 1 << 20
-"""A scalar takes some tens of bytes: what is larger is an image or a histogram, and passed over."""
+"""A scalar takes tens of bytes: a larger record is an image or a histogram, and is skipped."""
 _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
 _MAX_LENGTH = 1 << 32
@@ -25,7 +25,7 @@ class Scalar:
 
 
 class EventsDecoder:
-    """Feed it bytes; it returns scalars. A record that is not whole yet waits for the rest."""
+    """Takes bytes and returns scalars. An incomplete record waits for the rest."""
 
     def __init__(self) -> None:
         self.num_bad = 0
@@ -60,8 +60,8 @@ class EventsDecoder:
 
 
 def _scalars(event: bytes) -> Iterator[Scalar]:
-    """tensorflow.Event: 1 wall_time, 2 step, 5 summary; Summary: 1 value; Value: 1 tag, 2 simple_value, 8
-    tensor."""
+    """Field numbers: tensorflow.Event: 1 wall_time, 2 step, 5 summary; Summary: 1 value; Value: 1 tag, 2
+    simple_value, 8 tensor."""
     time_s, step, summaries = 0.0, 0, []
     for field, value in fields_of(event):
         if field == 1 and isinstance(value, bytes):

@@ -1,7 +1,8 @@
-"""What wandb keeps of a run on disk, `run-ID.wandb`: the history of its metrics, read without wandb.
+"""Decode wandb's local file of a run, `run-ID.wandb`: the history of its metrics, read without wandb.
 
-LevelDB's log format behind a header of seven bytes: blocks of 32 KiB, in them parts of records with a
-checksum; a record is a protobuf message. Online and offline runs write the same file, a block at a time.
+The format is LevelDB's log behind a header of seven bytes: blocks of 32 KiB that contain parts of records
+with a checksum; a record is a protobuf message. Online and offline runs write the same file, one block at a
+time.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import Any
 from coach.sources.metrics.protobuf_fields import fields_of
 
 MAX_RECORD_BYTES = 1 << 20
-"""The metrics of a step take some hundred bytes: what is larger is a table or the like, and passed over."""
+"""The metrics of a step take hundreds of bytes: a larger record is a table or the like, and is skipped."""
 _FILE_HEADER_BYTES = 7
 _MAGIC = b":W&B\xe1\xbe"
-"""Behind it stands the version of the format, 0."""
+"""The version of the format, 0, follows it."""
 _BLOCK_BYTES = 32 << 10
 _PART_HEADER_BYTES = 7
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _MAX_VALUE_BYTES = 64
-"""A number as JSON is shorter."""
+"""Longest number in JSON; longer values are no numbers."""
 _MAX_ITEMS = 1024
 _HISTORY, _ITEM, _STEP = 2, 1, 2
 _KEY, _NESTED_KEY, _VALUE = 1, 2, 16
@@ -31,16 +32,16 @@ _KEY, _NESTED_KEY, _VALUE = 1, 2, 16
 
 
 class WandbDecoder:
-    """Feed it bytes; it returns the history's records. A part that is not whole yet waits for the rest."""
+    """Takes bytes and returns the records of the history. An incomplete part waits for the rest."""
 
     def __init__(self) -> None:
         self.num_bad = 0
         self._rest = b""
         self._place = 0
-        """Where in the file `_rest` begins."""
+        """Offset in the file at which `_rest` begins."""
         self._num_to_skip = 0
         self._record: bytearray | None = None
-        """The parts of a record so far; None between records, and in one that is passed over."""
+        """The parts of a record so far; None between records, and in a skipped one."""
         self._is_broken = False
 
     def feed(self, data: bytes) -> list[Mapping[str, Any]]:
@@ -71,7 +72,7 @@ class WandbDecoder:
             checksum, length, kind = struct.unpack_from("<IHB", data, start)
             end = start + _PART_HEADER_BYTES + length
             if not _FULL <= kind <= _LAST or length > left_in_block - _PART_HEADER_BYTES:
-                # Nothing in this block can be trusted from here on; the next one begins anew.
+                # The rest of this block cannot be trusted; the next block starts anew.
                 self._drop(left_in_block, is_bad=kind != 0 or length != 0)
                 continue
             if end > len(data):
@@ -90,7 +91,7 @@ class WandbDecoder:
         self.num_bad += is_bad
 
     def _take(self, kind: int, part: bytes) -> list[Mapping[str, Any]]:
-        """The history of a record that this part completes."""
+        """The history records of a message that this part completes."""
         if kind in (_FULL, _FIRST):
             self._record = bytearray()
         if self._record is None:
@@ -109,7 +110,7 @@ class WandbDecoder:
 
 
 def _history_of(record: bytes) -> Iterator[Mapping[str, Any]]:
-    """The metrics that one record of the file tells."""
+    """The metrics in one record of the file."""
     for field, history in fields_of(record):
         if field != _HISTORY or not isinstance(history, bytes):
             continue
@@ -125,7 +126,7 @@ def _history_of(record: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def _item_of(item: bytes) -> tuple[str, float | None]:
-    """Name and value; None where the value is no number."""
+    """Name and value; the value is None if it is no number."""
     names, number = [], None
     for field, value in fields_of(item):
         if not isinstance(value, bytes):

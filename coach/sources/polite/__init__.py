@@ -1,1 +1,2 @@
-"""Looks that spare the cluster: their pace, one cache for all coaches, patience with slow answers."""
+"""Polling that spares the cluster: its pace, one cache for all coaches of a user, patience with slow
+answers."""

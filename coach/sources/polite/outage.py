@@ -1,9 +1,10 @@
-"""An outage of Slurm is known in one place: one probe for all, nothing else is asked, and its end is told to
-all at once.
+"""Detect an outage of Slurm once for all sources: one probe for all, no other request, and all learn at once
+when it ends.
 
-Each source for itself would put its own question to a controller that is away, and would notice its return
-only when its own pause is over. So whoever fails asks this, and a probe goes out at a pace that does not
-depend on how many wait: a few RPCs a minute, and a return is seen soon.
+On its own, each source would send its own request to a controller that is away, and would notice the
+controller's return only after its own pause. So a source whose request failed asks here. Probes are sent at a
+pace that does not depend on the number of waiting sources: a few RPCs per minute, and a return is noticed
+soon.
 """
 
 from __future__ import annotations
@@ -19,20 +20,19 @@ from coach.sources.slurm.client import PING_TIMEOUT_S, tells_down
 from coach.sources.slurm.configuration import PING_QUERY
 
 PROBE_EVERY_S = PROBE_KEPT_S
-"""The controller is probed once in this time while it does not answer: four RPCs a minute at
-most."""
+"""Seconds between probes while the controller does not answer: at most four RPCs per minute."""
 
 UP_KEPT_S = 3.0
-"""A probe that found the controller answers for this long for all who wait for it."""
+"""Seconds for which a probe that found the controller is valid for all waiting sources."""
 
 _WATCH_S = 1.0
-"""How often it is looked whether a probe is due. That costs nothing."""
+"""Seconds between checks if a probe is due. A check costs no RPC."""
 
 
 class Outage:
-    """What is known of a controller that does not answer. All that ask it in one coach share this.
+    """The state of a controller that may not answer; shared by all sources of one coach.
 
-    `on_return` is called when a probe has found it again.
+    `on_return` is called when a probe has found the controller again.
     """
 
     def __init__(self, on_return: Callable[[], object] = lambda: None) -> None:
@@ -40,7 +40,7 @@ class Outage:
         self._io: Io | None = None
         self._shared: SharedIo | None = None
         self._last: CommandResult | None = None
-        """The last probe; None where a new one is due."""
+        """The last probe; None if a new one is due."""
         self._is_down = False
         self._lock = threading.Lock()
 
@@ -49,23 +49,24 @@ class Outage:
         return self._is_down
 
     def spare(self, io: Io, has_late: Callable[[], bool] = lambda: False) -> Io:
-        """An Io that asks the controller nothing but probes while it is away."""
+        """An Io that sends only probes while the controller is away."""
         return OutageIo(io, self, has_late)
 
     def probe_by(self, io: Io) -> None:
-        """Send the probes through this. What other coaches found is heard where it is shared."""
+        """Send probes through this Io. If it is shared, probes of other coaches are used too."""
         self._io = io
         self._shared = io if isinstance(io, SharedIo) else None
 
     def hear(self) -> None:
-        """Take over what another coach has found: no question is needed to notice it."""
+        """Take over the probe of another coach: noticing an outage this way costs no request."""
         heard = self._shared.heard_probe(PING_QUERY) if self._shared is not None else None
         if heard is not None and tells_down(heard):
             with self._lock:
                 self._last, self._is_down = heard, True
 
     def probe(self) -> CommandResult | None:
-        """Look for the controller, or tell what was seen just now. One probe at a time. None: nobody can."""
+        """Probe the controller, or return the last probe if it is still valid. One probe at a time. None: no
+        Io is set."""
         if self._io is None:
             return None
         with self._lock:
@@ -81,17 +82,17 @@ class Outage:
         return found
 
     def doubt(self) -> None:
-        """A question had no answer, or a person wants to know: what the last probe found no longer counts."""
+        """Discard the last probe: a request had no answer, or the user wants a new look."""
         with self._lock:
             self._last = None
 
 
 class OutageIo(PassingIo):
-    """Wraps an Io: while the controller is away, it is probed, and asked nothing."""
+    """Wraps an Io: while the controller is away, it receives only probes."""
 
     def __init__(self, io: Io, outage: Outage, has_late: Callable[[], bool] = lambda: False) -> None:
-        """`has_late` says whether an answer has come after its limit, and waits to be used: who has just
-        answered is up."""
+        """`has_late` returns True if an answer came after its time limit and waits to be used: a controller
+        that has just answered is up."""
         super().__init__(io)
         self._outage = outage
         self._has_late = has_late
@@ -117,7 +118,7 @@ class OutageIo(PassingIo):
 
 
 class OutageSource:
-    """Has the controller probed while it is away, however long the pauses of those are that wait for it."""
+    """Probes the controller while it is away, independent of the pauses of the waiting sources."""
 
     name = "outage"
     interval_s = _WATCH_S
@@ -126,7 +127,7 @@ class OutageSource:
         self._outage = outage
 
     def poll(self) -> Iterator[Reading]:
-        """Says nothing itself: whoever was not answered says so."""
+        """Emits nothing: each source reports its own failure."""
         if self._outage.is_down:
             self._outage.probe()
         yield from ()
@@ -134,5 +135,7 @@ class OutageSource:
 
 def _refused(query: Query, probe: CommandResult) -> CommandResult:
     first = probe.stdout.decode("utf-8", "replace").partition("\n")[0]
-    words = f"{query.argv[0]} was not asked, Slurm is away: {first.strip() or probe.error}"
+    words = (
+        f"{query.argv[0]} was not run, the Slurm controller does not answer: {first.strip() or probe.error}"
+    )
     return CommandResult(query, None, b"", "", probe.time_s, 0.0, words)

@@ -1,4 +1,4 @@
-"""An `Io` in front of another one, for those that only change how commands are run."""
+"""A wrapper of an `Io`, for classes that only change how commands run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from coach.sources.io import Io
 
 
 class PassingIo:
-    """Hands on the clock and all questions about files. A subclass says how a command is run."""
+    """Passes the clock and all file operations on. A subclass defines how a command runs."""
 
     def __init__(self, io: Io) -> None:
         self._io = io

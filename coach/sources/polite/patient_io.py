@@ -1,8 +1,8 @@
-"""Answers that come after the limit are used at the next look, and a question that is still open is not put a
-second time.
+"""Use late answers: an answer after the time limit serves the next look, and a request that is still open is
+not sent again.
 
-A controller that is busy answers after the limit again and again. If each of its answers were thrown away and
-asked for anew, the screens would never get one, and the controller would have the more to do.
+A busy controller answers late again and again. If each late answer were dropped and requested anew, the
+screens would never get one, and the controller would have even more to do.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from pathlib import Path
 from coach.sources.io import CommandResult, Query, SystemIo
 
 KINDS = ("jobs", "nodes", "partitions")
-"""Questions that are put again and again, and whose readers take the separators of the query that was really
+"""Kinds of requests that are repeated, and whose parsers use the separators of the query that was really
 run."""
 
 MAX_AGE_S = 60.0
-"""A late answer that is older than this is not used: it is time to ask again."""
+"""A late answer older than this is dropped: it is time to ask again."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A question that is being asked, or was answered late."""
+    """A request without an answer yet, or with a late one."""
 
     has_ended: threading.Event = field(default_factory=threading.Event)
     result: CommandResult | None = None
 
     def is_of_use(self, now_s: float) -> bool:
-        """False for a failure, and for an answer that came long ago."""
+        """False for a failed request, and for an answer that is too old."""
         if self.result is None:
             return True
         return self.result.returncode is not None and 0 <= now_s - self.result.time_s < MAX_AGE_S
 
 
 class PatientIo(SystemIo):
-    """The real world for a session that looks again and again."""
+    """The real world, for a session that polls."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class PatientIo(SystemIo):
         self._lock = threading.Lock()
 
     def forget_late(self) -> None:
-        """Something was changed just now: what was asked before no longer counts."""
+        """Drop all open requests, because something was changed just now."""
         with self._lock:
             self._open.clear()
 
@@ -68,7 +68,7 @@ class PatientIo(SystemIo):
         if not self._before_command(query.num_rpcs):
             return self._closing(query)
         asked = _Open()
-        # It goes on for as long again; when coach ends before that, its client ends with it.
+        # The command may run on for the same time again. If coach ends earlier, the command ends with it.
         threading.Thread(
             target=self._ask, args=(asked, query, 2 * limit_s), name="asker", daemon=True
         ).start()
@@ -88,7 +88,7 @@ class PatientIo(SystemIo):
         return CommandResult(query, None, b"", "", self.now(), time.monotonic() - start, words)
 
     def has_late(self) -> bool:
-        """Whether an answer has come after its limit, and waits to be used."""
+        """True if an answer came after its time limit and waits to be used."""
         now_s = self.now()
         with self._lock:
             known = tuple(self._open.values())
@@ -96,7 +96,7 @@ class PatientIo(SystemIo):
 
 
 def _without_separators(query: Query) -> tuple[str, ...]:
-    """The question without its random parts."""
+    """The request without its random parts."""
     words = query.argv
     for token, mark in ((query.separator, "\ue001"), (query.record_end, "\ue002")):
         words = tuple(word.replace(token, mark) for word in words) if token else words

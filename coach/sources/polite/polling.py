@@ -1,9 +1,9 @@
-"""The loop that every polling source runs in: ask, emit, wait; and the pace that all loops of one coach keep.
+"""The loop of every polling source (poll, emit, wait), and the common pace of all loops of one coach.
 
-How often to ask is one decision, so it stands once: politely while answers come, slower when they come slowly
-or when nobody looks, and ever more rarely while they fail. The loop asks again only after the last answer
-came, so a slow controller never gets two questions at once. What is asked of Slurm has a budget of its own
-(`rpc_budget`); what is asked of the file server is paced here.
+How often to ask is decided only here: at the usual interval while answers come; less often if they come
+slowly or nobody looks; and ever less often while they fail. The loop polls again only after the last answer,
+so a slow controller never has two requests of one source. Requests to Slurm have their own budget
+(`rpc_budget`); requests to the file server are paced here.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from coach.model.reading import Reading
 from coach.sources.base import Emit, PollingSource
 
 MAX_SHARE = 0.05
-"""Share of time that a source may spend asking: an answer that took 1 s is followed by a pause of 20 s at
-least."""
+"""Largest fraction of time that a source may spend asking: after an answer that took 1 s it pauses at least
+20 s."""
 
 FIRST_RETRY_S = 2.0
 MAX_BACK_OFF_S = 60.0
-"""However slow or dead a controller was, it is looked at again after this: nobody shall have to press a key
-to see that it is well."""
+"""Longest pause, however slow or dead a controller was: the user shall not need to press a key to see that it
+has recovered."""
 
 IDLE_STRETCH = 3.0
-"""Slurm is asked this much more rarely while nobody touches coach, or its terminal has not the focus."""
+"""Factor on the pauses between requests to Slurm while the user is idle, or the terminal has no focus."""
 
 FILE_OPS_PER_MIN = 600.0
-"""Questions to the file server a minute while somebody works, or a run is on the screen: of 64 ranks, too."""
+"""Requests to the file server per minute while the user is active or a run is on the screen, even one of 64
+ranks."""
 IDLE_FILE_OPS_PER_MIN = 60.0
 _HEADROOM = 0.7
-"""Of these so much is planned for: files come and go between two looks."""
+"""Fraction of this budget that is planned for, because the number of files changes between two looks."""
 
 _WAKE_CHECK_S = 0.25
 
@@ -49,17 +50,17 @@ def next_pause(interval_s: float, duration_s: float, num_failures: int) -> float
 
 @dataclass(slots=True)
 class _Turn:
-    """What the loop in one thread asked of the file server: since its last pause, and in the poll before
-    that."""
+    """Requests of one thread's loop to the file server: since its last pause, and in the poll before that."""
 
     num_ops: int = 0
     last_num_ops: int = 0
     open_op: tuple[Path, float] | None = None
-    """A question that has no answer yet: about which file, and when it was asked."""
+    """(file, start time) of a request that has no answer yet."""
 
 
 class Pace:
-    """Kept by all loops of one coach. Threads ask it how long to wait; the session tells it who looks."""
+    """The common pace of all loops of one coach. Threads ask it how long to wait; the session sets the user's
+    attention."""
 
     def __init__(self) -> None:
         self._attention = Attention()
@@ -76,49 +77,48 @@ class Pace:
 
     @property
     def num_returns(self) -> int:
-        """How often what had failed was found again."""
+        """Number of times that a failed server was found again."""
         return self._num_returns
 
     def end_back_off(self) -> None:
-        """What failed is there again: whoever waits after a failure looks at once."""
+        """End the pauses after failures, because the server is back."""
         self._num_returns += 1
 
     def count_file_op(self, path: Path | None) -> None:
-        """Called for every question to the file server, in the thread that asks it; with None when it was
-        answered."""
+        """Called for each request to the file server, in its thread; with None when it was answered."""
         turn = self._turns.get(threading.get_ident())
         if turn is not None:
             turn.num_ops += path is not None
             turn.open_op = (path, time.monotonic()) if path is not None else None
 
     def hanging_at(self, thread_id: int, limit_s: float) -> Path | None:
-        """The file about which a thread has been asking for longer than `limit_s`, without an answer."""
+        """The file for which a thread has waited longer than `limit_s`; None if it does not wait."""
         turn = self._turns.get(thread_id)
         asked = turn.open_op if turn is not None else None
         return asked[0] if asked is not None and time.monotonic() - asked[1] > limit_s else None
 
     def begin(self) -> None:
-        """A loop begins in this thread."""
+        """Register this thread's loop."""
         with self._lock:
             self._turns[threading.get_ident()] = _Turn()
 
     def end(self) -> None:
-        """The loop of this thread ends: its share is for the others."""
+        """Remove this thread's loop: its share is available to the others."""
         with self._lock:
             self._turns.pop(threading.get_ident(), None)
 
     def rest(self) -> None:
-        """The loop of this thread has looked once, and will look again."""
+        """End a poll of this thread's loop."""
         turn = self._turns.get(threading.get_ident())
         if turn is not None:
             turn.last_num_ops, turn.num_ops = turn.num_ops, 0
 
     def pause_s(self, interval_s: float, duration_s: float, num_failures: int) -> float:
-        """How long the loop of this thread has to wait after its last look, as things are now.
+        """Seconds that the loop of this thread must wait after its last poll, in the current state.
 
-        Looks at files are spread so that all together stay in the budget, and what is dear to look at waits
-        longer than what is cheap: by the square root of what it costs, which makes the sum of all waiting the
-        least.
+        Polls of files are spread so that all loops together stay within the budget. A loop with expensive
+        polls waits longer than one with cheap polls, in proportion to the square root of the cost: this
+        minimizes the sum of all pauses.
         """
         pause_s = next_pause(interval_s, duration_s, num_failures)
         attention = self._attention
@@ -133,7 +133,7 @@ class Pace:
 
 
 def file_ops_per_min(attention: Attention) -> float:
-    """What may be asked of the file server."""
+    """Budget of requests to the file server, per minute."""
     if attention.is_run_open:
         return FILE_OPS_PER_MIN if attention.is_focused else FILE_OPS_PER_MIN / 2
     return FILE_OPS_PER_MIN if attention.is_active else IDLE_FILE_OPS_PER_MIN
@@ -148,11 +148,11 @@ def poll_loop(
     pace: Pace | None = None,
     may_poll: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Poll until `stop` is set, which ends a pause at once. Setting `wake` ends the pause too: the next poll
-    comes soon.
+    """Poll until `stop` is set, which also ends a pause at once. Setting `wake` ends a pause too: the next
+    poll follows soon.
 
-    A reading that is not caught up is followed by the next bite without a pause. A poll that raises becomes a
-    Reading with an error. Nothing is asked while `may_poll` says no, or nobody looks any more.
+    After a reading that is not caught up, the next poll follows without a pause. A poll that raises becomes a
+    Reading with an error. The loop does not poll while `may_poll` returns False, or while nobody looks.
     """
     pace = pace or Pace()
     num_failures = 0
@@ -184,8 +184,8 @@ def _readings(source: PollingSource) -> Iterator[Reading]:
     try:
         yield from source.poll()
     except Exception as problem:
-        # A thread that dies would freeze its part of the screen without a word; a flaw in a parser must be
-        # seen instead.
+        # A thread that died would freeze its part of the screen silently, but a defect in a parser must be
+        # visible.
         yield Reading(source.name, time.time(), 0.0, None, error=f"{type(problem).__name__}: {problem}")
 
 
@@ -197,13 +197,13 @@ def _pause(
     stop: threading.Event,
     wake: threading.Event | None,
 ) -> None:
-    """Wait; somebody who comes back meanwhile is not made to wait as long as nobody was. After a failure the
-    pause ends when what failed is there again."""
+    """Wait until the next poll is due. The pause is shortened if the user returns, and ends after a failure
+    as soon as the failed server is back."""
     pace.rest()
     start_s, attention, num_returns = time.monotonic(), pace.attention, pace.num_returns
     pause_s = pace.pause_s(source.interval_s, duration_s, num_failures)
-    # Nothing waits for several events at once; `stop` is the one that must be prompt, the others are looked
-    # at often enough.
+    # Python cannot wait for several events at once. `stop` must act at once; the others are checked often
+    # enough.
     while (left_s := start_s + pause_s - time.monotonic()) > 0 and not (wake is not None and wake.is_set()):
         if stop.wait(min(left_s, _WAKE_CHECK_S)):
             return

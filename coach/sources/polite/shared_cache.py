@@ -1,9 +1,9 @@
-"""What one coach of a user has asked of Slurm answers the others, too: several coaches cost one.
+"""Share Slurm's answers between all coaches of a user: several coaches cost as much as one.
 
-People leave coach open in three terminals, on two login nodes. So an answer is kept as it came, with its
-time, in a folder that only its user can enter, and whoever would ask the same again soon takes that instead.
-One asks at a time; the others wait for what he gets. What is torn, old, of another question or of another
-schema is as good as not there. It is a cache: it may be removed at any moment.
+Users leave coach open in three terminals on two login nodes. So each answer is stored unchanged, with its
+time, in a folder that only its user can enter, and a coach that would send the same request soon after uses
+it. One coach sends the request at a time; the others wait for its answer. A torn or old answer, and one of
+another request or schema, is ignored. The folder is a cache and may be removed at any moment.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from coach.sources.polite.passing_io import PassingIo
 
 SCHEMA = 1
 MAX_BYTES = 64 << 20
-"""A larger answer is not shared: the folder may lie in memory."""
+"""A larger answer is not shared, because the folder may be in memory."""
 
 FIRST_AGES_S: Mapping[str, float] = MappingProxyType(
     {"jobs": 10.0, "nodes": 60.0, "partitions": 120.0, "config": 3600.0}
 )
-"""Kinds of questions that are shared → how old an answer may be for a coach that has none yet."""
+"""Kind of a shared request → largest age in seconds of an answer for a coach that has none yet."""
 
 PROBE_KEPT_S = 18.0
-"""How long a probe answers for all coaches that found no controller: each of them would probe as often. One
-that found it is not shared: each has seen a failure that is younger than that."""
+"""Seconds for which a probe that found no controller is valid for all coaches: each of them would probe as
+often. A probe that found it is not shared: each coach has seen a later failure."""
 _PROBE = "ping"
 
 _SHARE_OF_PAUSE = 0.9
-"""A coach that asked before takes what came since then, unless that is nearly as old as what it has."""
+"""A coach uses an answer that arrived after its own last one, unless it is nearly as old as that."""
 
 FAILURE_AGE_S = 4.0
-"""How long a failure answers for all: the next of them tries again."""
+"""Seconds for which a failure is valid for all coaches; after that, the next coach tries again."""
 
 LOCK_SLACK_S = 3.0
-"""A lock that is older than an answer may take, and this, was left behind. The waiter's clock counts. One
-whose owner has ended on this machine is known to be at once."""
+"""A lock that exists for longer than a command may take plus this was left behind. The waiter measures the
+time. If the owner was a process of this machine that has ended, this is known at once."""
 
 _MAX_AHEAD_S = 2.0
-"""Clocks of login nodes differ a little; what is further in the future than this is not believed."""
+"""The clocks of login nodes differ a little; an answer from further in the future is ignored."""
 _LOCK_CHECK_S = 0.1
 _MAX_HEAD_BYTES = 1 << 20
 
 
 def shared_folder(env: Mapping[str, str], cache_dir: Path) -> Path | None:
-    """Where the answers of this user lie: in memory where the machine has a place for it, else in coach's
-    cache. None: nowhere safely."""
+    """The folder for this user's answers: in memory if the machine has such a folder, else in coach's cache.
+    None: no folder is safe."""
     runtime = env.get("XDG_RUNTIME_DIR")
     for parent in (Path(runtime) / "coach" if runtime else None, cache_dir / "answers"):
         if parent is not None and _is_private(parent):
@@ -67,7 +67,7 @@ def shared_folder(env: Mapping[str, str], cache_dir: Path) -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether it is there, ours, and closed to others; it is made where it can be."""
+    """True if the folder exists, belongs to this user, and is closed to others; creates it if possible."""
     try:
         make_private(folder)
         found = folder.lstat()
@@ -81,33 +81,33 @@ def _is_private(folder: Path) -> bool:
 
 
 class SharedIo(PassingIo):
-    """Wraps an Io: questions of the shared kinds are answered by what any coach of the user was told lately.
+    """Wraps an Io: a recent answer to any coach of the user serves requests of the shared kinds.
 
-    `context` is what else makes two questions the same: which cluster is asked. Everything but these
-    questions passes through.
+    `context` names the cluster that is asked; two requests are the same only if it is equal. All other
+    requests pass through.
     """
 
     def __init__(self, io: Io, folder: Path, context: str, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
-        """`timeout_s` is how long an answer may take."""
+        """`timeout_s` is the time limit of a request."""
         super().__init__(io)
         self._lock_life_s = timeout_s + LOCK_SLACK_S
         self._folder = folder
         self._context = context
         self._told_s: dict[Path, float] = {}
-        """When this coach was told each answer last."""
+        """Answer's file → when this coach last used it."""
         self._not_before_s = 0.0
         self._is_closed = threading.Event()
 
     def refuse_older(self) -> None:
-        """Something was changed just now: what was answered before no longer counts."""
+        """Ignore all earlier answers, because something was changed just now."""
         self._not_before_s = self._io.now()
 
     def close(self) -> None:
-        """Wait for nobody any more."""
+        """Stop waiting for other coaches."""
         self._is_closed.set()
 
     def heard_probe(self, query: Query) -> CommandResult | None:
-        """What another coach's probe found just now, if it found no controller."""
+        """The recent probe of another coach, if it found no controller."""
         return self._fresh(self._file_of(query), query, PROBE_KEPT_S)
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
@@ -136,10 +136,10 @@ class SharedIo(PassingIo):
             try:
                 is_mine = lock.make()
             except OSError:
-                break  # the folder has gone, or its disk is full: then nothing is shared
+                break  # the folder is gone or its disk is full: nothing is shared
             if is_mine:
                 try:
-                    # Who had the lock until now may have answered between the two looks.
+                    # The previous owner of the lock may have stored an answer since the last look.
                     return self._fresh(file, query, max_age_s) or self._ask(file, query, timeout_s)
                 finally:
                     lock.release()
@@ -157,7 +157,7 @@ class SharedIo(PassingIo):
         return self._folder / f"{query.kind}-{self._digest(query)}"
 
     def _digest(self, query: Query) -> str:
-        """The question without its random separators, and whom it is put to."""
+        """Hash of the request without its random separators, and of the cluster."""
         words = [self._context, *query.argv]
         for token, mark in ((query.separator, "\ue001"), (query.record_end, "\ue002")):
             words = [word.replace(token, mark) for word in words] if token else words
@@ -167,7 +167,7 @@ class SharedIo(PassingIo):
         tee = _Tee(query.reader) if query.reader is not None else None
         result = self._io.run(replace(query, reader=tee), timeout_s)
         told: list[bytes] | None = [result.stdout] if len(result.stdout) <= MAX_BYTES else None
-        if isinstance(result.query.reader, _Tee):  # of an answer that came late, it is an earlier one
+        if isinstance(result.query.reader, _Tee):  # for a late answer, the tee of the earlier request
             told = result.query.reader.pieces if result.is_read else told
             result = replace(result, query=replace(result.query, reader=result.query.reader.inner))
         if told is not None and not self._is_closed.is_set():
@@ -179,7 +179,7 @@ class SharedIo(PassingIo):
         try:
             with open(file, "rb") as kept:
                 head = _decode_head(kept.readline(_MAX_HEAD_BYTES), query)
-                # Of what is too old only the first line is read.
+                # If the answer is too old, only its first line is read.
                 if head is None or not self._is_fresh(head.result, max_age_s):
                     return None
                 stdout = kept.read(MAX_BYTES + 1)
@@ -199,7 +199,7 @@ class SharedIo(PassingIo):
 
 
 class _Tee:
-    """Keeps the pieces of an answer that somebody reads as it comes, as long as it is not too large to be
+    """Stores the pieces of an answer while another reader parses them, unless it becomes too large to be
     shared."""
 
     def __init__(self, inner: OutputReader) -> None:
@@ -221,7 +221,7 @@ class _Tee:
 
 
 def _head_of(result: CommandResult, told: Iterable[bytes]) -> bytes:
-    """The first line; `told` is what follows it."""
+    """The first line of the file; `told` is the rest."""
     query, num_bytes, checksum = result.query, 0, 0
     for piece in told:
         num_bytes, checksum = num_bytes + len(piece), zlib.crc32(piece, checksum)
@@ -243,7 +243,7 @@ def _head_of(result: CommandResult, told: Iterable[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The first line: the answer without what the command printed, and how to tell that this is whole."""
+    """The first line: the result without its output, and the length and checksum of the output."""
 
     result: CommandResult
     num_bytes: int
@@ -251,7 +251,7 @@ class _Head:
 
 
 def _decode_head(line: bytes, query: Query) -> _Head | None:
-    """None when it is torn, or not what a coach of this schema wrote."""
+    """None if the line is torn, or was not written by a coach of this schema."""
     try:
         head = json.loads(line)
         if head["schema"] != SCHEMA or not line.endswith(b"\n"):
@@ -274,8 +274,8 @@ def _decode_head(line: bytes, query: Query) -> _Head | None:
 
 
 def _write(file: Path, head: bytes, told: Iterable[bytes]) -> None:
-    """In one step, for its owner alone. It is not forced to the disk: after a crash of the machine it would
-    be old anyway."""
+    """Write the file atomically, readable for its owner only. It is not synced to the disk: after a crash of
+    the machine it would be outdated anyway."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
@@ -289,35 +289,35 @@ def _write(file: Path, head: bytes, told: Iterable[bytes]) -> None:
 
 
 class _Lock:
-    """The right to ask: a file that only one process can make. It is never waited for here; who finds it
-    looks again later."""
+    """The right to send a request: a file that only one process can create. A process that finds it does not
+    block here, but tries again later."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._own: tuple[int, int] | None = None
 
     def make(self) -> bool:
-        """Whether the lock is ours now. Raises OSError where none can be made."""
+        """Return True if this process now owns the lock. Raises OSError if no lock can be created."""
         try:
             descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
             return False
-        # Where the disk is full it stays empty, and is known to be left behind by its age alone.
+        # If the disk is full, the file stays empty, and only its age shows that it was left behind.
         with contextlib.suppress(OSError), open(descriptor, "w") as file:
             file.write(lock_owner())
         self._own = self.identity()
         return True
 
     def release(self) -> None:
-        """Give it back, unless somebody took us for dead."""
+        """Remove the lock, unless another process has taken it over as left behind."""
         if self._own is not None and self.identity() == self._own:
             with contextlib.suppress(OSError):
                 self.path.unlink()
         self._own = None
 
     def break_(self, stale: tuple[int, int]) -> None:
-        """Remove a lock that was left behind. It is moved away first: a waiter who is late sees that he
-        caught a living one's, and gives it back."""
+        """Remove a lock that was left behind. It is renamed first: a waiter that was too late and has moved a
+        valid lock notices that, and puts it back."""
         moved = self.path.with_name(f"{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             self.path.rename(moved)
@@ -330,7 +330,7 @@ class _Lock:
             return
 
     def identity(self) -> tuple[int, int] | None:
-        """What tells one lock from the next of the same name."""
+        """Distinguishes a lock from a later one with the same name."""
         try:
             found = self.path.stat()
         except OSError:

@@ -1,1 +1,1 @@
-"""Run directories and coach's own memory of runs and jobs."""
+"""Run directories, and coach's own records of runs and jobs."""

@@ -1,8 +1,7 @@
-"""Which files of a directory are checkpoints, of which framework, and whether they are whole.
+"""Find the checkpoints among a directory's files, their framework, and whether they are complete.
 
-A checkpoint is judged by its ends alone: formats say at one end how long they are, or close with a mark, so
-that a file of many GB costs two small reads. Nothing of it is unpickled: other people's checkpoints may run
-code.
+Only the two ends of a file are read: formats state their length at one end or close with a mark, so a file of
+many GB costs two small reads. Nothing is unpickled, because other people's checkpoints may run code.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from coach.sources.io import Io
 
 _ZIP_BEGINS, _ZIP_ENDS = b"PK\x03\x04", b"PK\x05\x06"
 _ZIP_TAIL_BYTES = 1 << 10
-"""torch writes no comment behind the mark, so it stands within the last 22 bytes; others pad."""
+"""torch writes no comment behind the mark, so it is within the last 22 bytes; other programs add padding."""
 _MAX_HEADER_BYTES = 1 << 26
-"""safetensors' own limit is 100 MB; a header of a model of 100,000 tensors has 10 MB."""
+"""safetensors' own limit is 100 MB; the header of a model with 100,000 tensors has 10 MB."""
 _MAX_FILE_BYTES = 1 << 63
 _MAX_LOOKED_AT = 6
-"""Torn ones in a row; a directory with more has another problem."""
+"""Largest number of torn checkpoints in a row; a directory with more has another problem."""
 
 _FILE = re.compile(r"\.(?:pt|pth|ckpt|safetensors)$")
 _SHARE = re.compile(r"(?:^|/)(?:(?:bf16_)?zero_pp_rank_\d+_)?mp_rank_\d+_(?:model|optim)_states\.pt$")
@@ -41,8 +40,8 @@ _LIGHTNING = re.compile(
 
 
 def groups(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Path of each checkpoint → its files. A directory of a known kind takes all that lies in it; other files
-    are one each."""
+    """Path of each checkpoint → its files. A directory of a known kind includes all files in it; every other
+    file is a checkpoint of its own."""
     known = sorted(set(paths))
     folders = _folders_of(known)
     outermost = {folder for folder in folders if _nearest_above(folder, folders) is None}
@@ -57,7 +56,7 @@ def groups(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _folders_of(paths: Iterable[str]) -> set[str]:
-    """The directories that are a checkpoint each, by their own names or by a file in them."""
+    """The directories that are one checkpoint each, identified by their names or by a file in them."""
     folders: set[str] = set()
     for path in paths:
         folder, _, name = path.rpartition("/")
@@ -73,7 +72,7 @@ def _nearest_above(path: str, folders: Collection[str]) -> str | None:
 
 
 def newest_saved(io: Io, directory: Path, paths: Iterable[str], from_s: float) -> tuple[Saved, ...]:
-    """Checkpoints that were written after `from_s`, newest first, down to the newest complete one."""
+    """Checkpoints that were written at or after `from_s`, newest first, down to the newest complete one."""
     dated = []
     for path, files in groups(paths).items():
         times = [time_s for file in files if (time_s := _modified_s(io, directory / file)) is not None]
@@ -89,7 +88,7 @@ def newest_saved(io: Io, directory: Path, paths: Iterable[str], from_s: float) -
 
 
 def step_of(path: str) -> int | None:
-    """As the last part of the path that names one tells it."""
+    """The step in the last part of the path that contains one; else None."""
     for part in reversed(PurePosixPath(path).parts):
         if match := _STEP.search(part):
             return int(match[1])
@@ -97,7 +96,8 @@ def step_of(path: str) -> int | None:
 
 
 def why_torn(io: Io, path: Path) -> str | None:
-    """Why a file is not whole, by its ends. Formats that do not tell are taken as whole."""
+    """Why a file is incomplete, judged by its ends; None if it is complete, or if its format does not
+    tell."""
     size = io.size(path)
     if size == 0:
         return "it is empty"
@@ -126,7 +126,7 @@ def _why_torn_safetensors(io: Io, path: Path, size: int) -> str | None:
 
 
 def _judge(io: Io, directory: Path, path: str, files: list[str]) -> tuple[str, str | None]:
-    """Whose it is, and why it is torn."""
+    """(framework, why the checkpoint is torn or None)."""
     if files == [path]:
         return _maker_of_file(path), _of_file(io, directory / path)
     names = {file[len(path) + 1 :] for file in files}
@@ -171,7 +171,7 @@ def _of_file(io: Io, path: Path) -> str | None:
 
 
 def _missing_shards(io: Io, directory: Path, path: str, names: set[str]) -> str | None:
-    """What the index of a model in several files names, and is not there."""
+    """The first file that the index of a sharded model names and that is missing."""
     index = next(
         (name for name in sorted(names) if name.endswith((".safetensors.index.json", ".bin.index.json"))),
         None,
@@ -188,15 +188,15 @@ def _missing_shards(io: Io, directory: Path, path: str, names: set[str]) -> str 
 
 
 def _gap(files: Iterable[str]) -> str | None:
-    """A rank whose share of the optimizer is missing between others."""
+    """The first rank whose part of the optimizer is missing between others."""
     ranks = {int(match[1]) for file in files if (match := _OPTIMIZER_SHARE.search(file))}
     missing = next((place for place, rank in enumerate(sorted(ranks)) if rank != place), None)
     return None if missing is None else f"the share of rank {missing} is missing"
 
 
 def _is_not_latest(io: Io, folder: Path) -> str | None:
-    """DeepSpeed names a checkpoint in `latest` when all ranks have written theirs: one with a later step was
-    not finished."""
+    """DeepSpeed writes a checkpoint's name to `latest` after all ranks have written their parts: a checkpoint
+    of a later step is unfinished."""
     try:
         latest = io.read(folder.parent / "latest", 0, 200).decode("utf-8", "replace").strip()
     except OSError:

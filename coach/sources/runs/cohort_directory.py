@@ -1,9 +1,9 @@
-"""The directory in which a cohort shares: its files read, with who they belong to, and the names of who is
-expected.
+"""Read the directory in which a cohort shares summaries, with their owners; and the names of the expected
+users.
 
-Everybody may write there, so every file is hostile until it has proven otherwise: only plain files of a few
-bytes are opened, nothing is followed, whose file it is is asked of the kernel, and what does not have exactly
-the expected form is named and left out.
+Everybody may write there, so every file is hostile until proven otherwise: only small plain files are opened,
+links are not followed, and the owner is read from the kernel. A file that does not have exactly the expected
+form is reported and left out.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from coach.model.teaching.cohort import Summary
 from coach.runs import MAX_SUMMARY_BYTES
 
 MAX_FILES = 200_000
-"""Files whose owner is looked up, taken in turn from each user whose number begins a name."""
+"""Largest number of files whose owner is looked up, taken in turn from each uid that begins a file name."""
 MAX_FILES_PER_USER = 300
-"""The newest of each are read: nobody can crowd the others out."""
+"""The newest files of each user are read, so that nobody can crowd the others out."""
 
 _MAX_ROSTER_BYTES = 1 << 20
 _MAX_TEXT = 200
@@ -41,9 +41,10 @@ _SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEX
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The directory's contents.
+    """Contents of the directory.
 
-    `problems` name a file each; `left_out` counts the files not looked at by their owner's uid, or None.
+    Each of `problems` names a file. `left_out`: uid of the owner, or None → number of files that were not
+    read.
     """
 
     summaries: tuple[Summary, ...]
@@ -52,7 +53,7 @@ class Shared:
 
 
 def read_shared(directory: Path) -> Shared:
-    """Raises UserError when the directory cannot be read at all."""
+    """Raises UserError if the directory cannot be read at all."""
     try:
         folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -76,7 +77,7 @@ def _read_all(folder: int) -> Shared:
     for name in names:
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:  # replaced just now
+        except FileNotFoundError:  # it was replaced just now
             continue
         if stat.S_ISREG(found.st_mode):
             by_user.setdefault(found.st_uid, []).append((found.st_mtime, name))
@@ -100,10 +101,10 @@ def _read_all(folder: int) -> Shared:
 
 
 def _in_turn(folder: int) -> tuple[list[str], int]:
-    """At most MAX_FILES names, the newest runs first, and the number of the others.
+    """At most MAX_FILES names, newest runs first, and the number of further names.
 
-    They are taken in turn from each uid that begins a name, so that thousands of one user's files hide no
-    other's.
+    The names are taken in turn from each uid that begins a name, so that thousands of files of one user do
+    not hide those of others.
     """
     by_claim: dict[str, list[str]] = {}
     with os.scandir(folder) as entries:
@@ -129,7 +130,7 @@ def _read(folder: int, name: str) -> Summary:
 
 
 def parse_summary(data: bytes, name: str, uid: int) -> Summary:
-    """Raises ValueError saying what is wrong."""
+    """Raises ValueError with the reason if the summary is malformed."""
     value = _table(data)
     run_id = _text(value, "run_id")
     if name != f"{uid}-{run_id}.json":
@@ -143,7 +144,7 @@ def parse_summary(data: bytes, name: str, uid: int) -> Summary:
     updated_time_s = _number(value, "updated_time_s")
     if updated_time_s is None:
         raise ValueError("updated_time_s: a time was expected")
-    is_told = drill is None  # who has it still before him reads here as well
+    is_told = drill is None  # learners who have this drill still before them read this too
     return Summary(
         uid=uid,
         run_id=run_id,
@@ -210,7 +211,7 @@ def _finding(said: object) -> tuple[str | None, Severity | None]:
 
 
 def user_of(uid: int) -> str:
-    """The number where no name is known."""
+    """The user's name, or the uid if it has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -225,7 +226,8 @@ def uid_of(user: str) -> int | None:
 
 
 def members(group: str) -> frozenset[str]:
-    """Also those whose own group it is. Raises UserError when there is no such group."""
+    """Members of a group, including users whose primary group it is. Raises UserError if there is no such
+    group."""
     try:
         found = grp.getgrnam(group)
     except (KeyError, ValueError, UnicodeError):
@@ -235,7 +237,7 @@ def members(group: str) -> frozenset[str]:
 
 
 def read_roster(path: Path) -> frozenset[str]:
-    """User names, one a line; what follows a # is a comment. Raises UserError."""
+    """User names, one per line; a # starts a comment. Raises UserError."""
     try:
         with open(path, "rb") as file:
             data = file.read(_MAX_ROSTER_BYTES + 1)

@@ -1,8 +1,8 @@
-"""For which jobs the command for idle GPUs was run, and when: remembered in the cache, so that a second
-coach, or the next one, does not run it again for the same time.
+"""Record for which jobs the command for idle GPUs was run, and when, so that no other coach, and no later
+one, runs it again for the same time.
 
-One empty file for each run of the command. A coach makes the next one before it runs anything, and a file can
-be made only once: of several coaches, also on several login nodes, one gets it.
+The record is one empty file in the cache for each run of the command. A coach creates the next file before it
+runs the command, and only one of several coaches, even on several login nodes, can create it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _ODD = re.compile(r"[^A-Za-z0-9_+-]")
 
 
 class IdleClaims:
-    """Of one user on one cluster."""
+    """The records of one user on one cluster."""
 
     def __init__(self, cache_dir: Path, cluster: str) -> None:
         self._folder = cache_dir / "idle-gpus"
         self._cluster = cluster
 
     def last_s(self, job: Job) -> float | None:
-        """When the command was run last for this job; None: never. Raises OSError."""
+        """When the command was last run for this job, in epoch seconds; None: never. Raises OSError."""
         return max((path.stat().st_mtime for path in self._of(job)), default=None)
 
     def claim(self, job: Job, last_s: float | None) -> bool:
-        """Take the next run, after that of `last_s`. False: another coach has it. Raises OSError."""
+        """Claim the run after that of `last_s`. Returns False if another coach has it. Raises OSError."""
         make_private(self._folder)
         self._forget_old()
         taken = self._of(job)
@@ -46,7 +46,7 @@ class IdleClaims:
         return list(self._folder.glob(f"{self._name(job)}.*")) if self._folder.is_dir() else []
 
     def _name(self, job: Job) -> str:
-        """A number may be given anew: the time of submission tells the two apart."""
+        """The file name without its counter. Job ids may be reused, so it contains the submission time."""
         words = (self._cluster, job.job_id, f"{job.submit_time_s or 0:.0f}")
         return "-".join(_ODD.sub("_", word) for word in words)
 

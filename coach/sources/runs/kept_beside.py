@@ -1,7 +1,8 @@
-"""What coach keeps beside the records of runs: copies of its code, profiles, and files of its cache.
+"""Measure the files that coach keeps in addition to the records of runs: copies of its code, profiles, its
+cache.
 
-None of it is thinned. Code is what a job starts from, a profile was asked for and is of no use in part, and a
-cache is small and made again. It is counted so that a person knows where files and space go.
+They are never thinned. Jobs start from the code, a profile was requested and is useless in part, and the
+cache is small and can be rebuilt. They are counted to show where files and space go.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from coach import runs
 from coach.model.training.records import Volume
 
 MAX_FILES = 20_000
-"""So many are looked at: a profile may be thousands of files."""
+"""Largest number of files that are counted: a profile may have thousands."""
 _OWN_FOLDERS = ("answers", "resubmit", "stacks", "verdicts")
-"""Of the cache directory, where data and the caches of libraries lie as well."""
+"""Folders of the cache directory to count; it also holds data and the caches of libraries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One kind of what is kept."""
+    """One kind of these files."""
 
     what: str
     volume: Volume
     is_whole: bool = True
-    """False where there is more than was looked at."""
+    """False if there are more files than were counted."""
 
 
 def look_beside(runs_root: Path, cache_dir: Path) -> tuple[Kept, ...]:
-    """Code, profiles and cache. A place that is not there, or cannot be read, holds nothing."""
+    """The sizes of code, profiles and cache. A folder that is missing or unreadable counts as empty."""
     profiles = (runs_root / name / "profile" for name in _names(runs_root) if runs.RUN_ID.match(name))
     own = (cache_dir / name for name in _OWN_FOLDERS)
     return (
@@ -49,7 +50,7 @@ def _kept(what: str, paths: Iterator[Path] | tuple[Path, ...]) -> Kept:
         try:
             size_bytes += path.lstat().st_size
         except OSError:
-            continue  # it has gone meanwhile
+            continue  # it was removed meanwhile
         num_files += 1
     return Kept(what, Volume(num_files, size_bytes))
 

@@ -1,10 +1,10 @@
-"""Whether a local run is still there: on this machine, on another one, or nowhere any more.
+"""Find out if a local run is alive: on this machine, on another one, or not at all.
 
-run.json says RUNNING until somebody writes otherwise; a supervisor that was killed, or a machine that was
-switched off, never does. So whoever reads it asks here, and a process number that was given to another
-process since is not mistaken for it. The command outlives a supervisor that was killed, so the run lives as
-long as one of the two. A home directory shared by several login nodes holds the runs of them all: what
-another one runs cannot be seen from here, and is not judged.
+run.json says RUNNING until somebody changes it; a supervisor that was killed, and a machine that was switched
+off, never do. So readers ask here, and a reused pid is not mistaken for the run's process. The command
+outlives a supervisor that was killed, so a run is alive as long as one of the two is. A home directory shared
+by several login nodes holds the runs of all: a run on another machine cannot be seen from here, and is not
+judged.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ else:
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SUPERVISOR_MODULE = "coach.launch.local"
-"""The module that a supervisor runs, with the run directory behind it."""
+"""The module that a supervisor runs, with the run directory as argument."""
 
 _CLOCK_SLACK_S = 2.0
-"""A process's start is derived from the boot time, which moves a little when the clock is set."""
+"""The start time of a process is derived from the boot time, which shifts a little when the clock is set."""
 
 LAUNCH_MAY_LAST_S = 600.0
-"""An order that is older than this never reaches Slurm any more: munge's credentials are valid for five
+"""A submission older than this never reaches Slurm any more: munge's credentials are valid for five
 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A local run as it really is. `state` is Slurm's word, None where nobody has said one."""
+    """The real state of a local run. `state` is Slurm's state; None if none was recorded."""
 
     state: str | None
     reason: str | None = None
-    """Why it ended, where the run could not say so itself."""
+    """Why it ended, if the run could not record that itself."""
     host: str | None = None
-    """Where its supervisor was started; None when that is not known."""
+    """The machine on which its supervisor was started; None if unknown."""
     is_visible: bool = True
-    """False: on another machine, so that `state` is only the last word known."""
+    """False: the run is on another machine, and `state` is only the last known one."""
 
 
 Look = Callable[[Mapping[str, Any]], Sighting]
-"""What sources are given to tell a run from its run.json: `look`, or `as_recorded` in a replay."""
+"""How sources get a run's state from its run.json: `look`, or `as_recorded` in a replay."""
 
 
 def identify(process: psutil.Process) -> dict[str, Any]:
-    """What run.json says of a process: of the supervisor, or of the launcher while a submission has no
-    answer."""
+    """The description of a process for run.json: of the supervisor, or of the launcher while a submission has
+    no answer."""
     return {
         "pid": process.pid,
         "create_time_s": process.create_time(),
@@ -72,7 +72,7 @@ def identify(process: psutil.Process) -> dict[str, Any]:
 
 
 def boot_id() -> str | None:
-    """What the kernel calls the time since it was started; None where it does not say."""
+    """The kernel's id of the current boot; None if it provides none."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip() or None
     except (OSError, ValueError):
@@ -80,7 +80,7 @@ def boot_id() -> str | None:
 
 
 def look(run_json: Mapping[str, Any]) -> Sighting:
-    """The run seen from this machine."""
+    """The state of a run as seen from this machine."""
     seen = as_recorded(run_json)
     said = _supervisor(run_json)
     if seen.host is None and seen.state == "PENDING":
@@ -96,12 +96,12 @@ def look(run_json: Mapping[str, Any]) -> Sighting:
 
 
 def _look_at_launch(run_json: Mapping[str, Any], seen: Sighting) -> Sighting:
-    """A run of which no supervisor has said anything yet: its coach starts one, or was ended before it
-    could."""
+    """The state of a run whose supervisor has recorded nothing yet: its coach is starting one, or ended
+    before it could."""
     said = _table(run_json, "launcher")
     host = said.get("node")
     if not isinstance(host, str):
-        return seen  # of a version that did not write it down
+        return seen  # a version that did not record its launcher
     if host != socket.gethostname():
         return Sighting(seen.state, None, host, is_visible=False)
     is_under_way = _find(said) is not None or _has_new_supervisor(str(run_json.get("run_id")))
@@ -109,7 +109,7 @@ def _look_at_launch(run_json: Mapping[str, Any], seen: Sighting) -> Sighting:
 
 
 def _has_new_supervisor(run_id: str) -> bool:
-    """Whether a supervisor of this run has been started, that has written nothing yet."""
+    """True if a supervisor of this run has been started but has written nothing yet."""
     for pid in psutil.pids():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -121,7 +121,8 @@ def _has_new_supervisor(run_id: str) -> bool:
 
 
 def as_recorded(run_json: Mapping[str, Any]) -> Sighting:
-    """What the file says, where nobody can look: the processes of a recording lived elsewhere, and then."""
+    """The state in the file, for a replay: its processes existed elsewhere and earlier, so they cannot be
+    checked."""
     state, host = run_json.get("state"), _supervisor(run_json).get("node")
     return Sighting(
         state if isinstance(state, str) else None, None, host if isinstance(host, str) and host else None
@@ -129,13 +130,13 @@ def as_recorded(run_json: Mapping[str, Any]) -> Sighting:
 
 
 def state_of(run_json: Mapping[str, Any]) -> str | None:
-    """The state of a local run as it really is, as far as it can be seen from here."""
+    """The real state of a local run, as far as it can be seen from here."""
     return look(run_json).state
 
 
 def may_be_launching(run_json: Mapping[str, Any], now_s: float) -> bool:
-    """True while the coach that submits this run lives; of a coach on another machine, for as long as an
-    order can be on its way."""
+    """True while the coach that submits this run is alive. For a coach on another machine: for as long as a
+    submission can take."""
     said = _table(run_json, "launcher")
     if not said:
         return False
@@ -146,13 +147,12 @@ def may_be_launching(run_json: Mapping[str, Any], now_s: float) -> bool:
 
 
 def find_supervisor(run_json: Mapping[str, Any]) -> psutil.Process | None:
-    """The supervisor's process on this machine, None when it has ended, runs elsewhere or was never
-    started."""
+    """The supervisor's process on this machine; None if it has ended, is elsewhere or was never started."""
     return _find(_supervisor(run_json))
 
 
 def _find(said: Mapping[str, Any]) -> psutil.Process | None:
-    """The process that `identify` described, None when it has ended or runs elsewhere."""
+    """The process that `identify` described; None if it has ended or is elsewhere."""
     if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
         return None
     pid, create_time_s = said.get("pid"), said.get("create_time_s")
@@ -167,8 +167,8 @@ def _find(said: Mapping[str, Any]) -> psutil.Process | None:
 
 
 def find_command(run_json: Mapping[str, Any]) -> psutil.Process | None:
-    """The process of the run's command on this machine; None when it has ended, runs elsewhere, or run.json
-    does not name it."""
+    """The process of the run's command on this machine; None if it has ended, is elsewhere, or is not named
+    in run.json."""
     said = _table(run_json, "process")
     if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
         return None
@@ -184,31 +184,31 @@ def find_command(run_json: Mapping[str, Any]) -> psutil.Process | None:
 
 
 def is_command_known(run_json: Mapping[str, Any]) -> bool:
-    """True if run.json names the process of the command, so that its end can be seen."""
+    """True if run.json names the process of the command, so that its end can be detected."""
     return isinstance(_table(run_json, "process").get("start_ticks"), int)
 
 
 def is_alive(run_json: Mapping[str, Any]) -> bool:
-    """Whether the run's supervisor, or its command, is running on this machine."""
+    """True if the run's supervisor or its command is running on this machine."""
     return find_process(run_json) is not None
 
 
 def find_process(run_json: Mapping[str, Any]) -> psutil.Process | None:
-    """The process that a signal to the run is for: its supervisor, which passes it on, or the command that
-    outlived its supervisor."""
+    """The process to signal: the run's supervisor, which passes signals on, or the command that outlived
+    it."""
     return find_supervisor(run_json) or find_command(run_json)
 
 
 def processes_of_runs() -> dict[str, int]:
-    """Run id → the pid of one process of it, for all runs that have one here: each process carries its run's
-    id in its environment."""
+    """Run id → pid of one of its processes on this machine. Each process has the run's id in its
+    environment."""
     wanted = f"{runs.RUN_VARIABLE}=".encode()
     found: dict[str, int] = {}
     for pid in psutil.pids():
         try:
             entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         except OSError:
-            continue  # it has ended, or belongs to somebody else
+            continue  # it has ended, or belongs to another user
         for entry in entries:
             if entry.startswith(wanted):
                 found.setdefault(os.fsdecode(entry[len(wanted) :]), pid)
@@ -216,14 +216,14 @@ def processes_of_runs() -> dict[str, int]:
 
 
 def is_to_be_waited_for(run_json: Mapping[str, Any]) -> bool:
-    """Whether a run that starts after this one has to wait: here until its supervisor has gone, elsewhere
-    until its end was written."""
+    """True if a run that starts after this one must wait: on this machine until its supervisor is gone,
+    elsewhere until its end is recorded."""
     seen = look(run_json)
     return is_alive(run_json) if seen.is_visible else not is_final(seen.state)
 
 
 def _sees_processes(run_json: Mapping[str, Any]) -> bool:
-    """False in another container than the run's: the same numbers are other processes there."""
+    """False in another container than the run's, where the same pids are other processes."""
     namespace = _table(run_json, "process").get("pid_namespace")
     try:
         return namespace in (None, os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 (the text is wanted)
@@ -232,7 +232,7 @@ def _sees_processes(run_json: Mapping[str, Any]) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When a process started, in the kernel's ticks since the boot."""
+    """The start time of a process, in clock ticks since the boot."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return int(fields[19])

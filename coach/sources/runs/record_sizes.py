@@ -1,7 +1,7 @@
-"""How much the records of each run hold: looked at little by little, and kept for runs that do not change.
+"""Measure the records of each run, a few at a time, and keep the sizes of runs that do not change.
 
-Logs, checkpoints and profiles do not count. A look at all runs may be thousands of questions to a file server
-that serves everybody, so each call may ask only a given number; the next one goes on from there.
+Logs, checkpoints and profiles do not count. Measuring all runs may need thousands of requests to a shared
+file server, so each call makes only a given number; the next call continues from there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _PARTS = ("old", "telemetry", "metrics", "other")
 
 
 class RecordSizes:
-    """Sizes of the records of all runs in a root. `look` goes on, `save` keeps the answers."""
+    """Sizes of the records of all runs below a root. `look` continues measuring, `save` stores the
+    results."""
 
     def __init__(self, runs_root: Path, cache_dir: Path) -> None:
         self._root = runs_root
@@ -34,11 +35,10 @@ class RecordSizes:
             self._kept = {}
 
     def look(self, max_operations: int) -> tuple[RunRecords, ...] | None:
-        """Look at runs until all are known, or about `max_operations` questions were asked. Returns the
-        records of all runs, None while some are still to be looked at. Raises OSError when the root cannot
-        be read.
+        """Measure runs until all are known, or about `max_operations` requests were made. Returns the records
+        of all runs, or None while some are unknown. Raises OSError if the root cannot be read.
 
-        After an answer the next call begins anew.
+        After a complete result the next call starts anew.
         """
         self._num_operations = 0
         if self._waiting is None:
@@ -55,14 +55,15 @@ class RecordSizes:
         return tuple(self._found[run_id] for run_id in sorted(self._found))
 
     def save(self) -> None:
-        """Keep what was learned. Where nothing can be kept, the next look asks again."""
+        """Store the results. If they cannot be stored, the next look measures again."""
         kept = {run_id: entry for run_id, entry in self._kept.items() if run_id in self._found}
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             runs.write_json(self._file, {"schema": runs.SCHEMA, "records": kept})
 
     def _run_ids(self) -> list[str]:
-        """Own run directories of the root, links left out. Newest first, for the last is looked at first."""
+        """The user's own run directories below the root, without links; newest first, because the list is
+        consumed from its end."""
         self._num_operations += 1
         try:
             with os.scandir(self._root) as entries:
@@ -95,16 +96,15 @@ class RecordSizes:
             metrics=self._count(paths.metrics_dir),
             other=other,
         )
-        if (
-            paths.exit_json.exists()
-        ):  # while a run writes, its files grow and its directories stay as they are
+        if paths.exit_json.exists():  # while a run writes, its files grow but its directories stay the same
             volumes = [found.old, found.telemetry, found.metrics, found.other]
             counts = [number for volume in volumes for number in (volume.num_files, volume.size_bytes)]
             self._kept[run_id] = [*age, *counts]
         return found
 
     def _age(self, run_dir: Path) -> list[int] | None:
-        """What changes when files come, go or are replaced. None for a directory of another user."""
+        """Modification times that change when files are added, removed or replaced. None for another user's
+        run."""
         paths = runs.RunPaths(run_dir)
         ages = []
         for folder in (run_dir, paths.telemetry_dir, paths.telemetry_dir / "old", paths.metrics_dir):
@@ -120,7 +120,7 @@ class RecordSizes:
         return ages
 
     def _count(self, folder: Path) -> Volume:
-        """Files of a directory, without those of its folders; a link to a directory is not followed."""
+        """The files directly in a directory; a link to a directory counts as empty."""
         num_files = size_bytes = 0
         self._num_operations += 1
         if folder.is_symlink():

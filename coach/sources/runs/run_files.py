@@ -1,8 +1,8 @@
-"""run.json, exit.json and the checkpoints of one run, read tolerantly.
+"""Read run.json, exit.json and the checkpoints of one run tolerantly.
 
-The run directory is where coach meets trainers, supervisor and batch script, so its files may be missing,
-torn or from another version. The parsers are pure: a dictionary in, a value of the model out, None for what
-is not there.
+Trainers, supervisor, batch script and coach all write to the run directory, so its files may be missing, torn
+or from another version. The parsers are pure: they turn a dictionary into a value of the model, with None for
+missing values.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ ENDED_INTERVAL_S = 15.0
 
 _RECIPE_IN_RUN_ID = re.compile(r"^\d{8}-\d{6}-(.+)-[0-9a-f]{4}$")
 _CHECKPOINT = re.compile(r"^step-(\d{1,18})(?:\.pt)?$")
-"""A file, or a directory where every rank wrote its share."""
+"""A file, or a directory to which every rank wrote its part."""
 _MAX_BELOW = 8
-"""Levels: torchrun's folders of a rank are the deepest of a run."""
+"""Largest number of levels in a run directory: torchrun's folder of a rank is the deepest."""
 
 MAX_SEGMENTS = 100
-"""As many as a launch may ask for."""
+"""Largest number of segments that a launch may ask for."""
 
 
 def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
-    """run.json as a value. Only its own directory is trusted for the place, and for the id when none is
-    said."""
+    """Parse run.json. The run's place is always `run_dir`, whatever run.json says; its id is the directory's
+    name if run.json has none."""
     run_id = text(value.get("run_id")) or Path(run_dir).name
     job_id = value.get("job_id")
     if (number := whole(job_id)) is not None:
@@ -110,7 +110,7 @@ def _parse_flag(value: Any) -> bool | None:
 
 
 def _parse_remedies(value: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Those that change something to a plain value."""
+    """The remedies that set something to a plain value."""
     return {
         name: changes
         for name, changes in value.items()
@@ -137,7 +137,7 @@ def _parse_fix(value: Mapping[str, Any]) -> AppliedFix | None:
 
 
 def parse_answer(value: Mapping[str, Any]) -> Answer:
-    """drill_answer.json as a value. Without an answer it was given up."""
+    """Parse drill_answer.json. Without an answer, the learner gave up."""
     tries = whole(value.get("num_tries"))
     return Answer(
         text(value.get("answer")),
@@ -148,7 +148,7 @@ def parse_answer(value: Mapping[str, Any]) -> Answer:
 
 
 def parse_exit(value: Mapping[str, Any]) -> RunExit:
-    """exit.json as a value; a rank without a number is left out."""
+    """Parse exit.json; a rank without a number is left out."""
     rows = value.get("ranks")
     ranks = [_parse_rank(row) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return RunExit(
@@ -162,7 +162,7 @@ def parse_exit(value: Mapping[str, Any]) -> RunExit:
 
 
 def _parse_oom_kills(nodes: Mapping[str, Any]) -> Mapping[str, int]:
-    """The sum of each node, whose other tasks than the first have parts named `NODE.LOCAL_ID`."""
+    """Node → sum over its tasks. Tasks other than the first have entries named `NODE.LOCAL_ID`."""
     found: Counter[str] = Counter()
     for name, part in nodes.items():
         node, _, local_id = name.rpartition(".")
@@ -190,14 +190,14 @@ def _parse_rank(row: Mapping[str, Any]) -> RankExit | None:
 
 
 def parse_checkpoint_names(names: Iterable[str]) -> list[tuple[int, str]]:
-    """(step, name) of complete checkpoints, oldest first. Others, also a writer's temporary files, are passed
-    over."""
+    """(step, name) of complete checkpoints, oldest first. Other names, including a writer's temporary files,
+    are skipped."""
     found = ((match, name) for name in names if (match := _CHECKPOINT.match(name)))
     return sorted((int(match[1]), name) for match, name in found)
 
 
 def parse_json(data: bytes, path: Path) -> dict[str, Any]:
-    """One JSON object. Raises UserError, one line, when it is torn or something else."""
+    """Parse one JSON object. Raises UserError with one line if it is torn or not an object."""
     try:
         value = json.loads(data.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
@@ -211,8 +211,8 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
-    """The run in this directory, a local one as it really is. Raises OSError when it has no run.json,
-    UserError when that is torn."""
+    """The run in this directory; for a local run its real state. Raises OSError if there is no run.json,
+    UserError if it is torn."""
     path = runs.RunPaths(run_dir).run_json
     value = parse_json(read_whole(io, path), path)
     run = parse_run(value, str(run_dir))
@@ -224,7 +224,7 @@ def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
 
 
 def run_around(io: Io, path: Path) -> Run | None:
-    """The run whose file or folder this is; None where it is of none."""
+    """The run to which this file or folder belongs; None if it belongs to none."""
     for folder in (*path.parents[:_MAX_BELOW], path.parent.parent / path.stem):
         try:
             return read_run(io, folder)
@@ -234,7 +234,7 @@ def run_around(io: Io, path: Path) -> Run | None:
 
 
 def read_answer(io: Io, run_dir: Path) -> Answer | None:
-    """What was answered to a drill's run; None while nothing that can be read was."""
+    """The learner's answer to a drill; None if there is none that can be read."""
     path = runs.RunPaths(run_dir).drill_answer_json
     try:
         return parse_answer(parse_json(read_whole(io, path), path))
@@ -243,8 +243,7 @@ def read_answer(io: Io, run_dir: Path) -> Answer | None:
 
 
 def as_seen(io: Io, run: Run, seen: Sighting) -> Run:
-    """A local run with what a look at its supervisor told; one of another machine with the time of its last
-    word."""
+    """A local run with its real state; for a run on another machine with the time of its last change."""
     last_word_time_s = None if seen.is_visible else read_last_word_time_s(io, Path(run.run_dir))
     return replace(
         run,
@@ -256,7 +255,7 @@ def as_seen(io: Io, run: Run, seen: Sighting) -> Run:
 
 
 def read_last_word_time_s(io: Io, run_dir: Path) -> float | None:
-    """When a run wrote something last: its record, its logs, its metrics, or the sampler beside it."""
+    """When a run last wrote to its run.json, its logs, its metrics or its telemetry, in epoch seconds."""
     paths = runs.RunPaths(run_dir)
     files = [paths.run_json, paths.stdout_log, paths.stderr_log, paths.metrics_of(0)]
     with contextlib.suppress(OSError):
@@ -269,7 +268,7 @@ def read_last_word_time_s(io: Io, run_dir: Path) -> float | None:
 
 
 def read_exit(io: Io, run: Run) -> RunExit | None:
-    """How the run ended, None while it has not said. Raises OSError or UserError."""
+    """How the run ended; None if that is not recorded yet. Raises OSError or UserError."""
     paths = runs.RunPaths(run.run_dir)
     value: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError):
@@ -280,8 +279,8 @@ def read_exit(io: Io, run: Run) -> RunExit | None:
 
 
 def _read_exit_status(io: Io, path: Path) -> dict[str, Any]:
-    """The end of a command whose supervisor was killed before it could tell more; empty where it is not
-    known. A supervisor that lives tells better: which limit ended it."""
+    """The exit status of a command whose supervisor was killed; empty if unknown. A living supervisor records
+    more: which limit ended the command."""
     try:
         status = int(read_whole(io, path))
         ended_time_s = io.modified_s(path)
@@ -303,12 +302,12 @@ def read_checkpoints(io: Io, run_dir: Path) -> tuple[Checkpoint, ...]:
         try:
             found.append(Checkpoint(str(path), step, io.modified_s(path)))
         except FileNotFoundError:
-            continue  # the trainer removed an old one since the listing
+            continue  # the trainer has removed it since the listing
     return tuple(found)
 
 
 class RunFilesSource:
-    """Looks at run.json, exit.json and the checkpoints of one watched run; less often once it has ended."""
+    """Reads run.json, exit.json and the checkpoints of one watched run; less often after its end."""
 
     name = "run"
 

@@ -1,8 +1,8 @@
-"""What ended runs were, in one file: a root with 10,000 runs is known after one read, not after 20,000.
+"""Keep all ended runs in one file: for a root with 10,000 runs, one read replaces 20,000.
 
-An ended run does not change, unless its job is requeued, which whoever uses this looks for now and then. It
-is a cache beside coach's others, not in the runs root, which would look changed each time: a line that is
-torn or strange is passed over, and its run is read anew.
+An ended run does not change, unless its job is requeued, which the caller checks now and then. The file is in
+coach's cache, because in the runs root it would make the root look changed each time. A malformed line is
+skipped, and its run is read again.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from coach.sources.values import finite, table, text
 
 SCHEMA = 2
 MIN_RUNS = 100
-"""Fewer runs are read as fast without an index."""
+"""Reading fewer runs is as fast without an index."""
 
 _LEFT_OUT = frozenset({"run_dir", "parameter_info", "is_visible", "last_word_time_s", "drill_answer"})
-"""Fields of a run that its place tells, that only its own screen needs, that an ended run does not have, or
-that come after its end."""
+"""Fields of a run that are not stored: they follow from its place, only its own screen needs them, an ended
+run does not have them, or they are set after its end."""
 _KEPT = tuple(item.name for item in fields(Run) if item.name not in _LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A run that has ended, and the age its run.json had then."""
+    """An ended run, and the modification time of its run.json when it was read."""
 
     run: Run
     modified_s: float | None
 
 
 class RunIndex:
-    """The ended runs of one root, kept in the cache directory."""
+    """The ended runs below one root, stored in the cache directory."""
 
     def __init__(self, cache_dir: Path, runs_root: Path) -> None:
         digest = hashlib.sha256(str(runs_root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -49,7 +49,7 @@ class RunIndex:
         self._root = runs_root
 
     def load(self) -> dict[str, EndedRun]:
-        """Name of the run directory → the run; nothing where nothing was kept."""
+        """Name of the run directory → the run; empty if nothing was stored."""
         with _no_search_for_cycles():
             try:
                 records, _, _ = runs.decode_records(self._file.read_bytes())
@@ -61,12 +61,12 @@ class RunIndex:
             return dict(item for item in found if item is not None)
 
     def ends(self) -> dict[str, float]:
-        """Name of the run directory → when the run ended, where that is known."""
+        """Name of the run directory → time of the run's end, if known."""
         ends = {name: item.run.ended_time_s for name, item in self.load().items()}
         return {name: end_s for name, end_s in ends.items() if end_s is not None}
 
     def save(self, ended: Iterable[tuple[str, EndedRun]]) -> None:
-        """Keep these. Where nothing can be kept, the next coach reads the runs themselves."""
+        """Store these runs. If they cannot be stored, the next coach reads the runs themselves."""
         entries = list(ended)
         if len(entries) < MIN_RUNS:
             return
@@ -93,13 +93,14 @@ class RunIndex:
         if (host := text(value.get("host"))) is not None:
             run = replace(run, host=host)
         if run.drill is not None or not is_final(run.state):
-            return None  # the answer to a drill comes after its end
+            return None  # a drill may be answered after its end
         return name, EndedRun(run, finite(record.get("modified_s")))
 
 
 @contextlib.contextmanager
 def _no_search_for_cycles() -> Iterator[None]:
-    """Thousands of values are made and kept: to look each time if some of them can go costs as much again."""
+    """Pause the garbage collector: while thousands of values are created and kept, its searches would double
+    the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,9 @@
-"""All runs under the runs root.
+"""List all runs below the runs root.
 
-A directory per run, thousands of them on a network file system: the root is listed when it has changed, each
-run.json is read once, and again only while its run can still change. One that has ended may go on all the
-same, when its job is requeued: so now and then some are asked for their age, the newest first.
+There may be thousands of run directories on a network file system. So the root is listed only after it
+changed, and each run.json is read once, and again only while its run can still change. An ended run may start
+again if its job is requeued, so the modification times of some ended runs are checked now and then, newest
+runs first.
 """
 
 from __future__ import annotations
@@ -25,18 +26,21 @@ from coach.sources.runs.run_index import EndedRun, RunIndex
 INTERVAL_S = 5.0
 
 RECHECK_INTERVAL_S = 60.0
-"""While Slurm knows a requeued job, the queue corrects its state; it forgets an ended one after minutes."""
+"""While Slurm knows a requeued job, the queue corrects its state. Slurm forgets an ended job after
+minutes."""
 NUM_RECHECKED = 10
-"""So many of the newest ended runs are asked for their age each time, and as many of the others in turn."""
+"""Number of newest ended runs that are checked each time; the same number of other runs is checked in
+turn."""
 
 SAVE_INTERVAL_S = 300.0
 BITE_RUNS = 250
-"""What a screen reads at once: the newest runs are on it while thousands of others are still read."""
+"""Number of ended runs that a screen reads per poll: it shows the newest runs while thousands of others are
+read."""
 
 
 class RunListSource:
-    """Lists run directories, newest first. What has no run.json is not a run; what has a torn one is a
-    problem, in one line."""
+    """Lists run directories, newest first. A directory without run.json is not a run; one with a torn
+    run.json is a problem of one line."""
 
     name = "runs"
 
@@ -49,7 +53,7 @@ class RunListSource:
         index: RunIndex | None = None,
         bite_runs: int | None = None,
     ) -> None:
-        """At most `bite_runs` ended runs are read at a poll; None: all."""
+        """At most `bite_runs` ended runs are read per poll; None: all."""
         self.interval_s = interval_s
         self._io = io
         self._root = runs_root
@@ -66,7 +70,7 @@ class RunListSource:
 
     @classmethod
     def indexed(cls, io: Io, runs_root: Path, cache_dir: Path) -> RunListSource:
-        """Ended runs are known from the index that is kept in the cache directory."""
+        """A source that takes ended runs from the index in the cache directory."""
         return cls(io, runs_root, index=RunIndex(cache_dir, runs_root))
 
     def poll(self) -> Iterable[Reading]:
@@ -85,7 +89,7 @@ class RunListSource:
         try:
             self._look_at_root()
         except FileNotFoundError:
-            return RunList((), ()), True  # nothing was ever launched
+            return RunList((), ()), True  # no run was ever launched
         known = self._still_ended()
         self._ended = {}
         found: list[Run] = []
@@ -98,7 +102,7 @@ class RunListSource:
                 if not num_left:
                     is_caught_up = False
                     continue
-                # Its age first: what is written between the two looks then makes it be read again.
+                # The modification time is read first: if the file changes in between, it is read again later.
                 modified_s = self._modified_s(name)
                 try:
                     run = read_listed_run(self._io, self._root / name, self._look)
@@ -119,13 +123,13 @@ class RunListSource:
         return RunList(tuple(found), tuple(reversed(problems))), is_caught_up
 
     def _look_at_root(self) -> None:
-        """List it when it has changed: thousands of names are many questions to a file server."""
+        """List the root if it has changed: thousands of names are many requests to a file server."""
         try:
             modified_s = self._io.modified_s(self._root)
         except OSError:
-            modified_s = None  # the listing says what that means
-        # A change within the same tick of the file server's clock may not show: what changed just now is
-        # listed once more.
+            modified_s = None  # listing the root reports the reason
+        # A change within the same tick of the file server's clock may go unnoticed, so a root that changed
+        # recently is listed again.
         is_settled = modified_s is not None and self._io.now() - modified_s > RECHECK_INTERVAL_S
         if modified_s is None or modified_s != self._names_modified_s or not is_settled:
             self._names = [name for name in self._io.list_dir(self._root) if not name.startswith(".")]
@@ -161,11 +165,11 @@ class RunListSource:
 
 
 def read_listed_run(io: Io, run_dir: Path, look: Look = look) -> Run:
-    """A run with the state it ended in, which exit.json knows first. Raises OSError or UserError."""
+    """A run with its final state, which exit.json has first. Raises OSError or UserError."""
     run = read_run(io, run_dir, look)
     if is_final(run.state) and run.ended_time_s is not None:
         return run
-    # In this order: a supervisor that ended between the two looks has written exit.json before it went.
+    # The order matters: a supervisor that ended between the two reads has written exit.json before it ended.
     exit_ = read_exit(io, run)
     if exit_ is None or not is_final(exit_.state):
         return run

@@ -1,8 +1,8 @@
-"""How much a run directory holds: one walk per run, kept for those that have ended.
+"""Measure the size of a run directory: one walk per run; the sizes of ended runs are kept.
 
-A walk is thousands of questions to a file server that serves everybody, so a command may ask only so many;
-what it could not look at is not known, and the next command goes on from there. Sizes are those of the files,
-not of the blocks that a file system gives them.
+A walk makes thousands of requests to a shared file server, so each command has a limit. The sizes of the
+remaining runs are unknown until a later command continues. Sizes are those of the files, not of the blocks
+that a file system allocates.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MAX_OPERATIONS_PER_RUN = 4_000
 
 
 class RunSizes:
-    """Sizes of runs, asked one by one. `save` keeps what was learned."""
+    """Sizes of runs, requested one by one. `save` stores the results."""
 
     def __init__(
         self, cache_file: Path, max_operations: int = MAX_OPERATIONS, max_checks: int | None = None
     ) -> None:
-        """`max_checks`: of so many ended runs, those asked first, it is looked if what is kept still holds;
-        None: of all."""
+        """`max_checks`: number of ended runs, the first ones requested, whose stored size is checked for
+        changes; None: all."""
         self._file = cache_file
         self._left = max_operations
         self._checks_left = max_checks
@@ -37,7 +37,7 @@ class RunSizes:
             self._kept = {}
 
     def size_of(self, run_dir: str | Path, has_ended: bool) -> int | None:
-        """Bytes of all files of a run, its logs included; None when that is not known."""
+        """Bytes of all files of a run, including its logs; None if unknown."""
         key = str(run_dir)
         entry = self._kept.get(key)
         if has_ended and self._checks_left is not None and isinstance(entry, list):
@@ -54,18 +54,19 @@ class RunSizes:
         return size_bytes
 
     def save(self) -> None:
-        """Keep the sizes of ended runs, without those that are gone. Where nothing can be kept, the next
-        command walks again."""
+        """Store the sizes of ended runs that still exist. If they cannot be stored, the next command measures
+        again."""
         if not self._is_changed:
             return
-        # The keys are texts.
+        # The keys are strings.
         kept = {key: entry for key, entry in self._kept.items() if os.path.isdir(key)}  # noqa: PTH112
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             runs.write_json(self._file, {"schema": runs.SCHEMA, "sizes": kept})
 
     def _age(self, run_dir: Path) -> list[int] | None:
-        """What changes when files come or go: exit.json by its rename, checkpoints in their own folder."""
+        """Modification times that change when files come or go: the rename of exit.json changes the run
+        directory's, checkpoints change that of their folder."""
         paths = runs.RunPaths(run_dir)
         try:
             ages = [run_dir.stat().st_mtime_ns]
@@ -104,7 +105,7 @@ class RunSizes:
 
 
 def size_of_file(path: Path) -> int:
-    """Bytes of a file itself; 0 where there is none."""
+    """Bytes of a file; 0 if it does not exist or is not a regular file."""
     try:
         found = path.lstat()
     except OSError:
@@ -113,7 +114,7 @@ def size_of_file(path: Path) -> int:
 
 
 def size_of_tree(path: Path) -> int | None:
-    """Bytes of a file, or of all files below a directory; None when there are too many to look at."""
+    """Bytes of a file, or of all files below a directory; None if there are too many."""
     total, num_files = size_of_file(path), 0
     for place, _, names in os.walk(path):
         num_files += len(names)

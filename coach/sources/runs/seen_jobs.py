@@ -1,9 +1,9 @@
-"""Own jobs that were ever seen in the queue, kept in the cache: where there is no accounting, nothing else
+"""Record the user's own jobs that were seen in the queue, in the cache: without accounting, nothing else
 remembers them.
 
-Slurm forgets a job minutes after its end. A line per change of a job is appended to one JSON Lines file,
-under a lock, because several coaches of one user write to it; from time to time the last lines of the newest
-jobs replace it. A line that cannot be read is passed over.
+Slurm forgets a job minutes after its end. Each change of a job appends a line to one JSON Lines file, under a
+lock, because several coaches of one user write to it. From time to time the file is reduced to the last lines
+of the newest jobs. A malformed line is skipped.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from coach.sources.values import finite, text, whole
 
 FILE_NAME = "seen-jobs.jsonl"
 MAX_JOBS = 2000
-"""So many jobs are kept, the newest; a file of a megabyte or so. Of a longer queue no more are written down
-either: they would push each other out of the file at every look."""
+"""Largest number of jobs that are kept, the newest ones: about one megabyte. Of a longer queue no more are
+written either, because they would displace each other in the file at every look."""
 _MAX_FILE_BYTES = 8 << 20
 _MAX_TEXT = 4096
 
@@ -39,15 +39,15 @@ _Key = tuple[str | None, str, float | None]
 
 
 class SeenJobs:
-    """The memory of one user. Used by one thread at a time."""
+    """The recorded jobs of one user. Used by one thread at a time."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._file = cache_dir / FILE_NAME
         self._told: dict[_Key, tuple[object, ...]] | None = None
-        """What the file says already: a queue that does not change costs nothing."""
+        """What the file already contains: a queue that does not change costs no write."""
 
     def remember(self, jobs: Iterable[Job], user: str, now_s: float) -> int:
-        """Keep what changed of this user's jobs; how many that were. Raises OSError when the cache cannot be
+        """Record the changes of this user's jobs; returns their number. Raises OSError if the cache cannot be
         written."""
         if self._told is None:
             self._told = _told(self._records()[0])
@@ -57,7 +57,7 @@ class SeenJobs:
             key = _key(job)
             before, told[key] = self._told.get(key), _changing(job)
             if before is not None and before[-1] and not job.command:
-                told[key] = (*told[key][:-1], True)  # everybody's queue is told without scripts
+                told[key] = (*told[key][:-1], True)  # the query for all users does not return scripts
             if before != told[key]:
                 lines.append(runs.encode_record({**_as_record(job), "seen_s": now_s}))
         if lines:
@@ -68,13 +68,13 @@ class SeenJobs:
         return len(lines)
 
     def read(self) -> tuple[tuple[PastJob, ...], int]:
-        """All jobs as they were last seen, newest first, and the number of lines that could not be read."""
+        """All jobs as they were last seen, newest first, and the number of malformed lines."""
         newest, num_bad = self._newest()
         ordered = sorted(newest.values(), key=lambda seen: -(seen.last_seen_s or 0.0))
         return tuple(ordered[:MAX_JOBS]), num_bad
 
     def _newest(self) -> tuple[dict[_Key, PastJob], int]:
-        """The last word of the file on each job, and the number of lines that could not be read."""
+        """The last line of each job in the file, and the number of malformed lines."""
         records, num_bad = self._records()
         newest: dict[_Key, PastJob] = {}
         for record in records:
@@ -111,8 +111,8 @@ class SeenJobs:
 
 
 def _worth_keeping(own: list[Job]) -> list[Job]:
-    """The jobs to write down, MAX_JOBS at most: those that have started before those that wait, the newest
-    first. Only what has started leaves something to look back at."""
+    """The jobs to record, MAX_JOBS at most: started jobs before pending ones, newest first. Only started jobs
+    leave something to look back at."""
     if len(own) <= MAX_JOBS:
         return own
     return nlargest(MAX_JOBS, own, key=lambda job: (job.state != "PENDING", job.submit_time_s or 0.0))
@@ -125,7 +125,7 @@ def _ends_with_newline(path: Path) -> bool:
 
 
 def _completed(seen: PastJob, before: PastJob | None) -> PastJob:
-    """The script and the paths stay known when a later line does not tell them."""
+    """Keep the script and the paths that a later line does not contain."""
     if before is None or seen.job.command is not None:
         return seen
     earlier = before.job
@@ -141,8 +141,8 @@ def _completed(seen: PastJob, before: PastJob | None) -> PastJob:
 
 
 def _key(job: Job) -> _Key:
-    """Numbers begin anew on a cluster that was set up anew: the time of submission tells the jobs apart;
-    requeueing sets it anew as well."""
+    """A reinstalled cluster starts its job ids anew: the submission time distinguishes the jobs. A requeue
+    sets a new submission time as well."""
     return job.cluster, job.job_id, job.submit_time_s
 
 
@@ -153,8 +153,8 @@ def _changing(job: Job) -> tuple[object, ...]:
 
 
 def _told(records: Iterable[Mapping[str, Any]]) -> dict[_Key, tuple[object, ...]]:
-    """What `_changing` says of the jobs in a file, read without making the jobs: each look of a command
-    begins with it."""
+    """The result of `_changing` for each job in a file, without creating the jobs, because every look of a
+    command starts with it."""
     told: dict[_Key, tuple[object, ...]] = {}
     for record in records:
         state, job_id = text(record.get("state")), text(record.get("job_id"))
@@ -202,8 +202,7 @@ def _parse(record: Mapping[str, Any]) -> PastJob | None:
 
 
 def remember_jobs(seen: SeenJobs, jobs: Iterable[Job], user: str, now_s: float) -> str | None:
-    """Keep own jobs as the queue shows them. What went wrong, if anything: a full disk is no reason to show
-    no queue."""
+    """Record own jobs in the queue. Returns the error, if any: a full disk is no reason to hide the queue."""
     try:
         seen.remember(jobs, user, now_s)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Verdicts that are kept whole, a JSON object each: `verdict.json` in a run, and a file per other job in the
-cache.
+"""Store complete verdicts, one JSON object each: `verdict.json` in a run, and one file in the cache for each
+other job.
 
-A verdict names commands to run, so only a regular file of the user's own is read: in a run of somebody else
-the words would not be coach's.
+A verdict contains commands to run, so only regular files of the user are read: in another user's run the text
+would not come from coach.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from coach import runs
 from coach.sources.values import finite
 
 MAX_BYTES = 1 << 20
-"""A verdict of an array with thousands of tasks is less; a larger file is no verdict."""
+"""Even the verdict of an array with thousands of tasks is smaller; a larger file is no verdict."""
 MAX_LOOKED_AT = 200
-"""The newest runs, by name, among which new verdicts are looked for: one stat each, on a file system that may
-be slow."""
+"""Number of newest runs, by name, that are searched for new verdicts: one stat each, on a file system that
+may be slow."""
 _FOLDER = "verdicts"
 _MARK = "why-since-login"
 _JOB_ID = re.compile(r"\d{1,18}(?:[_+]\d{1,9})?")
@@ -31,9 +31,9 @@ _SUBMITTED = "submitted_s"
 
 
 def read_verdict(path: Path) -> dict[str, Any] | None:
-    """The verdict in a file; None where there is none that can be trusted and read."""
+    """The verdict in a file; None if there is none that can be trusted and read."""
     try:
-        # Without a link at its end, and without waiting for a pipe.
+        # Do not follow a link, and do not wait for a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
@@ -49,7 +49,7 @@ def read_verdict(path: Path) -> dict[str, Any] | None:
 
 
 def verdict_of_run(run_dir: Path) -> dict[str, Any] | None:
-    """A run's verdict; None where there is none, or the run has ended anew since it was written."""
+    """The verdict of a run; None if there is none, or if the run has ended again since it was written."""
     paths = runs.RunPaths(run_dir)
     verdict = read_verdict(paths.verdict_json)
     if verdict is None:
@@ -64,12 +64,13 @@ def verdict_of_run(run_dir: Path) -> dict[str, Any] | None:
 
 
 def keep_verdict_of_run(run_dir: Path, verdict: Mapping[str, Any]) -> bool:
-    """Write `verdict.json`; False where it cannot be written."""
+    """Write `verdict.json`. Returns False if it cannot be written."""
     return _write(runs.RunPaths(run_dir).verdict_json, verdict)
 
 
 def verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float | None) -> dict[str, Any] | None:
-    """The verdict of a job that coach did not launch, submitted at this time: Slurm gives a number again."""
+    """The verdict of a job that coach did not launch; `submitted_s` identifies it, because Slurm reuses job
+    ids."""
     if not _JOB_ID.fullmatch(job_id):
         return None
     verdict = read_verdict(cache_dir / _FOLDER / f"{job_id}.json")
@@ -79,7 +80,7 @@ def verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float | None) -> d
 
 
 def keep_verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float, verdict: Mapping[str, Any]) -> bool:
-    """Keep the verdict of a job that coach did not launch; False where it cannot be written."""
+    """Store the verdict of a job that coach did not launch. Returns False if it cannot be written."""
     if not _JOB_ID.fullmatch(job_id):
         return False
     folder = cache_dir / _FOLDER
@@ -91,7 +92,7 @@ def keep_verdict_of_job(cache_dir: Path, job_id: str, submitted_s: float, verdic
 
 
 def runs_judged_since(root: Path, since_s: float) -> Iterator[Path]:
-    """The newest runs whose verdict was written after that time, the newest run first."""
+    """The newest runs whose verdict was written after that time, newest run first."""
     try:
         listed = os.scandir(root)
     except OSError:
@@ -108,7 +109,7 @@ def runs_judged_since(root: Path, since_s: float) -> Iterator[Path]:
 
 
 def last_told_s(cache_dir: Path) -> float | None:
-    """When `coach why --since-login` last told; None if it never did."""
+    """When `coach why --since-login` last reported; None if it never did."""
     try:
         return (cache_dir / _MARK).stat().st_mtime
     except OSError:
@@ -116,7 +117,7 @@ def last_told_s(cache_dir: Path) -> float | None:
 
 
 def note_told(cache_dir: Path, now_s: float) -> None:
-    """Note that all until now was told. Where nothing can be written, it is told again."""
+    """Record that everything until now was reported. If this fails, it is reported again."""
     try:
         runs.make_private(cache_dir)
         (cache_dir / _MARK).touch(mode=0o600)

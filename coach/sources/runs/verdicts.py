@@ -1,8 +1,8 @@
-"""What came of the runs and jobs that coach has judged, a line for each, kept in the cache.
+"""Record the outcome of each run and job that coach has judged, one line each, in the cache.
 
-Whether something happens again and again is asked each time that a job is looked at: by this, no log is read
-twice for it, and it is known also when the logs are gone. Several coaches of one user append to the one file,
-under a lock; a line that cannot be read is passed over.
+Every look at a job checks if its failure occurred before. With this record no log is read twice for that, and
+it works after the logs are gone. Several coaches of one user append to the file, under a lock; a malformed
+line is skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coach.sources.values import finite, table, text, whole
 
 FILE_NAME = "verdicts.jsonl"
 MAX_RUNS = 2000
-"""So many are kept, the last judged; a file of some megabytes."""
+"""Largest number of outcomes that are kept, the last judged ones: a few megabytes."""
 _MAX_FILE_BYTES = 8 << 20
 _MAX_TEXT = 400
 
@@ -29,7 +29,7 @@ _Key = tuple[str, float | None]
 
 
 class Verdicts:
-    """The memory of one user. Used by one thread at a time."""
+    """The recorded outcomes of one user. Used by one thread at a time."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._file = cache_dir / FILE_NAME
@@ -37,8 +37,7 @@ class Verdicts:
         self._read_bytes: int | None = None
 
     def read(self) -> Mapping[_Key, PastRun]:
-        """All that are remembered, by target and time of submission; the file is read again when it has
-        changed."""
+        """All recorded outcomes by target and submission time. The file is read again after it changed."""
         try:
             size = self._file.stat().st_size
             if size != self._read_bytes:
@@ -51,11 +50,9 @@ class Verdicts:
         return self._known
 
     def keep(self, *ended: PastRun) -> None:
-        """Note how these ended, unless that is known already. Where nothing can be written, it is not
-        remembered.
+        """Record these outcomes, unless they are known already. If the file cannot be written, they are lost.
 
-        What a later look does not tell, an earlier one may have: accounting knows the memory, and the log the
-        cause.
+        An outcome is completed from an earlier record: accounting has the memory, the log has the cause.
         """
         known, news = self.read(), []
         for past in ended:
@@ -78,21 +75,21 @@ class Verdicts:
     def _append(self, records: bytes) -> None:
         with open(self._file, "ab") as file:
             before = file.tell()
-            file.write(b"\n" + records)  # what a killed coach left torn ends here
+            file.write(b"\n" + records)  # ends a line that a killed coach left unfinished
             size = file.tell()
         if before == (self._read_bytes or 0):
-            self._read_bytes = size  # nobody else wrote meanwhile: all of it is known
+            self._read_bytes = size  # no other process wrote meanwhile, so all lines are known
         self._file.chmod(0o600)
         if size > _MAX_FILE_BYTES // 2:
-            self._read_bytes = None  # what is kept is what the end of the file holds
+            self._read_bytes = None  # keep only the end of the file
             lines = [runs.encode_record(_as_record(each)) for each in self.read().values()]
             runs.write_atomic(self._file, b"".join(lines).decode())
             self._file.chmod(0o600)
 
 
 def _key(past: PastRun) -> _Key:
-    """A job's number is given anew on a cluster that was set up anew; requeueing sets the time of submission
-    anew as well."""
+    """A reinstalled cluster reuses job ids: the submission time distinguishes them. A requeue sets a new
+    submission time as well."""
     return past.target, past.submitted_s
 
 

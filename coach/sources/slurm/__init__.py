@@ -1,1 +1,1 @@
-"""Slurm's commands and files: the query, and a pure parser beside it."""
+"""Slurm's commands and files: a query, and its pure parser in the same module."""

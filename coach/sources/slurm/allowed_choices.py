@@ -1,7 +1,7 @@
-"""What Slurm lets a user choose from: accounts, QOS and reservations. Asked only after a refusal.
+"""Read the choices that Slurm gives a user: accounts, QOS and reservations. Requested only after a refusal.
 
-None of the three is polled: the accounting database is another server, which may be slow, absent or closed to
-users, and what it says is of interest only when a submission was refused for the lack of it.
+None of the three is polled: the accounting database is a separate server, which may be slow, absent or closed
+to users, and its answer matters only if a submission was refused because of one of them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from coach.sources.io import Io, Query
 
 TIMEOUT_S = 2.0
-"""A user waits for the answer with a refusal on the screen."""
+"""The user waits for this answer with a refusal on the screen."""
 
 _FIELD = re.compile(r"(?<!\w)(\w++)=(\S+)")
 
 
 def read_allowed(io: Io, field: str, user: str) -> tuple[str, ...]:
-    """What there is to choose from for a field of a launch; empty where Slurm cannot say in time."""
+    """The choices for a field of a launch; empty if Slurm does not answer in time."""
     if field in ("account", "qos"):
         argv = ("sacctmgr", "-nP", "show", "assoc", f"user={user}", "format=account,qos")
         accounts, qos = parse_associations(_ask(io, "associations", argv))
@@ -33,7 +33,7 @@ def _ask(io: Io, kind: str, argv: tuple[str, ...]) -> str:
 
 
 def parse_associations(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Accounts and QOS of `sacctmgr -nP show assoc format=account,qos`: one `ACCOUNT|QOS,QOS` a line."""
+    """(accounts, QOS) from `sacctmgr -nP show assoc format=account,qos`: each line is `ACCOUNT|QOS,QOS`."""
     accounts: dict[str, None] = {}
     allowed: dict[str, None] = {}
     for line in text.splitlines():
@@ -45,8 +45,8 @@ def parse_associations(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def parse_reservations(text: str, user: str) -> tuple[str, ...]:
-    """Names of `scontrol show reservation -o` that a user may run in, as far as its users say; maintenance is
-    for nobody."""
+    """Names in `scontrol show reservation -o` that a user may use, judged by the users listed; without
+    maintenance reservations."""
     names = []
     for line in text.splitlines():
         fields = dict(_FIELD.findall(line))
@@ -59,7 +59,7 @@ def parse_reservations(text: str, user: str) -> tuple[str, ...]:
 def _admits(fields: dict[str, str], user: str) -> bool:
     users = [name for name in fields.get("Users", "(null)").split(",") if name != "(null)"]
     if not users:
-        return True  # by account or by group: only Slurm knows
+        return True  # restricted by account or group, which only Slurm can check
     if any(name.startswith("-") for name in users):
         return f"-{user}" not in users
     return user in users or fields.get("Accounts", "(null)") != "(null)"

@@ -1,10 +1,11 @@
-"""Slurm as a source: it asks, waits, says in Slurm's own words what failed, and never asks twice at once.
+"""Poll Slurm for the queue, nodes and partitions; report failures in Slurm's own words; never send two
+requests at once.
 
 A full picture takes three commands, each at its own pace: `squeue` (2 RPCs), `scontrol show nodes` (2) and,
-every other minute, `scontrol show partitions` (1). Nothing is asked per job or per node. What takes the
-controller longer the larger the cluster is, is asked once a minute, and more rarely while nothing changes; in
-between, the user's own jobs are asked for alone (3). After a failure a probe that answers within two seconds
-comes before the next question, which could hang for nine.
+every other minute, `scontrol show partitions` (1). No request is made per job or per node. Requests whose
+cost grows with the cluster are made once a minute, and less often while nothing changes; in between, only the
+user's own jobs are requested (3 RPCs). After a failure, a probe with a limit of two seconds precedes the next
+request, which could hang for nine.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from coach.sources.slurm.queue import JobsReader, jobs_query, parse_jobs
 from coach.sources.slurm.text import failure_words, is_torn
 
 PARTITIONS_INTERVAL_S = 120.0
-"""What a partition is changes rarely; how many of its nodes and GPUs are free comes from the nodes each
+"""The definition of a partition rarely changes; its free nodes and GPUs are computed from the nodes each
 time."""
 
 CLUSTER_INTERVAL_S = 60.0
-"""Between two questions whose answer grows with the cluster, at least."""
+"""Shortest interval in seconds between two requests whose answer grows with the cluster."""
 MAX_STRETCH = 4.0
-"""While nothing changes, they are asked this much more rarely at most."""
+"""Largest factor on these intervals while nothing changes."""
 
 FRESH_INTERVAL_S = 3.0
-"""A job that has just come into the queue mostly starts within seconds, so it is looked at once more so
+"""Pause after a job has just entered the queue: most jobs start within seconds, so it is looked at again this
 soon."""
 
 PING_TIMEOUT_S = 2.0
@@ -42,7 +43,7 @@ _SEES_ALL = "root"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client said. With an error, `text` is what little came before it."""
+    """The answer of a client. With an error, `text` is the output before it."""
 
     query: Query
     text: str
@@ -50,24 +51,24 @@ class Answer:
     time_s: float
     duration_s: float
     reader: OutputReader | None = None
-    """Who has read the answer already; None where `text` is still to be read."""
+    """The reader that has parsed the answer already; None if `text` must still be parsed."""
 
     @property
     def is_denied(self) -> bool:
-        """True if the site hides from this user what was asked."""
+        """True if the site hides the requested data from this user."""
         return is_denied(self.error)
 
 
 def tells_down(probe: CommandResult) -> bool:
-    """True if no controller answers. A probe that cannot even be started says nothing: then the question
-    itself must be asked."""
+    """True if no controller answers. False if the probe could not be started, because only the request itself
+    can tell then."""
     if probe.returncode is None:
         return probe.duration_s >= PING_TIMEOUT_S
     return b" is UP" not in probe.stdout
 
 
 class Client:
-    """Asks one question after the other. It remembers a failure, and then probes before it asks again."""
+    """Sends one request at a time. After a failure it probes the controller before the next request."""
 
     def __init__(self, io: Io) -> None:
         self._io = io
@@ -90,14 +91,14 @@ class Client:
         text = result.stdout.decode("utf-8", "surrogateescape")
         reader = result.query.reader if result.is_read else None
         if error is None and _is_cut(query, result.query, text, reader):
-            error = f"{query.argv[0]}: only a part of its answer came"
-        self._last_error = None if is_denied(error) else error  # who denies has answered
+            error = f"{query.argv[0]}: its answer is incomplete"
+        self._last_error = None if is_denied(error) else error  # a controller that refuses has answered
         return Answer(result.query, text, error, result.time_s, result.duration_s, reader)
 
     def _explained(self, result: CommandResult) -> str | None:
-        """Why a client gave no answer; None where it gave one."""
+        """Why a client gave no answer; None if it gave one."""
         if result.returncode is None and result.duration_s >= PING_TIMEOUT_S:
-            # `squeue -u` tries a dead controller twice, 9 s each: the probe knows sooner why.
+            # `squeue -u` tries a dead controller twice, 9 s each: a probe gives the reason sooner.
             probe = self._io.run(PING_QUERY, PING_TIMEOUT_S)
             if b" is DOWN" in probe.stdout:
                 return f"{result.error}: {' '.join(probe.stdout.decode('utf-8', 'replace').split())}"
@@ -108,12 +109,12 @@ class Client:
 
 
 def _is_cut(asked: Query, ran: Query, text: str, reader: OutputReader | None) -> bool:
-    """Whether an answer ends in the middle of a record."""
+    """True if an answer ends within a record."""
     return is_torn(text, asked.record_end and ran.record_end) if reader is None else reader.is_torn
 
 
 class _Stretch:
-    """How much more rarely something is asked that does not change."""
+    """The factor on the interval of a request whose answer does not change."""
 
     def __init__(self) -> None:
         self.factor = 1.0
@@ -125,11 +126,11 @@ class _Stretch:
 
 
 class JobsSource:
-    """The queue: everybody's jobs that are active or have failed, and all own ones, or with `is_all=False`
-    only the own, which is cheap on any cluster.
+    """The queue: everybody's jobs that are active or have failed, and all of the user's own; with
+    `is_all=False` only the user's own jobs, which is cheap on any cluster.
 
-    Own jobs are asked for at every poll, everybody's every `cluster_interval_s` (0: at every poll, too). A
-    job that has just come shortens the pause, but not below `least_interval_s`.
+    Own jobs are requested at every poll, everybody's every `cluster_interval_s` (0: at every poll too). A job
+    that has just entered the queue shortens the pause, but not below `least_interval_s`.
     """
 
     name = "jobs"
@@ -153,14 +154,14 @@ class JobsSource:
         self._cluster_interval_s = cluster_interval_s
         self._stretch = _Stretch()
         self._others: tuple[tuple[Job, ...], int] = ((), 0)
-        """Everybody else's jobs as they were told last, and how many of those rows could not be read."""
+        """Other users' jobs in the last answer, and the number of its malformed rows."""
         self._all_time_s: float | None = None
         self._private: frozenset[str] | None = None
-        """What the site hides from the user; None before it was asked."""
+        """The kinds of data that the site hides from the user; None before they were requested."""
         self._known: dict[str, Job] | None = None
-        """The jobs of the last look; None before the first."""
+        """The jobs of the last poll; None before the first one."""
         self._came_s: dict[str, float] = {}
-        """Own jobs that wait since a moment ago, and when they were seen first."""
+        """Own jobs that became pending a moment ago → when they were first seen."""
 
     def poll(self) -> Iterator[Reading]:
         is_whole = self._is_all and self._is_all_due()
@@ -173,7 +174,7 @@ class JobsSource:
         jobs, num_bad = _jobs_of(answer)
         own = tuple(job for job in jobs if job.user == self._user)
         others = tuple(job for job in jobs if job.user != self._user and _is_worth_a_row(job))
-        if is_whole or others:  # an old recording answers every question with the whole queue
+        if is_whole or others:  # an old recording answers every request with the whole queue
             self._others, self._all_time_s = (others, num_bad), answer.time_s
             self._stretch.see(sum(hash((job.job_id, job.state, job.reason)) for job in others))
         elif self._is_all:
@@ -192,8 +193,8 @@ class JobsSource:
         yield Reading(self.name, answer.time_s, answer.duration_s, payload, num_bad_rows=num_bad)
 
     def _are_others_hidden(self, is_whole: bool, *, has_others: bool) -> bool:
-        """True if the site hides other users' jobs. The configuration is asked once, when everybody's queue
-        has none of theirs."""
+        """True if the site hides other users' jobs. The configuration is read once, when the whole queue
+        contains none of theirs."""
         if has_others or self._others[0]:
             return False
         if is_whole and self._private is None:
@@ -201,8 +202,8 @@ class JobsSource:
         return self._is_all and "jobs" in (self._private or ())
 
     def _has_fresh(self, own: Iterable[Job], now_s: float) -> bool:
-        """Whether one of these waits that did not a moment ago. Those of the first look have waited who knows
-        how long."""
+        """True if one of these jobs has just become pending. Jobs of the first poll do not count, because it
+        is unknown how long they have been pending."""
         known, fresh_s = self._known, self._fresh_interval_s
         if known is None or self._usual_interval_s <= fresh_s:
             return False
@@ -226,20 +227,20 @@ def _waited(row: Job | None) -> bool:
 
 
 def _jobs_of(answer: Answer) -> tuple[Sequence[Job], int]:
-    """The jobs, and the number of rows that could not be read."""
+    """(jobs, number of malformed rows)."""
     if isinstance(answer.reader, JobsReader):
         return answer.reader.jobs, answer.reader.num_bad
     return parse_jobs(answer.text, answer.query.separator, answer.query.record_end)
 
 
 def _is_worth_a_row(job: Job) -> bool:
-    """True for somebody else's job that is active or has failed: those that ended well fill a list of
+    """True for another user's job that is active or has failed. Jobs that ended well would fill a list of
     thousands."""
     return not is_final(job.state) or has_failed(job.state)
 
 
 class NodesSource:
-    """Nodes, and the partitions they make up."""
+    """Nodes, and the partitions that contain them."""
 
     name = "nodes"
 
@@ -281,9 +282,9 @@ class NodesSource:
 
 
 def ask_private_kinds(io: Io, user: str) -> frozenset[str] | None:
-    """What the site hides from this user; None where the configuration could not be read.
+    """The kinds of data that the site hides from this user; None if the configuration could not be read.
 
-    Nothing is hidden from root. Slurm's operators see everything as well, but only accounting knows them.
+    Nothing is hidden from root. Slurm's operators see everything too, but only the accounting knows them.
     """
     if user == _SEES_ALL:
         return frozenset()
@@ -296,8 +297,8 @@ def ask_private_kinds(io: Io, user: str) -> frozenset[str] | None:
 def read_partitions_and_nodes(
     io: Io,
 ) -> tuple[tuple[Partition, ...], tuple[Node, ...], frozenset[str]]:
-    """Ask once. Last stands what the site hides: `nodes`, `partitions`. Raises UserError with Slurm's own
-    words when it does not answer."""
+    """Request both once. The third value names the lists that the site hides: `nodes`, `partitions`. Raises
+    UserError with Slurm's own words if it does not answer."""
     hidden: set[str] = set()
     partitions: tuple[Partition, ...] = ()
     nodes: tuple[Node, ...] = ()

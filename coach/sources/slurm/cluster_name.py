@@ -1,7 +1,7 @@
-"""The cluster's name, without asking the controller.
+"""Find the cluster's name without asking the controller.
 
-Answers are remembered by cluster, and the screens show which one they look at; neither is worth a call that
-can hang.
+Answers are stored by cluster, and the screens show the cluster's name; neither justifies a request that can
+hang.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ VARIABLE = "SLURM_CLUSTER_NAME"
 
 
 def cluster_name(env: Mapping[str, str]) -> str | None:
-    """By the variable that a module or a job sets, else ClusterName in the configuration; None where nothing
-    says it."""
+    """The variable that a module or a job sets, else ClusterName in slurm.conf; None if neither is there."""
     if env.get(VARIABLE):
         return env[VARIABLE]
     for file in conf_files(env):

@@ -1,8 +1,7 @@
-"""What slurm.conf says, as far as it lies on this machine: known without a word from the controller, which
-may be dead.
+"""Read slurm.conf on this machine: it is available without the controller, which may be dead.
 
-A cluster without files of its own on each node ("configless") may keep no copy here. What the controller
-itself said last is kept in coach's cache for that case.
+Nodes of a cluster without configuration files ("configless") may have no copy. For this case, the
+controller's last answer is kept in coach's cache.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from coach import runs
 
 _FILES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
-"""The last is where slurmd or sackd of a configless cluster keeps its copy."""
+"""The last one is the copy that slurmd or sackd of a configless cluster keeps."""
 _MAX_BYTES = 4 << 20
 _MAX_INCLUDES = 20
 _INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.IGNORECASE)
@@ -23,13 +22,13 @@ _KEPT_FILE = "message-timeouts.json"
 
 
 def conf_files(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Where slurm.conf may lie, the likeliest first."""
+    """Possible paths of slurm.conf, the most likely one first."""
     named = env.get("SLURM_CONF")
     return (*((named,) if named else ()), *_FILES)
 
 
 def conf_value(env: Mapping[str, str], key: str) -> tuple[str, str] | None:
-    """A value and the file that says it; None where no file does."""
+    """(value of a key, the file that sets it); None if no file does."""
     for file in conf_files(env):
         value = _value_in(Path(file), key, [])
         if value is not None:
@@ -38,20 +37,20 @@ def conf_value(env: Mapping[str, str], key: str) -> tuple[str, str] | None:
 
 
 def message_timeout_s(env: Mapping[str, str]) -> tuple[float, str] | None:
-    """How long Slurm's clients wait for an answer, and the file that says it."""
+    """(seconds that Slurm's clients wait for an answer, the file that sets it)."""
     found = conf_value(env, "MessageTimeout")
     seconds = parse_seconds(found[0]) if found is not None else None
     return (seconds, found[1]) if found is not None and seconds is not None else None
 
 
 def parse_seconds(text: str) -> float | None:
-    """`100`, or `100 sec` as scontrol says it."""
+    """Seconds from `100`, or from `100 sec` as scontrol prints it."""
     number = text.split()[0] if text.split() else ""
     return float(number) if number.isdecimal() and len(number) <= 4 and 0 < int(number) <= 3600 else None
 
 
 def kept_message_timeout_s(cache_dir: Path, cluster: str) -> float | None:
-    """What this cluster's controller said last."""
+    """The last value from this cluster's controller."""
     with contextlib.suppress(runs.RunFileError):
         said = runs.read_json(cache_dir / _KEPT_FILE).get(cluster)
         if isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said <= 3600:
@@ -60,7 +59,8 @@ def kept_message_timeout_s(cache_dir: Path, cluster: str) -> float | None:
 
 
 def keep_message_timeout(cache_dir: Path, cluster: str, seconds: float) -> None:
-    """For a later coach that cannot ask. Where it cannot be written, the default holds there."""
+    """Store the value for a later coach that cannot ask. If it cannot be stored, that coach uses the
+    default."""
     file = cache_dir / _KEPT_FILE
     with contextlib.suppress(OSError, runs.RunFileError):
         if kept_message_timeout_s(cache_dir, cluster) != seconds:
@@ -70,7 +70,7 @@ def keep_message_timeout(cache_dir: Path, cluster: str, seconds: float) -> None:
 
 
 def _value_in(file: Path, key: str, seen: list[Path]) -> str | None:
-    """The last value of a key, as Slurm takes it, in a file and those that it includes."""
+    """The last value of a key in a file and the files that it includes, as Slurm reads it."""
     if file in seen or len(seen) >= _MAX_INCLUDES:
         return None
     seen.append(file)

@@ -1,8 +1,7 @@
-"""What Slurm says of its own configuration: its version, how fast it may be asked, what it keeps.
+"""Parse Slurm's own configuration: its version, its rate limit, its records.
 
-`scontrol show config` is one cheap call that every user may make. It stands apart from the sources of the
-queue and the nodes, because a live screen needs nothing of it but the rate limit, once. All functions are
-pure.
+`scontrol show config` is one cheap request that every user may make. It is separate from the sources of the
+queue and the nodes, because a live screen needs only the rate limit from it, once. All functions are pure.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from coach.sources.slurm.text import optional, parse_whole
 CONFIG_QUERY = Query("config", ("scontrol", "show", "config"))
 PING_QUERY = Query("ping", ("scontrol", "ping"))
 ACCOUNTING_QUERY = Query("accounting", ("sacct", "-n", "-X", "-P", "-S", "now-1minute", "-o", "jobid"))
-"""Own jobs of the last minute: the smallest question that needs the database."""
+"""Own jobs of the last minute: the smallest request that needs the database."""
 
 _RETRY_S = 120.0
 
@@ -32,7 +31,7 @@ _DEFAULT_BUCKET, _DEFAULT_REFILL, _DEFAULT_PERIOD_S = 30, 2, 1
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """How many requests one user may make: a bucket of tokens that fills up again."""
+    """The rate limit of one user: a token bucket that refills."""
 
     bucket: int
     refill: int
@@ -44,8 +43,8 @@ class RateLimit:
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """Key → value; a key that is not set is left out. What follows the configuration proper (plugins' own
-    tables) is left out, too."""
+    """Key → value, without keys that are not set, and without the plugins' own tables behind the
+    configuration."""
     values: dict[str, str] = {}
     for line in text.split("\n"):
         match = _PAIR.match(line)
@@ -61,7 +60,7 @@ def parse_version(text: str) -> tuple[int, int] | None:
 
 
 def parse_rate_limit(config: Mapping[str, str]) -> RateLimit | None:
-    """The limit of SlurmctldParameters=rl_enable; None where there is none."""
+    """The limit of SlurmctldParameters=rl_enable; None if the site has none."""
     words = [word.strip() for word in config.get("SlurmctldParameters", "").split(",")]
     if "rl_enable" not in words:
         return None
@@ -78,10 +77,10 @@ def _count(text: str | None, default: int) -> int:
 
 
 class RateLimitSource:
-    """Asks once how fast this site may be asked, and tells it to `on_limit`: refills per second, None where
-    there is no limit.
+    """Reads once the site's rate limit and calls `on_limit` with the refills per second; None: no limit.
 
-    `on_message_timeout` is told how long Slurm's clients wait for an answer, which the same answer says.
+    `on_message_timeout` is called with the seconds that Slurm's clients wait for an answer, from the same
+    reply.
     """
 
     name = "limits"
@@ -99,7 +98,7 @@ class RateLimitSource:
         self._on_limit = on_limit
 
     def poll(self) -> Iterator[Reading]:
-        """Says nothing itself: where the controller does not answer, the queue's source says so."""
+        """Emits nothing: if the controller does not answer, the queue's source reports it."""
         result = None if self._is_known else self._io.run(CONFIG_QUERY)
         if result is not None and result.returncode == 0:
             self._is_known = True

@@ -1,9 +1,9 @@
-"""Ended jobs from the accounting database: what is asked of sacct, and its answer as past jobs with their
+"""Read ended jobs from the accounting database: the query for sacct, and its answer as past jobs with their
 efficiency.
 
-One call tells all of a user's jobs with their steps: memory and CPU time are only known by step. Each line
-ends with a separator, so that a record is a fixed number of fields whatever a job's name contains. All
-functions are pure but for the random separator.
+One request returns all jobs of a user with their steps, because memory and CPU time are stored only per step.
+Each line ends with a separator, so a record is a fixed number of fields whatever a job's name contains. All
+functions are pure except for the random separator.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _JOB_ID = re.compile(r"^\d{1,15}(?:_(?:\d{1,15}|\[[^\]]*\])|\+\d{1,15})?$")
 
 
 def history_query(user: str, past_s: float) -> Query:
-    """All jobs of a user that were alive within the last `past_s` seconds."""
+    """All jobs of a user that were active within the last `past_s` seconds."""
     separator = new_separator()
     since = f"now-{max(1, round(past_s / 60))}minutes"
     argv = ("sacct", "-n", "-p", "--delimiter", separator, "-u", user, "-S", since, "-E", "now")
@@ -58,7 +58,7 @@ def history_query(user: str, past_s: float) -> Query:
 
 
 def parse_history(text: str, separator: str) -> tuple[tuple[PastJob, ...], int]:
-    """The jobs that have ended, newest first, and the number of records that could not be read."""
+    """(ended jobs, newest first; number of malformed records)."""
     fields = text.split(separator)
     jobs: dict[str, dict[str, str]] = {}
     steps: dict[str, list[dict[str, str]]] = {}
@@ -76,7 +76,7 @@ def parse_history(text: str, separator: str) -> tuple[tuple[PastJob, ...], int]:
         elif dot:
             steps.setdefault(job_id, []).append(row)
         else:
-            jobs[job_id] = row  # a requeued job is told once for each attempt: the last one counts
+            jobs[job_id] = row  # a requeued job has one row per attempt: the last one counts
     past = []
     for job_id, row in jobs.items():
         try:
@@ -129,7 +129,7 @@ def _efficiency(row: Mapping[str, str], steps: Sequence[Mapping[str, str]], job:
     used_s = job.time_used_s
     if not used_s or job.start_time_s is None:
         return Efficiency()
-    # A CPU time of 0, or one without steps, was not measured.
+    # A CPU time of 0, or one without steps, means that it was not measured.
     cpu_s = parse_cpu_time(row["TotalCPU"]) or None if steps else None
     memory_mib = max((size for step in steps if (size := _memory_of(step)) is not None), default=None)
     asked_mib = _asked_memory(row, job)
@@ -144,7 +144,7 @@ def _efficiency(row: Mapping[str, str], steps: Sequence[Mapping[str, str]], job:
 
 
 def _with_jobstats(used: Efficiency, measured: Efficiency | None) -> Efficiency:
-    """What jobstats measured over the whole job stands before what Slurm sampled by step."""
+    """Prefer jobstats' measurements of the whole job to Slurm's samples of steps."""
     if measured is None:
         return used
     known = {each.name: getattr(measured, each.name) for each in fields(measured)}
@@ -156,15 +156,16 @@ def _percent(part: float | None, whole: float | None) -> float | None:
 
 
 def _gpu_percent(steps: Sequence[Mapping[str, str]], num_gpus: int) -> float | None:
-    """The mean over the GPUs of the step that used them most."""
+    """Mean over the GPUs of the step that used them most, in percent."""
     sums = [used for step in steps if (used := _usage(step["TRESUsageInTot"], "gres/gpuutil")) is not None]
     mean = max((float(used) / num_gpus for used in sums if used.isdecimal()), default=None)
-    # Some versions sum over processes that share a GPU: more than all of it is no measurement.
+    # Some versions sum over processes that share a GPU: a value above 100 % is no measurement.
     return mean if mean is not None and mean <= 100.0 else None
 
 
 def _memory_of(step: Mapping[str, str]) -> float | None:
-    """Of all tasks of a step: summed up where Slurm does, else the largest task's for each."""
+    """Memory of all tasks of a step in MiB: Slurm's sum if there is one, else the largest task times the
+    number of tasks."""
     total = parse_size_mib(_usage(step["TRESUsageInTot"], "mem") or "")
     if total is not None:
         return total
@@ -180,7 +181,7 @@ def _asked_memory(row: Mapping[str, str], job: Job) -> float | None:
     asked = parse_size_mib(row["ReqMem"])
     if asked is None:
         return None
-    # Before 21.08 the last letter says of what: per node or per CPU.
+    # Before 21.08 the last letter tells the unit: n is per node, c is per CPU.
     factor = {"n": job.num_nodes, "c": job.num_cpus}.get(row["ReqMem"].strip()[-1:], 1)
     return None if factor is None else asked * factor
 
@@ -194,8 +195,8 @@ def _usage(tres: str, name: str) -> str | None:
 
 
 def parse_size_mib(text: str) -> float | None:
-    """`3120K`, `1.5G`, `4Gn`, in MiB; None when not set or 0 (Slurm's word for a step that was not
-    sampled)."""
+    """`3120K`, `1.5G`, `4Gn` in MiB; None if it is not set, or 0 (Slurm's value for a step without
+    samples)."""
     match = _SIZE.match(text.strip())
     if match is None or float(match[1]) == 0:
         return None
@@ -203,7 +204,7 @@ def parse_size_mib(text: str) -> float | None:
 
 
 def parse_cpu_time(text: str) -> float | None:
-    """`1-02:03:04`, `02:03.456`, in seconds."""
+    """`1-02:03:04` or `02:03.456` in seconds."""
     match = _CPU_TIME.match(text.strip())
     if match is None:
         whole = parse_duration(text)

@@ -1,7 +1,7 @@
-"""GPUs, and what else is counted by name, out of Slurm's GRES and TRES expressions.
+"""Parse GPUs and other counted resources from Slurm's GRES and TRES expressions.
 
-The same GPUs are spelt differently by every command, version and way of asking; a count that is wrong here
-makes the whole cluster look free or full, so all spellings meet in this one pure module.
+Every command, version and kind of request spells the same GPUs differently. A wrong count makes the whole
+cluster look free or full, so all spellings are parsed in this one pure module.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _MAX_INDICES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Gres:
-    """One item of an expression. `type` is None where the site names none."""
+    """One item of an expression. `type` is None if the site names no types."""
 
     name: str
     type: str | None
     count: int
     indices: tuple[int, ...] | None
-    """Which of them are meant; None where Slurm does not say (it never does for shards and MPS)."""
+    """Indices of the items; None if Slurm does not report them (it never does for shards and MPS)."""
 
 
 @lru_cache(maxsize=4096)
 def parse_gres(expression: str) -> tuple[Gres, ...]:
-    """All items of an expression, in order. What is no GRES (`cpu=2`, `mem=8G`) is among them by its own
-    name, `N/A` and `(null)` are not.
+    """All items of an expression, in order. Items that are no GRES (`cpu=2`, `mem=8G`) are included under
+    their own names; `N/A` and `(null)` are not.
 
     Understands `gpu:a100:2(IDX:0-1)`, `gpu:(null):4`, `gpu:a100:8(S:0-1)`, `gpu:1g.5gb:7`,
     `shard:a100:4(0/8,4/8)`, `gres:gpu:2`, `gres/gpu:2` and `cpu=2,gres/gpu=4,gres/gpu:a100=4`.
@@ -67,7 +67,7 @@ def parse_gres(expression: str) -> tuple[Gres, ...]:
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """`0-1,3` as (0, 1, 3). What is not such a list, or absurdly long, is empty."""
+    """`0-1,3` as (0, 1, 3); () if the text is no such list, or is absurdly long."""
     indices: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -82,9 +82,9 @@ def parse_indices(text: str) -> tuple[int, ...]:
 
 
 def parse_gpus(expression: str) -> Mapping[str | None, int]:
-    """GPUs by type; the key None is for GPUs without a type. Other resources are passed over.
+    """GPUs by type; the key None is for GPUs without a type. Other resources are ignored.
 
-    Where a total stands beside the types (`gres/gpu=4,gres/gpu:a100=4`), the total is not added to them.
+    If a total is given in addition to the types (`gres/gpu=4,gres/gpu:a100=4`), it is not added to them.
     """
     typed: dict[str, int] = {}
     untyped = 0
@@ -97,7 +97,7 @@ def parse_gpus(expression: str) -> Mapping[str | None, int]:
             untyped += item.count
         else:
             typed[item.type] = typed.get(item.type, 0) + item.count
-    # A wider type of the keys.
+    # The annotation widens the type of the keys.
     gpus: dict[str | None, int] = {name: count for name, count in typed.items()}  # noqa: C416
     rest = untyped - sum(typed.values()) if "=" in expression else untyped
     if rest > 0 or (has_untyped and not typed):
@@ -106,14 +106,13 @@ def parse_gpus(expression: str) -> Mapping[str | None, int]:
 
 
 def count_gpus(expression: str) -> int | None:
-    """All GPUs of an expression; None when it says nothing about GPUs."""
+    """Number of GPUs in an expression; None if it contains no GPU item."""
     gpus = parse_gpus(expression)
     return sum(gpus.values()) if gpus else None
 
 
 def gpu_indices(expression: str) -> tuple[int, ...] | None:
-    """The indices of all GPUs of an expression such as GresUsed; None where one that is in use has no
-    index."""
+    """Indices of all GPUs in an expression such as GresUsed; None if a GPU in use has no index."""
     indices: list[int] = []
     for item in parse_gres(expression):
         if item.name != "gpu" or item.count == 0:

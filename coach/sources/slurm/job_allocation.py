@@ -1,7 +1,7 @@
-"""What one running job has on its nodes, and what its steps have used of it so far.
+"""Read the resources of one running job on its nodes, and what its steps have used so far.
 
-Asked for one job by hand, before a step is put into it: `scontrol -d show job` tells of memory and GPUs per
-node, `sstat` of the peaks. What the two do not say is None. All functions are pure.
+This is requested for one job by the user, before a step is added to it: `scontrol -d show job` reports memory
+and GPUs per node, `sstat` the peaks. Values that neither reports are None. All functions are pure.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _ASKED_GPUS = re.compile(r"^   TresPer\w+=\S*gpu", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a job has on each of its nodes."""
+    """The resources of a job on its nodes."""
 
     nodes: str | None
     """A node set expression."""
     num_nodes: int
     memory_mib: int | None
-    """On the node where it has least; None: all of the node's, or not told."""
+    """MiB on the node with the least; None: all memory of the node, or not reported."""
     num_gpus_untold: int | None
-    """GPUs on each node where the job did not ask for them, but has them with the whole node: a step gets
-    them only when it asks."""
+    """GPUs on each node, if the job did not request them but has them with the whole node: a step gets them
+    only on request."""
 
 
 def allocation_query(raw_job_id: str) -> Query:
@@ -42,7 +42,7 @@ def allocation_query(raw_job_id: str) -> Query:
 
 
 def parse_allocation(text: str) -> Allocation | None:
-    """None when it is no running job's."""
+    """None if the text is not that of a running job."""
     num_nodes = _NUM_NODES.findall(text)
     on_nodes = list(_ON_NODES.finditer(text))
     if not num_nodes or not on_nodes:
@@ -62,7 +62,7 @@ def parse_allocation(text: str) -> Allocation | None:
 
 
 def steps_query(raw_job_ids: Sequence[str]) -> Query:
-    """All steps of these running jobs, by one call."""
+    """All steps of these running jobs, in one request."""
     argv = (
         "sstat",
         "-a",
@@ -77,7 +77,7 @@ def steps_query(raw_job_ids: Sequence[str]) -> Query:
 
 
 def parse_steps(text: str) -> tuple[StepUse, ...]:
-    """Lines that are none of sstat's are left out."""
+    """The steps in sstat's output; lines of another form are left out."""
     records = (line.split("|") for line in text.splitlines())
     return tuple(_step(*record) for record in records if len(record) == 4)
 
@@ -95,8 +95,8 @@ def _step(step_id: str, num_tasks: str, max_rss: str, used: str) -> StepUse:
 
 
 def memory_peak_mib(steps: Sequence[StepUse], num_nodes: int) -> float | None:
-    """At most so much was used on one node, if all steps had their peaks at once; None when a step was not
-    measured."""
+    """Upper bound of the memory used on one node in MiB, as if all steps had their peaks at once; None if a
+    step was not measured."""
     peaks = []
     for step in steps:
         if step.max_rss_mib is None:

@@ -1,7 +1,7 @@
-"""One job and its nodes as Slurm itself describes them, for somebody who is asked to help.
+"""Read Slurm's own description of one job and its nodes, for a person who is asked to help.
 
-The text is not parsed but for the nodes: a person reads it. Slurm forgets a job minutes after its end; then
-accounting is asked, which many sites have.
+Except for the nodes, the text is not parsed, because a person reads it. Slurm forgets a job minutes after its
+end; then the accounting is asked, which many sites have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """`text` is the answer of `command`; None where nobody has it, for the reason in `problem`."""
+    """`text` is the output of `command`; None if no command has it, for the reason in `problem`."""
 
     text: str | None
     command: str
@@ -34,14 +34,14 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobNodes:
-    """The nodes of a job as they are now. `problem` says why some or all of them are not told."""
+    """The current state of a job's nodes. `problem` tells why some or all of them are missing."""
 
     nodes: tuple[Node, ...]
     problem: str | None = None
 
 
 def job_record(io: Io, job_id: str) -> JobRecord:
-    """By Slurm's own queue, else by accounting. At most 3 RPCs."""
+    """The job from Slurm's queue, else from the accounting. At most 3 RPCs."""
     whys = []
     asked = (
         ("scontrol", "show", "job", job_id),
@@ -61,7 +61,7 @@ def job_nodes(io: Io, expression: str | None) -> JobNodes:
     """The nodes of a node set expression. 2 RPCs."""
     names = expand_nodes(expression)
     if not names:
-        return JobNodes((), "it has no node yet, or nobody knows it any more")
+        return JobNodes((), "the job has no node yet, or Slurm has forgotten it")
     asked = fold_nodes(names[:MAX_NODES])
     answer = io.run(Query("job-nodes", ("scontrol", "-a", "-d", "-o", "show", "nodes", asked)))
     if is_denied(answer.stderr):
@@ -74,6 +74,6 @@ def job_nodes(io: Io, expression: str | None) -> JobNodes:
 
 
 def _failure(answer: CommandResult) -> str:
-    """What went wrong, in the words of the client."""
+    """The error in the client's words."""
     words = answer.error or failure_words(answer.stderr) or "it knows no such job"
     return words.strip()

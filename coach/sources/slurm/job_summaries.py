@@ -1,8 +1,7 @@
-"""What a site's jobstats measured of jobs that have ended, from the accounting database.
+"""Read the measurements of ended jobs by the site's jobstats from the accounting database.
 
-All the jobs that somebody wants to know about are asked for in one call of sacct: never a call for each.
-jobstats writes a summary some seconds after the end of a job, so that what is not there soon after the end is
-asked for again.
+One call of sacct requests all jobs of interest, never one call per job. jobstats writes a summary some
+seconds after the end of a job, so a summary that is missing soon after the end is requested again.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from coach.sources.slurm.jobstats import parse_summary
 
 KIND = "job-summaries"
 TIMEOUT_S = 5.0
-"""A database that is stopped holds up sacct for 45 s."""
+"""If the database is stopped, sacct hangs for 45 s."""
 AGAIN_S = 60.0
 LATE_S = 600.0
-"""So long after its end the summary of a job may come. A call that failed is made again after as long."""
+"""Seconds after a job's end within which its summary may appear. After a failed call, the next one waits as
+long."""
 MAX_JOBS = 500
-"""So many jobs stand in one call."""
+"""Largest number of jobs in one call."""
 
 _FIELDS = ("JobID", "AdminComment")
 
@@ -35,7 +35,7 @@ def summaries_query(job_ids: Iterable[str]) -> Query:
 
 
 def parse_summaries(text: str, separator: str) -> Mapping[str, JobSummary]:
-    """Job id → its summary, of the jobs that have one."""
+    """Job id → summary, for the jobs that have one."""
     words = text.split(separator) if separator else []
     found = {}
     for start in range(0, len(words) - len(_FIELDS), len(_FIELDS)):
@@ -46,33 +46,33 @@ def parse_summaries(text: str, separator: str) -> Mapping[str, JobSummary]:
 
 
 class JobSummaries:
-    """Used by all threads that follow jobs. `row` tells what is known of a job: only an ended one has a
-    summary."""
+    """Summaries for all threads that follow jobs. `row` returns the known row of a job: only an ended job has
+    a summary."""
 
     def __init__(self, io: Io, row: Callable[[str], Job | None]) -> None:
         self._io = io
         self._row = row
         self._wanted: dict[str, float | None] = {}
-        """Job id → when it was asked for last."""
+        """Job id → time of the last request."""
         self._left: set[str] = set()
         self._found: dict[str, JobSummary] = {}
         self._failed_s: float | None = None
         self._turn = threading.Lock()
 
     def want(self, job_ids: Iterable[str]) -> None:
-        """These jobs will be asked for, all at once, when the first of them is."""
+        """Add jobs that are to be requested together with the first one of them."""
         with self._turn:
             for job_id in job_ids:
                 self._wanted.setdefault(job_id, None)
 
     def leave(self, job_id: str) -> None:
-        """Nobody needs this job's: it is not asked for."""
+        """Do not request the summary of this job."""
         with self._turn:
             if self._wanted.get(job_id) is None:
                 self._left.add(job_id)
 
     def of(self, job_id: str) -> JobSummary | None:
-        """None where there is none, or not yet."""
+        """The summary of a job; None if there is none (yet)."""
         with self._turn:
             self._wanted.setdefault(job_id, None)
             if job_id not in self._found and self._is_due(job_id):

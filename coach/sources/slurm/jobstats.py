@@ -1,9 +1,8 @@
-"""The summary that jobstats leaves in a job's AdminComment: `JS1:` and gzipped JSON in base64.
+"""Parse the summary that jobstats writes to a job's AdminComment: `JS1:` and gzipped JSON in base64.
 
-A site that runs Princeton's jobstats measures every job, also those that coach never touched:
-`parse_jobstats` reads it as the history shows it, `parse_summary` node by node and GPU by GPU, for the rules.
-Nobody promises the size of a comment: it is unpacked up to a limit, and a value that is no number is left
-out.
+At a site with Princeton's jobstats every job is measured, including jobs that coach never touched.
+`parse_jobstats` returns totals for the history, `parse_summary` values per node and GPU for the rules. The
+size of a comment is not limited, so it is unpacked up to a limit; a value that is not a number is left out.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from typing import Any
 from coach.model.slurm.accounting import Efficiency, GpuMeans, JobSummary, NodeMeans
 
 SUMMARY = re.compile(r"JS1:H4s[\w+/]*=*", re.ASCII)
-"""A packed summary, wherever it stands in a text: what gzip writes begins so."""
+"""A packed summary anywhere in a text: gzip's output always begins this way."""
 NO_SUMMARY = "JS1:None"
 
 _PREFIX = "JS1:"
 _MAX_CHARS = 1 << 20
 _MAX_BYTES = 4 << 20
-"""A job of 1,000 nodes with eight GPUs each takes half of it."""
+"""A job of 1,000 nodes with eight GPUs each takes half of this."""
 _GZIP = 16 + zlib.MAX_WBITS
 _MIB = 1024**2
 _MAX_MINOR = 4096
@@ -36,12 +35,12 @@ _NOTHING = {
     "Short": "jobstats measured nothing: the job was too short",
     "None": "jobstats measured nothing of the job",
 }
-"""What jobstats writes where it has no summary."""
+"""jobstats' words in place of a summary → the reason."""
 
 
 def parse_jobstats(comment: str) -> Efficiency | None:
-    """How a job used what it had; None where the comment holds no summary (`JS1:Short` and `JS1:None` are
-    jobstats' words for that). What one node does not tell is None for the job."""
+    """The efficiency of a job; None if the comment contains no summary (`JS1:Short`, `JS1:None`). A value
+    that one node lacks is None for the job."""
     named, seconds = _nodes_of(comment)
     if not named:
         return None
@@ -60,7 +59,7 @@ def parse_jobstats(comment: str) -> Efficiency | None:
 
 
 def parse_summary(comment: str) -> JobSummary | None:
-    """The same node by node; None where the comment is not of jobstats."""
+    """The summary per node; None if the comment is not from jobstats."""
     word = comment.strip()
     if not word.startswith(_PREFIX):
         return None
@@ -102,7 +101,7 @@ def _in_mib(num_bytes: float | None) -> float | None:
 
 
 def _nodes_of(comment: str) -> tuple[Mapping[str, Mapping[str, Any]], float | None]:
-    """The nodes of a summary, and how long the job ran in seconds."""
+    """(nodes of a summary, run time of the job in seconds)."""
     plain = unpacked(comment)
     try:
         summary = json.loads(plain) if plain is not None else None
@@ -117,13 +116,13 @@ def _nodes_of(comment: str) -> tuple[Mapping[str, Mapping[str, Any]], float | No
 
 
 def packed(text: str) -> str:
-    """A text in the form of a comment, as `unpacked` reads it."""
+    """A text as a comment that `unpacked` can read."""
     data = gzip.compress(text.encode("utf-8", "surrogateescape"), mtime=0)
     return _PREFIX + base64.b64encode(data).decode("ascii")
 
 
 def unpacked(comment: str) -> str | None:
-    """The text in a comment of jobstats; None where it holds none."""
+    """The text in a comment of jobstats; None if it contains none."""
     text = comment.strip()
     if not text.startswith(_PREFIX) or len(text) > _MAX_CHARS:
         return None

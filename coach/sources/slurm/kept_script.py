@@ -1,4 +1,4 @@
-"""The batch script of a job, from whoever still has it: Slurm, accounting, or the file itself."""
+"""Find the batch script of a job: in Slurm, in the accounting, or as a file."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _CONFIG = re.compile(r"--deepspeed(?:_config)?[= ][\"']?([\w./-]+\.json)")
 
 @dataclass(frozen=True, slots=True)
 class FoundScript:
-    """A batch script as somebody still has it. `origin` says who."""
+    """A batch script that was found; `origin` tells where."""
 
     text: str
     origin: str
     files: Mapping[str, str]
-    """The configuration files that it names and that can be read, by the names that it gives them."""
+    """Readable configuration files that the script names: name in the script → content."""
     why_not_kept: str | None = None
-    """Why neither Slurm nor accounting gave its copy: then it is the file as it is now."""
+    """Why neither Slurm nor the accounting returned its copy: the text is then that of the current file."""
 
 
 def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) -> FoundScript:
-    """Slurm's own copy while it remembers the job, else that of accounting, else the file. Raises UserError
-    when nobody has it."""
+    """Slurm's own copy while it remembers the job, else the accounting's copy, else the file. Raises
+    UserError if none of them exists."""
     whys = []
     for origin, argv in _holders(job_id):
         answer = io.run(Query("batch-script", argv))
@@ -52,7 +52,8 @@ def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) 
 
 
 def _holders(job_id: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Who is asked, with the command. All tasks of an array have one script, that of its number."""
+    """(source, command) in the order to try. All tasks of an array have one script, under the array's job
+    id."""
     found = _NUMBER.match(job_id)
     number = found[0] if found is not None else job_id
     yield "as Slurm keeps it", ("scontrol", "write", "batch_script", number, "-")
@@ -60,8 +61,8 @@ def _holders(job_id: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def parse_kept(text: str) -> str:
-    """The script in the answer of `sacct -B`, of the newest job of this number; empty where accounting keeps
-    none."""
+    """The script in the answer of `sacct -B`, for the newest job with this id; empty if the accounting stores
+    no script."""
     script = _KEPT.split(text)[-1] if _KEPT.search(text) else ""
     return "" if script.strip() == "NONE" else script.removesuffix("\n")
 
@@ -75,4 +76,4 @@ def _files(io: Io, text: str, work_dir: str | None) -> Iterator[tuple[str, str]]
         try:
             yield name, io.read(Path(work_dir or "/", name), 0, _MAX_BYTES).decode("utf-8", "surrogateescape")
         except OSError:
-            continue  # elsewhere, or made by the job itself
+            continue  # the file is elsewhere, or the job itself creates it

@@ -1,8 +1,7 @@
-"""The limits of a user's associations and of QOS, as the accounting database has them.
+"""Read the limits of a user's associations and of QOS from the accounting database.
 
-They explain the reasons that name a limit (`QOSMaxJobsPerUserLimit`), and nothing else tells them. Two calls
-in all, both answered by the database and not by the controller; where there is none, this part says so.
-Columns are read by their headings. All functions are pure.
+Only they explain reasons that name a limit (`QOSMaxJobsPerUserLimit`). Two requests are needed, both to the
+database and not to the controller. Columns are identified by their headings. All functions are pure.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ QOS_QUERY = Query("qos", ("sacctmgr", "-P", "show", "qos", f"format={_OF_QOS}"))
 
 
 def parse_limits(text: str, kind: str) -> tuple[tuple[Limits, ...], int]:
-    """Limits that are set. `kind` is `association` or `qos`. The second is the number of lines that could not
-    be read."""
+    """(limits that are set, number of malformed lines). `kind` is `association` or `qos`."""
     heading, *lines = text.split("\n")
     columns = heading.split("|")
     key = "Name" if kind == "qos" else "Account"

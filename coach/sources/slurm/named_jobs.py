@@ -1,7 +1,8 @@
-"""Rows of the queue for what somebody is about to do: whose a job is, how it stands, what its limit is.
+"""Read the queue rows of jobs on which the user is about to act: owner, state, time limit.
 
-Asked anew before every action, because what a screen shows may be a minute old. No field of these can hold
-other people's text, so a fixed separator is enough; the reason, which a site's plugin may word, stands last.
+They are requested before every action, because the data on a screen may be a minute old. No field but the
+reason can contain free text, so a fixed separator is enough; the reason, which a site's plugin may word, is
+last.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ _SEPARATOR = "|"
 
 
 def job_rows_query(job_ids: Iterable[str]) -> Query:
-    """All rows of these jobs and arrays, by one call; jobs that have just ended as well. Ids of whole arrays,
-    not of tasks."""
+    """All rows of these jobs and arrays in one request, including jobs that have just ended. Takes ids of
+    whole arrays, not of tasks."""
     columns = ",".join(f"{field}:{_SEPARATOR}" for field in _FIELDS)
     argv = ("squeue", "-h", "-a", "-t", "all", "-j", ",".join(job_ids), "-O", columns)
     return Query("job-rows", argv)
 
 
 def parse_job_rows(text: str) -> tuple[QueuedJob, ...]:
-    """What cannot be read is left out: then nothing is done to it."""
+    """The rows; a malformed one is left out, so no action affects its job."""
     records = (line.split(_SEPARATOR, len(_FIELDS) - 1) for line in text.splitlines())
     return tuple(_job(record) for record in records if len(record) == len(_FIELDS))
 

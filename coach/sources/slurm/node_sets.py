@@ -1,7 +1,7 @@
-"""Slurm's node set expressions as names, and back: by ClusterShell, which knows every spelling of them.
+"""Convert Slurm's node set expressions to names and back, with ClusterShell, which knows all spellings.
 
-Apart from who uses it, because ClusterShell takes `@name` for a group that it looks up by running commands,
-and `*` and `?` for names among all nodes that such a command tells: here it never does.
+The conversion is here because ClusterShell takes `@name` for a group that it looks up by running commands,
+and expands `*` and `?` to names that such a command returns: this module prevents both.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _OPEN_BRACKETS = frozenset("[]")
 _OPERATORS = frozenset("!&^")
 _TWO_NUMBERS = re.compile(r"\d\D+\d")
 _MAX_COMPARED = 100
-"""ClusterShell compares each item that has two numbers, `rack1n2` or `rack1n[2-4]`, with all others: 4,000
-of them took a minute."""
+"""ClusterShell compares each item that has two numbers, `rack1n2` or `rack1n[2-4]`, with all others: 4,000 of
+them took a minute."""
 _LONG = 1024
-"""Characters from which on doubles are struck before ClusterShell reads an expression: it copies the rest of
-the expression for each item."""
+"""Length in characters above which duplicates are removed before ClusterShell parses an expression: it copies
+the rest of the expression for each item."""
 
 
 @lru_cache(maxsize=1024)
 def expand_nodes(expression: str | None) -> tuple[str, ...]:
-    """`node[1-2],gpu7` as its names; empty for what is not set or no node set."""
+    """`node[1-2],gpu7` as names; empty if the expression is not set or is no node set."""
     if not expression or expression in ("(null)", "None", "N/A"):
         return ()
     from ClusterShell.NodeSet import NodeSet, NodeSetException
@@ -45,16 +45,16 @@ def expand_nodes(expression: str | None) -> tuple[str, ...]:
         ranges = (NodeSet(item, resolver=GroupResolver()) if "[" in item else (item,) for item in apart)
         names = sorted({name for each in ranges for name in each})
         return (*names, *NodeSet(kept, resolver=GroupResolver()))
-    except (NodeSetException, ValueError, AssertionError):  # ClusterShell does not foresee all spellings
+    except (NodeSetException, ValueError, AssertionError):  # ClusterShell does not handle all spellings
         return ()
 
 
 def _divided(expression: str) -> tuple[str, list[str]]:
-    """The expression without its items of two numbers, where they are too many to compare; and these."""
+    """Split off the items with two numbers if there are too many to compare: (other items, these items)."""
     if len(expression) < _LONG or not _OPERATORS.isdisjoint(expression):
         return expression, []
     if not _OPEN_BRACKETS.isdisjoint(_BRACKET.sub("0", expression)):
-        return expression, []  # a mistake that ClusterShell finds
+        return expression, []  # ClusterShell reports this error
     items = dict.fromkeys(_ITEM.findall(expression))
     apart = [item for item in items if _TWO_NUMBERS.search(_BRACKET.sub("0", item))]
     if len(apart) > _MAX_COMPARED:
@@ -65,7 +65,7 @@ def _divided(expression: str) -> tuple[str, list[str]]:
 
 
 def _most_names(expression: str) -> int:
-    """At most so many names: ClusterShell makes all names of a range at once, however many they are."""
+    """Upper bound of the number of names: ClusterShell creates all names of a range at once, however many."""
     counts: list[int] = []
     without_brackets = _BRACKET.sub(lambda found: _noted(found[1], counts), expression)
     found = iter(counts)
@@ -74,13 +74,13 @@ def _most_names(expression: str) -> int:
 
 
 def _noted(ranges: str, counts: list[int]) -> str:
-    """A mark in the place of a bracket, and how many names it stands for."""
+    """Replace a bracket by a mark, and record the number of names in it."""
     counts.append(sum(map(_num_in, ranges.split(","))))
     return _MARK
 
 
 def _num_in(part: str) -> int:
-    """The numbers of `3`, `1-7`, or `0-100/5` (a fifth of what is counted here)."""
+    """Number of names in `3`, `1-7`, or `0-100/5` (counted without the step, so five times too many)."""
     found = _RANGE.match(part)
     if found is None:
         return 1
@@ -90,7 +90,7 @@ def _num_in(part: str) -> int:
 
 
 def fold_nodes(names: Iterable[str]) -> str:
-    """Names as one expression: `node[1-2]`. A name that is no node's stands by itself."""
+    """Names as one expression: `node[1-2]`. A name that ClusterShell cannot parse is appended unchanged."""
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     from ClusterShell.NodeUtils import GroupResolver
 

@@ -1,9 +1,9 @@
-"""Nodes and partitions: what is asked of scontrol, and its answers as values.
+"""Read nodes and partitions: the queries for scontrol, and the parsers of its answers.
 
-`scontrol show nodes` answers for 10,000 nodes in a twentieth of a second where `sinfo -N` takes seconds, but
-prints `key=value` pairs with free text among them. The keys that count come before the free text, so the
-first of two equal keys is the true one. Partitions are what the configuration says, filled with the sums of
-their nodes. All functions are pure.
+`scontrol show nodes` answers for 10,000 nodes in a twentieth of a second, while `sinfo -N` takes seconds; but
+it prints `key=value` pairs with free text among them. The needed keys come before the free text, so the first
+of two equal keys is the true one. Partitions are the configuration's, with the sums of their nodes. All
+functions are pure.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ NODES_QUERY = Query("nodes", ("scontrol", "-a", "-d", "-o", "show", "nodes"))
 PARTITIONS_QUERY = Query("partitions", ("scontrol", "-a", "-o", "show", "partitions"))
 
 _FREE_TEXT = re.compile(r" (Reason|Comment|Extra|InstanceId|InstanceType|ReservationName)=")
-"""The keys that end a line. What stands before the first of them was not written by people."""
+"""Keys with free text at the end of a line. The text before the first of them was not written by users."""
 _STAMP = re.compile(r" \[(?P<user>[^\s\]@]+)@(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\](?=\s|$)")
 _LINE_BREAK_IN_REASON = re.compile(r" {7,}")
 _STATES_WITH_WORK_TO_GIVE = frozenset({"idle", "cloud", "powered_down", "dynamic_norm", "dynamic_future"})
 
 
 def nodes_query(cluster: str | None = None) -> Query:
-    """All nodes; `cluster` asks another cluster that the accounting database knows."""
+    """All nodes; `cluster` is the name of another cluster in the accounting database."""
     return NODES_QUERY if cluster is None else _of_cluster(NODES_QUERY, cluster)
 
 
@@ -41,7 +41,7 @@ def _of_cluster(query: Query, cluster: str) -> Query:
 
 
 def parse_nodes(text: str, cluster: str | None = None) -> tuple[tuple[Node, ...], int]:
-    """The nodes, and the number of lines that could not be read."""
+    """(nodes, number of malformed lines)."""
     nodes: dict[str, Node] = {}
     num_bad = 0
     for line in text.split("\n"):
@@ -89,7 +89,7 @@ def _parse_list(text: str) -> tuple[str, ...]:
 
 
 def _parse_pairs(text: str) -> dict[str, str]:
-    """Key → value. A word without `=` belongs to the value before it: a partition's name may have blanks."""
+    """Key → value. A word without `=` belongs to the value before it: partition names may contain blanks."""
     pairs: dict[str, str] = {}
     last: str | None = None
     for word in text.split(" "):
@@ -103,9 +103,9 @@ def _parse_pairs(text: str) -> dict[str, str]:
 
 
 def _parse_reason(text: str) -> tuple[str | None, re.Match[str] | None]:
-    """The reason, and the stamp of who gave it and when.
+    """The reason, and the stamp with the user who set it and the time.
 
-    The stamp stands in brackets behind the first line; further lines follow, indented, on the same line.
+    The stamp is in brackets behind the first line; further lines follow, indented, on the same output line.
     """
     stamp = _STAMP.search(text)
     if stamp is not None:
@@ -118,7 +118,7 @@ def _parse_node_gpus(gres: str, gres_used: str) -> tuple[GpuCount, ...]:
     totals = parse_gpus(gres)
     used = parse_gpus(gres_used)
     if len(totals) == 1:
-        # Some versions name the type in one of the two only: `gpu:a100:4` and `gpu:(null):2(IDX:0-1)`.
+        # Some versions name the type in only one of the two: `gpu:a100:4` and `gpu:(null):2(IDX:0-1)`.
         ((kind, total),) = totals.items()
         return (GpuCount(kind, total, sum(used.values()) if used else None),)
     return tuple(GpuCount(kind, total, used.get(kind, 0) if used else None) for kind, total in totals.items())
@@ -127,9 +127,9 @@ def _parse_node_gpus(gres: str, gres_used: str) -> tuple[GpuCount, ...]:
 def parse_partitions(
     text: str, nodes: Sequence[Node] | None, cluster: str | None = None
 ) -> tuple[tuple[Partition, ...], int]:
-    """The partitions with the sums of their nodes, and the number of lines that could not be read.
+    """(partitions with the sums of their nodes, number of malformed lines).
 
-    `nodes` are None where the site hides them: then there are no sums.
+    `nodes` is None if the site hides them: there are no sums then.
     """
     members: dict[str, list[Node]] | None = None if nodes is None else {}
     for node in nodes or ():
@@ -181,7 +181,7 @@ def _parse_partition(
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """A partition's nodes together; but for the CPUs unknown where the site hides the nodes."""
+    """The sums over a partition's nodes; all but the CPUs are unknown if the site hides the nodes."""
 
     num_cpus: int | None
     num_cpus_allocated: int | None = None
@@ -204,19 +204,19 @@ def _sums(name: str, members: Mapping[str, Sequence[Node]]) -> _Sums:
 
 
 def _parse_allowed(text: str) -> tuple[str, ...] | None:
-    """None for everybody."""
+    """None: everybody."""
     return None if text in ("", "ALL") else _parse_list(text)
 
 
 def is_idle(node: Node) -> bool:
-    """Whether a whole node is free for a job: powered down counts, drained, reserved or planned for another
-    job does not."""
+    """True if a whole node is free for a job. A powered-down node is free; a drained, reserved or planned one
+    is not."""
     flags = node.state.split("+")
     return flags[0] == "idle" and _STATES_WITH_WORK_TO_GIVE.issuperset(flags)
 
 
 def sum_gpus(nodes: Iterable[Node]) -> tuple[GpuCount, ...]:
-    """GPUs of several nodes by type; `allocated` is None as soon as one node does not say."""
+    """GPUs of several nodes by type; `allocated` is None if one node does not report it."""
     sums: dict[str | None, GpuCount] = {}
     for gpu in (gpu for node in nodes for gpu in node.gpus):
         known = sums.get(gpu.type, GpuCount(gpu.type, 0, 0))
@@ -228,8 +228,8 @@ def sum_gpus(nodes: Iterable[Node]) -> tuple[GpuCount, ...]:
 
 
 def _is_cpu_side_of_gpu_nodes(name: str, members: Mapping[str, Sequence[Node]]) -> bool:
-    """Sites put the spare CPUs of GPU nodes into a partition of their own: it says cpu in its name, and
-    another offers the same GPUs."""
+    """True for a partition with the spare CPUs of GPU nodes: it has cpu in its name, and another partition
+    has the same GPUs."""
     if not _says_cpu(name):
         return False
     elsewhere = {

@@ -1,9 +1,9 @@
-"""The sampler of a step that overlaps a running job's own: one srun for all nodes, which streams for as long
-as it is wanted.
+"""Sample a running job from a step that overlaps its own steps: one srun for all nodes, which streams as long
+as it is needed.
 
-For jobs that coach did not launch. It is one long-lived step, never one per look: each costs the controller a
-step and the accounting a row. A stream that has ended is not begun again by itself, because entering
-somebody's job is asked for each time.
+This is for jobs that coach did not launch. It is one long-lived step, not one per look: each step costs the
+controller a step and the accounting a row. A stream that has ended is not restarted automatically, because
+the user is asked each time before coach enters a job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from coach.sources.slurm.configuration import parse_version
 from coach.sources.slurm.text import failure_words
 
 SHARES_ALL = (22, 5)
-"""From this version on an overlapping step shares CPUs, memory and GPUs with all others."""
+"""First version in which an overlapping step shares CPUs, memory and GPUs with all others."""
 STEP_NAME = "coach-sampler"
 
 VERSION_QUERY = Query("srun-version", ("srun", "--version"))
@@ -40,16 +40,16 @@ _BITE_BYTES = 1 << 16
 _MAX_TORN_BYTES = 1 << 16
 _MAX_WORDS_BYTES = 1 << 12
 _BATCH_S = 0.25
-"""Nodes answer one after the other: what comes within this time is one reading."""
+"""Nodes answer one after the other: records within this time are emitted as one reading."""
 
 
 def step_command(
     job_id: str, num_nodes: int, num_gpus_to_ask: int | None, sampler: Sequence[str]
 ) -> tuple[str, ...]:
-    """The exact srun. `job_id` is a number, srun takes no other. Without the numbers of nodes and tasks it
-    would run on the first node only.
+    """The exact srun command. `job_id` must be a number for srun. Without the numbers of nodes and tasks it
+    would run only on the first node.
 
-    Not `--unbuffered`: it glues the lines of two nodes together.
+    It has no `--unbuffered`, which joins lines of different nodes.
     """
     gpus = () if num_gpus_to_ask is None else (f"--gres=gpu:{num_gpus_to_ask}",)
     return (
@@ -60,33 +60,34 @@ def step_command(
 
 
 def why_no_step(version: str) -> str | None:
-    """Why no step can run beside a job's own, by what `srun --version` printed; None where it can, or the
-    version is not told."""
+    """Why no step can run beside a job's own steps, judged by the output of `srun --version`; None if it can,
+    or if the version is unknown."""
     number = parse_version(version)
     if number is None or number >= SHARES_ALL:
         return None
     said = version.split()[-1]
     return (
-        f"this is Slurm {said}: before 22.05 a step beside the job's own waits until they end, or keeps them "
-        "from starting"
+        f"this is Slurm {said}: before 22.05 an added step waits until the job's own steps end, or "
+        "prevents them from starting"
     )
 
 
 def ask_why_no_step(io: Io) -> str | None:
-    """The same of the Slurm that is here. What srun does not tell is nothing against a step."""
+    """`why_no_step` for the Slurm on this machine. An unknown version does not prevent a step."""
     return why_no_step(io.run(VERSION_QUERY).stdout.decode("utf-8", "replace"))
 
 
 def ssh_command(node: str, raw_job_id: str, sampler: Sequence[str]) -> tuple[str, ...]:
-    """The exact ssh: it never asks for a password, and the sampler is told whose processes are meant."""
+    """The exact ssh command: it never asks for a password; the sampler gets the job id to find the job's
+    processes."""
     options = ("-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=8", "-o", "ServerAliveInterval=10")
-    # The shell over there takes it apart again: it is one word here.
+    # The remote shell splits the command again, so it is one word here.
     command = shlex.join(("env", f"SLURM_JOB_ID={raw_job_id}", *sampler, "--node", node))
     return ("ssh", *options, "--", node, command)
 
 
 def _end_words(stderr: str) -> str:
-    """Why it has ended. What Slurm says of a step that it ends with its job would read as a failure."""
+    """Why the step ended. Slurm's message about a step that ends with its job would look like a failure."""
     ended = _ENDED_BY_SLURM.search(stderr)
     if ended is None:
         return failure_words(stderr)
@@ -94,7 +95,7 @@ def _end_words(stderr: str) -> str:
 
 
 class StreamSource:
-    """Runs one command that prints telemetry records, one a line, until it ends or is not wanted any more."""
+    """Runs one command that prints telemetry records, one per line, until it ends or is no longer needed."""
 
     name = "stream"
 
@@ -106,7 +107,7 @@ class StreamSource:
         rung: Rung = Rung.STEP,
         keep: Callable[[bytes], object] = lambda lines: None,
     ) -> None:
-        """`keep` gets every whole line as it came: a recorder."""
+        """`keep` is called with all complete lines, unchanged: a recorder."""
         self._target = target
         self._argv = tuple(argv)
         self._env = env
@@ -117,7 +118,8 @@ class StreamSource:
         self.has_ended = False
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
-        """Emit until `stop`, or the end of the command, which is told in its own words."""
+        """Emit until `stop` is set, or until the command ends; its last words are then emitted as an
+        error."""
         words = self._run(emit, stop)
         self.has_ended = True
         if words is not None:
@@ -138,7 +140,7 @@ class StreamSource:
         return f"{self._argv[0]} has ended (exit status {status}){': ' if words else ''}{words}"
 
     def _follow(self, process: subprocess.Popen[bytes], emit: Emit, stop: threading.Event) -> None:
-        """Until both outputs are closed. The reader never waits for long, so that `stop` is heard."""
+        """Read until both outputs are closed. No wait is long, so that `stop` acts soon."""
         outputs = [output for output in (process.stdout, process.stderr) if output is not None]
         with selectors.DefaultSelector() as selector:
             for output in outputs:
@@ -169,13 +171,13 @@ class StreamSource:
             self._keep(data[:used])
         self._torn = data[used:]
         if len(self._torn) > _MAX_TORN_BYTES:
-            self._torn, num_bad = b"", num_bad + 1  # no record is so long
+            self._torn, num_bad = b"", num_bad + 1  # no record is this long
         samples, num_wrong = parse_records(records)
         return samples, num_bad + num_wrong
 
 
 class RecordedStream:
-    """A stream as a recording holds it: a file that grows, and ends without a word."""
+    """A recorded stream: a file that grows, and ends without a message."""
 
     name = StreamSource.name
     has_ended = False
@@ -191,7 +193,7 @@ class RecordedStream:
         try:
             bite = self._follower.read()
         except FileNotFoundError:
-            return  # nothing had been measured by then
+            return  # nothing had been measured yet
         samples, num_wrong = parse_records(bite.records)
         if samples or bite.num_bad:
             chunk = TelemetryChunk(self._target, tuple(samples), self._rung)

@@ -1,8 +1,8 @@
-"""What makes up the priority of pending jobs (sprio), and a user's fair share (sshare).
+"""Read the priority factors of pending jobs (sprio), and a user's fair share (sshare).
 
-Both are missing at many sites: sprio without the multifactor plugin, sshare without accounting. Then that
-part says so. The columns of sshare are read by their headings, because versions and fair-share algorithms
-differ in them. All functions are pure but for the random separators.
+Many sites lack both: sprio needs the multifactor plugin, sshare needs accounting. The columns of sshare are
+identified by their headings, because they differ between versions and fair-share algorithms. All functions
+are pure except for the random separators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FAIR_SHARE = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare
 
 
 def priorities_query(user: str | None) -> Query:
-    """The pending jobs of a user, or of everybody."""
+    """The pending jobs of a user, or of everybody if `user` is None."""
     separator, record_end = new_separator(), new_separator()
     whose = () if user is None else ("-u", user)
     return Query(
@@ -28,7 +28,7 @@ def priorities_query(user: str | None) -> Query:
 
 
 def parse_priorities(text: str, separator: str, record_end: str) -> tuple[tuple[PriorityFactors, ...], int]:
-    """One row per job and partition, and the number of records that could not be read."""
+    """(one row per job and partition, number of malformed records)."""
     found: list[PriorityFactors] = []
     num_bad = 0
     for record in split_records(text, separator, record_end):
@@ -65,7 +65,7 @@ def fair_share_query(user: str) -> Query:
 
 
 def parse_fair_share(text: str) -> tuple[tuple[FairShare, ...], int]:
-    """One row per account of the user, and the number of lines that could not be read."""
+    """(one row per account of the user, number of malformed lines)."""
     heading, *lines = text.split("\n")
     columns = heading.split("|")
     found: list[FairShare] = []

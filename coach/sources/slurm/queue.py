@@ -1,9 +1,9 @@
-"""The queue: what is asked of squeue, and its answer as jobs.
+"""Read the queue: the query for squeue, and the parser of its answer.
 
-One call serves every screen. `-t all` costs the controller nothing more (squeue filters states itself) and
-shows jobs that ended within MinJobAge; GPUs are read from four columns, because without slurmdbd the
-allocated TRES have no GPUs, and what was asked by --gpus stands in another column than what was asked by
---gres. All functions are pure but for the random separators.
+One request serves every screen. `-t all` costs the controller nothing more (squeue filters states itself) and
+shows jobs that ended within MinJobAge. GPUs are read from four columns: without slurmdbd the allocated TRES
+contain no GPUs, and requests by --gpus are in another column than requests by --gres. All functions are pure
+except for the random separators.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _OWN_FIELDS = ("command", "stdout", "stderr")
 _ALL_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, "name")
 _OWN_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, *_OWN_FIELDS, "name")
 _NUM_MORE = {len(_OWN_JOBS) - num_more: num_more for num_more in (0, 3, 9)}
-"""Number of fields of a record → how many are not told, before the name. The shortest is what recordings of
-earlier versions hold."""
+"""Number of fields of a record → number of missing fields before the name. The shortest records are those of
+old recordings."""
 
 _MAX_DIGITS = 15
 _JOB_ID = re.compile(r"^\d{1,15}(?:_(?:\d{1,15}|\[[^\]]*\])|\+\d{1,15})?$")
@@ -59,10 +59,10 @@ _CLUSTER = re.compile(r"^CLUSTER: (\S+)(?:\n+|$)")
 
 
 def jobs_query(user: str | None, cluster: str | None = None) -> Query:
-    """Everybody's jobs in all partitions, or one user's (which the controller filters: cheap however long the
-    queue is).
+    """Everybody's jobs in all partitions, or one user's (the controller filters them, so that is cheap for
+    any length of the queue).
 
-    `cluster` asks another cluster that the accounting database knows.
+    `cluster` is the name of another cluster in the accounting database.
     """
     fields = _ALL_JOBS if user is None else _OWN_JOBS
     separator, record_end = new_separator(), new_separator()
@@ -74,7 +74,7 @@ def jobs_query(user: str | None, cluster: str | None = None) -> Query:
 
 
 def jobs_by_id_query(job_ids: Sequence[str]) -> Query:
-    """These jobs, whoever's they are, with the paths of their output."""
+    """These jobs of any user, with the paths of their output."""
     separator, record_end = new_separator(), new_separator()
     columns = [f"{field}:{separator}" for field in _OWN_JOBS[:-1]] + [f"{_OWN_JOBS[-1]}:{record_end}"]
     which = ",".join(job_ids)
@@ -85,18 +85,17 @@ def jobs_by_id_query(job_ids: Sequence[str]) -> Query:
 def parse_jobs(
     text: str, separator: str, record_end: str, cluster: str | None = None
 ) -> tuple[tuple[Job, ...], int]:
-    """The jobs, and the number of records that could not be read. `cluster` is the one that was asked by
-    name."""
+    """(jobs, number of malformed records). `cluster` is the cluster that the query named."""
     reader = JobsReader(separator, record_end, cluster=cluster)
     reader.take(text)
     return tuple(reader.jobs), reader.num_bad
 
 
 class JobsReader:
-    """Reads the jobs of an answer, whole or piece by piece.
+    """Parses the jobs of an answer, whole or in pieces.
 
-    A row that is equal to one of `known`, by job id, becomes that one: two looks at a long queue share what
-    has not changed.
+    A row that equals the row of the same job in `known` is replaced by that object: two looks at a long queue
+    share all rows that have not changed.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class JobsReader:
     ) -> None:
         self.jobs: list[Job] = []
         self.num_bad = 0
-        """Records that could not be read."""
+        """Number of malformed records."""
         self._separator = separator
         self._record_end = record_end
         self._known = known or {}
@@ -127,11 +126,11 @@ class JobsReader:
 
     @property
     def is_torn(self) -> bool:
-        """True if the pieces end in the middle of a record."""
+        """True if the pieces end within a record."""
         return is_torn(self._rest.decode("utf-8", "surrogateescape"), self._record_end)
 
     def take(self, text: str) -> None:
-        """Read whole records."""
+        """Parse complete records."""
         known, rows, jobs = self._known, self._rows, self.jobs
         for record in split_records(text, self._separator, self._record_end):
             if record[0].startswith("CLUSTER: "):
@@ -148,7 +147,7 @@ class JobsReader:
 
 
 class _RowReader:
-    """Reads one answer, and remembers what it read of a word: tens of thousands of rows say the same few."""
+    """Parses one answer, and caches the value of each word: tens of thousands of rows repeat a few words."""
 
     def __init__(self, cluster: str | None) -> None:
         self._cluster = cluster
@@ -161,13 +160,13 @@ class _RowReader:
         self._gpus = Words(_count_job_gpus)
 
     def take_headings(self, record: list[str]) -> None:
-        """With -M some versions say whose rows follow, before the first of them."""
+        """With -M, some versions print the cluster's name before its first row."""
         while (heading := _CLUSTER.match(record[0])) is not None:
             self._cluster = heading[1]
             record[0] = record[0][heading.end() :]
 
     def read(self, record: list[str]) -> Job:
-        """Raises BadRow for what is not a job."""
+        """Raises BadRow if the record is not a job."""
         num_more = _NUM_MORE.get(len(record))
         if num_more is None:
             raise BadRow(f"{len(record)} fields")
@@ -193,7 +192,7 @@ class _RowReader:
             num_cpus=self._counts[num_cpus],
             num_gpus=self._gpus[allocated, per_job, per_node, per_task, num_nodes, num_tasks],
             time_used_s=durations[used],
-            # squeue counts on after the end.
+            # squeue continues to count after the end.
             time_left_s=None if has_ended else durations[left],
             time_limit_s=durations[limit],
             submit_time_s=times[submit],
@@ -218,21 +217,22 @@ class _RowReader:
 
 
 def _parse_state(text: str) -> tuple[str, bool]:
-    """A state, and whether a job in it has ended. Raises BadRow for what is no state."""
+    """(state, True if a job in it has ended). Raises BadRow if the text is no state."""
     if not _STATE.match(text):
         raise BadRow(f"not a state: {text!r}")
     return intern(text), is_final(text)
 
 
 def _parse_job_exit_code(text: str, state: str) -> int | None:
-    """Slurm says 0 as well for a script that never started, or was ended from outside."""
+    """None instead of 0 for a job that did not complete: Slurm reports 0 also if the script never started, or
+    was ended from outside."""
     code = parse_exit_code(text)
     return None if code == 0 and state != "COMPLETED" else code
 
 
 def _count_job_gpus(words: tuple[str, str, str, str, str, str]) -> int | None:
-    """GPUs of a whole job: allocated if the site accounts for them, else what was asked per job, node or
-    task; 0 when none was."""
+    """GPUs of a whole job: the allocated ones if the site accounts for GPUs, else the requested ones per job,
+    node or task; 0 if none were requested."""
     allocated, per_job, per_node, per_task, num_nodes, num_tasks = words
     for told, multiplier in (
         (allocated, None),

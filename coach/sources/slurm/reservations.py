@@ -1,7 +1,7 @@
-"""Reservations: which nodes are kept for whom, and from when to when.
+"""Read reservations: the reserved nodes, their users, start and end.
 
-A waiting job often waits for one of these, a maintenance above all; the nodes themselves only say that they
-are reserved now. One call tells all of them. All functions are pure.
+A pending job often waits for a reservation, mostly for maintenance; the nodes themselves only report that
+they are reserved now. One request returns all reservations. All functions are pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RESERVATIONS_QUERY = Query("reservations", ("scontrol", "-a", "-o", "show", "res
 
 
 def parse_reservations(text: str) -> tuple[tuple[Reservation, ...], int]:
-    """The reservations, and the number of lines that could not be read."""
+    """(reservations, number of malformed lines)."""
     found: list[Reservation] = []
     num_bad = 0
     for line in text.split("\n"):

@@ -1,8 +1,8 @@
-"""Which GPUs running jobs have.
+"""Read which GPUs running jobs have.
 
-The queue alone does not answer this: only `scontrol show job -d` tells which GPU of a node is whose. The
-question is dear (3 RPCs, and long where the queue is), so it is asked once for all jobs, and only on demand.
-All functions are pure.
+The queue does not contain this: only `scontrol show job -d` reports the job of each GPU. The request is
+expensive (3 RPCs, and slow for a long queue), so it is made once for all jobs, and only on demand. All
+functions are pure.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _HOLDING = frozenset(
 
 
 def parse_allocations(text: str) -> tuple[tuple[GpuAllocation, ...], int]:
-    """The GPUs of all running jobs, and the number of jobs that are told twice.
+    """(GPUs of all running jobs, number of jobs with more than one record).
 
-    A job's name stands at the beginning of its record and may imitate whole records; the true one has the
-    same number then, and neither is believed. What a name claims for its own job is checked against the
-    nodes, by analysis.free_gpus.
+    The name of a job is at the beginning of its record and may imitate whole records. The true record then
+    has the same job id, and neither is used. If a name claims GPUs for its own job, analysis.free_gpus
+    detects that by comparison with the nodes.
     """
     starts = list(_RECORD.finditer(text))
     seen: dict[str, list[GpuAllocation] | None] = {}

@@ -1,7 +1,7 @@
-"""The commands by which jobs were submitted, from the accounting database.
+"""Read the commands that submitted a user's jobs from the accounting database.
 
-The queue forgets a job minutes after its end; accounting keeps it, with the command line. One call tells all
-jobs of a user since some time. All functions are pure but for the random separator.
+The queue forgets a job minutes after its end; the accounting keeps it, with the command line. One request
+returns all jobs of a user since a given time. All functions are pure except for the random separator.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from coach.sources.io import Query, new_separator
 from coach.sources.slurm.text import parse_time
 
 TIMEOUT_S = 5.0
-"""A database that is stopped holds up sacct for 45 s."""
+"""If the database is stopped, sacct hangs for 45 s."""
 
 _FIELDS = ("JobID", "User", "State", "Submit", "Start", "End", "SubmitLine")
 
 
 def submit_lines_query(user: str, past_s: float) -> Query:
-    """All of a user's jobs that were alive within the last `past_s` seconds."""
+    """All jobs of a user that were active within the last `past_s` seconds."""
     separator = new_separator()
     since = f"now-{max(1, round(past_s / 60))}minutes"
     argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-u", user, "-S", since, "-E", "now")

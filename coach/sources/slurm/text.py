@@ -1,7 +1,8 @@
-"""Words of Slurm's text output as values: records, durations, times, counts, and why a command failed.
+"""Parse single values in Slurm's text output: records, durations, times, counts; and the cause of a failed
+command.
 
-Slurm escapes nothing and has a dozen ways to say "not set", so the reading of single words stands apart from
-what is asked, where it can be tried on every odd word that was ever seen. All functions are pure.
+Slurm escapes nothing and has a dozen spellings of "not set". So single values are parsed here, apart from the
+queries, where every odd spelling that was ever seen can be tested. All functions are pure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _UNSET = frozenset(
     {"", "N/A", "n/a", "(null)", "NONE", "None", "none", "Unknown", "UNKNOWN", "INVALID", "NOT_SET", "NO_VAL"}
 )
 _N = r"\d{1,15}"
-"""A number of Slurm's has at most so many digits. Python neither prints nor sends one of thousands."""
+"""Largest number of digits of a number in Slurm. Python neither prints nor sends numbers with thousands of
+digits."""
 _DURATION = re.compile(
     rf"^(?:(?P<days>{_N})-)?(?:(?:(?P<hours>{_N}):)?(?P<minutes>{_N}):)?(?P<seconds>{_N})$"
 )
@@ -29,17 +31,17 @@ _WHOLE = re.compile(_N)
 _MEMORY = re.compile(r"(\d{1,15})([KMGT]?)", re.ASCII)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _NUM_WORDS = 8192
-"""Tens of thousands of rows say the same few words: what was read of them is kept."""
+"""Size of caches: tens of thousands of rows repeat the same few words."""
 _NOT_HERE = "You are not running a supported"
 _PREFIX = re.compile(r"^(?:\w+: )?(?:(?:fatal|error): |\w+ error: )")
 
 
 class BadRow(ValueError):
-    """A record that is not what was asked for. It is counted and shown as such."""
+    """A record that does not have the expected form. Such records are counted and shown."""
 
 
 class Words(dict[K, V]):
-    """What was read of each word, by the word, as long as one answer is read: a known one costs no call."""
+    """Word → its parsed value, while one answer is parsed: a known word costs no call."""
 
     def __init__(self, read: Callable[[K], V]) -> None:
         super().__init__()
@@ -51,10 +53,10 @@ class Words(dict[K, V]):
 
 
 def split_records(text: str, separator: str, record_end: str) -> Iterator[list[str]]:
-    """The fields of each record, one record after the other: a queue of tens of thousands is not taken apart
-    in one piece.
+    """Yield the fields of one record at a time, so that a queue of tens of thousands of records is never
+    split at once.
 
-    The client ends each record with a newline of its own, which is not part of the next one's first field.
+    The client ends each record with its own newline, which does not belong to the next record's first field.
     """
     start = 0
     while start < len(text):
@@ -69,29 +71,29 @@ def split_records(text: str, separator: str, record_end: str) -> Iterator[list[s
 
 
 def is_torn(text: str, record_end: str) -> bool:
-    """Whether an answer ends in the middle of a record: its client was ended, or a wrapper lost the rest.
-    Without a record end, lines count."""
+    """True if an answer ends within a record, because its client was killed or a wrapper lost the rest.
+    Without `record_end`, lines are the records."""
     end = record_end or "\n"
     at = text.rfind(end)
     rest = (text if at < 0 else text[at + len(end) :]).strip()
-    is_heading = record_end and rest.startswith("CLUSTER: ")  # with -M, also where no job follows
+    is_heading = record_end and rest.startswith("CLUSTER: ")  # with -M, even if no job follows
     return bool(rest) and not is_heading
 
 
 def optional(text: str) -> str | None:
-    """A word, or None for each of Slurm's spellings of "not set". The same word is the same object, however
-    many rows say it."""
+    """A word, or None for each of Slurm's spellings of "not set". Equal words become one object, however many
+    rows contain them."""
     return None if text.strip() in _UNSET else intern(text)
 
 
 def parse_whole(text: str) -> int | None:
-    """A whole number; None for anything else, and for one that is longer than any of Slurm's."""
+    """An integer; None for any other text, and for one that is longer than any number in Slurm."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
 @lru_cache(maxsize=_NUM_WORDS)
 def parse_count(text: str) -> int | None:
-    """`4`, `2K` (2048), `2-4` (the lower end); None when not set. Raises BadRow for anything else."""
+    """`4`, `2K` (2048), `2-4` (the lower end); None if not set. Raises BadRow for any other text."""
     if text.strip() in _UNSET:
         return None
     match = _COUNT.match(text.strip())
@@ -102,7 +104,7 @@ def parse_count(text: str) -> int | None:
 
 @lru_cache(maxsize=_NUM_WORDS)
 def parse_duration(text: str) -> int | None:
-    """`1-02:03:04`, `2:03` and the like, in seconds; None for UNLIMITED and whatever is not a duration."""
+    """`1-02:03:04`, `2:03` and the like in seconds; None for UNLIMITED and any text that is no duration."""
     match = _DURATION.match(text.strip())
     if match is None:
         return None
@@ -113,7 +115,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def parse_time(text: str) -> float | None:
-    """`2026-11-21T03:49:46`, local time as the clients print it, as epoch seconds; None when not set."""
+    """`2026-11-21T03:49:46`, local time as the clients print it, as epoch seconds; None if not set."""
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError):
@@ -121,7 +123,7 @@ def parse_time(text: str) -> float | None:
 
 
 def parse_exit_code(text: str) -> int | None:
-    """Exit status of a batch script: from `42:0` (newer versions) or the raw wait status `10752` (22.05).
+    """Exit status of a batch script, from `42:0` (newer versions) or the raw wait status `10752` (22.05).
     Killed by signal N is 128 + N."""
     code_text, colon, signal_text = text.strip().partition(":")
     code, signal = parse_whole(code_text), parse_whole(signal_text) if colon else 0
@@ -133,19 +135,19 @@ def parse_exit_code(text: str) -> int | None:
 
 
 def failure_words(stderr: str) -> str:
-    """The line of stderr that says why, without the program's name in front: `Unable to contact slurm
+    """The line of stderr with the cause, without the program's name in front: `Unable to contact slurm
     controller (connect failure)`."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     if not lines:
         return ""
-    # The last line is the verdict, but behind a dead munged it only says "Protocol authentication error", and
-    # where there is no accounting only which plugin would do.
+    # The last line is the result. But if munged is dead it only says "Protocol authentication error", and
+    # without accounting it only names the plugin that would work.
     cause = next((line for line in lines if "Munge " in line or line.startswith(_NOT_HERE)), lines[-1])
     return _PREFIX.sub("", cause)
 
 
 def parse_memory_mib(text: str) -> int | None:
-    """Memory as sbatch takes it: `8G`, `500M`, `500` (MiB); None for anything else."""
+    """Memory in sbatch's form: `8G`, `500M`, `500` (MiB); None for any other text. In MiB."""
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
         return None

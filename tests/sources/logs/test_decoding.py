@@ -19,7 +19,7 @@ LOG = "".join(f"step {step} loss 2.3 café\n" for step in range(800)) + (
     'Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n    main()\n'
     "torch.OutOfMemoryError: CUDA out of memory. Tried 7\n日本 ended\n"
 )
-"""Longer than the beginning by which text is told from other files."""
+"""Longer than the beginning of a file by which text is recognized."""
 WESTERN = LOG.replace("日本", "öß")
 
 

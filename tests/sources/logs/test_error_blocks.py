@@ -1,4 +1,4 @@
-"""An error block is read once, in every layout, whatever pieces the log comes in."""
+"""An error block is read once, in every layout, for every split of the log into pieces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = f"{HEAD}{FRAME}ValueError: bad label\n"
 
 
 def scan(text: str, *sizes: int) -> tuple[list[LogHit], tuple[ErrorBlock, ...]]:
-    """The hits and the last blocks of a log that comes in pieces of these sizes."""
+    """The hits and the last blocks of a log that is fed in pieces of these sizes."""
     scanner, data, hits = LogScanner((ANY,), "log"), text.encode(), []
     for size in sizes:
         hits += scanner.feed(data[:size])
@@ -32,7 +32,7 @@ def only(text: str) -> ErrorBlock:
     return block
 
 
-def test_a_traceback_is_told_by_frames_type_and_message() -> None:
+def test_a_traceback_has_its_frames_type_and_message() -> None:
     block = only(f"step 1\n{PLAIN}bye\n")
     (frame,) = block.frames
     assert (frame.file, frame.line, frame.function) == ("/home/user/train.py", 3, "main")
@@ -113,7 +113,7 @@ def test_source_lines_are_no_hits_in_any_layout() -> None:
         ]
 
 
-def test_what_printed_a_block_is_known_by_the_line_above() -> None:
+def test_the_line_above_a_block_names_the_process_that_printed_it() -> None:
     above = {
         "Process SpawnProcess-1:": "SpawnProcess-1",
         "-- Process 1 terminated with the following error:": "Process 1",
@@ -184,7 +184,7 @@ def test_frames_whose_head_is_not_in_the_log_are_a_block() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_block_is_the_same_in_whatever_pieces_it_comes(seed: int) -> None:
+def test_a_block_is_the_same_for_every_split_into_pieces(seed: int) -> None:
     choice = random.Random(seed)
     ranks = [f"[rank{rank}]: {line}" for line in PLAIN.splitlines() for rank in (0, 1)]
     text = (

@@ -1,5 +1,5 @@
-"""Where foreign jobs write: by the rows of the queue, one question for what they leave open, then whoever
-remembers the job."""
+"""Output files of foreign jobs: from the rows of the queue, else from one query, else from other records of
+the job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JOB = Job(
 
 
 def squeue(*jobs: tuple[str, str]) -> bytes:
-    """Rows (id, StdOut) as squeue answers to the question for the paths: 32 fields, most of them not set."""
+    """Rows (id, StdOut) in squeue's answer to the query for paths: 32 fields, most of them not set."""
     rows = []
     for job_id, stdout in jobs:
         told = [job_id, "ada", "RUNNING", "None", "gpu", "node1", *["N/A"] * 16, "/home/ada"]
@@ -35,7 +35,7 @@ def squeue(*jobs: tuple[str, str]) -> bytes:
 
 
 class _Slurm(FakeIo):
-    """Counts its questions."""
+    """Counts its queries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class _Slurm(FakeIo):
         return replace(result, query=known)
 
 
-def test_what_the_queue_has_told_is_not_asked_again() -> None:
+def test_paths_in_the_queue_are_not_queried_again() -> None:
     io = _Slurm()
     paths = OutputPaths(io)
     paths.learn([JOB, replace(JOB, job_id="18")])
@@ -64,7 +64,7 @@ def test_the_path_follows_the_job_to_its_node() -> None:
     assert paths.of("17") == (Path("/o/node3"),)
 
 
-def test_all_that_the_rows_leave_open_is_one_question() -> None:
+def test_all_missing_paths_are_requested_in_one_query() -> None:
     io = _Slurm()
     io.answer("job-files 17,18", lambda query: squeue(("17", "(null)"), ("18", "/o/%j"), ("18_1", "/never")))
     paths = OutputPaths(io)
@@ -74,13 +74,13 @@ def test_all_that_the_rows_leave_open_is_one_question() -> None:
     assert io.asked == [("squeue", "17,18")]
 
 
-def test_tasks_that_have_not_started_have_no_log_and_nobody_is_asked() -> None:
+def test_pending_tasks_have_no_log_and_cause_no_query() -> None:
     io = _Slurm()
     assert OutputPaths(io).of("17_[3-8%2]") == ()
     assert io.asked == []
 
 
-def test_a_job_that_slurm_has_forgotten_is_known_from_what_was_seen_and_else_from_accounting() -> None:
+def test_a_forgotten_job_comes_from_coachs_record_or_else_from_accounting() -> None:
     io = _Slurm()
     for job_id in ("17", "19"):
         io.answers[f"job-files {job_id}"] = lambda query: CommandResult(
@@ -145,7 +145,7 @@ def test_options_are_taken_from_the_command_line_and_never_guessed(
     )
 
 
-def test_slurms_refusal_is_told_in_its_words_and_asked_again_only_later() -> None:
+def test_slurms_refusal_is_shown_in_its_words_and_retried_only_later() -> None:
     io = _Slurm()
     paths = OutputPaths(io)
     for _ in range(2):
@@ -159,7 +159,7 @@ def test_slurms_refusal_is_told_in_its_words_and_asked_again_only_later() -> Non
     assert paths.of("17") == (Path("/o"),)
 
 
-def test_the_answer_that_an_old_recording_has_tells_nothing() -> None:
+def test_the_answer_in_an_old_recording_gives_no_paths() -> None:
     io = FakeIo()
     old = Query("job-files 17", ("scontrol", "show", "job", "17"))
     io.answers["job-files 17"] = lambda query: CommandResult(old, 0, b"   StdOut=/o", "", 0.0, 0.1)
@@ -167,7 +167,7 @@ def test_the_answer_that_an_old_recording_has_tells_nothing() -> None:
         OutputPaths(io).of("17")
 
 
-def test_somebody_elses_row_is_asked_for_again_each_minute_while_it_runs_and_an_own_one_never() -> None:
+def test_another_users_active_job_is_queried_each_minute_and_an_own_one_never() -> None:
     io = _Slurm()
     io.answer("job-files 17", lambda query: squeue(("17", "/o/%j")))
     source = JobRowSource(io, "17", OutputPaths(io), "bob")

@@ -1,5 +1,4 @@
-"""Logs as whoever collected them left them: a prefix before every line, lines broken at a width, empty lines
-between."""
+"""Logs as collectors leave them: a prefix before every line, lines broken at a width, empty lines between."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ ValueError: label 34 of aachen_000012_000019_gtFine_labelIds is none of the 19 c
 srun: error: node1: task 0: Exited with exit code 1
 """
 NUMBER = 10
-"""Of the line with the exception."""
+"""Number of the line with the exception."""
 
 
 def read(text: str, bite: int = 1 << 20) -> tuple[list[LogHit], LogTail]:
@@ -68,7 +67,7 @@ PREFIXES = {
 
 
 @pytest.mark.parametrize("prefix", PREFIXES.values(), ids=list(PREFIXES))
-def test_whatever_stands_before_every_line_hides_no_error(prefix: str) -> None:
+def test_no_prefix_before_all_lines_hides_an_error(prefix: str) -> None:
     lines = [prefix.format(n=n) + line for n, line in enumerate(FAILED.splitlines(), 1)]
     text = "".join(f"{line}\n" for line in lines)
     assert told(FAILED) == told(text) == [("code_error", NUMBER)]
@@ -154,7 +153,7 @@ def test_an_error_that_was_caught_stays_caught_however_the_log_was_broken() -> N
     assert told(CAUGHT) == told(folded(CAUGHT, 80)) == told(CAUGHT.replace("\n", "\n\n")) == []
 
 
-def test_lines_of_one_length_that_nobody_broke_stay_apart() -> None:
+def test_unbroken_lines_of_equal_length_are_not_joined() -> None:
     steps = [
         f"step {n:06d} loss {2.0 / n:.6f} with a learning rate of 0.000300 and no overflow"
         for n in range(100, 400)

@@ -1,5 +1,4 @@
-"""The filter must never hide a line: what it lets through is compared with every pattern tried on every
-line."""
+"""The filter must never hide a line: its result is compared with every pattern tried on every line."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ LARGEST_BYTES = 1 << 20
 
 
 def all_fixture_text() -> bytes:
-    """The lines of the logs among the fixtures, and those in which the tests of the rules spell an error."""
+    """The lines of the logs among the fixtures, and the error lines in the tests of the rules."""
     files = [
         path for path in sorted(TESTS.rglob("*")) if path.is_file() and path.stat().st_size < LARGEST_BYTES
     ]
@@ -44,13 +43,12 @@ def all_fixture_text() -> bytes:
 
 
 def everywhere(wanted: tuple[Signature, ...]) -> tuple[Signature, ...]:
-    """The same, where no line is passed over for its place in a traceback: the lines were put in another
-    order."""
+    """The same signatures without the exception for tracebacks, because the lines are in another order."""
     return tuple(replace(signature, reads_source=True) for signature in wanted)
 
 
 def found_by_hand(text: bytes, wanted: tuple[Signature, ...]) -> Counter[tuple[str, str, int]]:
-    """Every pattern on every line, without literals, kinds or anything else clever."""
+    """Search every line with every pattern, without literals, kinds or other shortcuts."""
     found: Counter[tuple[str, str, int]] = Counter()
     patterns = [(signature, re.compile(signature.pattern)) for signature in wanted]
     for number, line in enumerate(ANSI.sub(b"", text).split(b"\n"), start=1):
@@ -72,7 +70,7 @@ def found_by_scanner(
 
 @cache
 def all_fixture_text_by_hand() -> tuple[bytes, tuple[Signature, ...], Counter[tuple[str, str, int]]]:
-    """That text, all signatures, and what they find in it. It takes seconds: the tests that use it share a
+    """The text, all signatures, and their hits in it. It takes seconds, so the tests that use it share a
     process."""
     wanted, text = everywhere(signatures(build())), all_fixture_text()
     return text, wanted, found_by_hand(text, wanted)
@@ -88,7 +86,7 @@ def test_no_line_that_any_rule_looks_for_is_hidden_by_the_filter(bite_bytes: int
     assert len({(rule, name) for rule, name, _ in by_hand}) > len(kinds) // 2
     frequent = Counter((rule, name) for rule, name, _ in by_hand)
     by_scanner = found_by_scanner(text, wanted, bite_bytes)
-    # Of what stands in very many lines, the middle is passed over on purpose.
+    # The middle hits of a very frequent signature are skipped on purpose.
     missed = {hit[:2] for hit in by_hand - by_scanner if frequent[hit[:2]] <= MAX_FIRST_HITS}
     assert not missed
     assert by_scanner - by_hand == Counter()
@@ -119,7 +117,7 @@ def test_a_literal_that_reaches_into_its_next_place_is_found_at_both(monkeypatch
         assert list(chosen.look_at(b"aXaXab\n" * 4).places[0]) == [0, 7, 14, 21]
 
 
-def test_places_of_what_stands_everywhere_are_the_same_from_both_ends(
+def test_the_places_of_a_frequent_literal_are_the_same_from_both_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(line_filter, "_OFTEN", 2)
@@ -166,7 +164,7 @@ def test_a_pattern_that_means_a_digit_is_told_from_one_that_takes_any(pattern: s
     assert is_digit_blind(pattern) is is_blind
 
 
-def test_what_was_said_of_one_kind_of_line_holds_for_its_next_line_only() -> None:
+def test_a_failed_search_of_one_kind_holds_only_for_the_same_kind() -> None:
     loss = Signature("X", "loss", ("loss",), r"loss \d")
     chosen = LineFilter((loss,))
     block = chosen.look_at(b"no loss here 12\nloss 7\nnothing\n")
@@ -228,7 +226,7 @@ def test_of_lines_that_all_hold_a_literal_and_differ_in_digits_few_are_decoded(
     assert 0 < len(decoded) < num_lines / 100
 
 
-def test_a_line_that_holds_a_literal_many_times_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_with_many_literals_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     draw, num_lines = random.Random(7), 5_000
     asked: list[int] = []
     search_of = line_filter._search_of

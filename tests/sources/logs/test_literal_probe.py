@@ -1,5 +1,4 @@
-"""What is asked around a literal must never be more than the pattern asks, and be enough to let most lines
-go."""
+"""Checks around a literal must never exclude a match, and must exclude most other lines."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from coach.sources.logs.literal_probe import probes_of
 
 
 def passes(pattern: str, literals: tuple[str, ...], line: str) -> bool:
-    """Whether a line passes at any place where it holds a literal."""
+    """True if a line passes the checks at one of its literals."""
     probes = probes_of(Signature("X", "x", literals, pattern))
     data = line.encode()
     return any(
@@ -51,7 +50,7 @@ def passes(pattern: str, literals: tuple[str, ...], line: str) -> bool:
         ),
     ],
 )
-def test_a_line_that_cannot_match_is_let_go_at_its_literal(
+def test_a_line_that_cannot_match_is_rejected_at_its_literal(
     pattern: str, literals: tuple[str, ...], matched: str, let_go: str
 ) -> None:
     assert re.search(pattern, matched)
@@ -68,7 +67,9 @@ def test_a_line_that_cannot_match_is_let_go_at_its_literal(
         (r"(?:.*?Error: |(?=Incompatible)).*?shapes", "shapes", (b"Error: ", b"Incompatible")),
     ],
 )
-def test_words_further_off_are_asked_for_too(pattern: str, literal: str, words: tuple[bytes, ...]) -> None:
+def test_required_words_elsewhere_in_the_line_are_checked_too(
+    pattern: str, literal: str, words: tuple[bytes, ...]
+) -> None:
     assert probes_of(Signature("X", "x", (literal,), pattern)).elsewhere[literal] == words
 
 
@@ -76,7 +77,7 @@ def test_a_literal_that_the_pattern_takes_in_another_case_too_is_not_the_only_on
     assert passes(r"(?i:overflow).*?to \d", ("OVERFLOW", "verflow"), "an overflow: to 7")
 
 
-def test_what_a_pattern_looks_ahead_for_may_be_its_literal() -> None:
+def test_a_literal_may_be_inside_a_look_ahead() -> None:
     pattern = r"^(?:.*?(?=Check batch \d)|.*?Error: (?=.{0,20}?stage \d)).*"
     probes = probes_of(Signature("X", "x", ("Check batch", "stage"), pattern))
     assert not re.match(probes.behind["Check batch"], b" sizes")
@@ -95,12 +96,12 @@ def test_what_a_pattern_looks_ahead_for_may_be_its_literal() -> None:
         ("é error: \u2502", "é error: \u2502"),
     ],
 )
-def test_of_a_pattern_that_is_too_clever_less_is_asked(pattern: str, line: str) -> None:
+def test_a_pattern_that_is_too_complex_gets_fewer_checks(pattern: str, line: str) -> None:
     assert re.search(pattern, line)
     assert passes(pattern, ("error", "rror"), line)
 
 
-def test_what_a_line_begins_with_is_asked_of_a_pattern_that_begins_there() -> None:
+def test_the_beginning_of_a_line_is_checked_for_an_anchored_pattern() -> None:
     probes = probes_of(Signature("X", "x", ("Error",), r"^(?:[A-Z]\w*)?Error: "))
     assert re.match(probes.begin, b"ValueError: x")
     assert not re.match(probes.begin, b"it said ValueError: x")
@@ -108,7 +109,7 @@ def test_what_a_line_begins_with_is_asked_of_a_pattern_that_begins_there() -> No
 
 
 @pytest.mark.parametrize(("rule", "name"), [("COD001", "exception"), ("NUM001", "not_finite")])
-def test_what_stands_in_many_healthy_lines_is_let_go_cheaply(rule: str, name: str) -> None:
+def test_frequent_literals_in_healthy_lines_are_rejected_cheaply(rule: str, name: str) -> None:
     (signature,) = (each for each in signatures(build()) if (each.rule, each.name) == (rule, name))
     assert is_digit_blind(signature.pattern)
     assert not any(

@@ -20,7 +20,7 @@ def source_of(io: FakeIo, *paths: Path) -> LogSource:
 
 
 def chunks_of(readings: Iterable[Reading]) -> list[LogChunk]:
-    """What a look brought; the last reading tells where all logs were looked for."""
+    """The readings of one look; the last one lists all searched places."""
     *parts, last = readings
     assert isinstance(last.payload, LogFiles)
     assert [part.is_part for part in parts] == [True] * len(parts)
@@ -74,7 +74,7 @@ def test_a_log_that_is_a_link_is_followed_from_before_slurm_has_made_the_file(tm
     assert (hit.file, hit.line) == (str(paths.stdout_log), 101)
 
 
-def test_a_last_line_without_its_end_is_told_at_the_next_look() -> None:
+def test_an_unfinished_last_line_is_scanned_at_the_next_look() -> None:
     io = FakeIo()
     io.write(str(PATH), b"step 1\n" * 2000 + b"Killed")
     source = source_of(io)
@@ -122,7 +122,7 @@ def test_each_log_of_a_run_is_followed_by_itself() -> None:
     assert (len(first.hits), len(second.hits)) == (1, 0)
 
 
-def test_a_log_that_cannot_be_read_is_said_and_holds_up_no_other() -> None:
+def test_an_unreadable_log_is_reported_and_delays_no_other() -> None:
     io = FakeIo()
     io.write("/a", b"fine\n" * 5000)
     io.write("/b", b"x\n")
@@ -147,7 +147,7 @@ def test_the_end_of_a_huge_log_is_shown_long_before_all_of_it_was_read(tmp_path:
     assert (tail.size_bytes > 10 << 30, tail.is_counted) == (True, False)
 
 
-def test_what_was_found_in_a_huge_log_is_told_also_when_its_end_cannot_be_read() -> None:
+def test_hits_of_a_huge_log_are_reported_even_if_its_end_is_unreadable() -> None:
     class Stale(FakeIo):
         def size(self, path: Path) -> int:
             return 10 << 30
@@ -162,7 +162,7 @@ def test_what_was_found_in_a_huge_log_is_told_also_when_its_end_cannot_be_read()
     assert [hit.line for hit in chunk_of(source_of(io).poll()).hits] == [2]
 
 
-def test_what_a_file_held_before_the_run_is_counted_and_not_searched() -> None:
+def test_lines_from_before_the_run_are_counted_but_not_searched() -> None:
     io = FakeIo()
     before = b"Killed\n" * 3
     io.write(str(PATH), before + b"step 1\n" * 2000 + b"Killed\n")
@@ -180,8 +180,8 @@ def test_a_file_that_began_anew_since_is_searched_from_its_start() -> None:
 
 
 def test_the_first_look_at_a_log_that_has_ended_has_all_of_its_last_words(tmp_path: Path) -> None:
-    """The end of a log is held for more of its last error. An ended job is judged once: it must not be
-    without it."""
+    """The scanner holds back the end of a log, because more of its last error may come. An ended job is
+    judged once, and must not lack it."""
     log = tmp_path / "5.out"
     log.write_text(
         'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nImportError: x\nbye\n'

@@ -1,4 +1,4 @@
-"""A log of any size is read by windows: the lines, their numbers and what is found are those of the file."""
+"""A log of any size is read in windows: lines, numbers and matches are those of the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coach.sources.logs.scanner import LogScanner
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows of some lines, so that a small file has many."""
+    """Make windows a few lines long, so that a small file has many."""
     monkeypatch.setattr(log_windows, "_HALF_BYTES", 200)
     monkeypatch.setattr(log_windows, "_PIECE_BYTES", 300)
     monkeypatch.setattr(log_windows, "_SEAM_BYTES", 40)
@@ -40,7 +40,7 @@ def _look(path: Path, **look: object) -> LogWindow:
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
-def test_it_opens_at_the_end(tmp_path: Path, end: str) -> None:
+def test_a_log_opens_at_its_end(tmp_path: Path, end: str) -> None:
     lines = _lines(1000)
     window = _look(_file(tmp_path, lines, end))
     assert window.has_end
@@ -112,7 +112,7 @@ def test_the_end_has_its_numbers_from_the_scanner(tmp_path: Path, end: str) -> N
     assert window.lines[-1] == tail.lines[-1]
 
 
-def test_words_are_searched_both_ways_and_small_letters_find_capitals(tmp_path: Path) -> None:
+def test_a_search_works_in_both_directions_and_small_letters_match_capitals(tmp_path: Path) -> None:
     lines = _lines(400)
     lines[100] = "here is a Needle"
     lines[300] = "here is a needle"
@@ -133,7 +133,7 @@ def test_words_are_searched_both_ways_and_small_letters_find_capitals(tmp_path: 
     assert found(offset=0, words="needle", is_backwards=True) is None
 
 
-def test_an_error_is_found_and_a_measure_is_none(tmp_path: Path) -> None:
+def test_an_error_line_is_found_but_an_error_metric_is_not(tmp_path: Path) -> None:
     lines = _lines(200)
     lines[20] = "val error: 0.25"
     lines[21] = "Errors are written to errors.txt, 0 errors"
@@ -188,7 +188,7 @@ def test_a_search_can_be_stopped(tmp_path: Path) -> None:
     assert len(told) == 3
 
 
-def test_a_file_that_began_anew_is_counted_anew(tmp_path: Path) -> None:
+def test_lines_are_counted_again_after_the_file_was_replaced(tmp_path: Path) -> None:
     path = _file(tmp_path, _lines(400))
     windows = LogWindows(SystemIo({}), path)
     windows.look(LogLook((str(path),), line=300))
@@ -228,7 +228,7 @@ def test_two_streams_are_put_into_one_by_their_times() -> None:
     assert both.streams == ("out", "err", "out", "out", "err", "out")
 
 
-def test_of_two_streams_only_the_stretch_is_shown_that_both_hold() -> None:
+def test_merged_streams_show_only_the_period_that_both_cover() -> None:
     one = _window("out", ["2026-01-01 09:00:00 a", "2026-01-01 10:00:10 b"])
     other = _window("err", ["2026-01-01 10:00:05 warned"], start=99)
     assert both_by_time(one, other).streams == ("err", "out")

@@ -1,5 +1,5 @@
-"""File name patterns, as two real versions of Slurm expanded them: each expectation is a file that slurmd
-made."""
+"""File name patterns as two real versions of Slurm expanded them: each expectation is a file that slurmd
+created."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ JOB = Job("17", "train", "ada", "RUNNING", None, "gpu", "node[07-09]", *(None,) 
         ("%999999999999j", BATCH, "0000004937"),
     ],
 )
-def test_a_pattern_is_what_slurmd_makes_of_it(pattern: str, names: Names, path: str) -> None:
+def test_a_pattern_expands_as_slurmd_expands_it(pattern: str, names: Names, path: str) -> None:
     assert expand(pattern, names, Path("/data")) == Path("/data") / path
 
 
-def test_what_a_job_has_not_got_yet_is_not_guessed() -> None:
+def test_values_that_a_pending_job_lacks_are_not_guessed() -> None:
     waiting = replace(TASK, node=None)
     assert expand("%N.out", waiting, Path("/data")) is None
     assert expand("%j.out", waiting, Path("/data")) == Path("/data/4945.out")
@@ -77,7 +77,7 @@ def test_what_a_job_has_not_got_yet_is_not_guessed() -> None:
         (replace(JOB, stdout="/dev/null", stderr="e"), ["/home/ada/e"]),
     ],
 )
-def test_both_streams_of_a_job_are_found_and_one_file_is_named_once(job: Job, paths: list[str]) -> None:
+def test_both_streams_are_found_and_a_common_file_is_listed_once(job: Job, paths: list[str]) -> None:
     assert [str(path) for path in output_paths(job) or ()] == paths
 
 

@@ -1,5 +1,5 @@
-"""Where the numbers of a run come from: written by coach's trainers, reported, printed, or in the files of a
-framework; one of them, and never another run's."""
+"""The source of a run's numbers: coach's trainers, `coach_report`, printed lines, or a framework's files;
+exactly one of them, and never another run's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def source_of(
 
 
 def losses(source: RunMetricsSource | ForeignMetricsSource) -> list[tuple[int, float | None]]:
-    """Of one look, all pieces of it."""
+    """All readings of one look, joined."""
     found: list[tuple[int, float | None]] = []
     for reading in source.poll():
         assert isinstance(reading.payload, MetricsChunk), reading.error
@@ -62,7 +62,7 @@ def test_of_two_streams_with_a_loss_the_first_is_followed_as_it_grows() -> None:
     assert (first, losses(source)) == ([(1, 1.0)], [(2, 0.5)])
 
 
-def test_what_coach_s_own_trainer_prints_is_not_read_beside_what_it_writes() -> None:
+def test_the_output_of_coachs_trainers_is_not_read_in_addition_to_their_metrics() -> None:
     io = io_at()
     source = source_of(io, {"run_id": "x", "launch": {"recipe": "ddp"}})
     io.write("/runs/x/stdout.log", b"step 1 loss 1.0\n")
@@ -70,7 +70,7 @@ def test_what_coach_s_own_trainer_prints_is_not_read_beside_what_it_writes() -> 
     assert losses(source) == [(7, 0.5)]
 
 
-def test_what_an_own_program_reports_is_followed_and_not_what_it_prints() -> None:
+def test_reported_metrics_of_an_own_program_are_preferred_to_its_output() -> None:
     io = io_at()
     source = source_of(io, own_run())
     io.write("/runs/x/stdout.log", b"step 1 loss 1.0\n")
@@ -101,7 +101,7 @@ def test_the_file_of_a_framework_is_asked_less_often_than_a_log() -> None:
     assert len(io.reads) == num_reads
 
 
-def test_a_program_that_prints_its_loss_is_measured_by_that_and_its_directory_is_not_walked() -> None:
+def test_a_printed_loss_is_followed_without_walking_the_directory() -> None:
     io = io_at()
     source = source_of(io, own_run())
     io.write("/runs/x/stdout.log", b"".join(b"step %d loss 1.5\n" % step for step in range(1, 6)))
@@ -110,7 +110,7 @@ def test_a_program_that_prints_its_loss_is_measured_by_that_and_its_directory_is
     assert not [path for path, _, _ in io.reads if path.startswith("/srv/code")]
 
 
-def test_the_last_words_of_a_progress_bar_give_way_to_the_file_that_has_all() -> None:
+def test_the_remains_of_a_progress_bar_are_replaced_by_the_frameworks_file() -> None:
     io = io_at()
     source = source_of(io, own_run())
     io.write("/runs/x/stdout.log", b"Epoch 9/9 16/16 train_loss: 0.900\n")
@@ -162,7 +162,7 @@ def test_a_run_that_ended_before_is_no_rival_but_its_files_are_its_own() -> None
     assert losses(source) == [(1, 2.0), (2, 1.0)]
 
 
-def test_what_lies_in_the_run_directory_is_the_run_s_whoever_trains_beside_it() -> None:
+def test_files_in_the_run_directory_belong_to_the_run_despite_others_beside_it() -> None:
     io = io_at()
     source = source_of(io, own_run(), own_run("y"))
     io.write("/runs/x/out/trainer_state.json", b'{"log_history": [{"step": 4, "loss": 3.0}]}')

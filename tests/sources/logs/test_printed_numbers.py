@@ -1,4 +1,4 @@
-"""The numbers that trainings print: every framework in its own form, and what only looks like one."""
+"""Numbers that trainings print: the form of every framework, and lines that only look similar."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_s_numbers_have_their_names(line: str) -> None:
+def test_the_numbers_of_a_line_get_their_names(line: str) -> None:
     record = record_of_line(line)
     assert record is not None
     assert {name: value for name, value in record.items() if name != "time_s"} == pytest.approx(LINES[line])
@@ -53,20 +53,20 @@ def test_a_line_that_only_speaks_of_a_loss_counts_for_nothing(line: str) -> None
     assert record_of_line(line) is None
 
 
-def test_a_loss_that_is_no_number_is_kept_as_what_it_is() -> None:
+def test_a_loss_of_nan_or_infinity_is_kept() -> None:
     record = record_of_line("step 4 loss nan")
     assert record is not None
     assert math.isnan(record["loss"])
 
 
-def test_a_rate_that_is_told_without_the_time_of_a_step_is_the_throughput() -> None:
+def test_a_rate_without_a_step_time_is_the_throughput() -> None:
     record = record_of_line("step 4 loss 0.5 812.5 samples/s")
     assert record is not None
     ((step,), _) = Course().take(record)
     assert (step.samples_per_s, step.num_samples_global, step.step_time_s) == (812.5, None, None)
 
 
-def test_steps_that_are_counted_anew_in_each_epoch_go_on() -> None:
+def test_step_numbers_that_restart_in_each_epoch_are_continued() -> None:
     lines = [f"epoch {epoch} step {step} loss 1.0" for epoch in (0, 1, 2) for step in (10, 20)]
     assert [record["step"] for record in LineNumbers().records(lines)] == [10, 20, 30, 40, 50, 60]
 

@@ -1,4 +1,4 @@
-"""Where a run's output is looked for."""
+"""The places in which a run's output is searched."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_a_launched_run_has_its_logs_in_its_directory(tmp_path: Path) -> None:
     assert logs_of(tmp_path, recipe="ddp").paths() == own(tmp_path)
 
 
-def test_two_streams_in_one_file_are_one_log_and_what_stood_there_is_not_of_the_run(tmp_path: Path) -> None:
+def test_two_streams_in_one_file_are_one_log_without_its_earlier_content(tmp_path: Path) -> None:
     output = {"stdout": "/data/my.log", "stderr": "/data/my.log", "stdout_start_bytes": 7}
     logs = logs_of(tmp_path, command=["x"], output=output)
     assert logs.paths() == (Path("/data/my.log"),)
     assert logs.start_of(Path("/data/my.log")) == 7
 
 
-def test_a_command_that_is_about_to_start_is_looked_at_again(tmp_path: Path) -> None:
+def test_run_json_is_read_again_until_the_command_has_started(tmp_path: Path) -> None:
     logs = logs_of(tmp_path, command=["x"])
     assert logs.paths() == own(tmp_path)
     logs_of(tmp_path, command=["x"], output={"stdout": "/data/my.log", "stderr": "stderr.log"})
@@ -43,11 +43,11 @@ def test_a_command_that_is_about_to_start_is_looked_at_again(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "output", [{"stdout": "../other/run.json"}, {"stdout": 7}, {"stdout": None}, [], "x"]
 )
-def test_another_name_inside_the_directory_or_a_strange_value_is_no_log(tmp_path: Path, output: Any) -> None:
+def test_an_unexpected_name_or_value_in_run_json_is_no_log(tmp_path: Path, output: Any) -> None:
     assert logs_of(tmp_path, output=output).paths() == own(tmp_path)
 
 
-def test_a_run_of_somebody_else_leads_nowhere_out_of_its_directory(
+def test_another_users_run_cannot_name_a_log_outside_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uid = os.geteuid()
@@ -69,7 +69,7 @@ def test_only_an_own_program_s_log_may_lie_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [-5, "7", None, 2.5])
-def test_a_strange_place_of_the_first_byte_leaves_no_line_out(tmp_path: Path, start: Any) -> None:
+def test_a_malformed_start_offset_skips_no_line(tmp_path: Path, start: Any) -> None:
     logs = logs_of(tmp_path, command=["x"], output={"stdout": "/data/my.log", "stdout_start_bytes": start})
     assert logs.paths() == (Path("/data/my.log"),)
     assert logs.start_of(Path("/data/my.log")) == 0

@@ -186,7 +186,7 @@ def test_an_impossible_time_is_no_time(stamp: str) -> None:
     assert scan(f"{stamp} Killed\n".encode(), (signature,))[0].time_s is None
 
 
-def test_a_line_without_its_end_counts_when_nothing_more_comes_and_is_not_told_twice() -> None:
+def test_an_unfinished_line_counts_at_the_end_and_only_once() -> None:
     scanner = LogScanner(ALL, "log")
     assert scanner.feed(b"step 1\nKilled") == []
     assert [hit.line for hit in scanner.flush()] == [2]
@@ -261,14 +261,14 @@ def test_any_split_of_the_bytes_gives_the_same_hits(seed: int) -> None:
     assert whole
 
 
-def test_a_log_that_repeats_an_error_forever_is_told_by_its_first_and_last() -> None:
+def test_an_endlessly_repeated_error_keeps_its_first_and_last_hits() -> None:
     hits = scan(TRACEBACK * 20_000)
     assert [hit.line for hit in hits[:100]] == [6 + 7 * number for number in range(100)]
     assert [hit.line for hit in hits[100:]] == [6 + 7 * number for number in range(19_900, 20_000)]
     assert {len(hit.traceback) for hit in hits} == {5}
 
 
-def test_where_a_log_s_first_line_stands_again_is_found_but_not_a_line_of_every_step() -> None:
+def test_a_repeated_first_line_is_a_mark_but_a_line_of_every_step_is_not() -> None:
     start = "12:30:01 Namespace of tra1ning: seed 7\nsaved the weights to disk\n"
     often = "saved the weights to disk\n" * 200
     log = start + "step 1\n" * 9 + often + start.replace("7", "42") + "step 1\n"
@@ -316,7 +316,7 @@ def test_a_log_is_read_in_the_encoding_it_was_written_in(data: bytes, shown: str
     assert (tail.lines, tail.is_binary, tail.size_bytes) == ((shown,), False, len(data))
 
 
-def test_of_what_is_said_very_often_the_middle_is_passed_over_but_not_of_a_curve() -> None:
+def test_the_middle_hits_of_a_frequent_signature_are_skipped_except_for_a_curve() -> None:
     curve = Signature("METRICS", "loss", ("loss",), r"loss (?P<value>[\d.]+)")
     scanner = LogScanner((KILLED, curve))
     piece = b"Killed\nloss 0.5\n" * 1000

@@ -1,4 +1,4 @@
-"""What a script names as its logs, so that they are found though Slurm knows nothing of them."""
+"""The logs that a script names: they are found although Slurm does not know them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOB = Names("17", "17", None, "train", "ada", "node1")
         ("srun -o %t.out python train.py", "3.out"),
     ],
 )
-def test_a_log_that_a_script_names_is_known_by_it(script: str, file: str) -> None:
+def test_a_log_named_in_a_script_matches_its_pattern(script: str, file: str) -> None:
     (pattern,) = named_outputs(f"#!/bin/bash\n#SBATCH -o slurm-%j.out\n{script}\n", JOB)
     assert re.fullmatch(pattern, file)
 
@@ -66,7 +66,7 @@ def test_a_line_that_repeats_itself_costs_no_time(words: str) -> None:
     assert r"steps\.log" in named_outputs(script, JOB)
 
 
-def test_a_name_of_many_unknown_parts_is_one_of_few_or_none() -> None:
+def test_a_name_with_too_many_unknown_parts_is_shortened_or_dropped() -> None:
     assert named_outputs("srun -o a$A$B$C$D-$E$F$G$H.log x\n", JOB) == (r"a.*\-.*\.log",)
     assert named_outputs(f"srun -o a{'-'.join(f'${name}' for name in 'ABCDEF')}.log x\n", JOB) != ()
     assert named_outputs(f"srun -o a{'-'.join(f'${name}' for name in 'ABCDEFG')}.log x\n", JOB) == ()

@@ -1,4 +1,4 @@
-"""What can be written, and how much room there is, found out without writing anything."""
+"""Write permission and free space, found out without writing anything."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from coach.sources.machine.disk import (
 )
 
 
-def test_a_directory_that_can_still_be_made_is_as_good_as_one_that_is_there(tmp_path: Path) -> None:
+def test_a_directory_that_can_be_created_counts_as_writable(tmp_path: Path) -> None:
     assert why_not_writable(tmp_path) is None
     assert why_not_writable(tmp_path / "coach" / "runs") is None
-    assert list(tmp_path.iterdir()) == []  # asking leaves nothing behind
+    assert list(tmp_path.iterdir()) == []  # the check leaves nothing behind
 
 
 def test_a_file_or_a_dead_link_where_a_directory_is_wanted_is_named(tmp_path: Path) -> None:
@@ -54,14 +54,14 @@ def test_the_first_root_that_can_be_written_is_taken_and_the_others_say_why_not(
     )
 
 
-def test_without_any_writable_root_the_last_is_taken_and_all_reasons_are_told() -> None:
+def test_without_a_writable_root_the_last_is_chosen_and_all_reasons_are_given() -> None:
     choice = choose_root([(Path("/a"), "site"), (Path("/b"), "home")], lambda path: f"{path} is full of sand")
     assert (choice.path, choice.is_writable) == (Path("/b"), False)
     assert "/a is full of sand" in choice.text
     assert "/b is full of sand" in choice.text
 
 
-def test_the_room_of_a_directory_that_is_yet_to_be_made_is_its_parents(tmp_path: Path) -> None:
+def test_the_space_of_a_missing_directory_is_that_of_its_parent(tmp_path: Path) -> None:
     here, below = read_space(tmp_path), read_space(tmp_path / "a" / "b")
     assert here is not None
     assert below is not None
@@ -69,5 +69,5 @@ def test_the_room_of_a_directory_that_is_yet_to_be_made_is_its_parents(tmp_path:
     assert 0 <= here.free_bytes <= here.total_bytes
 
 
-def test_a_pseudo_file_system_has_no_room_that_could_be_told() -> None:
+def test_the_space_of_a_pseudo_file_system_is_unknown() -> None:
     assert read_space(Path("/proc/self")) is None

@@ -25,7 +25,7 @@ def test_conda_s_own_list_is_read_and_what_was_deleted_is_left_out(tmp_path: Pat
     assert num_more == 0
 
 
-def test_a_list_without_end_is_not_followed_to_it(tmp_path: Path) -> None:
+def test_a_very_long_list_of_environments_is_cut(tmp_path: Path) -> None:
     names = [tmp_path / f"e{number}" for number in range(MAX_PREFIXES + 5)]
     for name in names:
         (name / "conda-meta").mkdir(parents=True)

@@ -44,7 +44,7 @@ def exit_json(state: str, exit_code: int, ended_time_s: float) -> str:
 
 
 class Machine:
-    """The source on a made-up machine, and what it read."""
+    """The source on a fake machine, and the files that it read."""
 
     def __init__(self, root: Path, dead: frozenset[str] = frozenset()) -> None:
         self.io = ScriptedIo({}, now_s=NOW_S)
@@ -125,14 +125,14 @@ def test_a_run_that_failed_this_morning_is_still_there_in_the_evening(tmp_path: 
     assert machine.poll()[2][run_id].state == "FAILED"
 
 
-def test_how_a_run_ended_is_believed_before_what_it_was_last_known_to_do(tmp_path: Path) -> None:
+def test_the_recorded_end_of_a_run_overrides_its_last_known_state(tmp_path: Path) -> None:
     run_id = "20261121-142233-ddp-4f2a"
     make_run(tmp_path, run_id, run_json(), exit_json("COMPLETED", 0, 1990.0))
     job = Machine(tmp_path, dead=frozenset({"ddp"})).poll()[2][run_id]
     assert (job.state, job.reason, job.exit_code) == ("COMPLETED", None, 0)
 
 
-def test_a_run_whose_supervisor_was_killed_is_failed_and_says_so(tmp_path: Path) -> None:
+def test_a_run_whose_supervisor_was_killed_has_failed_with_that_reason(tmp_path: Path) -> None:
     run_id = "20261121-142233-ddp-4f2a"
     make_run(tmp_path, run_id, run_json())
     node, _, jobs, _ = Machine(tmp_path, dead=frozenset({"ddp"})).poll()
@@ -152,7 +152,7 @@ def test_a_real_process_that_is_gone_is_noticed(tmp_path: Path) -> None:
     assert [job.reason for job in jobs.jobs] == [SUPERVISOR_DIED]
 
 
-def test_a_run_of_another_login_node_is_in_the_queue_with_its_last_word_and_takes_nothing_here(
+def test_a_run_of_another_login_node_has_its_last_state_and_uses_nothing_here(
     tmp_path: Path,
 ) -> None:
     run_id = "20261121-142233-away-4f2a"

@@ -1,4 +1,4 @@
-"""What is left of a quota, from the tools' own words."""
+"""The remaining quota, from the output of the tools."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_quota_that_is_nearly_used_up_says_what_is_left() -> None:
     assert (home.left_bytes, home.left_files) == (1_000_000 * 1024, 18797)
 
 
-def test_without_a_limit_nothing_is_left_to_say() -> None:
+def test_without_a_limit_the_remaining_quota_is_unknown() -> None:
     project = parse_quota(QUOTA)["nas.example.org:/export/project"]
     assert (project.left_bytes, project.left_files) == (None, None)
 
@@ -56,7 +56,7 @@ def test_lustre_s_row_is_read_over_two_lines_and_a_soft_limit_counts_where_there
 @pytest.mark.parametrize(
     "text", ["", "Disk quotas for user ada (uid 1000): none\n", "\x00 1 2\n", "a b c d e f g h i\n"]
 )
-def test_words_that_are_no_table_have_no_quota(text: str) -> None:
+def test_output_without_a_table_gives_no_quota(text: str) -> None:
     assert parse_quota(text) == {}
 
 

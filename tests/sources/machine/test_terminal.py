@@ -1,4 +1,4 @@
-"""What a terminal says of itself in its variables."""
+"""Properties of a terminal, from its environment variables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from coach.sources.machine.terminal import count_colours, locale_encoding
         ({"TERM": "no-such-terminal"}, None),
     ],
 )
-def test_colours_are_counted_as_the_terminal_tells_them(env: dict[str, str], colours: int | None) -> None:
+def test_the_number_of_colours_follows_from_the_terminals_name(
+    env: dict[str, str], colours: int | None
+) -> None:
     assert count_colours(env) == colours
 
 
@@ -32,5 +34,7 @@ def test_colours_are_counted_as_the_terminal_tells_them(env: dict[str, str], col
         ({}, None),
     ],
 )
-def test_the_letters_are_those_of_the_locale_that_wins(env: dict[str, str], encoding: str | None) -> None:
+def test_the_encoding_is_that_of_the_locale_variable_in_effect(
+    env: dict[str, str], encoding: str | None
+) -> None:
     assert locale_encoding(env) == encoding

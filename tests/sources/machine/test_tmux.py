@@ -9,7 +9,7 @@ from coach.sources.machine.tmux import load_tmux_buffer, show_tmux_message
 
 
 def a_tmux(folder: Path, status: int) -> dict[str, str]:
-    """The environment of a terminal in a tmux that writes down what it is given."""
+    """The environment of a terminal in a fake tmux that records its input."""
     program = folder / "tmux"
     program.write_text(f'#!/bin/sh\necho "$@" > {folder}/arguments\ncat > {folder}/text\nexit {status}\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)

@@ -1,4 +1,4 @@
-"""The dumps of torch's flight recorder are read as they are, and a made-up one does nothing."""
+"""Real dumps of torch's flight recorder are read, and a forged one has no effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DUMPS = Path(__file__).parents[2] / "fixtures" / "flight"
 
 
 @pytest.mark.parametrize("name", ["operation/nccl_trace_rank_1", "json/trace_rank_1"])
-def test_what_a_rank_called_is_read_from_a_real_dump(name: str) -> None:
+def test_the_calls_of_a_rank_are_read_from_a_real_dump(name: str) -> None:
     records = parse_dump((DUMPS / name).read_bytes(), DUMPS / name)
     assert records is not None
     (record,) = records
@@ -47,7 +47,7 @@ class Evil:
     ],
     ids=["calls", "calls-inside", "memo", "length", "cut", "no-entries", "a-list", "deep", "empty"],
 )
-def test_a_made_up_dump_is_refused_without_a_trace(
+def test_a_forged_dump_is_refused_without_running_its_code(
     data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -55,7 +55,7 @@ def test_a_made_up_dump_is_refused_without_a_trace(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_entries_that_say_nonsense_are_left_out() -> None:
+def test_malformed_entries_of_a_dump_are_left_out() -> None:
     good = {
         "collective_seq_id": 7,
         "profiling_name": "nccl:all_reduce",
@@ -77,7 +77,7 @@ def test_entries_that_say_nonsense_are_left_out() -> None:
     assert (record.rank, record.members, record.calls) == (12, (), (Call(7, "nccl:all_reduce", ((2,),)),))
 
 
-def test_a_few_bytes_that_would_fill_the_memory_as_text_are_no_name() -> None:
+def test_a_nested_name_that_would_fill_the_memory_is_ignored() -> None:
     nested: list[object] = ["a"]
     for _ in range(200):
         nested = [nested, nested]

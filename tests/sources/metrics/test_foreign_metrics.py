@@ -145,13 +145,13 @@ def test_the_state_of_transformers_goes_on_from_checkpoint_to_checkpoint(tmp_pat
     assert evaluations([*events, *more_events]) == [10, 20, 30, 40]
 
 
-def test_of_several_files_that_tell_the_same_one_is_followed() -> None:
+def test_only_one_of_several_files_with_the_same_numbers_is_followed() -> None:
     steps, _ = look(follow([*files_of("transformers"), *files_of("torch"), *files_of("lightning")]))
     assert len(steps) == 40
     assert steps[0].loss == 2.0
 
 
-def test_what_is_followed_goes_on_when_more_files_appear_and_until_it_is_gone(tmp_path: Path) -> None:
+def test_the_followed_file_stays_until_it_is_gone_even_if_more_appear(tmp_path: Path) -> None:
     def rank(number: int, *lines: str) -> None:
         paths.append(tmp_path / f"rank{number}.csv")
         paths[-1].write_text("".join(f"{line}\n" for line in ("step,loss", *lines)))
@@ -176,7 +176,7 @@ def test_what_is_followed_goes_on_when_more_files_appear_and_until_it_is_gone(tm
     assert [step.loss for step in look(source)[0]] == [6.0]
 
 
-def test_a_requeued_training_s_second_file_is_followed_and_the_first_no_longer_counts(tmp_path: Path) -> None:
+def test_the_second_file_of_a_requeued_training_replaces_the_first(tmp_path: Path) -> None:
     clock = _Clock()
     paths: list[Path] = []
     source = ForeignMetricsSource(clock, "17", lambda: paths)
@@ -205,7 +205,7 @@ def test_a_requeued_training_s_second_file_is_followed_and_the_first_no_longer_c
 
 
 class _Clock(SystemIo):
-    """The real files, and a clock that a test sets."""
+    """The real files, and a clock that the test sets."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -215,7 +215,7 @@ class _Clock(SystemIo):
         return self.now_s
 
 
-def test_what_has_no_loss_is_followed_only_until_something_has(tmp_path: Path) -> None:
+def test_a_file_without_a_loss_is_followed_only_until_another_has_one(tmp_path: Path) -> None:
     paths = [tmp_path / "rates.csv"]
     paths[0].write_text("step,lr\n1,0.1\n")
     source = follow(paths)
@@ -247,7 +247,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_curve(tmp_path:
 @pytest.mark.parametrize(
     "data", [b"", b"\x00\xff\xfe", b'"\n"\n', b"a,b\n1\n1,2,3\n", b"step,loss\nx,y\n,\n"]
 )
-def test_a_csv_of_rubbish_brings_nothing_and_breaks_nothing(tmp_path: Path, data: bytes) -> None:
+def test_a_csv_of_rubbish_gives_no_steps_and_no_crash(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "metrics.csv"
     path.write_bytes(data)
     assert look(follow([path]))[0] == []
@@ -268,9 +268,7 @@ def test_a_csv_of_rubbish_brings_nothing_and_breaks_nothing(tmp_path: Path, data
         ("val_acc", "accuracy", True),
     ],
 )
-def test_the_same_number_is_known_by_the_names_that_frameworks_give_it(
-    name: str, field: str, is_evaluation: bool
-) -> None:
+def test_each_frameworks_name_of_a_quantity_is_recognized(name: str, field: str, is_evaluation: bool) -> None:
     quantity = quantity_of(name)
     assert quantity is not None
     assert (quantity.field, quantity.is_evaluation) == (field, is_evaluation)
@@ -283,7 +281,7 @@ def test_other_numbers_are_not_taken_for_the_loss(name: str) -> None:
     assert quantity_of(name) is None
 
 
-def test_the_loss_is_known_however_many_other_names_came_before_it() -> None:
+def test_the_loss_is_recognized_after_any_number_of_other_names() -> None:
     course = Course()
     course.take({f"grads/layer{number}": 1.0 for number in range(200)})
     steps, _ = course.take({"loss": 3.0, "step": 1})
@@ -291,7 +289,7 @@ def test_the_loss_is_known_however_many_other_names_came_before_it() -> None:
     assert course.has_loss
 
 
-def test_of_a_csv_with_very_many_rows_a_curve_its_nan_and_its_whole_end_are_kept(tmp_path: Path) -> None:
+def test_a_huge_csv_is_thinned_but_keeps_its_nan_and_its_end(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     values = ["nan" if step == 70_001 else "0.5" for step in range(200_000)]
     path.write_text("step,loss\n" + "".join(f"{step},{value}\n" for step, value in enumerate(values)))

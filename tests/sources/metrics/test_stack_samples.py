@@ -1,4 +1,4 @@
-"""Stack samples as the nodes write them, and as somebody else might."""
+"""Stack samples as the nodes write them, and malformed ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_record_is_a_burst_with_its_shares_and_places() -> None:
         {"time_s": "soon"},
     ],
 )
-def test_a_record_without_its_heading_is_none(changed: dict[str, object]) -> None:
+def test_a_record_without_required_fields_is_no_burst(changed: dict[str, object]) -> None:
     assert parse_burst({**RECORD, **changed}) is None
 
 

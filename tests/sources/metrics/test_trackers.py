@@ -1,4 +1,4 @@
-"""What wandb and MLflow keep on disk gives curves, whatever state the files are in."""
+"""Local files of wandb and MLflow give curves, in every state of the files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def database(path: Path, *statements: str) -> Path:
 
 
 def framed(records: list[bytes]) -> bytes:
-    """A file of wandb's: what does not fit into a block goes on in the next one."""
+    """A file in wandb's format: a record that does not fit into a block continues in the next one."""
     out = bytearray(b":W&B\xe1\xbe\0")
     for record in records:
         is_first = True
@@ -178,7 +178,7 @@ def test_no_damage_breaks_the_reader() -> None:
 
 
 @pytest.mark.parametrize("record", [b"\x12\xff\xff\xff\xff\xff", b"\xff" * 20, history(loss="[" * 60)])
-def test_a_message_that_is_none_has_no_loss(record: bytes) -> None:
+def test_a_malformed_message_gives_no_loss(record: bytes) -> None:
     told = WandbDecoder().feed(framed([record]))
     assert [each for each in told if each.get("loss") is not None] == []
 
@@ -246,7 +246,7 @@ def test_of_a_database_the_named_run_is_read_and_a_later_attempt_of_the_training
     assert [(step.step, step.loss) for step in reading.payload.steps] == [(3, 7.0)]
 
 
-def test_new_rows_alone_are_new_and_a_large_file_is_read_rarely(tmp_path: Path) -> None:
+def test_only_new_rows_are_returned_and_a_large_file_is_read_rarely(tmp_path: Path) -> None:
     io, path = FakeIo(), Path("/w/mlflow.db")
     new = "INSERT INTO metrics SELECT key, 9.0, timestamp + 1, run_uuid, 20, 0 FROM latest_metrics"
     io.files[str(path)] = database(tmp_path / "one.db").read_bytes()

@@ -26,7 +26,7 @@ PRIORITY = Query("priority", ("sprio", "-h"))
 
 
 class Controller(SystemIo):
-    """A Slurm that is up or away. It keeps a journal."""
+    """A Slurm that is up or away, with a journal of its requests."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -47,7 +47,7 @@ class Controller(SystemIo):
 
 
 class Coach:
-    """One coach: its sources share what is known of the outage, and all coaches share a folder."""
+    """One coach: its sources share the state of the outage, and all coaches share a folder."""
 
     def __init__(self, controller: Controller, folder: Path) -> None:
         self.num_returns = 0
@@ -76,7 +76,7 @@ def coach(controller: Controller, tmp_path: Path) -> Coach:
     return Coach(controller, tmp_path)
 
 
-def test_a_minute_of_an_outage_costs_four_probes_however_many_wait_and_however_many_coaches_are_open(
+def test_an_outage_costs_four_probes_a_minute_for_any_number_of_coaches(
     controller: Controller, coach: Coach, tmp_path: Path
 ) -> None:
     other = Coach(controller, tmp_path)
@@ -113,20 +113,18 @@ def test_another_coach_hears_of_the_outage_and_asks_nothing(
     assert not any(coach.ask_all())
 
 
-def test_a_question_that_was_not_put_says_why(controller: Controller, coach: Coach) -> None:
+def test_a_request_that_was_not_sent_has_a_reason(controller: Controller, coach: Coach) -> None:
     controller.is_up = False
     coach.outage.probe()
     result = coach.io.run(PRIORITY)
     assert (result.returncode, result.error) == (
         None,
-        "sprio was not asked, Slurm is away: Slurmctld(primary) at c is DOWN",
+        "sprio was not run, the Slurm controller does not answer: Slurmctld(primary) at c is DOWN",
     )
     assert controller.asked == ["ping"]
 
 
-def test_what_does_not_ask_the_controller_is_run_during_an_outage(
-    controller: Controller, coach: Coach
-) -> None:
+def test_commands_without_rpcs_run_during_an_outage(controller: Controller, coach: Coach) -> None:
     controller.is_up = False
     coach.outage.probe()
     coach.io.run(Query("past", ("sacct", "-X")))
@@ -145,9 +143,7 @@ def test_one_probe_finds_it_up_for_all(controller: Controller, coach: Coach) -> 
     assert coach.num_returns == 1
 
 
-def test_a_person_who_asks_again_is_not_told_what_was_seen_before(
-    controller: Controller, coach: Coach
-) -> None:
+def test_a_user_who_refreshes_gets_a_new_probe(controller: Controller, coach: Coach) -> None:
     controller.is_up = False
     coach.outage.probe()
     controller.is_up, controller.now_s = True, controller.now_s + 0.5

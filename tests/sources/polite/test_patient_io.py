@@ -22,7 +22,7 @@ LIMIT_S = 0.6
 
 
 class Slow:
-    """A squeue that answers when it is let; a scontrol that never does."""
+    """A squeue that answers when it is told to; a scontrol that never does."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ def has_ended(slow: Slow) -> Callable[[], bool]:
     return lambda: any(one.has_ended.is_set() for one in slow.io._open.values())
 
 
-def test_a_late_answer_is_what_the_next_look_gets(slow: Slow) -> None:
+def test_a_late_answer_serves_the_next_look(slow: Slow) -> None:
     first, second = jobs_query("ada"), jobs_query("ada")
     late = slow.io.run(first)
     assert (late.returncode, late.error) == (None, "squeue: no answer within 1 s")
@@ -70,7 +70,7 @@ def test_a_late_answer_is_what_the_next_look_gets(slow: Slow) -> None:
     assert slow.num_asked == 2
 
 
-def test_a_question_that_is_open_is_waited_for_and_not_put_again(slow: Slow) -> None:
+def test_an_open_request_is_awaited_and_not_sent_again(slow: Slow) -> None:
     assert slow.io.run(jobs_query("ada")).returncode is None
     assert slow.io.run(jobs_query("ada")).returncode is None
     assert slow.num_asked == 1
@@ -86,7 +86,7 @@ def test_a_controller_that_answered_late_needs_no_ping(slow: Slow) -> None:
     assert client.ask(jobs_query("ada")).text == "told\n"
 
 
-def test_what_was_asked_before_something_was_changed_does_not_count(slow: Slow) -> None:
+def test_requests_from_before_a_change_are_dropped(slow: Slow) -> None:
     assert slow.io.run(jobs_query("ada")).returncode is None
     slow.io.forget_late()
     slow.let_answer()
@@ -94,7 +94,7 @@ def test_what_was_asked_before_something_was_changed_does_not_count(slow: Slow) 
     assert slow.num_asked == 2
 
 
-def test_a_late_answer_of_long_ago_is_not_used(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_answer_that_is_too_old_is_not_used(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     assert slow.io.run(jobs_query("ada")).returncode is None
     slow.let_answer()
     wait_until(has_ended(slow), 10, "the answer comes")
@@ -108,7 +108,7 @@ def test_other_questions_pass_through(slow: Slow) -> None:
     assert slow.io.run(Query("x", ("no-such-client",))).error == "no-such-client: command not found"
 
 
-def test_a_late_answer_was_read_by_whoever_asked_first(slow: Slow, tmp_path: Path) -> None:
+def test_a_late_answer_is_parsed_by_the_first_request(slow: Slow, tmp_path: Path) -> None:
     shared = SharedIo(slow.io, tmp_path / "answers", "tiger")
     (tmp_path / "answers").mkdir(mode=0o700)
     outage = Outage()
@@ -119,5 +119,6 @@ def test_a_late_answer_was_read_by_whoever_asked_first(slow: Slow, tmp_path: Pat
     slow.let_answer()
     wait_until(has_ended(slow), 10, "the answer comes")
     (told,) = source.poll()
-    # "told" is no record: the reader of the first question has noticed, though the second got the answer.
-    assert (told.error, slow.num_asked) == ("squeue: only a part of its answer came", 1)
+    # "told" is no complete record: the reader of the first request has detected that, though the second got
+    # the answer.
+    assert (told.error, slow.num_asked) == ("squeue: its answer is incomplete", 1)

@@ -17,7 +17,7 @@ def answer(*, error: str | None = None, is_caught_up: bool = True) -> Reading:
 
 
 class ScriptedSource:
-    """Gives the prepared answers, then the last one for ever."""
+    """Emits the prepared answers, then the last one for ever."""
 
     name = "jobs"
 
@@ -78,7 +78,7 @@ def test_bytes_that_are_still_unread_are_read_without_a_pause() -> None:
         assert source.num_polls == 3
 
 
-def test_a_flaw_in_a_source_is_shown_and_does_not_end_its_thread() -> None:
+def test_a_defect_in_a_source_is_shown_and_does_not_end_its_thread() -> None:
     class Flawed(ScriptedSource):
         def poll(self) -> Iterator[Reading]:
             self.num_polls += 1

@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 
 
 class Controller(FakeIo):
-    """Counts what it is asked."""
+    """Counts its requests."""
 
     def __init__(self) -> None:
         super().__init__(now_s=time.time())
@@ -71,7 +71,7 @@ def test_a_shared_queue_is_read_with_the_separators_it_was_asked_with(
     assert controller.asked == ["jobs", "jobs"], "everybody's jobs are another question"
 
 
-def test_a_coach_that_asks_again_gets_nothing_as_old_as_what_it_has(
+def test_a_coach_that_polls_again_gets_a_newer_answer_than_its_own(
     controller: Controller, tmp_path: Path
 ) -> None:
     (io,) = coaches(controller, tmp_path, 1)
@@ -81,7 +81,7 @@ def test_a_coach_that_asks_again_gets_nothing_as_old_as_what_it_has(
     assert len(controller.asked) == 3
 
 
-def test_after_a_launch_only_what_was_asked_since_counts(controller: Controller, tmp_path: Path) -> None:
+def test_after_a_launch_older_answers_are_ignored(controller: Controller, tmp_path: Path) -> None:
     first, second = coaches(controller, tmp_path)
     first.run(NODES_QUERY)
     controller.now_s += 0.5
@@ -108,7 +108,7 @@ def test_another_cluster_is_another_answer(controller: Controller, tmp_path: Pat
         lambda data: b'{"schema": 1}\n',
     ],
 )
-def test_a_torn_or_strange_answer_is_as_good_as_none(
+def test_a_torn_or_malformed_answer_is_ignored(
     controller: Controller, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
     first, second = coaches(controller, tmp_path)
@@ -120,7 +120,7 @@ def test_a_torn_or_strange_answer_is_as_good_as_none(
 
 
 @pytest.mark.parametrize("late_s", [FIRST_AGES_S["nodes"] + 1, -3600.0])
-def test_an_answer_that_is_old_or_from_the_future_is_not_believed(
+def test_an_answer_that_is_old_or_from_the_future_is_ignored(
     controller: Controller, tmp_path: Path, late_s: float
 ) -> None:
     first, second = coaches(controller, tmp_path)
@@ -143,7 +143,9 @@ def test_a_failure_answers_for_all_but_not_for_long(controller: Controller, tmp_
     assert len(controller.asked) == 2
 
 
-def test_only_one_asks_while_the_others_wait_for_what_it_gets(controller: Controller, tmp_path: Path) -> None:
+def test_one_coach_sends_the_request_and_the_others_use_its_answer(
+    controller: Controller, tmp_path: Path
+) -> None:
     controller.gate = threading.Event()
     told: list[bytes] = []
     threads = [
@@ -160,7 +162,7 @@ def test_only_one_asks_while_the_others_wait_for_what_it_gets(controller: Contro
     assert list(tmp_path.glob(".*")) == [], "no lock and nothing half written is left"
 
 
-def test_a_lock_that_a_killed_coach_left_behind_holds_nobody_up_for_ever(
+def test_the_lock_of_a_killed_coach_expires(
     controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_cache, "LOCK_SLACK_S", 0.3 - COMMAND_TIMEOUT_S)
@@ -173,14 +175,14 @@ def test_a_lock_that_a_killed_coach_left_behind_holds_nobody_up_for_ever(
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_a_full_or_vanished_folder_costs_the_sharing_not_the_answer(
+def test_a_full_or_removed_folder_prevents_sharing_but_not_the_answer(
     controller: Controller, tmp_path: Path
 ) -> None:
     (io,) = coaches(controller, tmp_path / "gone", 1)
     assert io.run(NODES_QUERY).returncode == 0
 
 
-def test_what_is_not_for_sharing_passes_through(controller: Controller, tmp_path: Path) -> None:
+def test_requests_that_are_not_shared_pass_through(controller: Controller, tmp_path: Path) -> None:
     (io,) = coaches(controller, tmp_path, 1)
     for _ in range(2):
         io.run(Query("priority", ("sprio", "-h")))
@@ -199,7 +201,7 @@ def test_the_folder_is_for_its_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_folder_that_is_a_link_of_somebody_is_not_taken(tmp_path: Path) -> None:
+def test_a_linked_folder_is_not_used_for_sharing(tmp_path: Path) -> None:
     runtime = tmp_path / "run"
     runtime.mkdir()
     (tmp_path / "elsewhere").mkdir()
@@ -210,7 +212,7 @@ def test_a_folder_that_is_a_link_of_somebody_is_not_taken(tmp_path: Path) -> Non
 
 
 class Printing(Controller):
-    """Gives its answers away piece by piece, as real clients do."""
+    """Emits its answers in pieces, as real clients do."""
 
     def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
         result = super().run(query, timeout_s)
@@ -227,7 +229,7 @@ def poll(io: SharedIo) -> list[str]:
     return [job.job_id for job in reading.payload.jobs]
 
 
-def test_a_queue_that_is_read_as_it_comes_is_shared_as_well(tmp_path: Path) -> None:
+def test_a_queue_parsed_in_pieces_is_shared_too(tmp_path: Path) -> None:
     controller = Printing()
     first, second = coaches(controller, tmp_path)
     assert [poll(io) for io in (first, second)] == [["17"], ["17"]]

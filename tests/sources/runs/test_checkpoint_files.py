@@ -1,4 +1,5 @@
-"""A checkpoint is judged by its ends: which one a resubmitted job could go on from."""
+"""A checkpoint is judged by the ends of its files, to find the one from which a resubmitted job can
+resume."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def safetensors(*ends: int, size: int) -> bytes:
 
 
 def told(files: dict[str, bytes]) -> list[tuple[str, str, int | None, str | None]]:
-    """(path, whose, step, why torn) of the checkpoints of these files, each written later than the one
+    """(path, framework, step, why torn) of the checkpoints of these files, each written later than the one
     before."""
     io = FakeIo()
     for time_s, (name, data) in enumerate(files.items()):
@@ -54,7 +55,7 @@ def test_a_torn_safetensors_file_tells_how_many_bytes_it_lacks(data: bytes, why:
     assert why_torn(io, Path("/m.safetensors")) == why
 
 
-def test_the_newest_whole_file_is_found_behind_those_that_are_torn() -> None:
+def test_the_newest_complete_checkpoint_is_found_behind_torn_ones() -> None:
     files = {"a_step1.pt": WHOLE, "b_step2.pt": WHOLE, "c_step3.pt": TORN, "notes.txt": b"x"}
     assert told(files) == [
         ("c_step3.pt", "PyTorch", 3, "its end is missing"),

@@ -1,4 +1,4 @@
-"""The shared directory as it is read: what everybody may write into it, and what becomes of that."""
+"""Reading the shared directory: everything that others may write into it, and the result."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_links_pipes_and_folders_are_named_and_never_opened(tmp_path: Path) -> N
     assert all("not a plain file" in problem for problem in found.problems)
 
 
-def test_what_is_being_written_and_what_is_no_summary_is_passed_over(tmp_path: Path) -> None:
+def test_unfinished_files_and_other_files_are_skipped(tmp_path: Path) -> None:
     put(tmp_path, "{", ".1000-run-1.json.abc")
     put(tmp_path, "read me", "README")
     assert read_shared(tmp_path) == cohort.Shared((), (), {})
@@ -126,7 +126,7 @@ def test_the_cause_of_a_drill_is_not_told_even_where_it_was_written(is_solved: b
     assert (told.code, told.severity, told.is_judged, told.is_solved) == (None, None, False, is_solved)
 
 
-def test_one_who_writes_thousands_of_files_crowds_nobody_out(
+def test_a_user_with_thousands_of_files_crowds_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cohort, "MAX_FILES_PER_USER", 2)
@@ -142,8 +142,8 @@ def test_one_who_writes_thousands_of_files_crowds_nobody_out(
 def test_thousands_of_files_of_one_user_hide_nobody_else_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mallory's files carry his own number, or Ada's with an older run; they may even come first in the
-    directory."""
+    """Mallory's file names begin with his own uid, or with Ada's and an older run; they may even come first
+    in the directory."""
     monkeypatch.setattr(cohort, "MAX_FILES", 500)
     ada, mallory, run_id = 61001, 61002, "20261121-101010-ddp-0001"
     for n in range(2000):

@@ -17,7 +17,7 @@ RUN = "20261121-142233-ddp-4f2a"
 OTHER = "20261121-150000-baseline-0001"
 
 
-def test_a_run_json_of_nothing_still_is_a_run_named_by_its_directory() -> None:
+def test_an_empty_run_json_is_a_run_named_after_its_directory() -> None:
     run = parse_run({}, f"/runs/{RUN}")
     assert (run.run_id, run.recipe, run.backend, run.state, run.job_id) == (RUN, "ddp", "local", None, None)
     assert run.num_gpus is None
@@ -151,7 +151,7 @@ def test_a_requeued_run_is_listed_with_its_second_end_after_slurm_has_forgotten_
     assert (run.state, run.ended_time_s) == ("COMPLETED", 1100.0)
 
 
-def test_a_local_run_that_nobody_runs_any_more_is_listed_as_what_it_is() -> None:
+def test_a_local_run_without_a_process_is_listed_as_ended() -> None:
     io = FakeIo()
     supervisor = {"pid": 2**22 - 3, "create_time_s": 1.0, "node": socket.gethostname()}
     value = {"backend": "local", "state": "RUNNING", "supervisor": supervisor}
@@ -166,7 +166,7 @@ def test_a_local_run_that_nobody_runs_any_more_is_listed_as_what_it_is() -> None
     assert {run.run_id: run.state for run in listed(source).runs} == {RUN: "NODE_FAIL", OTHER: "COMPLETED"}
 
 
-def test_a_run_of_another_login_node_is_listed_with_its_last_word_and_when_that_was() -> None:
+def test_a_run_of_another_login_node_is_listed_with_its_last_state_and_time() -> None:
     io = FakeIo()
     value = {"backend": "local", "state": "RUNNING", "supervisor": {"pid": 7, "node": "login2"}}
     io.write(f"/runs/{RUN}/run.json", json.dumps(value).encode())

@@ -13,7 +13,7 @@ from coach.sources.runs.run_list import NUM_RECHECKED, RECHECK_INTERVAL_S, RunLi
 
 
 class CountingIo(SystemIo):
-    """The real files; what was asked of them is counted. Its clock is moved by the test."""
+    """The real files, with a count of requests and a clock that the test moves."""
 
     def __init__(self) -> None:
         super().__init__({}, on_file_op=self._count)
@@ -83,7 +83,7 @@ def test_the_newest_runs_are_on_the_screen_while_the_others_are_still_read(root:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[1]\n", b'{"schema":99}\n', b"\xff\xfe\n" * 50])
-def test_a_damaged_index_is_as_good_as_none(root: Path, tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_index_is_ignored_completely(root: Path, tmp_path: Path, damage: bytes) -> None:
     make_runs(root, MIN_RUNS)
     index = RunIndex(tmp_path, root)
     whole = listed(RunListSource(CountingIo(), root, index=index))

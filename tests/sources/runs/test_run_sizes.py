@@ -1,4 +1,4 @@
-"""Sizes of run directories: right, remembered for ended runs, and never at the cost of a file server."""
+"""Sizes of run directories: correct, stored for ended runs, and with few requests to the file server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_running_run_grows_and_is_never_remembered(run_dir: Path, tmp_path: Pa
     assert not cache.exists()
 
 
-def test_after_so_many_questions_the_rest_is_not_known(run_dir: Path, tmp_path: Path) -> None:
+def test_beyond_the_limit_of_requests_sizes_are_unknown(run_dir: Path, tmp_path: Path) -> None:
     for number in range(20):
         (run_dir / f"file{number}").touch()
     sizes = RunSizes(tmp_path / "sizes.json", max_operations=10)
@@ -65,7 +65,7 @@ def test_after_so_many_questions_the_rest_is_not_known(run_dir: Path, tmp_path: 
 @pytest.mark.parametrize(
     "text", ["torn", '{"sizes": [1]}', '{"sizes": {"RUN": [1, 2]}}', '{"sizes": {"RUN": "x"}}']
 )
-def test_a_damaged_memory_is_no_obstacle(run_dir: Path, tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_of_sizes_is_ignored(run_dir: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "sizes.json").write_text(text.replace("RUN", str(run_dir)))
     assert RunSizes(tmp_path / "sizes.json").size_of(run_dir, has_ended=True) == 5370
 

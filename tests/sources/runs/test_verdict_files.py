@@ -1,4 +1,4 @@
-"""Verdicts that are kept whole: whose they are, and for how long they count."""
+"""Complete verdicts in files: their owner, and how long they are valid."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_job_s_verdict_is_not_that_of_an_earlier_job_with_its_number(tmp_path:
     assert not keep_verdict_of_job(tmp_path / "file", "17", 1000.0, VERDICT)
 
 
-def test_at_login_the_newest_runs_that_were_judged_since_are_told_first(tmp_path: Path) -> None:
+def test_at_login_the_newest_runs_judged_since_are_reported_first(tmp_path: Path) -> None:
     for number, judged_s in enumerate((1000, 1001, None, 1002)):
         run = tmp_path / RUN.replace("142233", f"14223{number}")
         run.mkdir()
@@ -80,7 +80,7 @@ def test_at_login_the_newest_runs_that_were_judged_since_are_told_first(tmp_path
     assert list(runs_judged_since(tmp_path / "gone", 0)) == []
 
 
-def test_what_was_told_at_one_login_is_not_told_at_the_next(tmp_path: Path) -> None:
+def test_a_verdict_is_reported_at_one_login_only(tmp_path: Path) -> None:
     assert last_told_s(tmp_path) is None
     note_told(tmp_path / "cache", 1234.5)
     assert last_told_s(tmp_path / "cache") == 1234.5

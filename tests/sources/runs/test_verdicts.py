@@ -1,4 +1,4 @@
-"""What is remembered of ended runs: each once, as completely as any look has told it."""
+"""The record of ended runs: each one once, with the values of all looks at it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAST = PastRun(
 KEY = ("17", 1000.0)
 
 
-def test_what_is_kept_is_read_by_the_next_coach_as_it_was(tmp_path: Path) -> None:
+def test_the_next_coach_reads_the_stored_verdicts_unchanged(tmp_path: Path) -> None:
     Verdicts(tmp_path).keep(PAST, replace(PAST, target="18", is_judged=False, has_gone_well=False))
     read = Verdicts(tmp_path).read()
     assert read[KEY] == PAST

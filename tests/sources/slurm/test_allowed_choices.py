@@ -1,4 +1,4 @@
-"""What Slurm says one may choose from, as its clients print it."""
+"""The choices that Slurm offers, as its clients print them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ReservationName=others StartTime=2026-11-22T00:00:00 EndTime=2026-11-22T01:00:00
 """
 
 
-def test_accounts_and_qos_are_those_of_the_users_associations_each_once() -> None:
+def test_accounts_and_qos_come_from_the_users_associations_without_repeats() -> None:
     assert parse_associations(ASSOCIATIONS) == (("lab", "teaching"), ("normal", "long"))
 
 
-def test_reservations_are_those_that_may_admit_the_user_and_never_maintenance() -> None:
+def test_offered_reservations_may_admit_the_user_and_are_never_maintenance() -> None:
     assert parse_reservations(RESERVATIONS, "ada") == ("workshop", "course")
     assert parse_reservations(RESERVATIONS, "bob") == ("course", "others")
     assert parse_reservations("No reservations in the system\n", "ada") == ()

@@ -32,7 +32,7 @@ def healthy() -> ScriptedIo:
     )
 
 
-def test_the_queue_has_everybodys_active_and_failed_jobs_and_ones_own_ended_ones() -> None:
+def test_the_queue_has_all_active_and_failed_jobs_and_own_ended_ones() -> None:
     (reading,) = JobsSource(healthy(), "nobody", 10).poll()
     assert isinstance(reading.payload, JobList)
     assert reading.payload.is_all
@@ -43,7 +43,7 @@ def test_the_queue_has_everybodys_active_and_failed_jobs_and_ones_own_ended_ones
     assert [job.name for job in jobs if job.user == "root" and job.state == "FAILED"] == ["fails", "segv"]
 
 
-def test_a_full_picture_takes_three_commands_and_partitions_are_asked_rarely() -> None:
+def test_a_full_picture_takes_three_commands_and_partitions_are_read_rarely() -> None:
     io = healthy()
     source = NodesSource(io, 30)
     for _ in range(3):
@@ -54,7 +54,7 @@ def test_a_full_picture_takes_three_commands_and_partitions_are_asked_rarely() -
     assert io.asked[-2:] == ["nodes", "partitions"]
 
 
-def test_a_dead_controller_is_told_in_slurms_words_and_then_only_probed_until_it_is_back() -> None:
+def test_a_dead_controller_is_reported_in_slurms_words_and_then_only_probed() -> None:
     io = healthy()
     io.answers |= {"jobs": DOWN, "ping": PING_DOWN}
     source = JobsSource(io, "root", 10)
@@ -69,7 +69,7 @@ def test_a_dead_controller_is_told_in_slurms_words_and_then_only_probed_until_it
     assert io.asked == ["jobs", "ping", "ping", "jobs", "jobs"]
 
 
-def test_a_cluster_without_answer_has_no_nodes_and_no_partitions_rather_than_none() -> None:
+def test_a_failed_request_gives_errors_instead_of_empty_lists() -> None:
     io = healthy()
     io.answers["nodes"] = DOWN
     assert [(reading.source, reading.payload, reading.error) for reading in NodesSource(io, 30).poll()] == [
@@ -98,13 +98,13 @@ def test_a_launch_gets_partitions_and_nodes_or_slurms_words() -> None:
         read_partitions_and_nodes(io)
 
 
-def test_a_failure_without_a_word_still_says_what_failed() -> None:
+def test_a_failure_without_stderr_still_names_the_command() -> None:
     io = healthy()
     io.answers["jobs"] = (7, "")
     assert [reading.error for reading in JobsSource(io, "root", 10).poll()] == ["squeue: exit status 7"]
 
 
-def test_rows_that_could_not_be_read_travel_with_the_reading() -> None:
+def test_a_reading_counts_its_malformed_rows() -> None:
     io = healthy()
     io.answers["partitions"] = captured("scontrol-partitions-22.05.txt") + b"garbage\n"
     nodes, partitions = NodesSource(io, 30).poll()
@@ -113,7 +113,7 @@ def test_rows_that_could_not_be_read_travel_with_the_reading() -> None:
 
 
 class Asked(ScriptedIo):
-    """Answers for one user, or for all, and keeps which was asked for."""
+    """Answers for one user or for all, and records the scope of each query."""
 
     def __init__(self, whole: bytes, own: bytes) -> None:
         super().__init__({})
@@ -126,7 +126,7 @@ class Asked(ScriptedIo):
         return super().run(query, timeout_s)
 
 
-def test_everybodys_jobs_are_asked_for_once_a_minute_and_ones_own_in_between() -> None:
+def test_all_jobs_are_read_once_a_minute_and_own_jobs_in_between() -> None:
     whole_queue = captured("squeue-22.05.txt")
     own_rows = [row for row in whole_queue.split(b"|RECORDEND") if b"nobody" in row]
     io = Asked(whole_queue, b"|RECORDEND".join([*own_rows, b""]))
@@ -145,7 +145,7 @@ def test_everybodys_jobs_are_asked_for_once_a_minute_and_ones_own_in_between() -
     assert not io.is_own[-1]
 
 
-def test_nodes_that_do_not_change_are_asked_for_ever_more_rarely_but_not_for_long() -> None:
+def test_unchanged_nodes_are_read_less_and_less_often_within_a_limit() -> None:
     io = healthy()
     source = NodesSource(io, 60)
     intervals = []
@@ -161,7 +161,7 @@ def test_nodes_that_do_not_change_are_asked_for_ever_more_rarely_but_not_for_lon
 
 
 @pytest.mark.parametrize("kind", ["jobs", "nodes", "partitions"])
-def test_half_an_answer_is_no_answer_although_its_command_says_that_all_is_well(kind: str) -> None:
+def test_an_incomplete_answer_is_an_error_even_with_exit_status_0(kind: str) -> None:
     io = healthy()
     whole = io.answers[kind]
     assert isinstance(whole, bytes)
@@ -169,14 +169,12 @@ def test_half_an_answer_is_no_answer_although_its_command_says_that_all_is_well(
     source = JobsSource(io, "root", 10) if kind == "jobs" else NodesSource(io, 30)
     said = {reading.source: reading for reading in source.poll()}
     assert said[kind].error is not None
-    assert said[kind].error.endswith("only a part of its answer came")
+    assert said[kind].error.endswith("its answer is incomplete")
     assert said[kind].payload is None
 
 
 @pytest.mark.parametrize(("least_s", "soon_s"), [(0, FRESH_INTERVAL_S), (10, 10), (15, 15)])
-def test_a_job_that_has_just_come_is_looked_at_again_soon_but_no_sooner_than_the_site_allows(
-    least_s: float, soon_s: float
-) -> None:
+def test_a_new_job_is_read_again_soon_but_not_below_the_sites_interval(least_s: float, soon_s: float) -> None:
     io = FakeIo()
     source = JobsSource(io, "me", 15, is_all=False, least_interval_s=least_s)
     intervals = []

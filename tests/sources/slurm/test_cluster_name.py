@@ -1,4 +1,4 @@
-"""The cluster's name, from what lies on the login node."""
+"""The cluster's name, from the environment and the files of the login node."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
         ("SlurmctldHost=a\n", None),
     ],
 )
-def test_it_stands_in_slurm_conf(tmp_path: Path, text: str, name: str | None) -> None:
+def test_the_cluster_name_is_read_from_slurm_conf(tmp_path: Path, text: str, name: str | None) -> None:
     file = tmp_path / "slurm.conf"
     file.write_text(text)
     assert cluster_name({"SLURM_CONF": str(file)}) == name
 
 
-def test_a_variable_says_it_first_and_without_both_nobody_does(tmp_path: Path) -> None:
+def test_the_variable_overrides_slurm_conf_and_without_both_it_is_unknown(tmp_path: Path) -> None:
     assert cluster_name({"SLURM_CLUSTER_NAME": "lion", "SLURM_CONF": str(tmp_path)}) == "lion"
     assert cluster_name({"SLURM_CONF": str(tmp_path / "none")}) is None
     assert cluster_name({}) is None

@@ -1,4 +1,4 @@
-"""What slurm.conf says on this machine, read without the controller."""
+"""Values of slurm.conf on this machine, read without the controller."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_the_message_timeout_is_read(tmp_path: Path, text: str, seconds: float |
     assert said == (None if seconds is None else (seconds, str(file)))
 
 
-def test_a_file_that_is_included_counts_and_a_circle_ends(tmp_path: Path) -> None:
+def test_included_files_count_and_an_include_loop_ends(tmp_path: Path) -> None:
     file = tmp_path / "slurm.conf"
     file.write_text("Include common.conf\nInclude slurm.conf\n")
     (tmp_path / "common.conf").write_text(f"MessageTimeout=40\nInclude {file}\n")
     assert message_timeout_s({"SLURM_CONF": str(file)}) == (40.0, str(file))
 
 
-def test_no_file_or_no_file_at_all_says_nothing(tmp_path: Path) -> None:
+def test_a_missing_or_unreadable_file_gives_no_timeout(tmp_path: Path) -> None:
     assert message_timeout_s({"SLURM_CONF": str(tmp_path)}) is None
     assert message_timeout_s({"SLURM_CONF": str(tmp_path / "none")}) is None
     assert message_timeout_s({"SLURM_CONF": "/dev/zero"}) is None

@@ -1,4 +1,4 @@
-"""What the controller says of itself, as values."""
+"""The controller's answer about its configuration, as values."""
 
 from __future__ import annotations
 

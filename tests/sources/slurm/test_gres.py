@@ -42,7 +42,7 @@ def test_gpus_are_counted_in_every_spelling_that_slurm_uses(
     assert parse_gpus(expression) == expected
 
 
-def test_saying_nothing_about_gpus_is_not_saying_zero() -> None:
+def test_an_expression_without_gpus_gives_unknown_and_not_zero() -> None:
     assert count_gpus("cpu=2") is None
     assert count_gpus("gres:gpu:a100:0") == 0
 
@@ -66,7 +66,5 @@ def test_shards_and_index_lists_are_items_of_their_own() -> None:
         ("gpu:a100:2(IDX:0-99999999999)", ()),
     ],
 )
-def test_the_gpus_in_use_are_known_by_index_or_said_to_be_unknown(
-    used: str, expected: tuple[int, ...] | None
-) -> None:
+def test_gpus_in_use_have_indices_or_are_unknown(used: str, expected: tuple[int, ...] | None) -> None:
     assert gpu_indices(used) == expected

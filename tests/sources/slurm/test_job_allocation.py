@@ -1,4 +1,4 @@
-"""What a running job has on its nodes and has used of it, from what Slurm printed."""
+"""The resources of a running job and their use, from Slurm's output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from coach.sources.slurm.job_allocation import memory_peak_mib, parse_allocation
 from tests.sources.scripted_io import captured
 
 
-def test_gpus_that_came_with_the_whole_node_have_to_be_asked_for_again_by_a_step() -> None:
+def test_a_step_must_request_gpus_that_came_with_the_whole_node() -> None:
     whole = parse_allocation(captured("allocation-whole-node-22.05.txt").decode())
     part = parse_allocation(captured("allocation-two-nodes-22.05.txt").decode())
     assert whole is not None
@@ -15,7 +15,7 @@ def test_gpus_that_came_with_the_whole_node_have_to_be_asked_for_again_by_a_step
     assert (part.num_nodes, part.nodes, part.num_gpus_untold, part.memory_mib) == (2, "node[2-3]", None, 600)
 
 
-def test_a_job_without_a_memory_limit_has_none_and_one_that_waits_has_no_allocation() -> None:
+def test_no_memory_limit_is_none_and_a_pending_job_has_no_allocation() -> None:
     text = captured("allocation-two-nodes-22.05.txt").decode()
     unlimited = parse_allocation(text.replace("Mem=600 ", "Mem=0 "))
     assert unlimited is not None
@@ -33,7 +33,7 @@ def test_the_peaks_of_all_steps_together_bound_what_a_node_uses() -> None:
     assert memory_peak_mib(parse_steps("17.0|1||"), 1) is None
 
 
-def test_gpus_are_told_where_the_site_accounts_for_them() -> None:
+def test_steps_report_gpu_use_if_the_site_accounts_for_gpus() -> None:
     (step,) = parse_steps("17.0|8|2G|cpu=00:01:00,gres/gpumem=40000M,gres/gpuutil=613\n")
     assert (step.gpu_utilization_pct, step.gpu_memory_mib) == (613.0, 40000.0)
     assert parse_steps(captured("steps-22.05.txt").decode())[1].gpu_utilization_pct is None

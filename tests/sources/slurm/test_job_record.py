@@ -11,7 +11,8 @@ from tests.sources.fake_io import FakeIo
 
 
 def answers(**told: str) -> Callable[[Query], CommandResult]:
-    """Each client says this on stdout; one that is not named fails, or says what stands under `error`."""
+    """Each client prints this on stdout; a client that is not named fails, or prints the text under
+    `error`."""
 
     def answer(query: Query) -> CommandResult:
         text = told.get(query.argv[0])
@@ -21,7 +22,7 @@ def answers(**told: str) -> Callable[[Query], CommandResult]:
     return answer
 
 
-def test_slurm_tells_a_job_and_accounting_one_that_it_has_forgotten() -> None:
+def test_a_job_record_comes_from_slurm_and_else_from_accounting() -> None:
     io = FakeIo()
     io.answers["job-record"] = answers(scontrol="JobId=17 JobName=vit\n")
     assert job_record(io, "17").text == "JobId=17 JobName=vit"
@@ -33,14 +34,14 @@ def test_slurm_tells_a_job_and_accounting_one_that_it_has_forgotten() -> None:
     assert (found.text, found.problem) == (None, "scontrol: Invalid job id; sacct: it knows no such job")
 
 
-def test_nodes_that_the_site_hides_are_said_to_be_hidden() -> None:
+def test_hidden_nodes_are_reported_as_hidden_by_the_site() -> None:
     io = FakeIo()
     io.answers["job-nodes"] = answers(error="slurm_load_node error: Access/permission denied")
     assert job_nodes(io, "node[1-2]").problem == "nodes are hidden by the site (PrivateData)"
     assert "no node yet" in (job_nodes(io, None).problem or "")
 
 
-def test_of_many_nodes_the_first_are_asked_for_in_one_question() -> None:
+def test_only_the_first_of_many_nodes_are_requested_in_one_query() -> None:
     io = FakeIo()
     asked: list[str] = []
 

@@ -1,5 +1,5 @@
-"""jobstats' summaries of ended jobs: asked of the accounting for all jobs at once, and again only while they
-may come."""
+"""jobstats' summaries of ended jobs: requested from the accounting for all jobs at once, and again only while
+one may still appear."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ended(job_id: str, **more: object) -> Job:
 
 
 class _Accounting(FakeIo):
-    """An accounting database, that keeps which jobs each call asked for."""
+    """An accounting database that records the jobs of each call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def summaries(io: FakeIo, *jobs: Job) -> JobSummaries:
     return JobSummaries(io, {job.job_id: job for job in jobs}.get)
 
 
-def test_a_summary_tells_each_gpu_and_each_node() -> None:
+def test_a_summary_has_values_for_each_gpu_and_node() -> None:
     told = parse_summary(COMMENTS["four-idle"])
     assert told is not None
     (node,) = told.nodes
@@ -66,7 +66,7 @@ def test_a_summary_tells_each_gpu_and_each_node() -> None:
     assert [node.gpus for node in four.nodes] == [()] * 4
 
 
-def test_what_a_summary_lacks_is_unknown_and_no_summary_says_why() -> None:
+def test_missing_values_are_unknown_and_a_missing_summary_has_a_reason() -> None:
     without = parse_summary(COMMENTS["no-utilization"])
     assert without is not None
     assert without.nodes[0].gpus == (GpuMeans(3, None, 875364352 / 2**20, 81920.0),)
@@ -86,14 +86,14 @@ def test_what_a_summary_lacks_is_unknown_and_no_summary_says_why() -> None:
         '{"gpu_utilization": {"0": null}, "cpus": 1e400}',
     ],
 )
-def test_numbers_that_cannot_be_are_unknown(gpus: str) -> None:
+def test_impossible_numbers_of_a_summary_are_unknown(gpus: str) -> None:
     told = parse_summary(packed(f'{{"nodes": {{"n": {gpus}}}, "total_time": 100}}'))
     assert told is not None
     assert (told.nodes[0].num_cpus, told.nodes[0].cpu_time_s) == (None, None)
     assert all(gpu.utilization_pct is None for gpu in told.nodes[0].gpus)
 
 
-def test_all_ended_jobs_are_asked_for_in_one_call() -> None:
+def test_one_call_requests_the_summaries_of_all_ended_jobs() -> None:
     io = _Accounting()
     io.comments = {"17": COMMENTS["busy"], "18_3": COMMENTS["four-idle"]}
     running = replace(ended("20"), state="RUNNING")
@@ -108,7 +108,7 @@ def test_all_ended_jobs_are_asked_for_in_one_call() -> None:
     assert io.asked == ["17,18_3,19"]
 
 
-def test_a_summary_that_is_not_there_yet_is_asked_for_again_and_one_that_will_not_come_is_not() -> None:
+def test_a_missing_summary_is_requested_again_only_soon_after_the_end() -> None:
     io = _Accounting()
     io.now_s = END_S + 1
     told = summaries(io, ended("17"), ended("18"))
@@ -124,7 +124,7 @@ def test_a_summary_that_is_not_there_yet_is_asked_for_again_and_one_that_will_no
     assert io.asked == ["17", "17", "18"]
 
 
-def test_an_accounting_that_does_not_answer_is_left_in_peace() -> None:
+def test_accounting_that_failed_is_not_asked_again_soon() -> None:
     io = FakeIo()
     asked: list[str] = []
 
@@ -138,7 +138,7 @@ def test_an_accounting_that_does_not_answer_is_left_in_peace() -> None:
     assert len(asked) == 1
 
 
-def test_a_job_that_was_left_out_is_not_asked_for() -> None:
+def test_the_summary_of_a_left_out_job_is_not_requested() -> None:
     io = _Accounting()
     told = summaries(io, ended("17"), ended("18"))
     told.want(["17"])
@@ -148,7 +148,7 @@ def test_a_job_that_was_left_out_is_not_asked_for() -> None:
     assert io.asked == ["17"]
 
 
-def test_the_row_of_a_followed_job_brings_its_summary_where_accounting_may_be_asked() -> None:
+def test_the_row_of_a_followed_job_has_its_summary_if_accounting_may_be_asked() -> None:
     io = _Accounting()
     io.comments["17"] = COMMENTS["busy"]
     for asks, has_one in ((True, True), (False, False)):
@@ -160,7 +160,7 @@ def test_the_row_of_a_followed_job_brings_its_summary_where_accounting_may_be_as
     assert io.asked == ["17"]
 
 
-def test_an_answer_that_is_torn_tells_what_is_whole() -> None:
+def test_complete_records_of_a_torn_answer_are_used() -> None:
     text = f"17|S{COMMENTS['short']}|S\n18|S{COMMENTS['busy']}|S\n19|SJS"
     assert set(parse_summaries(text, "|S")) == {"17", "18"}
     assert parse_summaries(text, "") == {}

@@ -48,7 +48,7 @@ def node(**values: object) -> dict[str, object]:
     return {"cpus": 4, "total_time": 100, "used_memory": GIB, "total_memory": 8 * GIB, **values}
 
 
-def test_a_summary_tells_how_a_job_that_coach_never_saw_used_what_it_had() -> None:
+def test_jobstats_gives_the_efficiency_of_a_job_that_coach_never_saw() -> None:
     used = parse_jobstats(comment(GPU_JOB))
     assert used is not None
     assert used.cpu_pct == pytest.approx(100 * 57620.8 / (12 * 50944))
@@ -57,14 +57,14 @@ def test_a_summary_tells_how_a_job_that_coach_never_saw_used_what_it_had() -> No
     assert used.gpu_pct == 98.6
 
 
-def test_nodes_are_summed_up_and_gpus_averaged() -> None:
+def test_nodes_are_summed_and_gpus_are_averaged() -> None:
     nodes = {"a": node(gpu_utilization={"0": 90, "1": 10.0}), "b": node(gpu_utilization={"0": 50, "1": 50})}
     used = parse_jobstats(comment({"nodes": nodes, "total_time": 100, "gpus": 4}))
     assert used is not None
     assert (used.cpu_pct, used.memory_pct, used.gpu_pct) == (25.0, 12.5, 50.0)
 
 
-def test_what_one_node_does_not_tell_is_not_known_of_the_job() -> None:
+def test_a_value_that_one_node_lacks_is_unknown_for_the_job() -> None:
     nodes = {"a": node(), "b": node(used_memory=None, total_time="12")}
     used = parse_jobstats(comment({"nodes": nodes, "total_time": 100}))
     assert used is not None
@@ -94,7 +94,7 @@ def test_what_one_node_does_not_tell_is_not_known_of_the_job() -> None:
         comment({"total_time": 4}),
     ],
 )
-def test_a_comment_that_is_no_summary_tells_nothing(text: str) -> None:
+def test_a_comment_without_a_summary_gives_no_efficiency(text: str) -> None:
     assert parse_jobstats(text) is None
 
 
@@ -106,13 +106,13 @@ def test_a_comment_that_is_no_summary_tells_nothing(text: str) -> None:
         {"cpus": 0, "used_memory": 10**400, "gpu_utilization": {"0": float("inf")}},
     ],
 )
-def test_numbers_that_cannot_be_are_left_out(values: dict[str, object]) -> None:
+def test_impossible_numbers_of_a_comment_are_left_out(values: dict[str, object]) -> None:
     used = parse_jobstats(comment({"nodes": {"a": node(**values)}, "total_time": 100}))
     assert used is not None
     assert (used.cpu_pct, used.memory_pct, used.gpu_pct) == (None, None, None)
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_not_unpacked() -> None:
     squeezer = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     piece = b" " * (1 << 20)
     bomb = b"".join(squeezer.compress(piece) for _ in range(300)) + squeezer.flush()
@@ -122,7 +122,7 @@ def test_a_bomb_is_not_unpacked() -> None:
     assert time.process_time() - began < 1.0
 
 
-def test_the_history_takes_what_jobstats_measured_before_what_slurm_sampled() -> None:
+def test_the_history_prefers_jobstats_to_slurms_samples() -> None:
     told = captured("history-24.11.txt").decode("utf-8", "surrogateescape")
     separator = "|SEPARATOR"
     fields = told.split(separator)

@@ -1,4 +1,4 @@
-"""A job's batch script: from whoever still has it, the best copy first."""
+"""A job's batch script: the best copy that still exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACCOUNTING = f"Batch Script for 16\n{RULE}\nold\n\nBatch Script for 17\n{RULE}\n
 
 
 def asked(answers: dict[str, tuple[int, str]], job_id: str = "17_3") -> tuple[FakeIo, list[str]]:
-    """An Io whose clients answer so, and the commands that it was asked to run."""
+    """(an Io whose clients give these answers, the list of commands that it ran)."""
     io, argvs = FakeIo(), []
 
     def answer(query: Query) -> CommandResult:
@@ -37,7 +37,7 @@ def test_slurm_s_own_copy_is_taken_with_the_files_that_it_names() -> None:
     assert argvs == ["scontrol write batch_script 17 -"]
 
 
-def test_a_job_that_slurm_has_forgotten_has_its_script_from_accounting_and_else_the_file_of_now() -> None:
+def test_a_forgotten_jobs_script_comes_from_accounting_or_else_from_its_file() -> None:
     io, argvs = asked({"sacct": (0, ACCOUNTING)})
     found = find_script(io, "17", None, "/home/ada")
     assert (found.text, found.origin) == (TEXT, "as accounting keeps it (sacct -B -j 17)")
@@ -51,6 +51,6 @@ def test_a_job_that_slurm_has_forgotten_has_its_script_from_accounting_and_else_
             find_script(io, "17", command, "/home/ada")
 
 
-def test_of_two_jobs_of_one_number_accounting_s_last_script_counts() -> None:
+def test_the_newest_jobs_script_is_used_if_accounting_has_two_with_one_id() -> None:
     assert parse_kept(ACCOUNTING) == TEXT
     assert parse_kept("") == parse_kept("sacct: error: no accounting\n") == ""

@@ -16,7 +16,7 @@ def test_a_group_is_never_looked_up() -> None:
     assert fold_nodes(["node2", "node1", "@all"]) == "node[1-2],@all"
 
 
-def test_many_items_of_two_numbers_are_the_names_that_few_are() -> None:
+def test_many_items_with_two_numbers_expand_like_few() -> None:
     items = [f"rack{number}n[{number % 3}-{number % 3 + 1}]" for number in range(600)]
     whole = expand_nodes(",".join([*items, "login", "gpu[1-2]"]))
     assert len(whole) == len(set(whole)) == 1203

@@ -27,13 +27,13 @@ def test_a_comment_behind_a_node_without_reason_is_not_its_reason() -> None:
     assert [node.reason for node in nodes_of("24.11")] == [None, None]
 
 
-def test_a_drained_node_says_why_without_who_and_when() -> None:
+def test_a_drained_nodes_reason_is_separated_from_its_user_and_time() -> None:
     line = captured("scontrol-nodes-22.05.txt").decode().split("\n")[1]
     (node,), _ = parse_nodes(line + " Reason=plain maintenance [root@2026-11-21T03:52:59] Comment=x y\n")
     assert node.reason == "plain maintenance"
 
 
-def test_a_node_tells_what_is_allocated_of_it() -> None:
+def test_a_node_has_its_allocated_cpus_memory_and_gpus() -> None:
     node = nodes_of("24.11")[0]
     assert node.partitions == ("gpu", "short", "cpu")
     assert node.gpus == (GpuCount("a100", 2, 2),)
@@ -52,7 +52,7 @@ def test_a_node_tells_what_is_allocated_of_it() -> None:
         ("(null)", "(null)", ()),
     ],
 )
-def test_gpus_in_use_are_counted_by_type_and_unknown_where_nothing_is_said(
+def test_gpus_in_use_are_counted_by_type_or_unknown_if_not_reported(
     gres: str, used: str, expected: tuple[GpuCount, ...]
 ) -> None:
     line = (
@@ -64,7 +64,7 @@ def test_gpus_in_use_are_counted_by_type_and_unknown_where_nothing_is_said(
     assert num_bad == 0
 
 
-def test_lines_that_are_no_nodes_and_nodes_told_twice_are_counted() -> None:
+def test_malformed_lines_and_duplicate_nodes_are_counted_as_bad() -> None:
     text = captured("scontrol-nodes-22.05.txt").decode()
     nodes, num_bad = parse_nodes(text + "garbage\n" + text.split("\n")[0] + "\n")
     assert (len(nodes), num_bad) == (3, 2)
@@ -86,7 +86,7 @@ def test_only_a_node_that_takes_jobs_counts_as_idle(state: str, expected: bool) 
     assert is_idle(Node("n", state, None, (), 1, 0, 1, 0, ())) is expected
 
 
-def test_partitions_are_what_the_configuration_says_with_the_sums_of_their_nodes() -> None:
+def test_partitions_combine_their_configuration_with_the_sums_of_their_nodes() -> None:
     text = captured("scontrol-partitions-22.05.txt").decode()
     partitions, num_bad = parse_partitions(text, nodes_of("22.05"))
     gpu, short, cpu, hidden = partitions

@@ -1,4 +1,4 @@
-"""A stream from inside of a job, by real commands in the place of srun."""
+"""A stream from inside a job, with real commands in place of srun."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hosts(readings: list[Reading]) -> list[HostSample]:
     return [sample for chunk in chunks for sample in chunk.samples if isinstance(sample, HostSample)]
 
 
-def test_lines_are_read_whole_however_they_arrive_and_the_end_is_told_in_the_commands_own_words() -> None:
+def test_lines_are_joined_across_reads_and_the_end_is_reported_in_the_commands_words() -> None:
     readings: list[Reading] = []
     first, second = _HOST[:20], _HOST[20:]
     script = (
@@ -43,7 +43,7 @@ def test_lines_are_read_whole_however_they_arrive_and_the_end_is_told_in_the_com
     assert source.has_ended
 
 
-def test_a_step_that_slurm_ended_with_its_job_did_not_fail() -> None:
+def test_a_step_that_slurm_ended_with_its_job_is_not_a_failure() -> None:
     readings: list[Reading] = []
     said = (
         "slurmstepd-node1: error: *** STEP 17.1 ON node1 CANCELLED AT 2026-11-21T11:13:23 DUE TO TIME LIMIT "
@@ -57,7 +57,7 @@ def test_a_step_that_slurm_ended_with_its_job_did_not_fail() -> None:
     ]
 
 
-def test_a_stream_that_is_not_wanted_any_more_ends_its_command(tmp_path: Path) -> None:
+def test_a_stopped_stream_ends_its_command(tmp_path: Path) -> None:
     readings: list[Reading] = []
     stop = threading.Event()
     said = tmp_path / "pid"
@@ -72,7 +72,7 @@ def test_a_stream_that_is_not_wanted_any_more_ends_its_command(tmp_path: Path) -
     assert all(reading.error is None for reading in readings)
 
 
-def test_what_a_stream_told_is_kept_in_whole_lines_and_played_back_without_the_names_that_were_struck(
+def test_a_recorded_stream_has_whole_lines_and_is_replayed_without_real_names(
     tmp_path: Path,
 ) -> None:
     raw, clean, path = tmp_path / "raw.gz", tmp_path / "clean.gz", attached_path("17")
@@ -120,5 +120,5 @@ def test_a_step_runs_once_on_every_node() -> None:
     ("said", "is_off"),
     [("slurm 21.08.8-2", True), ("slurm-wlm 22.05.8", False), ("slurm 24.11.5", False), ("", False)],
 )
-def test_before_22_05_a_step_beside_others_is_off(said: str, is_off: bool) -> None:
+def test_before_22_05_no_overlapping_step_is_started(said: str, is_off: bool) -> None:
     assert (why_no_step(said) is not None) == is_off

@@ -1,4 +1,4 @@
-"""A site that hides something from its users: the sources say so, and ask no more often for it."""
+"""A site that hides data from its users: the sources report it, and do not ask more often because of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def told(source: JobsSource) -> JobList:
     return reading.payload
 
 
-def test_a_queue_of_own_jobs_alone_is_asked_about_once_and_only_for_a_user() -> None:
+def test_privacy_is_queried_once_if_the_queue_has_only_own_jobs() -> None:
     io = asking(PRIVATE, OWN)
     source = JobsSource(io, "nobody", 10)
     assert [told(source).are_others_hidden for _ in range(3)] == [True, True, True]
@@ -37,7 +37,7 @@ def test_a_queue_of_own_jobs_alone_is_asked_about_once_and_only_for_a_user() -> 
     assert root.asked == ["jobs"]
 
 
-def test_where_others_jobs_are_seen_nobody_asks_what_is_hidden() -> None:
+def test_privacy_is_not_queried_if_others_jobs_are_visible() -> None:
     io = asking(PRIVATE, QUEUE)
     assert not told(JobsSource(io, "nobody", 10)).are_others_hidden
     own = JobsSource(asking(PRIVATE, OWN), "nobody", 10, is_all=False)
@@ -45,7 +45,7 @@ def test_where_others_jobs_are_seen_nobody_asks_what_is_hidden() -> None:
     assert io.asked == ["jobs"]
 
 
-def test_nodes_that_are_denied_are_hidden_and_no_failure() -> None:
+def test_denied_nodes_count_as_hidden_and_not_as_a_failure() -> None:
     io = ScriptedIo({"nodes": DENIED_NODES, "partitions": captured("scontrol-partitions-22.05.txt")})
     source = NodesSource(io, 30)
     nodes, partitions = source.poll()
@@ -57,11 +57,11 @@ def test_nodes_that_are_denied_are_hidden_and_no_failure() -> None:
     assert {each.num_gpus_per_node for each in partitions.payload.partitions} == {None}
     assert {each.num_cpus for each in partitions.payload.partitions} != {None}
     list(source.poll())
-    assert io.asked == ["nodes", "partitions", "nodes"]  # no probe: who denies has answered
+    assert io.asked == ["nodes", "partitions", "nodes"]  # no probe: a controller that refuses has answered
     assert source.interval_s > 30
 
 
-def test_partitions_that_are_denied_leave_the_nodes() -> None:
+def test_denied_partitions_do_not_hide_the_nodes() -> None:
     io = ScriptedIo({"nodes": captured("scontrol-nodes-22.05.txt"), "partitions": DENIED_PARTITIONS})
     partitions, nodes, hidden = read_partitions_and_nodes(io)
     assert (partitions, len(nodes), hidden) == ((), 3, {"partitions"})
@@ -77,7 +77,7 @@ def test_the_picture_keeps_what_is_hidden_until_it_is_shown_again() -> None:
     assert monitor.snapshot(2.0).hidden == {"jobs"}
 
 
-def test_a_denial_is_told_from_a_failure_and_each_word_of_private_data_is_read() -> None:
+def test_a_denial_differs_from_a_failure_and_private_data_is_parsed() -> None:
     assert is_denied("slurm_load_node error: Access/permission denied")
     assert not is_denied("Unable to contact slurm controller (connect failure)")
     assert not is_denied(None)

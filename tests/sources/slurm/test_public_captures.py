@@ -1,4 +1,4 @@
-"""What versions of Slurm that are not at hand print, as people have shown it in public."""
+"""Output of Slurm versions that are not at hand, as people have published it."""
 
 from __future__ import annotations
 

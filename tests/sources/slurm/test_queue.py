@@ -30,7 +30,7 @@ def test_hostile_names_arrive_whole_and_spoil_no_row() -> None:
     }
 
 
-def test_gpus_are_right_without_accounting_however_they_were_asked_for() -> None:
+def test_gpu_counts_are_right_without_accounting_for_every_kind_of_request() -> None:
     old, new = jobs_of("22.05"), jobs_of("24.11")
     by_gres_on_two_nodes, by_gpus, by_gpus_per_node, by_task = old["1"], old["2"], old["3"], old["15"]
     assert [by_gres_on_two_nodes.num_gpus, by_gpus.num_gpus, by_gpus_per_node.num_gpus] == [4, 1, 2]
@@ -39,7 +39,7 @@ def test_gpus_are_right_without_accounting_however_they_were_asked_for() -> None
     assert [new[number].num_gpus for number in ("1", "2", "3", "4_0", "6")] == [4, 2, 3, 0, 4]
 
 
-def test_allocated_gpus_of_a_site_that_accounts_for_them_win() -> None:
+def test_allocated_gpus_override_requested_gpus_if_the_site_accounts_for_them() -> None:
     query = jobs_query(None)
     text = captured("squeue-22.05.txt").decode("utf-8", "surrogateescape")
     line = next(row for row in text.split("|RECORDEND") if row.startswith("\n31|"))
@@ -57,7 +57,7 @@ def test_arrays_and_heterogeneous_jobs_keep_their_ids() -> None:
     assert jobs["18+1"].num_gpus == 0
 
 
-def test_a_waiting_job_says_why_in_full() -> None:
+def test_a_pending_job_has_its_full_reason() -> None:
     jobs = jobs_of("22.05")
     assert jobs["23"].reason == "ReqNodeNotAvail, UnavailableNodes:node1"
     assert jobs["33"].reason == "PartitionDown"
@@ -89,15 +89,13 @@ def test_a_running_job_has_nodes_and_times() -> None:
         ("24.11", "11", "FAILED", 137),
     ],
 )
-def test_an_ended_job_tells_its_exit_code(
-    version: str, job_id: str, state: str, exit_code: int | None
-) -> None:
+def test_an_ended_job_has_its_exit_code(version: str, job_id: str, state: str, exit_code: int | None) -> None:
     job = jobs_of(version)[job_id]
     assert (job.state, job.exit_code) == (state, exit_code)
     assert state == "RUNNING" or job.time_left_s is None
 
 
-def test_rows_that_cannot_be_read_are_counted_and_the_others_shown() -> None:
+def test_malformed_rows_are_counted_and_the_others_are_kept() -> None:
     text = captured("squeue-22.05.txt").decode("utf-8", "surrogateescape")
     torn = text + "17|SEPARATORroot|RECORDEND\nnot a job" + "|SEPARATOR" * 23 + "|RECORDEND\n"
     jobs, num_bad = parse_jobs(torn, "|SEPARATOR", "|RECORDEND")
@@ -119,7 +117,7 @@ def test_own_jobs_are_filtered_by_the_controller() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])
-def test_a_queue_that_comes_in_pieces_is_the_same_queue(size: int) -> None:
+def test_a_queue_read_in_pieces_equals_the_queue_read_whole(size: int) -> None:
     out = captured("squeue-22.05.txt")
     whole, _ = parse_jobs(out.decode("utf-8", "surrogateescape"), "|SEPARATOR", "|RECORDEND")
     reader = JobsReader("|SEPARATOR", "|RECORDEND")
@@ -143,7 +141,7 @@ def test_a_row_that_has_changed_since_the_last_look_is_a_new_one() -> None:
     assert {job.state for job in changed} == {"RUNNING"}
 
 
-def test_a_job_that_was_read_is_frozen_and_equal_to_one_that_was_made() -> None:
+def test_a_parsed_job_is_frozen_and_equals_a_constructed_one() -> None:
     named = {each.name: f"{each.name}'s" for each in fields(Job)}
     read, made = as_job(JobDraft(**named)), Job(**named)  # type: ignore[arg-type]  # any value will do
     assert type(read) is Job

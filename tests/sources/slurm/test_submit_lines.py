@@ -1,11 +1,11 @@
-"""What accounting tells of submissions: the command is the last field, and may hold anything."""
+"""Submissions in the accounting: the command is the last field, and may contain anything."""
 
 from __future__ import annotations
 
 from coach.sources.slurm.submit_lines import parse_submit_lines, submit_lines_query
 
 
-def test_the_question_is_for_one_user_s_jobs_of_the_last_minutes() -> None:
+def test_the_query_selects_one_users_jobs_of_the_last_minutes() -> None:
     query = submit_lines_query("ada", 90.0)
     words = " ".join(query.argv).replace(query.separator, "SEP")
     assert words == (

@@ -49,7 +49,7 @@ def test_durations_are_read_in_all_their_lengths(text: str, seconds: int) -> Non
 
 
 @pytest.mark.parametrize("text", ["UNLIMITED", "INVALID", "NOT_SET", "-1:00", "1:2:3:4"])
-def test_what_is_no_duration_is_unknown_and_not_zero(text: str) -> None:
+def test_a_malformed_duration_is_unknown_and_not_zero(text: str) -> None:
     assert parse_duration(text) is None
 
 
@@ -58,7 +58,7 @@ def test_counts_are_read_with_ranges_and_units(text: str, count: int) -> None:
     assert parse_count(text) == count
 
 
-def test_a_count_that_is_none_spoils_its_row() -> None:
+def test_a_malformed_count_makes_its_row_bad() -> None:
     with pytest.raises(BadRow, match="four"):
         parse_count("four")
 
@@ -119,7 +119,7 @@ def test_a_name_keeps_its_own_line_breaks_and_the_next_row_gets_none() -> None:
         ("", ""),
     ],
 )
-def test_a_failure_is_told_in_one_line_of_slurms_own_words(stderr: str, words: str) -> None:
+def test_a_failure_is_one_line_in_slurms_own_words(stderr: str, words: str) -> None:
     assert failure_words(stderr) == words
 
 
@@ -134,7 +134,5 @@ def test_a_failure_is_told_in_one_line_of_slurms_own_words(stderr: str, words: s
         ("NodeName=a\nNodeNa", "", True),
     ],
 )
-def test_an_answer_that_ends_in_the_middle_is_told_from_one_that_is_empty(
-    text: str, record_end: str, is_half: bool
-) -> None:
+def test_a_torn_answer_is_distinguished_from_an_empty_one(text: str, record_end: str, is_half: bool) -> None:
     assert is_torn(text, record_end) == is_half
