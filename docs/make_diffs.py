@@ -1,4 +1,4 @@
-"""Writes docs/diffs: what every trainer changes of baseline.py, to be read beside its lesson.
+"""Writes docs/diffs: what every trainer changes of its parent, mostly baseline.py, to be read beside its lesson.
 
     python docs/make_diffs.py
 
@@ -16,8 +16,10 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 TRAINERS = REPOSITORY / "trainers"
 DIFFS = REPOSITORY / "docs" / "diffs"
 BASE = "baseline"
+PARENTS = {"gpt_ddp": "gpt", "gpt_fsdp": "gpt", "gpt_tp": "gpt"}
+"""Trainers that change another one than the baseline."""
 MOST_OF_IT = 0.5
-"""A trainer that differs from the baseline in a larger share of its lines was written on its own: a diff
+"""A trainer that differs from its parent in a larger share of its lines was written on its own: a diff
 would hide what it does."""
 
 
@@ -40,14 +42,15 @@ def changed_lines(base: list[str], other: list[str]) -> tuple[int, int]:
 
 
 def derived_trainers() -> dict[str, tuple[int, int]]:
-    """The trainers that are the baseline with something changed, and how many lines of code they add and
+    """The trainers that are their parent with something changed, and how many lines of code they add and
     remove."""
-    base = code_lines(TRAINERS / f"{BASE}.py")
+    texts = {path.stem: code_lines(path) for path in sorted(TRAINERS.glob("*.py"))}
     found = {}
-    for path in sorted(TRAINERS.glob("*.py")):
-        added, removed = changed_lines(base, lines := code_lines(path))
-        if path.stem not in (BASE, "__init__") and added + removed < MOST_OF_IT * (len(base) + len(lines)):
-            found[path.stem] = (added, removed)
+    for name, lines in texts.items():
+        base = texts[PARENTS.get(name, BASE)]
+        added, removed = changed_lines(base, lines)
+        if name not in (BASE, "__init__") and added + removed < MOST_OF_IT * (len(base) + len(lines)):
+            found[name] = (added, removed)
     return found
 
 
@@ -56,7 +59,7 @@ def pages() -> dict[str, str]:
     derived = derived_trainers()
     found = {f"{name}.md": _page(name, *counts) for name, counts in derived.items()}
     rows = [
-        f"| [{name}]({name}.md) | {_title(name)} | +{added} −{removed} |"
+        f"| [{name}]({name}.md) | {_title(name)} | {_of(name)}+{added} −{removed} |"
         for name, (added, removed) in derived.items()
     ]
     return found | {"README.md": "\n".join([_INDEX, *rows, ""])}
@@ -64,21 +67,27 @@ def pages() -> dict[str, str]:
 
 _INDEX = """# What each trainer changes of the baseline
 
-Lines of code, without comments, docstrings and layout. Trainers that were written on their own are not listed.
+Lines of code, without comments, docstrings and layout; where another trainer is changed, it is named. Trainers
+that were written on their own are not listed.
 Made by `python docs/make_diffs.py`.
 
 | Trainer | What it does | Lines |
 |---|---|---|"""
 
 
+def _of(name: str) -> str:
+    return f"{PARENTS[name]} " if name in PARENTS else ""
+
+
 def _page(name: str, added: int, removed: int) -> str:
+    parent = PARENTS.get(name, BASE)
     base, other = (
-        (TRAINERS / f"{stem}.py").read_text(encoding="utf-8").splitlines() for stem in (BASE, name)
+        (TRAINERS / f"{stem}.py").read_text(encoding="utf-8").splitlines() for stem in (parent, name)
     )
-    diff = difflib.unified_diff(base, other, f"trainers/{BASE}.py", f"trainers/{name}.py", lineterm="")
+    diff = difflib.unified_diff(base, other, f"trainers/{parent}.py", f"trainers/{name}.py", lineterm="")
     return "\n".join(
         [
-            f"# {BASE}.py → {name}.py",
+            f"# {parent}.py → {name}.py",
             "",
             _title(name),
             "",

@@ -19,9 +19,9 @@ from common.checkpoint import Checkpoints
 from common.data import DatasetInfo
 from common.distributed import TrainerError, pick_device, print_rank0, require_single_process, run
 from common.loading import evaluation_loader, training_loader
-from common.metrics import MetricsLog
-from common.models import GPT, count_parameters, loss_of
+from common.models import GPT, loss_of, weights_of_gpt
 from common.optimization import build_optimizer, build_schedule, clip_gradients, scaled_lr, set_lr, steps_in
+from common.speed import flops_per_token, report_speed
 from common.text import load_text
 from common.training import Training
 from torch import nn
@@ -40,59 +40,12 @@ KERNELS = {
         SDPBackend.MATH,
     ],
 }
-# Products a second without sparsity, by the first words that fit, as NVIDIA's data sheets have them (16 bits,
-# and 32 bits without TF32).
-PEAKS = {
-    "NVIDIA H200": (989e12, 67e12),
-    "NVIDIA GH200": (989e12, 67e12),
-    "NVIDIA H100 PCIe": (756e12, 51e12),
-    "NVIDIA H100 NVL": (835e12, 60e12),
-    "NVIDIA H100": (989e12, 67e12),
-    "NVIDIA A100": (312e12, 19.5e12),
-    "NVIDIA A30": (165e12, 10.3e12),
-    "NVIDIA L40S": (362e12, 91.6e12),
-}
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
     parser.add_usual(without=["model", "width"])
-    parser.add_argument(
-        "--layers",
-        type=int,
-        default=4,
-        min=1,
-        usual=(1, 96),
-        unit="blocks",
-        help="Blocks of attention and MLP",
-    )
-    parser.add_argument(
-        "--heads",
-        type=int,
-        default=4,
-        min=1,
-        usual=(1, 128),
-        unit="heads",
-        help="Heads of each attention; they share the embedding, which has to be a multiple",
-    )
-    parser.add_argument(
-        "--embedding",
-        type=int,
-        default=128,
-        min=1,
-        usual=(16, 16384),
-        unit="numbers",
-        help="Numbers that stand for one position",
-    )
-    parser.add_argument(
-        "--sequence_length",
-        type=int,
-        default=256,
-        min=1,
-        usual=(16, 131072),
-        unit="bytes",
-        help="Bytes that see each other",
-    )
+    parser.add_shared("layers", "heads", "embedding", "sequence_length", "compile")
     parser.add_argument(
         "--kernel",
         default="default",
@@ -108,12 +61,7 @@ def parse_arguments() -> argparse.Namespace:
         choices=["bf16", "fp32"],
         help="Of the products; flash attention on a GPU needs bf16",
     )
-    parser.add_argument(
-        "--compile",
-        type=bool,
-        default=False,
-        help="Compile the model, which takes about a minute; false starts at once",
-    )
+    parser.change("sequence_length", unit="bytes", help="Bytes that see each other")
     parser.change("lr", default=0.0003, usual=(1e-05, 0.1))
     parser.change(
         "batch_size", default=8, usual=(1, 512), unit="sequences", help="Sequences of one micro-batch"
@@ -188,7 +136,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
                 torch.cuda.synchronize()  # kernels are compared here: the time of a step must be its own
             training.end_step(num_samples, loss=step_loss, lr=lr, grad_norm=grad_norm)
         training.evaluate_if_due(lambda: evaluate(model, test_loader, device, mixed))
-    report_speed(args, model, device, kernel, training.metrics, training.step)
+    of_token = flops_per_token(weights_of_gpt(model), args.layers, args.embedding, args.sequence_length)
+    report_speed(training, device, of_token, args.sequence_length, args.precision == "bf16", kernel=kernel)
     training.finish()
 
 
@@ -205,39 +154,6 @@ def kernel_that_runs(args: argparse.Namespace, device: torch.device) -> str:
         if re.search(rf"_scaled_dot_product_({name}_attention|attention_{name})", operators):
             return name if args.kernel in (name, "default") else f"{name} (there is no {args.kernel} here)"
     return "unknown"
-
-
-def report_speed(
-    args: argparse.Namespace, model: GPT, device: torch.device, kernel: str, metrics: MetricsLog, step: int
-) -> None:
-    """Tokens per second, and their share of what the device could do at most (MFU).
-
-    A token costs 6N + 12 L H Q T operations (PaLM, arXiv 2204.02311, appendix B): each of N weights is
-    multiplied and added once forward and twice backward, and each of L layers compares H heads of size Q with
-    T positions. Embeddings are looked up, so they are not in N; the half of the comparisons that the mask
-    hides is.
-    """
-    samples_per_s = metrics.timing.summary()["samples_per_s"]
-    tokens_per_s = samples_per_s * args.sequence_length if samples_per_s else None
-    num_weights = count_parameters(model) - count_parameters(model.tokens) - count_parameters(model.positions)
-    flops_per_token = 6 * num_weights + 12 * args.layers * args.embedding * args.sequence_length
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    peaks = next((PEAKS[start] for start in PEAKS if name.startswith(start)), (None, None))
-    peak = peaks[0] if args.precision == "bf16" else peaks[1]
-    mfu = tokens_per_s * flops_per_token / peak if tokens_per_s and peak else None
-    metrics.event(
-        "mfu",
-        step,
-        kernel=kernel,
-        tokens_per_s=tokens_per_s,
-        flops_per_token=flops_per_token,
-        peak_flops_per_s=peak,
-        mfu=mfu,
-    )
-    if tokens_per_s:
-        share = "of a peak that is not known" if mfu is None else f"{mfu:.1%} of {peak / 1e12:g}"
-        tflops = tokens_per_s * flops_per_token / 1e12
-        print_rank0(f"{tokens_per_s:,.0f} tokens/s by {kernel}: {tflops:.4g} TFLOP/s, {share}")
 
 
 @torch.no_grad()

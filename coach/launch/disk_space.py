@@ -44,7 +44,10 @@ class Room:
 
 def checkpoint_bytes(parameters: Mapping[str, Any]) -> int | None:
     """All checkpoints that a run has at once. Known for the recipes that train the workshop's model, which
-    has a `width`."""
+    has a `width`, and for those that train a whole language model."""
+    num_of_gpt = _parameters_of_gpt(parameters)
+    if num_of_gpt is not None:
+        return _CHECKPOINTS_AT_ONCE * 3 * 4 * num_of_gpt
     width = parameters.get("width")
     if not isinstance(width, int) or width <= 0:
         return None
@@ -56,6 +59,21 @@ def checkpoint_bytes(parameters: Mapping[str, Any]) -> int | None:
         3 if parameters.get("optimizer") == "adamw" else 2
     )  # the optimizer's averages have the model's size
     return _CHECKPOINTS_AT_ONCE * copies * 4 * num_parameters
+
+
+def reads_images(parameters: Mapping[str, Any]) -> bool:
+    """True unless these are the parameters of a model that reads text."""
+    return parameters.get("model") != "gpt" and "heads" not in parameters
+
+
+def _parameters_of_gpt(parameters: Mapping[str, Any]) -> int | None:
+    """Its weights and biases; None for another model, and where adapters alone are kept (`rank`)."""
+    sizes = [parameters.get(name) for name in ("layers", "embedding", "vocabulary", "sequence_length")]
+    if "rank" in parameters or not all(isinstance(size, int) for size in sizes):
+        return None
+    layers, embedding, vocabulary, length = (int(size or 0) for size in sizes)
+    block = 12 * embedding**2 + 13 * embedding
+    return layers * block + (-(-vocabulary // 64) * 64 + length + 2) * embedding
 
 
 def judge_rooms(rooms: Iterable[Room]) -> tuple[tuple[str, ...], tuple[str, ...]]:

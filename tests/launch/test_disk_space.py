@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from coach.launch.disk_space import Room, checkpoint_bytes, judge_rooms
+from coach.launch.disk_space import Room, checkpoint_bytes, judge_rooms, reads_images
 from coach.model.errors import UserError
 from coach.sources.machine.disk import Space
 from coach.sources.machine.quota import Quota
@@ -30,6 +30,18 @@ def test_checkpoints_of_the_workshop_s_model_are_estimated_from_its_parameters()
     assert checkpoint_bytes({"width": 64, "optimizer": "sgd"}) == 3 * 2 * 4 * 2_474_506
     assert checkpoint_bytes({"width": 64, "optimizer": "adamw"}) == 3 * 3 * 4 * 2_474_506
     assert checkpoint_bytes({"lr": 0.1}) is None
+
+
+def test_a_language_model_s_checkpoints_are_estimated_and_it_reads_no_images() -> None:
+    gpt2 = {"layers": 12, "heads": 12, "embedding": 768, "vocabulary": 50257, "sequence_length": 1024}
+    assert checkpoint_bytes(gpt2) == 3 * 3 * 4 * 124_475_904  # with the padded vocabulary
+    assert checkpoint_bytes({**gpt2, "rank": 8}) is None
+    assert [reads_images(read) for read in (gpt2, {"model": "gpt"}, {"model": "simplecnn"}, {"lr": 0.1})] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_enough_room_is_a_note_with_what_is_needed() -> None:

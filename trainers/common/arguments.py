@@ -210,6 +210,96 @@ SHARED: Dict[str, Dict[str, Any]] = {
             "no GPU"
         ),
     },
+    "layers": {
+        "type": int,
+        "default": 4,
+        "min": 1,
+        "usual": (1, 96),
+        "unit": "blocks",
+        "help": "Blocks of attention and MLP",
+    },
+    "heads": {
+        "type": int,
+        "default": 4,
+        "min": 1,
+        "usual": (1, 128),
+        "unit": "heads",
+        "help": "Heads of each attention; they share the embedding, which has to be a multiple",
+    },
+    "embedding": {
+        "type": int,
+        "default": 128,
+        "min": 1,
+        "usual": (16, 16384),
+        "unit": "numbers",
+        "help": "Numbers that stand for one position",
+    },
+    "sequence_length": {
+        "type": int,
+        "default": 256,
+        "min": 1,
+        "usual": (16, 131072),
+        "unit": "tokens",
+        "help": "Tokens of one sample, which see each other",
+    },
+    "text": {
+        "default": "",
+        "help": (
+            "File or folder to learn from: plain text (.txt .md .rst .py, .jsonl with a field text), or tokens "
+            "(.bin of uint16 as nanoGPT writes, .npy); empty: the sources of Python's standard library"
+        ),
+    },
+    "tokenizer": {
+        "default": "",
+        "help": (
+            "A tokenizer.json, or the folder with it or with GPT-2's vocab.json and merges.txt; empty: byte "
+            "pairs are learned from the text"
+        ),
+    },
+    "vocabulary": {
+        "type": int,
+        "default": 1024,
+        "min": 257,
+        "max": 65536,
+        "usual": (512, 65536),
+        "unit": "tokens",
+        "help": (
+            "Different tokens: how many byte pairs to learn from the text, or what brought tokens were made "
+            "with; a named tokenizer says its own"
+        ),
+    },
+    "dropout": {
+        "type": float,
+        "default": 0.0,
+        "min": 0,
+        "max": 0.9,
+        "usual": (0, 0.5),
+        "unit": "share",
+        "help": "Share of numbers that are left out at random; of use where the text is seen many times",
+    },
+    "precision": {
+        "default": "auto",
+        "choices": ("auto", "fp32", "bf16"),
+        "help": "Of the products; auto: bf16 on a GPU that computes in it, else fp32",
+    },
+    "compile": {
+        "type": bool,
+        "default": False,
+        "help": "Compile the model, which takes about a minute; false starts at once",
+    },
+    "recompute": {
+        "type": bool,
+        "default": False,
+        "help": "Keep only the inputs of each block and compute the rest again in the backward pass: less memory",
+    },
+    "sample_tokens": {
+        "type": int,
+        "default": 48,
+        "min": 0,
+        "usual": (0, 1000),
+        "unit": "tokens",
+        "help": "Tokens that the model writes at the end, the same ones for the same seed; 0: none",
+    },
 }
 """Name → its keywords: those of argparse, and what only a launch looks at (`FOR_A_LAUNCH`)."""
 
@@ -271,9 +361,40 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
             "help": "Train on the first sequences only, of 128 bytes each; 0: all 28,124",
         },
     },
+    "language": {
+        "lr": {"default": 0.003, "usual": (1e-5, 0.01), "help": "Learning rate of AdamW, after warm-up"},
+        "batch_size": {
+            "default": 8,
+            "usual": (1, 512),
+            "unit": "sequences",
+            "help": "Sequences of one micro-batch",
+        },
+        "epochs": {"default": 1},
+        "max_steps": {"default": 600},
+        "num_workers": {
+            "default": 0,
+            "help": "Processes that load data for each rank; 0: the rank cuts its blocks itself, which is fast",
+        },
+        "seed": {"help": "Seed of initial parameters, order, dropout and the sample"},
+        "optimizer": {"default": "adamw", "choices": ("adamw", "adam"), "help": "AdamW or Adam"},
+        "weight_decay": {
+            "default": 0.1,
+            "help": "How much of each weight a step takes away, times lr; of matrices alone",
+        },
+        "sequence_length": {"default": 128},
+        "warmup_steps": {"default": 50},
+        "lr_schedule": {"default": "cosine"},
+        "max_grad_norm": {"default": 1.0},
+        "num_train_samples": {"unit": "sequences"},
+        "eval_every_epoch": {"help": "Measure the loss on the held-out text after every epoch"},
+        "eval_at_end": {"default": True},
+        "target_accuracy": {"unit": "share of tokens"},
+        "data_dir": {"help": "not used: --text names the text"},
+        "cache_dir": {"help": "where tokens of texts are kept"},
+    },
 }
 """What several trainers change alike: name → shared option → its changed keywords. `gpt_in_parts`: ranks
-share one GPT."""
+share one GPT. `language`: tokens of text."""
 
 FOR_A_LAUNCH = ("above", "min", "max", "usual", "unit")
 """`above`, `min` and `max` are limits that coach refuses to leave; outside of the `usual` range it warns."""

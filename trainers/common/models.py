@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Callable
 
 import torch
@@ -59,11 +60,12 @@ def cifar_resnet18(width: int = 64, num_classes: int = 10) -> nn.Module:
 
 
 class GPT(nn.Module):
-    """A small decoder-only transformer over bytes: no batch norm and no dropout, so that its losses can be
-    compared exactly.
+    """A decoder-only transformer. As it is by default it reads bytes, and has neither batch norm nor dropout,
+    so that its losses can be compared exactly.
 
-    Inputs are (batch, sequence) of byte values, outputs (batch, sequence, 256) logits of the next byte.
-    Pre-norm blocks; the output layer has weights of its own.
+    Inputs are (batch, sequence) of tokens, outputs (batch, sequence, vocabulary) logits of the next one.
+    Pre-norm blocks. The output layer has weights of its own, unless `is_tied`: then those of the embedding of
+    the tokens predict too.
     """
 
     def __init__(
@@ -73,37 +75,42 @@ class GPT(nn.Module):
         num_heads: int = 4,
         max_length: int = 128,
         vocabulary: int = 256,
+        dropout: float = 0.0,
+        is_tied: bool = False,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, embedding)
         self.positions = nn.Embedding(max_length, embedding)
-        self.blocks = nn.ModuleList(Block(embedding, num_heads) for _ in range(num_layers))
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(Block(embedding, num_heads, dropout) for _ in range(num_layers))
         self.norm = nn.LayerNorm(embedding)
-        self.output = nn.Linear(embedding, vocabulary, bias=False)
+        self.output = None if is_tied else nn.Linear(embedding, vocabulary, bias=False)
         self.apply(_initialize)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        hidden = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        places = self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        hidden = self.dropout(self.tokens(tokens) + places)
         for block in self.blocks:
             hidden = block(hidden)
-        logits: torch.Tensor = self.output(self.norm(hidden))
-        return logits
+        hidden = self.norm(hidden)
+        return F.linear(hidden, self.tokens.weight) if self.output is None else self.output(hidden)
 
 
 class Block(nn.Module):
     """Attention, then an MLP, each added to what it read."""
 
-    def __init__(self, embedding: int, num_heads: int) -> None:
+    def __init__(self, embedding: int, num_heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(embedding)
-        self.attention = Attention(embedding, num_heads)
+        self.attention = Attention(embedding, num_heads, dropout)
         self.norm2 = nn.LayerNorm(embedding)
         self.up = nn.Linear(embedding, 4 * embedding)
         self.down = nn.Linear(4 * embedding, embedding)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        hidden = hidden + self.attention(self.norm1(hidden))
-        result: torch.Tensor = hidden + self.down(F.gelu(self.up(self.norm2(hidden))))
+        hidden = hidden + self.dropout(self.attention(self.norm1(hidden)))
+        result: torch.Tensor = hidden + self.dropout(self.down(F.gelu(self.up(self.norm2(hidden)))))
         return result
 
 
@@ -111,9 +118,10 @@ class Attention(nn.Module):
     """Causal self-attention. The number of heads follows from the width that the projections give, so that
     they can be split by heads."""
 
-    def __init__(self, embedding: int, num_heads: int) -> None:
+    def __init__(self, embedding: int, num_heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.head_size = embedding // num_heads
+        self.dropout = dropout
         self.query = nn.Linear(embedding, embedding)
         self.key = nn.Linear(embedding, embedding)
         self.value = nn.Linear(embedding, embedding)
@@ -126,7 +134,11 @@ class Attention(nn.Module):
             return projected.view(batch, length, -1, self.head_size).transpose(1, 2)
 
         seen = F.scaled_dot_product_attention(
-            heads(self.query(hidden)), heads(self.key(hidden)), heads(self.value(hidden)), is_causal=True
+            heads(self.query(hidden)),
+            heads(self.key(hidden)),
+            heads(self.value(hidden)),
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=True,
         )
         result: torch.Tensor = self.projection(seen.transpose(1, 2).reshape(batch, length, -1))
         return result
@@ -137,6 +149,26 @@ def _initialize(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
+
+
+def gpt2(
+    embedding: int, num_layers: int, num_heads: int, max_length: int, vocabulary: int, dropout: float = 0.0
+) -> GPT:
+    """A GPT as GPT-2 is: the tokens' embedding predicts too, and what a block adds begins small.
+
+    124,439,808 parameters with 12 layers, 12 heads, an embedding of 768, 1,024 positions and 50,257 tokens.
+    """
+    model = GPT(embedding, num_layers, num_heads, max_length, vocabulary, dropout, is_tied=True)
+    for block in model.blocks:
+        for adds in (block.attention.projection, block.down):
+            nn.init.normal_(adds.weight, std=0.02 / math.sqrt(2 * num_layers))
+    return model
+
+
+def weights_of_gpt(model: GPT) -> int:
+    """The parameters that each token is multiplied with: all but embeddings that are only looked up."""
+    looked_up = [model.positions] if model.output is None else [model.positions, model.tokens]
+    return count_parameters(model) - sum(map(count_parameters, looked_up))
 
 
 MODELS: dict[str, Callable[[int], nn.Module]] = {

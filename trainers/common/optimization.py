@@ -52,6 +52,17 @@ def build_optimizer(
     return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[args.optimizer](parameters, **keywords)
 
 
+def by_decay(parameters: Iterable[Any]) -> list[dict[str, Any]]:
+    """The parameters for an optimizer in two groups: matrices, whose weights decay, and biases and norms,
+    whose do not."""
+    listed, groups = list(parameters), []
+    for decays in (True, False):
+        group = [parameter for parameter in listed if (parameter.dim() >= 2) == decays]
+        if group:
+            groups.append({"params": group} if decays else {"params": group, "weight_decay": 0.0})
+    return groups
+
+
 def build_schedule(args: argparse.Namespace, lr: float, steps_per_epoch: int) -> Schedule:
     """The learning rate of each step: it rises to `lr` in `args.warmup_steps`, and then stays, or falls in a
     line or along a cosine to 0 at the last step."""
@@ -90,6 +101,11 @@ def clip_gradients(model: nn.Module, max_norm: float, norm: torch.Tensor | None 
     parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
     if norm is None:
         norm = nn.utils.get_total_norm(parameter.grad for parameter in parameters)
-    if max_norm:
-        nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
+        if max_norm:
+            nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
+    elif max_norm:
+        # Split gradients are DTensors, which torch mixes with no others: this rank's parts are made smaller.
+        grads = [parameter.grad for parameter in parameters]
+        parts = [grad.to_local() if hasattr(grad, "to_local") else grad for grad in grads]
+        torch._foreach_mul_(parts, torch.clamp(max_norm / (norm + 1e-6), max=1.0))
     return norm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sysconfig
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 from torch.utils.data import Dataset, Subset
@@ -33,15 +33,20 @@ class ByteSequences(Dataset[Any]):
 
 def standard_library_bytes(most_bytes: int = MOST_BYTES) -> torch.Tensor:
     """The sources one after the other by name, without tests, cut at `most_bytes`: a uint8 tensor."""
-    root = Path(sysconfig.get_path("stdlib"))
     text = bytearray()
-    for path in sorted(root.glob("*.py")) + sorted(root.glob("[a-z]*/*.py")):
-        if "site-packages" in path.parts or "test" in path.parent.name:
-            continue
+    for path in standard_library_files():
         text += path.read_bytes()
         if len(text) >= most_bytes:
             break
     return torch.frombuffer(text[:most_bytes], dtype=torch.uint8)
+
+
+def standard_library_files() -> Iterator[Path]:
+    """Its sources by name, without tests."""
+    root = Path(sysconfig.get_path("stdlib"))
+    for path in sorted(root.glob("*.py")) + sorted(root.glob("[a-z]*/*.py")):
+        if "site-packages" not in path.parts and "test" not in path.parent.name:
+            yield path
 
 
 def load_text(

@@ -185,18 +185,24 @@ class Training:
         else:
             print_rank0(f"epoch {self.epoch}, its first {self.position:,} samples: {speed}")
 
-    def evaluate_if_due(self, evaluate: Callable[[], tuple[float, float]]) -> None:
+    def evaluate_if_due(
+        self,
+        evaluate: Callable[[], tuple[float, float]],
+        measures_of: Callable[[float], dict[str, float]] = lambda loss: {},
+    ) -> None:
         """Record loss and accuracy on the test set after a whole epoch, and at the end where that is asked
-        for."""
+        for. `measures_of` says the loss in other words."""
         is_asked_for = self._args.eval_every_epoch if self._is_end_of_epoch else self._args.eval_at_end
         if self._reason in STOPPED_EARLY or not is_asked_for:
             return
         started = time.perf_counter()
         loss, accuracy = evaluate()
         seconds = time.perf_counter() - started
-        self.metrics.event("eval", self.step, epoch=self.epoch, loss=loss, accuracy=accuracy, seconds=seconds)
+        found = {"loss": loss, "accuracy": accuracy, **measures_of(loss)}
+        self.metrics.event("eval", self.step, epoch=self.epoch, seconds=seconds, **found)
+        also = "".join(f", {name.replace('_', ' ')} {value:.4g}" for name, value in [*found.items()][2:])
         caveat = self._dataset.caveat
-        print_rank0(f"epoch {self.epoch}: test loss {loss:.4f}, accuracy {accuracy:.2%}{caveat}")
+        print_rank0(f"epoch {self.epoch}: test loss {loss:.4f}, accuracy {accuracy:.2%}{also}{caveat}")
         self.metrics.reached(self._args.target_accuracy, accuracy, self.step)
 
     def save(self, reason: str) -> None:

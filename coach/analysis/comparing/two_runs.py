@@ -120,6 +120,11 @@ class _Side:
         name = self._named("dataset", "name")
         return f"{name} (generated)" if name and run and run.dataset.get("is_synthetic") is True else name
 
+    @property
+    def tokens_per_sample(self) -> int | None:
+        run = self.snapshot.run
+        return run.tokens_per_sample if run is not None else None
+
     def _named(self, table: str, key: str) -> str | None:
         run = self.snapshot.run
         value = getattr(run, table).get(key) if run is not None else None
@@ -153,11 +158,12 @@ def compare(
     dataset = _differs("other data set", old.dataset, new.dataset)
     world = _differs("other world size", old.world_size, new.world_size)
     batch = _differs("other global batch", old.global_batch, new.global_batch)
+    length = _differs("other tokens per sample", old.tokens_per_sample, new.tokens_per_sample)
     place = device or world
     is_paced = old.steady and new.steady
     rows = [
         *(() if is_paced else _run_time_rows(old, new, place or dataset)),
-        _throughput_row(old, new, place or dataset),
+        *_throughput_rows(old, new, place or dataset, length),
         _row("step time", "s", old, new, _step_time, False, place or dataset or batch),
         _row("data time", "s", old, new, _data_time, False, place or dataset or batch),
         _row("time per epoch", "s", old, new, _epoch_time, False, place or dataset),
@@ -184,6 +190,18 @@ def _row(
     a, b = measure(old), measure(new)
     verdict, because = _verdict(a, b, is_more_better, obstacle)
     return _filled(quantity, unit, a, b, verdict, because)
+
+
+def _throughput_rows(old: _Side, new: _Side, obstacle: str | None, length: str | None) -> list[Row]:
+    """In samples; where both samples are sequences of tokens, also in tokens, whose pace can be compared
+    whatever the length of a sequence."""
+    samples = _throughput_row(old, new, obstacle or length)
+    if old.tokens_per_sample is None or new.tokens_per_sample is None:
+        return [samples]
+    tokens = _row("tokens", "tokens/s", old, new, _tokens, True, obstacle)
+    if length is None:  # the same pace in other words, and the same verdict
+        tokens = replace(tokens, ratio=samples.ratio, verdict=samples.verdict, because=samples.because)
+    return [samples, tokens]
 
 
 def _throughput_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
@@ -242,6 +260,14 @@ def _throughput(side: _Side) -> Estimate | None:
     return estimate_rate(
         [float(s.num_samples_global or 0) for s in steps], [s.step_time_s or 0.0 for s in steps]
     )
+
+
+def _tokens(side: _Side) -> Estimate | None:
+    rate, length = _throughput(side), side.tokens_per_sample or 0
+    if rate is None:
+        return None
+    noise = None if rate.noise is None else rate.noise * length
+    return replace(rate, value=rate.value * length, noise=noise)
 
 
 def _step_time(side: _Side) -> Estimate | None:

@@ -114,6 +114,12 @@ class Run:
         return self.drill is not None and (self.drill_answer is None or not self.drill_answer.is_settled)
 
     @property
+    def tokens_per_sample(self) -> int | None:
+        """How long each sample is, where samples are sequences of tokens and the trainer says so."""
+        length = self.dataset.get("tokens_per_sample")
+        return length if type(length) is int and length > 0 else None
+
+    @property
     def num_gpus(self) -> int | None:
         """GPUs requested over all nodes; None if run.json does not say."""
         nodes, gpus = self.resources.get("num_nodes"), self.resources.get("gpus_per_node")

@@ -44,6 +44,8 @@ class CourseView:
     """True for the loss on a logarithmic scale."""
     first: int = 0
     """Which chart is drawn first, and largest."""
+    tokens_per_sample: int | None = None
+    """Where samples are sequences of tokens: how long they are."""
 
 
 def axis_of(history: History, start_s: float | None, now_s: float, *, is_live: bool) -> XAxis | None:
@@ -84,6 +86,13 @@ def course_lines(
     return chart_lines(charts, width, height, axis, names, notes, next_key)
 
 
+def _rate_text(samples_per_s: float | None, tokens_per_sample: int | None) -> str:
+    text = f"{number(samples_per_s)} samples/s"
+    if samples_per_s is None or tokens_per_sample is None:
+        return text
+    return f"{text} · {number(samples_per_s * tokens_per_sample)} tokens/s"
+
+
 def step_charts(history: History, axis: XAxis, view: CourseView, note: str = "") -> list[Chart]:
     """Loss, samples/s, and step time with the wait for data in it; none where no step was written."""
     curve = history.curve
@@ -107,7 +116,7 @@ def step_charts(history: History, axis: XAxis, view: CourseView, note: str = "")
         ),
         Chart(
             "throughput",
-            f"{number(_newest(rates))} samples/s",
+            _rate_text(_newest(rates), view.tokens_per_sample),
             (rates,),
             from_zero=True,
             short="samples/s",

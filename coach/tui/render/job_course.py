@@ -27,7 +27,8 @@ def course_rows(page: JobSubject, width: int, height: int) -> list[Line]:
         page.diagnosis,
         axis,
     )
-    view = CourseView(page.is_log, page.first_chart)
+    tokens = run.tokens_per_sample if run is not None else None
+    view = CourseView(page.is_log, page.first_chart, tokens)
     paced = [runs.step_time_line(history.curve, width)] if history.curve else []
     room = max(MIN_HEIGHT, height - len(paced))
     note, key = _thinned_words(page), page.label("quantity")

@@ -16,7 +16,13 @@ from typing import Any
 from coach import __version__, installed, runs
 from coach.analysis.spelling.slurm import format_time
 from coach.config import Settings, Switch
-from coach.launch.disk_space import GENERATED_DATA_BYTES, Room, checkpoint_bytes, judge_rooms
+from coach.launch.disk_space import (
+    GENERATED_DATA_BYTES,
+    Room,
+    checkpoint_bytes,
+    judge_rooms,
+    reads_images,
+)
 from coach.launch.environment_check import check_environment, check_modules, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python, python_of_own
 from coach.launch.limits import check_limits, num_alive
@@ -230,6 +236,7 @@ def look_at_rooms(
     places: list[tuple[Path, str, dict[str, int | None]]] = [(settings.runs_root, "runs_root", needs)]
     if (
         parameters is not None
+        and reads_images(parameters)
         and settings.data_dir is None
         and not _is_data_generated(io, settings.cache_dir)
     ):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -177,3 +178,20 @@ def test_programs_that_tell_no_pace_are_compared_by_their_whole_run_time_if_they
     )
     other = compare(slow, History(), ended(60.0, epochs=1), History())
     assert "run time" not in [each.quantity for each in other.rows]
+
+
+def test_runs_with_sequences_of_different_length_are_compared_by_their_tokens() -> None:
+    old, new = (
+        replace(examples.run(), dataset={"name": "text", "tokens_per_sample": length})
+        for length in (256, 512)
+    )
+    comparison = against(series(0.1, seed=1), series(0.1, seed=2), old, new)
+    assert row(comparison, "throughput").because == "other tokens per sample (256 → 512)"
+    tokens = row(comparison, "tokens")
+    assert (tokens.unit, tokens.verdict) == ("tokens/s", BETTER)
+    assert tokens.before == pytest.approx(256 * (row(comparison, "throughput").before or 0.0))
+    assert tokens.ratio == pytest.approx(2.0, rel=0.05)
+
+    comparison = against(series(0.1, seed=1), series(0.05, seed=2), old, old)
+    assert row(comparison, "tokens").because == row(comparison, "throughput").because
+    assert row(comparison, "tokens").verdict == BETTER

@@ -39,6 +39,8 @@ FLAGS = {
     "eval_every_epoch": "false",
     "gpus_per_node": 0,
 }
+GPT = {"layers": 1, "heads": 2, "embedding": 16, "sequence_length": 32, "vocabulary": 300, "sample_tokens": 2}
+GPT["text"] = str(TRAINERS / "common")
 FLAGS_OF = {
     "parallel_3d.py": {"tp": 2, "pp": 1, "batch_size": 1},
     "pipeline_parallel.py": {"batch_size": 4},
@@ -46,6 +48,7 @@ FLAGS_OF = {
     "fast.py": {"compile": "false"},
     "attention.py": {"layers": 1, "heads": 2, "embedding": 16, "sequence_length": 32},
     "drill_slow_walker.py": {"model": "gpt"},
+    **dict.fromkeys(("gpt.py", "gpt_ddp.py", "gpt_fsdp.py", "gpt_tp.py", "lora.py"), GPT),
 }
 ENV_OF = {
     "compile.py": {"TORCHDYNAMO_DISABLE": "1"},

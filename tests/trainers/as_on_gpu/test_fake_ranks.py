@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.conftest import Trainer
+from tests.trainers.conftest import TRAINERS, Trainer
 
 NUM_PARAMETERS, NUM_TENSORS = 875_264, 69
 BLOCK, REST = 198_272, 82_176
@@ -183,6 +183,32 @@ def test_each_rank_of_eight_holds_says_and_keeps_what_its_lesson_tells(
     holds_its_heads(heads, 4, 4)
     assert mesh.said == last_stage_says(tp=2, dp=2, pp=2)
     holds_its_heads(mesh, 2, 2)
+
+
+@pytest.mark.language
+@pytest.mark.train
+def test_each_rank_of_the_language_model_holds_and_says_what_its_lesson_tells(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    """2 blocks of 49,984 parameters in 16 tensors; outside of them 320 tokens and 32 places of 64 numbers,
+    and the last norm. The embedding of the tokens, which also predicts, is there once."""
+    sizes = (
+        "layers:2,heads:4,embedding:64,sequence_length:32,vocabulary:300,sample_tokens:0,eval_at_end:false"
+    )
+    sizes += f",text:{TRAINERS / 'common'}"
+    fsdp, heads = fake_ranks(trainer, tmp_path, f"gpt_fsdp@3/8={sizes}", f"gpt_tp@3/4={sizes}")
+    block, rest, num_tensors = 49_984, (320 + 32 + 2) * 64, 2 * 16 + 4
+    whole = 2 * block + rest
+    assert fsdp.parameters == fsdp.gradients == 4 * whole // 8
+    assert fsdp.optimizer == 2 * fsdp.parameters + 4 * num_tensors
+    assert fsdp.numbers_in("all_gather") * 8 == 4 * block + rest  # what both ends need stays gathered
+    assert fsdp.numbers_in("reduce_scatter") == whole
+
+    split = [placed for _, placed in heads.shapes if "S(" in placed]
+    assert ([320, 64], "whole") in heads.shapes
+    assert len(split) == 2 * 10
+    assert heads.parameters == heads.gradients == 4 * (whole - 2 * (12 * 64**2 + 7 * 64) * 3 // 4)
+    assert heads.said[1] == f"{2 * SUMS_OF_A_BLOCK} x all_reduce {32 * 64} float32 among 4"
 
 
 @pytest.mark.long

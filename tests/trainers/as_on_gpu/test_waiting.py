@@ -13,6 +13,8 @@ from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.train
 
+GPT = "layers:1,heads:2,embedding:16,sequence_length:32,vocabulary:300,sample_tokens:0,eval_at_end:false"
+GPT += f",text:{TRAINERS / 'common'}"
 READS_IN_A_STEP = {
     "baseline": 0,
     "amp=precision:fp16": 1,  # scaler.step reads whether a gradient overflowed
@@ -22,6 +24,9 @@ READS_IN_A_STEP = {
     "fsdp": 0,
     "tensor_parallel=model:gpt,width:16,max_steps:3": 0,
     "pipeline_parallel=model:gpt,width:16,max_steps:3": 0,
+    f"gpt={GPT}": 0,
+    f"gpt_fsdp={GPT},max_steps:3": 0,
+    f"gpt_tp={GPT},max_steps:3": 0,
     "gpu_data": 0,
     "fast=compile:false": 0,
 }

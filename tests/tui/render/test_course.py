@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from coach.lookback.history import History
@@ -107,3 +109,10 @@ async def test_z_and_m_change_the_scale_and_the_large_curve_of_a_job() -> None:
         await driver.sees("logarithmic")
         await driver.press("M")
         await driver.sees("─ throughput")
+
+
+def test_the_pace_of_sequences_is_told_in_tokens_too() -> None:
+    history = make_history()
+    text = "\n".join(drawn(history, 118, 40, CourseView(tokens_per_sample=128)))
+    assert re.search(r"throughput [\d,.]+ samples/s · [\d,.]+ tokens/s", text)
+    assert "tokens/s" not in "\n".join(drawn(history, 118, 40))
