@@ -271,9 +271,24 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
             "help": "Train on the first sequences only, of 128 bytes each; 0: all 28,124",
         },
     },
+    "bench": {
+        "max_steps": {
+            "default": 20,
+            "min": 1,
+            "usual": (5, 1000),
+            "unit": "rounds",
+            "help": "Timed rounds of every row, after two that are not timed",
+        },
+        "max_seconds": {"help": "Time after which no further row is begun; 0: however long it takes"},
+        "seed": {"help": "Seed of the random numbers that are computed with"},
+        "run_dir": {"help": "where the results go"},
+        "data_dir": {"help": "not used: random numbers do"},
+        "cache_dir": {"help": "not used"},
+        "resume_from": {"help": "not used: a measurement starts anew"},
+    },
 }
 """What several trainers change alike: name → shared option → its changed keywords. `gpt_in_parts`: ranks
-share one GPT."""
+share one GPT. `bench`: rows of a table are measured, and nothing is trained."""
 
 FOR_A_LAUNCH = ("above", "min", "max", "usual", "unit")
 """`above`, `min` and `max` are limits that coach refuses to leave; outside of the `usual` range it warns."""
