@@ -2,7 +2,8 @@
 
     python trainers/convolutions.py --batch_size 4
 
-Trains nothing. All four give the numbers of torch's conv2d, but for rounding, or the bench ends with an error.
+Trains nothing. All four give the numbers of torch's conv2d, but for rounding, or the bench ends with an
+error.
 """
 
 from __future__ import annotations
@@ -122,8 +123,8 @@ def fft(images: Tensor, kernels: Tensor) -> Tensor:
 
 
 def winograd(images: Tensor, kernels: Tensor) -> Tensor:
-    """F(2x2, 3x3) of Lavin and Gray, 2015 (arXiv 1509.09308): four numbers of the result by 16 multiplications
-    instead of 36, for more additions."""
+    """F(2x2, 3x3) of Lavin and Gray, 2015 (arXiv 1509.09308): four numbers of the result by 16
+    multiplications instead of 36, for more additions."""
     # A transform of a 4x4 tile by rows and by columns is a product with 16 numbers: kron makes its matrix.
     of_tile = images.new_tensor([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
     of_kernel = images.new_tensor([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])

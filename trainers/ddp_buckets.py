@@ -1,9 +1,9 @@
-"""Sweep the size of DDP's gradient buckets, and compare each time of a step with a model of it: when gradients
-are ready, and what a message costs.
+"""Sweep the size of DDP's gradient buckets, and compare the time of a step with a model of it.
 
     torchrun --standalone --nproc-per-node=2 trainers/ddp_buckets.py --max_steps 5
 
-Trains nothing: the same batch goes forward and backward again and again.
+Trains nothing: the same batch goes forward and backward again and again. The model knows when each gradient
+is ready and what a message costs, both measured alone.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
         shown = "        –" if modelled is None else f"{1e3 * modelled:9.1f}"
         bench.row(
             "buckets",
-            f"{cap_mb:8g} {len(buckets):8} {largest:11.2f} {1e3 * seconds:8.1f} {shown} {1e3 * exposed_s:11.1f}",
+            f"{cap_mb:8g} {len(buckets):8} {largest:11.2f} {1e3 * seconds:8.1f} {shown}"
+            f" {1e3 * exposed_s:11.1f}",
             cap_mb=cap_mb,
             bucket_bytes=[size for _, size in buckets],
             bucket_step_s=seconds,
@@ -113,7 +114,7 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
 
 
 def step(model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
-    """Forward and backward. With DDP around the model, the backward pass ends when all gradients are averaged."""
+    """Forward and backward. With DDP around the model, the backward pass ends with averaged gradients."""
     model.zero_grad()
     loss_of(model(inputs), targets).backward()
 
@@ -161,8 +162,10 @@ class Moment:
 
 
 def cost_of_messages(bench: Bench) -> tuple[float, float] | None:
-    """Seconds for each all-reduce, and for each byte of it, by least squares of the relative errors; None: they do
-    not explain the times. `comm_bench` looks at them closely."""
+    """Seconds for each all-reduce, and for each byte of it, by least squares of the relative errors.
+
+    None: they do not explain the times. `comm_bench` looks at them closely.
+    """
     times = []
     for num_bytes in MESSAGE_BYTES:
         zeros = torch.zeros(num_bytes // 4, device=bench.device)
@@ -180,8 +183,8 @@ def cost_of_messages(bench: Bench) -> tuple[float, float] | None:
 def step_with_buckets(
     model: nn.Module, inputs: Tensor, targets: Tensor, cap_mb: float, device: torch.device, bench: Bench
 ) -> tuple[list[tuple[list[int], int]], float]:
-    """The buckets that DDP makes below this size, in the order in which they leave: their parameters' numbers,
-    and their bytes. And the seconds of a step, on the slowest rank."""
+    """The buckets that DDP makes below this size, in the order in which they leave: their parameters'
+    numbers, and their bytes. And the seconds of a step, on the slowest rank."""
     model = copy.deepcopy(model)  # DDP leaves hooks in a model
     numbers = {id(parameter): number for number, parameter in enumerate(model.parameters())}
     buckets: list[tuple[list[int], int]] = []

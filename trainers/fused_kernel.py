@@ -1,5 +1,5 @@
-"""Write one kernel for two operations, bias and GELU, in Triton and in CUDA C, and compare it with eager torch
-and with torch.compile.
+"""Write one kernel for two operations, bias and GELU, in Triton and in CUDA C, and compare it with eager
+torch and with torch.compile.
 
     python trainers/fused_kernel.py --max_steps 10
 
@@ -51,7 +51,7 @@ extern "C" __global__ void bias_gelu(const float* x, const float* bias, float* r
 
 @triton.jit
 def bias_gelu_in_triton(x, bias, result, num_numbers, num_columns, BLOCK: tl.constexpr):
-    """The same in Triton: a program computes a block of numbers, and the compiler shares it out to threads."""
+    """The same in Triton: a program computes a block of numbers, and the compiler makes threads of it."""
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     is_inside = places < num_numbers
     total = tl.load(x + places, mask=is_inside) + tl.load(bias + places % num_columns, mask=is_inside)
@@ -85,7 +85,7 @@ def parse_arguments() -> argparse.Namespace:
         "--compile",
         type=bool,
         default=True,
-        help="Compare with torch.compile too, which takes up to a minute on a CPU and needs a C++ compiler there",
+        help="Compare with torch.compile too; on a CPU it takes up to a minute and needs a C++ compiler",
     )
     parser.add_places()
     parser.change_shared("bench")

@@ -99,8 +99,8 @@ def show_formats(args: argparse.Namespace, device: torch.device, bench: Bench) -
         became = rounded(samples, name).tolist()
         bench.row(
             "format",
-            f"{name:6} {EXPONENT_BITS[name]:9} {fraction:9} {info.max:10.4g} {smallest:9.2g} {2.0**-fraction:10.2g} | "
-            + " ".join(f"{number:8.5g}" for number in became),
+            f"{name:6} {EXPONENT_BITS[name]:9} {fraction:9} {info.max:10.4g} {smallest:9.2g}"
+            f" {2.0**-fraction:10.2g} | " + " ".join(f"{number:8.5g}" for number in became),
             format=name,
             exponent_bits=EXPONENT_BITS[name],
             fraction_bits=fraction,

@@ -29,8 +29,8 @@ WIDTH = 512
 class DataPrefetcher:
     """Gives batches that lie on the device, and brings the next one there while the last is computed with.
 
-    The batches have to lie in pinned memory: from ordinary memory the driver copies in two steps, and the host
-    waits. On a CPU it gives the batches as they are.
+    The batches have to lie in pinned memory: from ordinary memory the driver copies in two steps, and the
+    host waits. On a CPU it gives the batches as they are.
     """
 
     def __init__(self, batches: Iterable[Tensor], device: torch.device) -> None:
@@ -44,8 +44,8 @@ class DataPrefetcher:
             if self._stream is not None:
                 # The stream that computes waits for the copy, and the host for neither.
                 torch.cuda.current_stream().wait_stream(self._stream)
-                # The memory belongs to the stream of the copy. Without this the allocator would give it to the
-                # next copy while this batch is still computed with.
+                # The memory belongs to the stream of the copy. Without this the allocator would give it to
+                # the next copy while this batch is still computed with.
                 coming.record_stream(torch.cuda.current_stream())
             batch, coming = coming, self._begin_next()
             yield batch
@@ -131,8 +131,8 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
     computing_s = bench.seconds_of(lambda: consume(resident, compute)) / args.num_batches
     expected = consume(resident, compute).item()
     print_rank0(
-        f"{args.num_batches} batches of {args.batch_mib} MiB; {num_products} products with one that is there: "
-        f"{1e3 * computing_s:.2f} ms"
+        f"{args.num_batches} batches of {args.batch_mib} MiB; {num_products} products with one that is there:"
+        f" {1e3 * computing_s:.2f} ms"
     )
     print_rank0("batches by     ms a batch  of which the copy shows")
     for way, batches in ways.items():

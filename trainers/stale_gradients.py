@@ -1,10 +1,9 @@
-"""Train by a parameter server: rank 0 holds the parameters, all others send it gradients, and nobody waits. How
-old is a gradient when it is applied, and what does its age cost?
+"""Train by a parameter server, with and without waiting: how old is a gradient when it is applied?
 
     torchrun --standalone --nproc-per-node=4 trainers/stale_gradients.py --max_steps 60
 
-The same batches are trained on three times, from the same start: one worker after the other (fresh), each at
-its own pace (async), all together (sync).
+Rank 0 holds the parameters, all others send it gradients. The same batches are trained on three times, from
+the same start: one worker after the other (fresh), all together (sync), each at its own pace (async).
 """
 
 from __future__ import annotations

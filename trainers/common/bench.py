@@ -1,5 +1,5 @@
-"""What benches share, so that each shows what it measures and nothing beside it: the start, the clock, a table
-whose rows are events too, and the end.
+"""What benches share, so that each shows what it measures and nothing beside it: the start, the clock, a
+table whose rows are events too, and the end.
 
 A bench trains nothing: it measures row by row. A row that takes long is not cut short. `max_seconds` and
 signals are looked at between two rows.
