@@ -392,9 +392,24 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         "data_dir": {"help": "not used: --text names the text"},
         "cache_dir": {"help": "where tokens of texts are kept"},
     },
+    "bench": {
+        "max_steps": {
+            "default": 20,
+            "min": 1,
+            "usual": (5, 1000),
+            "unit": "rounds",
+            "help": "Timed rounds of every row, after two that are not timed",
+        },
+        "max_seconds": {"help": "Time after which no further row is begun; 0: however long it takes"},
+        "seed": {"help": "Seed of the random numbers that are computed with"},
+        "run_dir": {"help": "where the results go"},
+        "data_dir": {"help": "not used: random numbers do"},
+        "cache_dir": {"help": "not used"},
+        "resume_from": {"help": "not used: a measurement starts anew"},
+    },
 }
 """What several trainers change alike: name → shared option → its changed keywords. `gpt_in_parts`: ranks
-share one GPT. `language`: tokens of text."""
+share one GPT. `language`: tokens of text. `bench`: rows of a table are measured, and nothing is trained."""
 
 FOR_A_LAUNCH = ("above", "min", "max", "usual", "unit")
 """`above`, `min` and `max` are limits that coach refuses to leave; outside of the `usual` range it warns."""
