@@ -47,7 +47,7 @@ COMMAND_DOCUMENTS = (
     Document("compare-chain", "coach compare RUN, of a chain of fixes", judging.ChainDocument),
     Document("recipes", "coach recipes", launching.RecipesDocument),
     Document("recipe", "coach recipes RECIPE", launching.RecipeDocument),
-    Document("launch", "coach launch WHAT", launching.LaunchDocument),
+    Document("launch", "coach launch WHAT, coach drill NAME", launching.LaunchDocument),
     Document("data", "coach data", keeping.DataDocument),
     Document("jobs", "coach jobs", cluster.JobsDocument),
     Document("history", "coach history", cluster.HistoryDocument),

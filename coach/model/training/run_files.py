@@ -203,6 +203,7 @@ class TelemetryKey(TypedDict):
 class DrillAnswerJson(TypedDict):
     """drill_answer.json: what the learner answered."""
 
+    schema: Schema1
     answer: str | None
     """Null: given up."""
     is_right: bool
