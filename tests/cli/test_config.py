@@ -158,6 +158,7 @@ def test_remembered_answers_are_shown_and_forgotten(coach: Coach) -> None:
     assert coach("--forget", "launch.account")[0] == ["forgotten on tiger: launch.account"]
     assert coach("--forget")[0] == ["forgotten on tiger: launch.qos"]
     assert coach("--forget")[0] == ["nothing was remembered on tiger"]
+    assert coach.json("--forget")["keys"] == []
 
 
 def test_with_a_broken_site_file_help_and_the_check_still_work(coach: Coach) -> None:
