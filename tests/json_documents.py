@@ -19,7 +19,12 @@ from coach.cli import COMMANDS
 SCHEMAS = Path(__file__).resolve().parents[1] / "docs" / "reference" / "schemas"
 _MAX_CHARS = 500_000
 """A queue of tens of thousands has rows of the same kind, and takes a minute."""
-_FILES = {"run.json": "run-json", "exit.json": "exit-json", "verdict.json": "verdict-json"}
+_FILES = {
+    "run.json": "run-json",
+    "exit.json": "exit-json",
+    "verdict.json": "verdict-json",
+    "drill_answer.json": "drill-answer-json",
+}
 _RECORDS = {"metrics": "metrics", "telemetry": "telemetry", "stacks": "stacks-samples"}
 _MAX_RECORDS = 10
 """Of one kind in one file: they are alike."""

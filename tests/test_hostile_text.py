@@ -110,8 +110,14 @@ INVOCATIONS: dict[str, list[list[str]]] = {
         *([], ["--all"], ["--all", "--why"], ["--unfold"], ["--all", "--format", "json"], ["name:" + MARKUP]),
         ["--all", "--columns", "id,user,state,reason,name"],
     ],
-    "history": [[], ["--days", "3650", "--limit", "50"], ["--days", "3650", "--format", "json"]],
-    "nodes": [[], ["--gpus"], ["--format", "json"], ["--gpus", "--format", "json"]],
+    "history": [
+        *([], ["--days", "3650", "--limit", "50"], ["--days", "3650", "--format", "json"]),
+        ["--days", "3650", "--columns", "id,state,reason,end,name", "--format", "json"],
+    ],
+    "nodes": [
+        *([], ["--gpus"], ["--format", "json"], ["--gpus", "--format", "json"]),
+        ["--columns", "name,state,gpu,part,reason", "--format", "json"],
+    ],
     "partitions": [[], ["--format", "json"]],
     "check": [
         ["RUN"],
@@ -131,7 +137,10 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "watch": [["RUN", "OTHER"], ["RUN", "--format", "json"], ["LOG"], [FIRST]],
     "explain": [[], ["MEM001"], [FIRST]],
     "rules": [["check", "ROWS"], ["check", "ROWS", "--format", "json"], ["check", "TOML"], ["check", FIRST]],
-    "compare": [["RUN", "OTHER"], ["RUN", "OTHER", "--format", "json"], [FIRST, FIRST]],
+    "compare": [
+        *(["RUN", "OTHER"], ["RUN", "OTHER", "--format", "json"], ["RUN", "--format", "json"]),
+        [FIRST, FIRST],
+    ],
     "cancel": [["--dry-run", "101"], ["--dry-run", RUN], [FIRST]],
     "hold": [["--dry-run", "101"], [FIRST]],
     "release": [["--dry-run", "101"], [FIRST]],

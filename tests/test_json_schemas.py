@@ -30,6 +30,7 @@ from tests.json_documents import (
 )
 
 RECORDINGS = REPOSITORY / "tests" / "recordings"
+STACKS = sorted(RECORDINGS.glob("stacks/*.jsonl"))
 NAMES = sorted(path.stem for path in SCHEMAS.glob("*.json"))
 _VALUES: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "null": None}
 
@@ -133,6 +134,13 @@ def test_the_records_of_recorded_runs_are_as_their_schema_says() -> None:
         for record in check_records(run_dir)
     }
     assert kinds >= {"step", "event", "host", "gap", "gpu", "gpu_link", "gpu_health", "gpu_event", "port"}
+
+
+def test_recorded_bursts_of_stacks_are_as_their_schema_says() -> None:
+    bursts = [json.loads(line) for path in STACKS for line in path.read_text().splitlines()]
+    assert len(bursts) > 5
+    for burst in bursts:
+        assert_valid("stacks-samples", burst)
 
 
 def test_a_sample_of_this_node_is_as_its_schema_says() -> None:

@@ -17,6 +17,7 @@ from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
 from coach.config.check import FileReport, check_file, files_in_force
 from coach.config.explain import DEFAULT, Row, rows
+from coach.config.keys import KEYS
 from coach.model.errors import UserError
 from coach.workflows.launching.refusals import forget
 
@@ -81,6 +82,10 @@ def _print_rows(settings: Settings, shown: list[Row], is_whole: bool) -> None:
         print_table(("KEY", "VALUE", "FROM"), [(row.key, row.text, row.source) for row in shown])
     else:
         print_table(("KEY", "VALUE"), [(row.key, row.text) for row in shown])
+    if is_whole and len(shown) == 1 and shown[0].key in KEYS:
+        key = KEYS[shown[0].key]
+        print_line("")
+        print_line(printable(f"{key.says} Its value: {key.takes}."))
     if settings.runs_root_text and is_whole:
         print_line("")
         print_line(printable(f"runs go to {settings.runs_root_text}"))

@@ -47,7 +47,7 @@ COMMAND_DOCUMENTS = (
     Document("compare-chain", "coach compare RUN, of a chain of fixes", judging.ChainDocument),
     Document("recipes", "coach recipes", launching.RecipesDocument),
     Document("recipe", "coach recipes RECIPE", launching.RecipeDocument),
-    Document("launch", "coach launch WHAT", launching.LaunchDocument),
+    Document("launch", "coach launch WHAT, coach drill NAME", launching.LaunchDocument),
     Document("data", "coach data", keeping.DataDocument),
     Document("jobs", "coach jobs", cluster.JobsDocument),
     Document("history", "coach history", cluster.HistoryDocument),
@@ -134,14 +134,25 @@ def _columns(document: Document, title: str) -> Schema:
         field.attribute: {**_SHOWN_AS[field.kind.shown_as], "description": field.about}
         for field in document.type.fields
     }
-    row = {"type": "object", "properties": properties, "additionalProperties": True}
-    schema["properties"] = {
-        "schema": schema["properties"].pop("schema"),
-        noun: {"type": "array", "items": row},
-        **schema["properties"],
+    name = f"{document.name.removesuffix('-columns').capitalize()}Columns"
+    sentence = "The fields that were named; the others are missing."
+    row = {
+        "type": "object",
+        "description": sentence,
+        "properties": properties,
+        "required": [],
+        "additionalProperties": True,
     }
-    schema["required"] = ["schema", noun]
-    return schema
+    return {
+        **schema,
+        "properties": {
+            "schema": schema["properties"].pop("schema"),
+            noun: {"type": "array", "items": {"$ref": f"#/$defs/{name}"}},
+            **schema["properties"],
+        },
+        "required": ["schema", noun],
+        "$defs": {name: row},
+    }
 
 
 def _telemetry(title: str) -> Schema:

@@ -24,10 +24,9 @@ noun as its key. Text of other people stands there verbatim: JSON's escapes keep
 bytes that are no UTF-8 are surrogate escapes.
 
 Each document has a [JSON Schema](https://json-schema.org/) (draft 2020-12) in [`schemas/`](schemas/),
-and the tests hold what is printed to them. A key that stands in *keys* without *may be missing* is
-always there; a value that was not measured, or is not known, is null. Times are seconds since the
-epoch, durations are seconds. States of jobs and nodes are Slurm's words, also of local runs; a newer
-Slurm may have others.
+and the tests hold what is printed to them. A key without *may be missing* is always there; a value that
+was not measured, or is not known, is null. Times are seconds since the epoch, durations are seconds.
+States of jobs and nodes are Slurm's words, also of local runs; a newer Slurm may have others.
 
 `schema` is the version of a document. It grows when a key goes or changes its meaning. A later version
 of coach may add keys under the same number: read those that you know, and pass over the others."""
@@ -87,7 +86,7 @@ class JsonPage:
                 )
                 for name, value in schema["properties"].items()
             ]
-            yield table(("keys", "value", ""), rows)
+            yield table(("key", "value", "means"), rows)
 
 
 def json_pages() -> dict[str, str]:

@@ -158,6 +158,7 @@ def test_remembered_answers_are_shown_and_forgotten(coach: Coach) -> None:
     assert coach("--forget", "launch.account")[0] == ["forgotten on tiger: launch.account"]
     assert coach("--forget")[0] == ["forgotten on tiger: launch.qos"]
     assert coach("--forget")[0] == ["nothing was remembered on tiger"]
+    assert coach.json("--forget")["keys"] == []
 
 
 def test_with_a_broken_site_file_help_and_the_check_still_work(coach: Coach) -> None:
@@ -180,3 +181,11 @@ def test_with_a_broken_site_file_help_and_the_check_still_work(coach: Coach) -> 
         2,
         f"{coach.site}:2: unknown key launch.acount",
     )
+
+
+def test_one_key_is_told_with_what_it_sets_and_what_it_takes(coach: Coach) -> None:
+    lines, _ = coach("--explain", "slurm.sbatch_timeout_s")
+    assert "Time that sbatch may take, with a site's plugins and wrapper around it. Its value: seconds, " in (
+        "\n".join(lines)
+    )
+    assert not any("Its value:" in line for line in coach("--explain", "slurm")[0])

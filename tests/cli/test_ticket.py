@@ -187,6 +187,9 @@ def test_what_was_tried_is_told_with_its_fix_and_what_that_did(coach: Coach, tmp
     shown = coach(RUN).stdout.decode()
     assert f"{CHILD}: COMPLETED" in shown
     assert "  made from" in shown
+    env = {**os.environ, "COACH_HOME": str(tmp_path / "home")}
+    done = forked_coach(["compare", CHILD, "--backend", "local", "--format", "json"], env)
+    assert [link["run_id"] for link in json.loads(done.stdout)["chain"]] == [RUN, CHILD], done.stderr
 
 
 def test_an_open_drill_is_no_matter_for_a_help_desk(coach: Coach, tmp_path: Path) -> None:

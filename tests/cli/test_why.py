@@ -99,6 +99,7 @@ def test_a_verdict_that_is_older_than_the_end_or_somebody_s_link_is_not_told(
 
 def test_without_a_job_the_one_that_ended_badly_last_is_told(coach: Coach, run_dir: Path) -> None:
     assert coach("--backend", "local").stdout == "No job of yours is known to have ended badly.\n"
+    assert json.loads(coach("--backend", "local", "--format", "json").stdout)["jobs"] == []
     older = run_dir.with_name(RUN.replace("4f2a", "0000"))
     shutil.copytree(run_dir, older)
     for path, ended_s in ((run_dir, 1795271000.0), (older, 1795270000.0)):

@@ -3,7 +3,6 @@ behind."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from coach.workflows.watching.recording import open_replay
 from tests.cluster.processes import Daemon, with_environment
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
+from tests.json_documents import assert_valid, strict
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -46,11 +46,11 @@ class Attached:
             )
 
     def records(self) -> list[dict[str, Any]]:
-        return [
-            json.loads(line)
-            for line in self.output.read_text().splitlines(keepends=True)
-            if line[-1:] == "\n"
-        ]
+        lines = self.output.read_text().splitlines(keepends=True)
+        found = [strict(line) for line in lines if line[-1:] == "\n"]
+        for record in found:
+            assert_valid("attach", record)
+        return found
 
     def wait_for(self, *nodes: str) -> None:
         wait_until(

@@ -23,7 +23,7 @@ from coach.workflows.launching.drill_request import twin_request
 from coach.workflows.launching.recipes import find_recipe
 from coach.workflows.teaching.drills import why_skipped
 from tests.installed import REPOSITORY
-from tests.json_documents import check_printed
+from tests.json_documents import check_printed, check_run_dir
 from tests.launch.examples import CLUSTER, MACHINE
 
 RECORDINGS = REPOSITORY / "tests" / "recordings"
@@ -173,6 +173,8 @@ def test_a_wrong_answer_says_what_speaks_against_it_and_leaves_the_drill_open(
     assert status == 1
     assert "not input_bound" in out
     assert "GPU005 saw nothing of it" in out
+    _, told, _ = coach(capfd, "drill", "strange_loss", "--answer", "hang", "--format", "json")
+    assert [drill["planted"] for drill in json.loads(told)["drills"]] == [None]
     assert "NUM001" not in out
     _, out, _ = coach(capfd, "check", RUN_ID, "--backend", "local")
     assert "drill: answer first" in out
@@ -185,6 +187,7 @@ def test_the_right_answer_shows_the_proof_and_the_lesson_and_is_kept_with_its_tr
     coach(capfd, "drill", "strange_loss", "--answer", "hang")
     status, out, _ = coach(capfd, "drill", RUN_ID, "--answer", "nan_loss")
     assert status == 0
+    check_run_dir(home / "runs" / RUN_ID)
     assert "right: nan_loss" in out
     assert "NUM001" in out
     assert "Look at lr first." in out
@@ -218,6 +221,7 @@ def test_who_gives_up_is_told_and_it_does_not_count_as_solved(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, out, _ = coach(capfd, "drill", "strange_loss", "--give-up")
+    check_run_dir(home / "runs" / RUN_ID)
     assert status == 1
     assert "given up: it is nan_loss" in out
     kept = json.loads((home / "runs" / RUN_ID / "drill_answer.json").read_text())

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Annotated, Literal
 
 from coach.analysis.comparing.same_steps import says_difference, speedup
 from coach.analysis.comparing.steady_state import (
@@ -50,7 +51,7 @@ class Row:
     after_noise: float | None
     ratio: float | None
     """After over before."""
-    verdict: str
+    verdict: Annotated[str, Literal["better", "worse", "no difference measured", "not comparable"]]
     """`better`, `worse`, `no difference measured` or `not comparable`."""
     because: str | None = None
     """Why it is not comparable, or what a number alone does not say: `NaN from step 2 → finite`."""

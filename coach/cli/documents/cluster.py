@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from coach.analysis.queueing.free_gpus import GpuSlot, TypeGpus
 from coach.analysis.queueing.pending_reasons import PendingClass
@@ -67,7 +67,7 @@ class JobsDocument(_Listing):
 class _PastJobAlso(TypedDict):
     is_ended: bool
     efficiency: Annotated[dict[str, Any], Efficiency]
-    source: str
+    source: Literal["sacct", "run", "seen"]
     """`sacct`, `run` (its run directory) or `seen` (the queue, when it was last seen there)."""
     run_id: str | None
     last_seen_s: float | None

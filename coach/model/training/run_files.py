@@ -185,12 +185,18 @@ class StackSamplesRecord(TypedDict):
     time_s: float
     node: str
     pid: int
-    why: str
-    """`warm_up` or `stalled`."""
+    why: Literal["warm_up", "stalled"]
+    has_steps: NotRequired[bool]
+    """True if the training was seen to make steps before."""
+    silent_s: NotRequired[float | None]
+    """How long logs and metrics were silent then."""
     rank: NotRequired[int | None]
     num_samples: int
     categories: dict[str, int]
-    places: NotRequired[list[Any]]
+    """`collective data save optimizer backward forward other` → samples."""
+    places: NotRequired[list[tuple[str, int]]]
+    """The most frequent lines of the program's own code, and their samples."""
+    cpu_pct: NotRequired[float | None]
 
 
 class TelemetryKey(TypedDict):
@@ -203,6 +209,7 @@ class TelemetryKey(TypedDict):
 class DrillAnswerJson(TypedDict):
     """drill_answer.json: what the learner answered."""
 
+    schema: Schema1
     answer: str | None
     """Null: given up."""
     is_right: bool
