@@ -88,10 +88,13 @@ class Training:
             world_size=self.world_size,
             dataset=vars(dataset),
             num_parameters=checkpoints.num_parameters,
+            **checkpoints.differs,
             **describe_process(self._device),
         )
         size = f"{checkpoints.num_parameters:,} parameters"
         print_rank0(f"model: {checkpoints.description}, {size}, on {self._device.type}")
+        for said in checkpoints.differs.values():
+            print_rank0(f"model: {said}")
         if resume_from:
             self.metrics.event("resume", self.step, path=str(resume_from))
             print_rank0(f"resumed at step {self.step} from {resume_from}")
