@@ -56,7 +56,7 @@ PEAKS = {
 
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
-    parser.add_usual(without=["model", "width", "data", "image_size", "augment"])
+    parser.add_usual(without=["model", "width", "data", "image_size", "augment", "cudnn_benchmark"])
     parser.add_argument(
         "--layers",
         type=int,

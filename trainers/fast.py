@@ -33,7 +33,15 @@ PADDING = 4
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
     parser.add_usual(
-        without=["num_workers", "gradient_accumulation", "model", "data", "image_size", "augment"]
+        without=[
+            "num_workers",
+            "gradient_accumulation",
+            "model",
+            "data",
+            "image_size",
+            "augment",
+            "cudnn_benchmark",
+        ]
     )
     parser.change(
         "batch_size",

@@ -153,8 +153,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     },
     "data": {
         "default": "auto",
-        "help": "auto: CIFAR-10 where it lies, else generated images; cifar10, generated, digits; or the path of "
-        "a folder of images by class, of arrays (.npz), or of a Hugging Face set on disk",
+        "help": "auto: CIFAR-10 where it lies, else generated images; cifar10, generated, digits; or the whole "
+        "path of a folder of images by class, of arrays (.npz), or of a Hugging Face set on disk",
     },
     "image_size": {
         "type": int,
@@ -195,6 +195,11 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "max": 1,
         "unit": "share of answers",
         "help": "The time until the test set is answered this well is recorded; 0: no target",
+    },
+    "cudnn_benchmark": {
+        "type": bool,
+        "default": False,
+        "help": "Let cuDNN try its kernels for each new shape and keep the fastest; of no effect without a GPU",
     },
     "log_metrics": {
         "type": bool,
@@ -258,6 +263,7 @@ USUAL: Tuple[str, ...] = (
     "eval_every_epoch",
     "eval_at_end",
     "target_accuracy",
+    "cudnn_benchmark",
     "log_metrics",
     "tensorboard",
 )

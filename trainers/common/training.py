@@ -45,6 +45,8 @@ class Training:
         gather: Callable[[Any], list[Any]] = gather,
         any_rank: Callable[[bool], bool] = any_rank_by_now,
     ) -> None:
+        # A trainer without this option has no convolutions, or decides by itself.
+        torch.backends.cudnn.benchmark = getattr(args, "cudnn_benchmark", False)
         self.stop = StopSignal(args.max_seconds)
         self.metrics = MetricsLog(
             args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
