@@ -42,10 +42,13 @@ def final_metrics(snapshot: TargetSnapshot, history: History, measured: Measured
         ("memory_mib", measured.memory_peak),
     )
     found |= {name: estimate.value if estimate else None for name, estimate in estimates}
-    target = time_to_target(snapshot)
-    if target is not None:
-        found |= {"time_to_target_s": target.training_s, "steps_to_target": target.step}
+    found |= _to_target(snapshot)
     return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def _to_target(snapshot: TargetSnapshot) -> dict[str, float | None]:
+    target = time_to_target(snapshot)
+    return {} if target is None else {"time_to_target_s": target.training_s, "steps_to_target": target.step}
 
 
 def is_less_better(metric: str) -> bool:

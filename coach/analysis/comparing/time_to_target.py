@@ -7,7 +7,7 @@ first. The accuracy is known at evaluations alone, so a time is exact to the eva
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coach.analysis.comparing.steady_state import Estimate
@@ -47,37 +47,44 @@ class TimeToTarget:
 def time_to_target(snapshot: TargetSnapshot) -> TimeToTarget | None:
     """None where the run was asked for no accuracy."""
     evaluations = [event for event in snapshot.events if event.event == "eval"]
-    accuracies = [value for event in evaluations if (value := _number(event, "accuracy")) is not None]
-    best = max(accuracies, default=None)
-    reached = min(
-        (event for event in snapshot.events if event.event == "target"),
-        key=lambda event: (event.step or 0, event.rank),
-        default=None,
-    )
+    reached = [event for event in snapshot.events if event.event == "target"]
+    if reached:
+        first = min(reached, key=lambda event: (event.step or 0, event.rank))
+        return _reached(snapshot, first, evaluations)
     asked = snapshot.run.parameters.get("target_accuracy") if snapshot.run is not None else None
-    if reached is None:
-        if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:
-            return None
-        is_going = not is_final(snapshot.state or "RUNNING")
-        return TimeToTarget(float(asked), False, is_going, None, None, best, None, None, None, None)
-    target = _number(reached, "target_accuracy")
-    accuracy = _number(reached, "accuracy")
-    is_resumed = any(event.event == "resume" and event.rank == reached.rank for event in snapshot.events)
-    training_s = None if is_resumed else _number(reached, "time_to_target_s")
-    start_up_s = _number(reached, "start_up_s")
-    before = _evaluation_before(reached, evaluations)
+    if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:
+        return None
+    is_going = not is_final(snapshot.state or "RUNNING")
+    return TimeToTarget(float(asked), False, is_going, None, None, _best(evaluations), None, None, None, None)
+
+
+def _reached(
+    snapshot: TargetSnapshot, event: MetricEvent, evaluations: Sequence[MetricEvent]
+) -> TimeToTarget | None:
+    """What the event tells; None where it does not say which accuracy was asked for."""
+    target = _number(event, "target_accuracy")
+    if target is None:
+        return None
+    is_resumed = any(each.event == "resume" and each.rank == event.rank for each in snapshot.events)
+    training_s = None if is_resumed else _number(event, "time_to_target_s")
+    before = _evaluation_before(event, evaluations)
     return TimeToTarget(
-        target if target is not None else float(asked or math.nan),
+        target,
         True,
         False,
-        reached.step,
-        accuracy,
-        max((value for value in (best, accuracy) if value is not None), default=None),
+        event.step,
+        _number(event, "accuracy"),
+        _best([*evaluations, event]),
         training_s,
-        training_s + start_up_s if training_s is not None and start_up_s is not None else None,
-        _difference(reached.time_s, before.time_s) if before is not None else None,
-        None if before is None or before.step is None or reached.step is None else reached.step - before.step,
+        _sum(training_s, _number(event, "start_up_s")),
+        _difference(event.time_s, before.time_s) if before is not None else None,
+        _steps_since(event, before),
     )
+
+
+def _best(evaluations: Iterable[MetricEvent]) -> float | None:
+    accuracies = (_number(event, "accuracy") for event in evaluations)
+    return max((value for value in accuracies if value is not None), default=None)
 
 
 def target_words(told: TimeToTarget) -> str:
@@ -128,6 +135,16 @@ def _evaluation_before(reached: MetricEvent, evaluations: Iterable[MetricEvent])
         if event.rank == reached.rank and (event.step or 0) < (reached.step or 0)
     ]
     return max(earlier, key=lambda event: event.step or 0, default=None)
+
+
+def _steps_since(reached: MetricEvent, before: MetricEvent | None) -> int | None:
+    if before is None or before.step is None or reached.step is None:
+        return None
+    return reached.step - before.step
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
 
 
 def _difference(later: float | None, earlier: float | None) -> float | None:

@@ -328,35 +328,36 @@ def _target_rows(old: _Side, new: _Side, place: str | None, dataset: str | None)
     asked = [told.target_accuracy for told in targets if told is not None]
     if not asked:
         return []
-    other = None if asked[0] == asked[-1] else f"other target ({asked[0]:g} → {asked[-1]:g})"
-    missing = next(
-        (
-            f"{_lacking(told)} in the {which} run"
-            for told, which in zip(targets, ("first", "second"), strict=True)
-            if told is None or not told.is_reached
-        ),
-        None,
-    )
-    obstacles = (missing or other or dataset or place, missing or other or dataset)
+    is_same = asked[0] == asked[-1]
+    of_steps = _no_target(targets) or dataset
+    if of_steps is None and not is_same:
+        of_steps = f"other target ({asked[0]:g} → {asked[-1]:g})"
+    of_times = of_steps or place
 
     def row(quantity: str, unit: str, of: _OfTarget, obstacle: str | None) -> Row:
         a, b = map(of, targets)
         verdict = (NOT_COMPARABLE, obstacle) if obstacle else _verdict(a, b, False, None)
         return _filled(quantity, unit, a, b, *verdict)
 
-    name = f"to accuracy {asked[0]:g}" if other is None else "to accuracy"
+    name = f"to accuracy {asked[0]:g}" if is_same else "to accuracy"
     return [
-        row(name, "s", training_time, obstacles[0]),
-        row("with start-up", "s", total_time, obstacles[0]),
-        row("steps to it", "", steps, obstacles[1]),
+        row(name, "s", training_time, of_times),
+        row("with start-up", "s", total_time, of_times),
+        row("steps to it", "", steps, of_steps),
     ]
 
 
 _OfTarget = Callable[[TimeToTarget | None], Estimate | None]
 
 
-def _lacking(told: TimeToTarget | None) -> str:
-    return "no target_accuracy was set" if told is None else not_reached_words(told)
+def _no_target(targets: Iterable[TimeToTarget | None]) -> str | None:
+    """Which run did not reach its target, and what it did reach."""
+    for told, which in zip(targets, ("first", "second"), strict=True):
+        if told is None:
+            return f"no target_accuracy was set in the {which} run"
+        if not told.is_reached:
+            return f"{not_reached_words(told)} in the {which} run"
+    return None
 
 
 _NO_OTHER_LOSS = (NOT_COMPARABLE, "not measured in the other run")

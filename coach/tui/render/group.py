@@ -43,6 +43,8 @@ def group_lines(group: Group, width: int) -> list[Line]:
         else "of best: samples/s against the best of the group"
     )
     rows += [BLANK, line(muted(f" {said}; ± is half the 95 % interval of the steady part"))]
+    if any(point.target is not None for point in group.points):
+        rows.append(line(muted(" behind the result: the accuracy that was asked for, in training time")))
     return rows
 
 
@@ -70,11 +72,10 @@ def _point_line(point: Point) -> Line:
 
 
 def _target(told: TimeToTarget) -> str:
-    """`accuracy 0.9 in 12 s`; of one that was not reached the best."""
-    asked = f"accuracy {told.target_accuracy:g}"
+    """`0.9 in 12 s`; of one that was not reached the best."""
     if not told.is_reached:
-        return f"{asked} {not_reached_words(told)}"
-    return f"{asked} in {seconds(told.training_s)}"
+        return f"{told.target_accuracy:g} {not_reached_words(told)}"
+    return f"{told.target_accuracy:g} in {seconds(told.training_s)}"
 
 
 def _rate(value: Estimate | None) -> str:
