@@ -44,7 +44,7 @@ KERNELS = {
 
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
-    parser.add_usual(without=["model", "width"])
+    parser.add_usual(without=["model", "width", "data", "image_size", "augment", "cudnn_benchmark"])
     parser.add_shared("layers", "heads", "embedding", "sequence_length", "compile")
     parser.add_argument(
         "--kernel",

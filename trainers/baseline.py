@@ -50,7 +50,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model and optimizer.
-    model = build_model(args.model, args.width).to(device)
+    model = build_model(args.model, args.width, dataset).to(device)
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation)
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))

@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, RandomSampler
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
     parser.add_usual()
-    parser.change("model", choices=["simplecnn", "resnet18"], help="SimpleCNN or ResNet-18")
+    parser.change("model", choices=["simplecnn", "resnet18", "resnet50", "vgg11"], help="A CNN")
     return parser.parse_args()
 
 
@@ -52,7 +52,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     # Model and optimizer.
     # Same shapes, other strides: the channels of a pixel lie side by side, so that no kernel has to turn the
     # image first.
-    model = build_model(args.model, args.width).to(device, memory_format=torch.channels_last)
+    model = build_model(args.model, args.width, dataset).to(device, memory_format=torch.channels_last)
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation)
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))

@@ -36,7 +36,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
     parser.add_usual()
     parser.change("num_workers", unit="threads", help="Threads of DALI on the host; 0: one")
-    parser.change("model", choices=["simplecnn", "resnet18"], help="SimpleCNN, or ResNet-18 with width 64")
+    parser.change_shared("cifar10_alone")
     return parser.parse_args()
 
 
@@ -61,7 +61,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model and optimizer.
-    model = build_model(args.model, args.width).to(device)
+    model = build_model(args.model, args.width, dataset).to(device)
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation)
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))

@@ -79,7 +79,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model and optimizer. All ranks start with the parameters of rank 0.
-    model = build_model(args.model, args.width).to(device)
+    model = build_model(args.model, args.width, dataset).to(device)
     for tensor in model.state_dict().values():
         dist.broadcast(tensor, src=0)
     self_check(model, device, train_loader)

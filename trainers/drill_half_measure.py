@@ -39,7 +39,7 @@ class Unscaled(torch.amp.GradScaler):
 
 
 def train_in_16_bits(args: argparse.Namespace, device: torch.device, training: Training) -> None:
-    amp.build_model = lambda name, width: Halved(build_model(name, width), DTYPES[args.precision])
+    amp.build_model = lambda *made_with: Halved(build_model(*made_with), DTYPES[args.precision])
     train(args, device, training)
 
 

@@ -20,8 +20,8 @@ def watch(module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
     kept.append(output.detach())
 
 
-def watched_model(name: str, width: int) -> nn.Module:
-    model = build_model(name, width)
+def watched_model(*made_with: Any) -> nn.Module:
+    model = build_model(*made_with)
     model.get_submodule("features.1.0").register_forward_hook(watch)
     return model
 

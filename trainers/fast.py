@@ -32,7 +32,17 @@ PADDING = 4
 
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
-    parser.add_usual(without=["num_workers", "gradient_accumulation", "model"])
+    parser.add_usual(
+        without=[
+            "num_workers",
+            "gradient_accumulation",
+            "model",
+            "data",
+            "image_size",
+            "augment",
+            "cudnn_benchmark",
+        ]
+    )
     parser.change(
         "batch_size",
         default=2000,

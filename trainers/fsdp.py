@@ -89,7 +89,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     # the model is gathered when it computes, forward and backward, and its gradients are averaged to where
     # their shares belong.
     with torch.device("meta"), Beginning(args.seed) as beginning:
-        model = beginning.of(build_model(args.model, args.width))
+        model = beginning.of(build_model(args.model, args.width, dataset))
     mesh = sharding_mesh(device, args.replicas)
     computing = torch.bfloat16 if args.precision == "bf16" else torch.float32
     policy = MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32)

@@ -40,7 +40,7 @@ from torch.utils.data import DataLoader, RandomSampler
 
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
-    parser.add_usual(without=["model", "width"])
+    parser.add_usual(without=["model", "width", "data", "image_size", "augment", "cudnn_benchmark"])
     parser.add_shared("text", "tokenizer", "vocabulary", "layers", "heads", "embedding", "sequence_length")
     parser.add_shared("dropout", "precision", "recompute", "sample_tokens")
     parser.change_shared("language")

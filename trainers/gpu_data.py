@@ -31,7 +31,7 @@ PADDING = 4
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
     parser.add_usual(without=["num_workers"])
-    parser.change("model", choices=["simplecnn", "resnet18"], help="SimpleCNN or ResNet-18, both on images")
+    parser.change_shared("cifar10_alone")
     return parser.parse_args()
 
 
@@ -57,7 +57,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_batches = list(zip(test_inputs.split(256), test_targets.split(256)))  # noqa: B905 - no strict= in Python 3.9
 
     # Model and optimizer.
-    model = build_model(args.model, args.width).to(device)
+    model = build_model(args.model, args.width, dataset).to(device)
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation)
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(

@@ -83,7 +83,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model and optimizer.
-    model = build_model(args.model, args.width).to(device)
+    model = build_model(args.model, args.width, dataset).to(device)
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * world_size)
     optimizer = build_optimizer(args, model.parameters(), lr)
     # From here on gradients are averaged as soon as they are there. It is a new optimizer: its state is the

@@ -37,7 +37,7 @@ TARGETS = {
 
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
-    parser.add_usual(without=["model", "width"])
+    parser.add_usual(without=["model", "width", "data", "image_size", "augment", "cudnn_benchmark"])
     parser.add_argument(
         "--base",
         default="",

@@ -100,7 +100,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model: every rank keeps its layers of it, and of those its heads and hidden neurons.
-    whole = build_model(args.model, args.width)
+    whole = build_model(args.model, args.width, dataset)
     self_check(whole, device, train_loader, shard=dp_rank)
     num_parameters, num_layers = count_parameters(whole), len(parts_of(whole))
     num_heads = args.width * 2 // parts_of(whole)[0].attention.head_size

@@ -86,7 +86,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model: every rank keeps its layers of it. The stages work at the same time, each on another micro-batch.
-    whole = build_model(args.model, args.width)
+    whole = build_model(args.model, args.width, dataset)
     self_check(whole, device, train_loader, shard=0)
     num_in_pipe = 1 if args.schedule == "naive" else args.microbatches
     num_layers, num_parameters = len(parts_of(whole)), count_parameters(whole)

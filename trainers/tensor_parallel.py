@@ -58,7 +58,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     # heads, and the hidden neurons between its parts of `up` and `down`, so that only sums have to travel:
     # forward those after each second matrix, one for attention and one for the MLP; backward those before
     # each first matrix, three for attention and one for the MLP.
-    model = build_model(args.model, args.width).to(device)
+    model = build_model(args.model, args.width, dataset).to(device)
     self_check(model, device, train_loader, shard=0)
     mesh = init_device_mesh(device.type, (training.world_size,))
     for block in parts_of(model):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from coach.analysis.comparing.time_to_target import target_words, time_to_target
 from coach.analysis.jobs.segments import segment_words
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of
 from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text
@@ -26,6 +27,9 @@ def checked_lines(checked: Checked, muted: Iterable[str] = ()) -> Iterable[str]:
     yield from diagnosis_lines(checked.diagnosis, checked.files, muted)
     run = checked.snapshot.run
     yield from (f"  {printable(words)}" for words in segment_words(run.segments if run is not None else ()))
+    target = time_to_target(checked.snapshot)
+    if target is not None:
+        yield f"  {target_words(target)}"
     if checked.parts:
         yield from _part_lines(checked.parts)
 

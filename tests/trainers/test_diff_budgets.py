@@ -37,6 +37,7 @@ BUDGETS = {
     "staged": 10,
     "tensor_parallel": 30,
     "tf32": 6,
+    "transfer": 15,
 }
 """Lines of code added and removed. They only ever sink."""
 
@@ -65,6 +66,7 @@ IDEAS = {
     "profiled": ["torch.profiler"],
     "tensor_parallel": ["parallelize_module"],
     "tf32": ["fp32_precision"],
+    "transfer": ["prepare"],
 }
 IN_COMMON_TOO = {("set_epoch", "checks.py")}
 """The self-check asks the sampler for the order of the next epoch."""

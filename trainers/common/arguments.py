@@ -140,8 +140,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     },
     "model": {
         "default": "simplecnn",
-        "choices": ("simplecnn", "resnet18", "gpt"),
-        "help": "SimpleCNN or ResNet-18 on images, or a GPT on bytes of text",
+        "choices": ("simplecnn", "resnet18", "resnet50", "vgg11", "vit_tiny", "vit_b_16", "gpt"),
+        "help": "SimpleCNN, a model of torchvision made for small images, or a GPT on bytes of text",
     },
     "width": {
         "type": int,
@@ -150,6 +150,26 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "usual": (8, 512),
         "unit": "channels",
         "help": "Channels of the first convolution; 64 is the workshop's model of 2,474,506 parameters",
+    },
+    "data": {
+        "default": "auto",
+        "help": "auto: CIFAR-10 where it lies, else generated images; cifar10, generated, digits; or the whole "
+        "path of a folder of images by class, of arrays (.npz), or of a Hugging Face set on disk",
+    },
+    "image_size": {
+        "type": int,
+        "default": 32,
+        "min": 32,
+        "max": 1024,
+        "usual": (32, 224),
+        "unit": "pixels",
+        "help": "Side to which images are brought; above 64 the models of torchvision keep their own first layer",
+    },
+    "augment": {
+        "default": "auto",
+        "choices": ("auto", "none", "crop", "crop_flip", "strong"),
+        "help": "What training images go through: shifts; mirrors too; one more random change. auto: what suits "
+        "the data, no mirror for digits",
     },
     "num_train_samples": {
         "type": int,
@@ -175,6 +195,11 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "max": 1,
         "unit": "share of answers",
         "help": "The time until the test set is answered this well is recorded; 0: no target",
+    },
+    "cudnn_benchmark": {
+        "type": bool,
+        "default": False,
+        "help": "Let cuDNN try its kernels for each new shape and keep the fastest; of no effect without a GPU",
     },
     "log_metrics": {
         "type": bool,
@@ -321,16 +346,29 @@ USUAL: Tuple[str, ...] = (
     "checkpoint_every",
     "model",
     "width",
+    "data",
+    "image_size",
+    "augment",
     "num_train_samples",
     "eval_every_epoch",
     "eval_at_end",
     "target_accuracy",
+    "cudnn_benchmark",
     "log_metrics",
     "tensorboard",
 )
 """The options that the baseline takes, and every trainer that says no other."""
 
 CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
+    "cifar10_alone": {
+        "model": {
+            "choices": ("simplecnn", "resnet18"),
+            "help": "SimpleCNN, or ResNet-18 with width 64, both on images",
+        },
+        "data": {"choices": ("auto",), "help": "CIFAR-10 where it lies, else generated images"},
+        "image_size": {"choices": (32,), "help": "That of CIFAR-10"},
+        "augment": {"choices": ("auto",), "help": "The shifts and mirrors that this recipe makes"},
+    },
     "gpt_in_parts": {
         "batch_size": {"usual": (1, 512), "help": "Sequences of one micro-batch"},
         "epochs": {"default": 1},
@@ -348,6 +386,7 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
             "choices": ("gpt",),
             "help": "A GPT of 4 blocks with 4 heads each, on bytes of text; the split is made for its layers",
         },
+        "data": {"choices": ("auto",), "help": "The text that is on every machine"},
         "width": {
             "min": 2,
             "usual": (8, 1024),
@@ -408,8 +447,9 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         "resume_from": {"help": "not used: a measurement starts anew"},
     },
 }
-"""What several trainers change alike: name → shared option → its changed keywords. `gpt_in_parts`: ranks
-share one GPT. `language`: tokens of text. `bench`: rows of a table are measured, and nothing is trained."""
+"""What several trainers change alike: name → shared option → its changed keywords. `cifar10_alone`: they read
+the files of CIFAR-10 in a way of their own. `gpt_in_parts`: ranks share one GPT. `language`: tokens of text.
+`bench`: rows of a table are measured, and nothing is trained."""
 
 FOR_A_LAUNCH = ("above", "min", "max", "usual", "unit")
 """`above`, `min` and `max` are limits that coach refuses to leave; outside of the `usual` range it warns."""

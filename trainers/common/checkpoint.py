@@ -55,6 +55,13 @@ class Checkpoints:
         name = said.pop("model")
         return ", ".join([str(name), *(f"{key} {value}" for key, value in said.items() if key in _FITS)])
 
+    @property
+    def differs(self) -> dict[str, str]:
+        """`model_differs`: how the model differs from the one that was published under its name; empty where
+        it is none of those."""
+        found = [module.said for module in self._model.modules() if hasattr(module, "said")]
+        return {"model_differs": found[0]} if found else {}
+
     def newest(self, run_dir: str) -> Path | None:
         """The checkpoint from which a restarted run goes on."""
         return newest_checkpoint(run_dir)
@@ -63,7 +70,11 @@ class Checkpoints:
         """Fill all parts. Returns the state that was saved with them. All ranks call it."""
         saved = load_checkpoint(path, self.made_with)
         for name, part in self._parts.items():
-            part.load_state_dict(saved[name])
+            try:
+                part.load_state_dict(saved[name])
+            except RuntimeError as error:  # other classes, or images of another size
+                what = str(error).strip().splitlines()[-1].strip()
+                raise TrainerError(f"{path}: does not fit this {name}: {what}") from error
         return saved
 
     def save(self, run_dir: str, state: dict[str, Any]) -> Path | None:

@@ -13,19 +13,21 @@ import os
 import pickle
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, ClassVar
 
 import numpy as np
-import torch
 from torch.utils.data import Dataset, Subset
 
+from common.brought import load_brought
 from common.distributed import Refused, TrainerError, node_name, print_rank0
+from common.images import DatasetInfo as DatasetInfo
+from common.images import shown, transforms
 from common.once import one_at_a_time
 from common.text import load_text
 from common.vision import datasets, v2
 
+CIFAR10_KINDS = ("auto", "cifar10", "generated")
 FOLDER = "cifar-10-batches-py"
 MARKER = "SYNTHETIC"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -34,20 +36,6 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 GENERATOR_VERSION = (
     2  # goes up with every change of the images: a set that lies in a cache is never taken for another
 )
-
-
-@dataclass(frozen=True)
-class DatasetInfo:
-    """What was trained on, for the `start` event and the reader of the output."""
-
-    name: str
-    path: str
-    is_synthetic: bool
-
-    @property
-    def caveat(self) -> str:
-        """What has to stand beside every result."""
-        return " (generated data, not CIFAR-10)" if self.is_synthetic else ""
 
 
 class GeneratedCIFAR10(datasets.CIFAR10):
@@ -59,29 +47,43 @@ class GeneratedCIFAR10(datasets.CIFAR10):
 
 
 def load_data(args: argparse.Namespace) -> tuple[Dataset[Any], Dataset[Any], DatasetInfo]:
-    """The training set, the test set, and what they are: bytes of text for the GPT, images for all others."""
-    if args.model != "gpt":
-        return load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples)
-    train_set, test_set, name, path = load_text(args.num_train_samples)
-    print_rank0(f"data: {name} in {path}")
-    return train_set, test_set, DatasetInfo(name, path, is_synthetic=False)
+    """The training set, the test set, and what they are: bytes of text for the GPT, images for all others.
+
+    A trainer without the options `data`, `image_size` and `augment` trains on CIFAR-10.
+    """
+    data = getattr(args, "data", "auto")
+    if args.model == "gpt":
+        if data != "auto":
+            raise TrainerError(f"model=gpt reads text, and data={shown(data)} is images: leave out data")
+        train_set, test_set, name, path = load_text(args.num_train_samples)
+        print_rank0(f"data: {name} in {path}")
+        return train_set, test_set, DatasetInfo(name, path, is_synthetic=False, num_classes=256)
+    image_size, augment = getattr(args, "image_size", 32), getattr(args, "augment", "auto")
+    if data not in CIFAR10_KINDS:
+        return load_brought(data, image_size, augment, args.num_train_samples)
+    return load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples, data, image_size, augment)
 
 
 def load_cifar10(
-    data_dir: str | None, cache_dir: str | None, num_train_samples: int = 0
+    data_dir: str | None,
+    cache_dir: str | None,
+    num_train_samples: int = 0,
+    kind: str = "auto",
+    image_size: int = 32,
+    augment: str = "auto",
 ) -> tuple[Dataset[Any], Dataset[Any], DatasetInfo]:
     """The training set (augmented), the test set, and what they are. `num_train_samples` keeps only the first
     ones; 0: all."""
-    root = find_cifar10(data_dir)
+    root = None if kind == "generated" else find_cifar10(data_dir, is_needed=kind == "cifar10")
     if root is None:
         root = generate_cifar10(Path(cache_dir) if cache_dir else default_cache_dir())
     is_synthetic = (root / FOLDER / MARKER).exists()
-    normalize = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
-    augment = [v2.RandomCrop(32, padding=4), v2.RandomHorizontalFlip()]
-    kind = GeneratedCIFAR10 if is_synthetic else datasets.CIFAR10
+    fit = [] if image_size == 32 else [v2.Resize(image_size)]
+    ready, as_it_is = transforms("crop_flip" if augment == "auto" else augment, image_size, fit, MEAN, STD)
+    files = GeneratedCIFAR10 if is_synthetic else datasets.CIFAR10
     try:
-        train_set: Dataset[Any] = kind(str(root), train=True, transform=v2.Compose(augment + normalize))
-        test_set: Dataset[Any] = kind(str(root), train=False, transform=v2.Compose(normalize))
+        train_set: Dataset[Any] = files(str(root), train=True, transform=ready)
+        test_set: Dataset[Any] = files(str(root), train=False, transform=as_it_is)
     except (RuntimeError, OSError, pickle.UnpicklingError, EOFError) as error:
         raise TrainerError(
             f"{root / FOLDER}: not the published CIFAR-10 files, or damaged ({error}); delete or replace them"
@@ -89,7 +91,10 @@ def load_cifar10(
     if 0 < num_train_samples < len(train_set):  # type: ignore[arg-type] # CIFAR10 has a length
         train_set = Subset(train_set, range(num_train_samples))
     info = DatasetInfo(
-        "CIFAR-10 (generated stand-in)" if is_synthetic else "CIFAR-10", str(root / FOLDER), is_synthetic
+        "CIFAR-10 (generated stand-in)" if is_synthetic else "CIFAR-10",
+        str(root / FOLDER),
+        is_synthetic,
+        image_size=image_size,
     )
     if is_synthetic:
         print_rank0(
@@ -101,11 +106,11 @@ def load_cifar10(
     return train_set, test_set, info
 
 
-def find_cifar10(data_dir: str | None) -> Path | None:
+def find_cifar10(data_dir: str | None, is_needed: bool = False) -> Path | None:
     """The folder that holds cifar-10-batches-py: the one that was named, else the usual places.
 
-    Raises Refused when real data were asked for by name and are not there: generated ones would silently be
-    another task.
+    Raises Refused when real data were asked for, by a folder or by `is_needed`, and are not there: generated
+    ones would silently be another task.
     """
     if data_dir:
         named = Path(data_dir).expanduser()
@@ -116,11 +121,12 @@ def find_cifar10(data_dir: str | None) -> Path | None:
     for place in places:
         if all((place / FOLDER / name).is_file() for name in FILES):
             return place.absolute()
-    if data_dir:
-        fetch = f"from torchvision.datasets import CIFAR10; CIFAR10({data_dir!r}, download=True)"
+    if data_dir or is_needed:
+        folder = data_dir or str(Path.home() / "data")
+        fetch = f"from torchvision.datasets import CIFAR10; CIFAR10({folder!r}, download=True)"
         raise Refused(
             "file_not_found",
-            f"no complete {FOLDER} in {data_dir}, seen from {node_name()}; compute nodes do not download: "
+            f"no complete {FOLDER} in {data_dir or 'the usual places'}, seen from {node_name()}; compute nodes do not download: "
             "run `python -c"
             f' "{fetch}"` on a login node, or leave out data_dir to train on generated data',
         )

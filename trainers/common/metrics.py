@@ -146,9 +146,15 @@ class MetricsLog:
         if not target_accuracy or accuracy < target_accuracy or self._has_reached_target:
             return
         self._has_reached_target = True
-        seconds = process_age_s() - (self.timing.start_up_s or 0.0)
+        start_up_s = self.timing.start_up_s or 0.0
+        seconds = process_age_s() - start_up_s
         self.event(
-            "target", step, accuracy=accuracy, target_accuracy=target_accuracy, time_to_target_s=seconds
+            "target",
+            step,
+            accuracy=accuracy,
+            target_accuracy=target_accuracy,
+            time_to_target_s=seconds,
+            start_up_s=start_up_s,
         )
         print_rank0(f"accuracy {accuracy:.2%} reached after {seconds:.1f} s of training")
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import Callable
+from typing import Callable, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+Builder = Callable[[int, int, int], nn.Module]
+"""From width, number of classes and size of the images."""
+
+
+class DataShape(Protocol):
+    """What a model follows of a data set: common.images.DatasetInfo has it."""
+
+    num_classes: int
+    image_size: int
+
 
 class SimpleCNN(nn.Module):
-    """Three convolutions and two linear layers for images of 32x32 pixels: 2,474,506 parameters at width 64.
+    """Three convolutions and two linear layers, for images of 32x32 pixels: 2,474,506 parameters at width 64.
 
-    `width` is the number of channels of the first convolution; every other layer follows it.
+    `width` is the number of channels of the first convolution; every other layer follows it, the number of
+    classes and the size of the images.
     """
 
-    def __init__(self, width: int = 64, num_classes: int = 10) -> None:
+    def __init__(self, width: int = 64, num_classes: int = 10, image_size: int = 32) -> None:
         super().__init__()
         self.features = nn.Sequential(
             conv_block(3, width),  # 32x32 -> 16x16
@@ -25,7 +36,7 @@ class SimpleCNN(nn.Module):
         )
         self.classifier = nn.Sequential(
             nn.Flatten(),
-            nn.Linear(4 * width * 4 * 4, 8 * width),
+            nn.Linear(4 * width * (image_size // 8) ** 2, 8 * width),
             nn.ReLU(),
             nn.Dropout(),
             nn.Linear(8 * width, num_classes),
@@ -41,22 +52,6 @@ def conv_block(num_in: int, num_out: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(num_in, num_out, 3, padding=1), nn.BatchNorm2d(num_out), nn.ReLU(), nn.MaxPool2d(2)
     )
-
-
-def cifar_resnet18(width: int = 64, num_classes: int = 10) -> nn.Module:
-    """torchvision's ResNet-18 with the stem for images of 32x32: a 3x3 convolution instead of 7x7 with stride
-    2, and no pooling after it.
-
-    11,173,962 parameters at width 64, the only width that torchvision's blocks have.
-    """
-    from common.vision import models  # a second, for the one model that needs it
-
-    if width != 64:
-        raise ValueError(f"resnet18 has width 64, not {width}")
-    model: nn.Module = models.resnet18(num_classes=num_classes)
-    model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
-    model.maxpool = nn.Identity()
-    return model
 
 
 class GPT(nn.Module):
@@ -171,17 +166,33 @@ def weights_of_gpt(model: GPT) -> int:
     return count_parameters(model) - sum(map(count_parameters, looked_up))
 
 
-MODELS: dict[str, Callable[[int], nn.Module]] = {
+def of_torchvision(name: str) -> Builder:
+    """The builder of a model that torchvision has. Its import takes a second, for those models alone."""
+
+    def build(width: int, num_classes: int, image_size: int) -> nn.Module:
+        from common.vision_models import build
+
+        return build(name, width, num_classes, image_size)
+
+    return build
+
+
+MODELS: dict[str, Builder] = {
     "simplecnn": SimpleCNN,
-    "resnet18": cifar_resnet18,
-    "gpt": lambda width: GPT(embedding=2 * width),
+    "resnet18": of_torchvision("resnet18"),
+    "resnet50": of_torchvision("resnet50"),
+    "vgg11": of_torchvision("vgg11"),
+    "vit_tiny": of_torchvision("vit_tiny"),
+    "vit_b_16": of_torchvision("vit_b_16"),
+    "gpt": lambda width, *_: GPT(embedding=2 * width),
 }
 
 
-def build_model(name: str, width: int) -> nn.Module:
-    """The model of this name. `width`: channels of the first convolution, or half the embedding of the
-    GPT."""
-    return MODELS[name](width)
+def build_model(name: str, width: int, dataset: DataShape | None = None) -> nn.Module:
+    """The model of this name, for the classes and the images of a data set: without one, 10 and 32x32.
+    `width`: channels of the first convolution, or half the embedding of the GPT."""
+    num_classes, image_size = (dataset.num_classes, dataset.image_size) if dataset else (10, 32)
+    return MODELS[name](width, num_classes, image_size)
 
 
 def parts_of(model: nn.Module) -> list[nn.Module]:
@@ -191,6 +202,10 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
         return [*model.features, model.classifier]
     if isinstance(model, GPT):
         return list(model.blocks)
+    if hasattr(model, "features"):  # torchvision's VGG: convolutions, between them what has no parameters
+        return [*(part for part in model.features if list(part.parameters())), model.classifier]
+    if hasattr(model, "encoder"):  # and its VisionTransformer
+        return list(model.encoder.layers)
     return [part for name, part in model.named_children() if name.startswith("layer")]
 
 

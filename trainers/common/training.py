@@ -45,6 +45,8 @@ class Training:
         gather: Callable[[Any], list[Any]] = gather,
         any_rank: Callable[[bool], bool] = any_rank_by_now,
     ) -> None:
+        # A trainer without this option has no convolutions, or decides by itself.
+        torch.backends.cudnn.benchmark = getattr(args, "cudnn_benchmark", False)
         self.stop = StopSignal(args.max_seconds)
         self.metrics = MetricsLog(
             args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
@@ -88,10 +90,13 @@ class Training:
             world_size=self.world_size,
             dataset=vars(dataset),
             num_parameters=checkpoints.num_parameters,
+            **checkpoints.differs,
             **describe_process(self._device),
         )
         size = f"{checkpoints.num_parameters:,} parameters"
         print_rank0(f"model: {checkpoints.description}, {size}, on {self._device.type}")
+        for said in checkpoints.differs.values():
+            print_rank0(f"model: {said}")
         if resume_from:
             self.metrics.event("resume", self.step, path=str(resume_from))
             print_rank0(f"resumed at step {self.step} from {resume_from}")

@@ -14,6 +14,8 @@ import os
 
 import torch
 
+from common.needed import needed
+
 
 def _declare_missing_operators() -> torch.library.Library | None:
     """The library is returned because its declarations end with it."""
@@ -31,7 +33,14 @@ def _declare_missing_operators() -> torch.library.Library | None:
 
 
 _LIBRARY = _declare_missing_operators()
+IS_COMPILED = _LIBRARY is None
+"""False where torchvision's compiled part does not load: then its own operators are missing."""
 
-from torchvision import datasets as datasets  # noqa: E402 - only importable after the declarations above
-from torchvision import models as models  # noqa: E402 - the same
-from torchvision.transforms import v2 as v2  # noqa: E402 - the same
+with needed(f"pip install torchvision, in the release that belongs to torch {torch.__version__}"):
+    try:
+        from torchvision import datasets as datasets
+        from torchvision import models as models
+        from torchvision.transforms import v2 as v2
+    except (RuntimeError, AttributeError) as error:  # of another release than torch
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ImportError(f"torchvision does not load ({reason})") from error

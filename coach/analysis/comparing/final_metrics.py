@@ -7,19 +7,23 @@ import re
 from collections.abc import Mapping
 from statistics import fmean
 
+from coach.analysis.comparing.time_to_target import time_to_target
 from coach.analysis.comparing.two_runs import Measured
 from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
 
 _LAST_STEPS = 10
 """The loss of one step is that of one batch: the mean over so many is told."""
-_LESS_IS_BETTER = re.compile(r"loss|time|memory|norm|error|perplexity|wer|cer|mse|mae|rmse", re.IGNORECASE)
+_LESS_IS_BETTER = re.compile(
+    r"loss|time|memory|steps_to|norm|error|perplexity|wer|cer|mse|mae|rmse", re.IGNORECASE
+)
 _NO_METRICS = frozenset({"event", "time_s", "step", "epoch", "seconds"})
 
 
 def final_metrics(snapshot: TargetSnapshot, history: History, measured: Measured) -> Mapping[str, float]:
     """Name → value: `loss` and `grad_norm` of the last steps, `eval_…` of the last evaluation that has it,
-    `samples_per_s`, `step_time_s`, `memory_mib`. What was not measured, or is not finite, is left out."""
+    `samples_per_s`, `step_time_s`, `memory_mib`; `time_to_target_s` (without start-up) and `steps_to_target`
+    of a run that reached its `target_accuracy`. What was not measured, or is not finite, is left out."""
     found: dict[str, float | None] = {}
     steps = list(history.steps(history.ranks[0])) if history.ranks else []
     for name in ("loss", "grad_norm", "accuracy"):
@@ -38,7 +42,13 @@ def final_metrics(snapshot: TargetSnapshot, history: History, measured: Measured
         ("memory_mib", measured.memory_peak),
     )
     found |= {name: estimate.value if estimate else None for name, estimate in estimates}
+    found |= _to_target(snapshot)
     return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def _to_target(snapshot: TargetSnapshot) -> dict[str, float | None]:
+    target = time_to_target(snapshot)
+    return {} if target is None else {"time_to_target_s": target.training_s, "steps_to_target": target.step}
 
 
 def is_less_better(metric: str) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from coach.analysis.comparing.final_metrics import final_metrics, is_less_better
 from coach.analysis.comparing.steady_state import Estimate
+from coach.analysis.comparing.time_to_target import TimeToTarget, time_to_target
 from coach.analysis.comparing.two_runs import Measured, measure
 from coach.lookback.history import History
 from coach.model.errors import UserError
@@ -37,6 +38,8 @@ class Member:
     """What ended it, or the loudest of what was found."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Where it arrived; see `final_metrics`."""
+    target: TimeToTarget | None = None
+    """How it stands to its `target_accuracy`; None: none was set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class Point:
     """`measured`, `out of memory`, or in which state it is without a measurement."""
     metrics: Mapping[str, float]
     """Where it arrived; see `final_metrics`."""
+    target: TimeToTarget | None = None
+    """How it stands to its `target_accuracy`; None: none was set."""
 
     @property
     def is_result(self) -> bool:
@@ -96,6 +101,7 @@ def member_of(run: Run, snapshot: TargetSnapshot, history: History, findings: Se
         measured,
         next(iter((*expected, *loud)), None),
         final_metrics(snapshot, history, measured),
+        time_to_target(snapshot),
     )
 
 
@@ -157,6 +163,7 @@ def _point(member: Member, ratio: float | None, efficiency: float | None) -> Poi
         measured.memory_peak.value if measured.memory_peak else None,
         _result(member),
         dict(member.metrics),
+        member.target,
     )
 
 

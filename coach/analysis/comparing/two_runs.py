@@ -20,6 +20,14 @@ from coach.analysis.comparing.steady_state import (
     estimate_rate,
     steady,
 )
+from coach.analysis.comparing.time_to_target import (
+    TimeToTarget,
+    not_reached_words,
+    steps,
+    time_to_target,
+    total_time,
+    training_time,
+)
 from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Step
@@ -170,6 +178,7 @@ def compare(
         _row("time per epoch", "s", old, new, _epoch_time, False, place or dataset),
         _row("memory peak", "MiB", old, new, _memory_peak, False, place),
         _loss_row(old, new, dataset or batch),
+        *_target_rows(old, new, place, dataset),
     ]
     return Comparison(before.target, after.target, tuple(_changes(old, new)), tuple(rows))
 
@@ -343,6 +352,45 @@ def _do_other_work(old: _Side, new: _Side) -> bool:
     if a is None or b is None or a.recipe != b.recipe:
         return True
     return any(a.parameters.get(name) != b.parameters.get(name) for name in _WORK)
+
+
+def _target_rows(old: _Side, new: _Side, place: str | None, dataset: str | None) -> list[Row]:
+    """What it took to reach an accuracy, where one was asked for: how a run comes there, step by step, is what
+    a change of batch, precision or model may change, so those stand in no way."""
+    targets = [time_to_target(side.snapshot) for side in (old, new)]
+    asked = [told.target_accuracy for told in targets if told is not None]
+    if not asked:
+        return []
+    is_same = asked[0] == asked[-1]
+    of_steps = _no_target(targets) or dataset
+    if of_steps is None and not is_same:
+        of_steps = f"other target ({asked[0]:g} → {asked[-1]:g})"
+    of_times = of_steps or place
+
+    def row(quantity: str, unit: str, of: _OfTarget, obstacle: str | None) -> Row:
+        a, b = map(of, targets)
+        verdict = (NOT_COMPARABLE, obstacle) if obstacle else _verdict(a, b, False, None)
+        return _filled(quantity, unit, a, b, *verdict)
+
+    name = f"to accuracy {asked[0]:g}" if is_same else "to accuracy"
+    return [
+        row(name, "s", training_time, of_times),
+        row("with start-up", "s", total_time, of_times),
+        row("steps to it", "", steps, of_steps),
+    ]
+
+
+_OfTarget = Callable[[TimeToTarget | None], Estimate | None]
+
+
+def _no_target(targets: Iterable[TimeToTarget | None]) -> str | None:
+    """Which run did not reach its target, and what it did reach."""
+    for told, which in zip(targets, ("first", "second"), strict=True):
+        if told is None:
+            return f"no target_accuracy was set in the {which} run"
+        if not told.is_reached:
+            return f"{not_reached_words(told)} in the {which} run"
+    return None
 
 
 _NO_OTHER_LOSS = (NOT_COMPARABLE, "not measured in the other run")

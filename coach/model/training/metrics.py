@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class MetricEvent:
-    """An event record: start, resume, epoch_end, checkpoint, eval, compile, end."""
+    """An event record: start, resume, epoch_end, checkpoint, eval, target, compile, end."""
 
     rank: int
     event: str

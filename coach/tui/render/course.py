@@ -30,6 +30,7 @@ _MAX_MARKS = 400
 _EVENTS: dict[str, tuple[str, str, Tone]] = {
     "epoch_end": ("E", "epoch end", "muted"),
     "eval": ("V", "evaluation", "info"),
+    "target": ("T", "target reached", "good"),
     "checkpoint": ("C", "checkpoint", "good"),
     "resume": ("R", "restart", "warning"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, WORLD_SIZE, Group, Point
+from coach.analysis.comparing.time_to_target import TimeToTarget, not_reached_words
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.text import (
     BLANK,
@@ -42,6 +43,8 @@ def group_lines(group: Group, width: int) -> list[Line]:
         else "of best: samples/s against the best of the group"
     )
     rows += [BLANK, line(muted(f" {said}; ± is half the 95 % interval of the steady part"))]
+    if any(point.target is not None for point in group.points):
+        rows.append(line(muted(" behind the result: the accuracy that was asked for, in training time")))
     return rows
 
 
@@ -63,7 +66,16 @@ def _point_line(point: Point) -> Line:
     )
     filled = round(_BAR * min(1.0, point.efficiency)) if point.efficiency is not None else 0
     tone = "info" if point.result == OUT_OF_MEMORY else job_state_tone(point.state)
-    return line(f" {text}  ", Span(printable(point.result), tone), "  ", Span("█" * filled, "accent"))
+    target = "" if point.target is None else f"  {_target(point.target)}"
+    bar = Span("█" * filled, "accent")
+    return line(f" {text}  ", Span(printable(point.result), tone), target, "  ", bar)
+
+
+def _target(told: TimeToTarget) -> str:
+    """`0.9 in 12 s`; of one that was not reached the best."""
+    if not told.is_reached:
+        return f"{told.target_accuracy:g} {not_reached_words(told)}"
+    return f"{told.target_accuracy:g} in {seconds(told.training_s)}"
 
 
 def _rate(value: Estimate | None) -> str:

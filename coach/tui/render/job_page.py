@@ -88,6 +88,7 @@ def _told_lines(page: JobSubject, width: int) -> list[Line]:
     rows = [*_verdict(page, width)]
     if page.run is not None:
         rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
+        rows += runs.target_lines(page.followed, width)
     if page.past is not None:
         rows += [*efficiency_lines(page.past, page.now_s, width), BLANK]
     rows += _waiting(page, width)
@@ -102,6 +103,7 @@ def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     rows = [_head(page, width), BLANK]
     if page.run is not None:
         rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
+        rows += runs.target_lines(page.followed, width)
         rows += [*runs.parameters_lines(page.run, width), BLANK]
     if page.job is None:
         return [*rows, line(muted(" it has no job in the queue"))]

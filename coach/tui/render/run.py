@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from coach.analysis.comparing.time_to_target import target_words, time_to_target
 from coach.analysis.jobs.segments import segment_words
 from coach.lookback.history import CurvePoint
 from coach.model.slurm.cluster import is_final
@@ -65,6 +66,15 @@ def parent_lines(run: Run, width: int, label: KeyLabel) -> list[Line]:
 def segment_lines(run: Run, width: int) -> list[Line]:
     """The segments of a long training; none for any other."""
     return [clip(line(muted(f" {printable(words)}")), width) for words in segment_words(run.segments)]
+
+
+def target_lines(target: TargetSnapshot | None, width: int) -> list[Line]:
+    """How it stands to the accuracy that it was asked for; none where it was asked for none."""
+    told = time_to_target(target) if target is not None else None
+    if told is None:
+        return []
+    tone: Tone = "good" if told.is_reached else "muted" if told.is_going else "warning"
+    return [clip(line(Span(f" {target_words(told)}", tone)), width)]
 
 
 def parameters_lines(run: Run, width: int) -> list[Line]:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coach.analysis.comparing.time_to_target import time_to_target
 from coach.analysis.judging.verdict_object import diagnosis_object, kept_object
 from coach.config import Settings
 from coach.model.judging.finding import Diagnosis
@@ -26,6 +27,9 @@ def checked_object(checked: Checked) -> dict[str, Any]:
     run = checked.snapshot.run
     if run is not None and run.segments:
         found["segments"] = [asdict(segment) for segment in run.segments]
+    target = time_to_target(checked.snapshot)
+    if target is not None:
+        found["time_to_target"] = asdict(target)
     if checked.parts:
         found["jobs"] = [diagnosis_object(part.diagnosis) for part in checked.parts]
     return found

@@ -21,6 +21,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from coach.config import Settings, Switch
+from coach.launch.recipe import data_dir
 from coach.model.errors import UserError
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -74,7 +75,7 @@ class Place:
 
     dataset: str
     kind: str
-    """`real` or `generated`; of the text: `text`."""
+    """`real` or `generated`; of the text: `text`; of what somebody brings: `brought`."""
     path: str
     state: str
     """`verified`, `there`, `incomplete`, `damaged`, `missing`."""
@@ -102,7 +103,25 @@ def list_data(settings: Settings, env: Mapping[str, str], archive: Archive = CIF
         used = None  # what the config names is not replaced by something else
     listed = [Place(p.dataset, p.kind, p.path, p.state, p.detail, is_used=p is used) for p in found]
     text = "bytes of the standard library of the Python that trains: on any machine, nothing to fetch"
-    return (*listed, Place("text", "text", "", "there", text, is_used=True))
+    return (
+        *listed,
+        Place("text", "text", "", "there", text, is_used=True),
+        _digits(),
+        Place("your own", "brought", "", "there", _BROUGHT),
+    )
+
+
+_BROUGHT = (
+    "--set data=PATH: a folder of images by class, arrays of images and labels (.npz), or a Hugging Face set on "
+    "disk"
+)
+
+
+def _digits() -> Place:
+    """The small real set that lies beside the trainers."""
+    file = data_dir() / "trainers" / "common" / "digits.npz"
+    what = "1797 handwritten digits of 8x8 pixels (UCI, CC BY 4.0): --set data=digits"
+    return Place("digits", "real", str(file), "there" if file.is_file() else "missing", what)
 
 
 def _real(folder: Path, archive: Archive) -> Place:

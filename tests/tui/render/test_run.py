@@ -8,10 +8,18 @@ import pytest
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
+from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import SensorGap
 from coach.tui.render.finding import finding_detail, findings_lines
 from coach.tui.render.nodes import node_lines, rank_lines
-from coach.tui.render.run import head_line, parameters_lines, parent_lines, step_time_line, times_text
+from coach.tui.render.run import (
+    head_line,
+    parameters_lines,
+    parent_lines,
+    step_time_line,
+    target_lines,
+    times_text,
+)
 from coach.tui.render.text import Line, line_width, plain
 from tests.tui.fake_session import (
     NOW_S,
@@ -111,3 +119,18 @@ def test_times_come_from_the_queue_while_it_runs_and_from_the_run_when_it_ended(
     ended = replace(run, state="COMPLETED", ended_time_s=NOW_S - 10)
     assert times_text(ended, make_target(ended), NOW_S) == "ran 2:00, ended 10 s ago"
     assert times_text(replace(run, started_time_s=None, state="PENDING"), None, NOW_S) == "not started"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_accuracy_that_was_asked_for_is_told_with_what_it_took(width: int) -> None:
+    run = make_run()
+    asked = replace(run, parameters={**run.parameters, "target_accuracy": 0.9}, state="COMPLETED")
+    best = MetricEvent(0, "eval", NOW_S, 100, {"accuracy": 0.71})
+    took = {"accuracy": 0.92, "target_accuracy": 0.9, "time_to_target_s": 12.0, "start_up_s": 3.0}
+    there = replace(make_target(asked), events=(best, MetricEvent(0, "target", NOW_S, 200, took)))
+    (row,) = target_lines(there, width)
+    assert line_width(row) <= width
+    assert plain(row).startswith(" accuracy 0.9 reached after 12 s of training")
+    (row,) = target_lines(replace(there, events=(best,)), width)
+    assert plain(row) == " accuracy 0.9 not reached (best 0.71)"
+    assert target_lines(make_target(run), width) == []

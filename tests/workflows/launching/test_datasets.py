@@ -151,9 +151,23 @@ def test_generated_data_are_never_called_real(
     (folder / "SYNTHETIC").touch()
     assert list_data(settings, env, ARCHIVE)[0].kind == "generated"
     (settings.cache_dir / "cifar-10-generated-10-2-v2").mkdir(parents=True)
-    assert [place.kind for place in list_data(settings, {}, CIFAR10)] == ["generated", "text"]
+    assert [place.kind for place in list_data(settings, {}, CIFAR10)] == [
+        *("generated", "text"),
+        *("real", "brought"),  # the digits beside the trainers, and what somebody has
+    ]
 
 
 def test_read_only_fetches_nothing(settings: Settings, env: dict[str, str]) -> None:
     with pytest.raises(UserError, match="fetches nothing"):
         fetch(replace(settings, is_readonly=True), env, lambda done, whole: None, archive=ARCHIVE)
+
+
+def test_the_digits_beside_the_trainers_and_data_of_one_s_own_are_listed(
+    settings: Settings, env: dict[str, str]
+) -> None:
+    digits, own = list_data(settings, env, ARCHIVE)[-2:]
+    assert (digits.dataset, digits.kind, digits.state, digits.is_used) == ("digits", "real", "there", False)
+    assert Path(digits.path).is_file()
+    assert "--set data=digits" in digits.detail
+    assert (own.kind, own.is_used) == ("brought", False)
+    assert "--set data=PATH" in own.detail

@@ -1,0 +1,67 @@
+"""What a set of images is, and what is done to an image before a model reads it.
+
+Every set, wherever it comes from, gives images of three colours and one size, and says its number of classes:
+a model follows them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+import torch
+
+from common.vision import v2
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What was trained on, for the `start` event and the reader of the output."""
+
+    name: str
+    path: str
+    is_synthetic: bool
+    num_classes: int = 10
+    image_size: int = 32
+    """Pixels along a side, as the model gets them. Of no meaning for text."""
+
+    @property
+    def caveat(self) -> str:
+        """What has to stand beside every result."""
+        if self.is_synthetic:
+            return " (generated data, not CIFAR-10)"
+        return "" if self.name == "CIFAR-10" else f" ({self.name})"
+
+
+AUGMENTATIONS = {
+    "none": "as they are",
+    "crop": "shifted at random",
+    "crop_flip": "shifted and mirrored at random",
+    "strong": "shifted, mirrored, and changed by one random operation each",
+}
+"""Name → what it does to the training images, in words."""
+
+
+def transforms(
+    augment: str, image_size: int, fit: Sequence[Any], mean: Sequence[float], std: Sequence[float]
+) -> tuple[v2.Compose, v2.Compose]:
+    """What is done to a training image, and to a test image. `fit` makes them square, of the size that is
+    asked for."""
+    shift = [v2.RandomCrop(image_size, padding=image_size // 8)]
+    mirror = [v2.RandomHorizontalFlip()]
+    chosen = {
+        "none": [],
+        "crop": shift,
+        "crop_flip": shift + mirror,
+        "strong": [*shift, *mirror, v2.TrivialAugmentWide()],
+    }[augment]
+    normalize = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(list(mean), list(std))]
+    return v2.Compose([*fit, *chosen, *normalize]), v2.Compose([*fit, *normalize])
+
+
+def shown(text: object) -> str:
+    """Other people's text for a terminal: what is no printable character is written as its escape."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape", "backslashreplace").decode()
+        for letter in str(text).encode("utf-8", "backslashreplace").decode()
+    )

@@ -1,0 +1,113 @@
+"""Train on CIFAR-10, or on data of your own, from what an earlier training has learned: the beginning is the
+idea, the loop is the baseline's.
+
+    python trainers/transfer.py --pretrained runs/baseline-.../checkpoints/step-00000156.pt --data digits
+
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from common.arguments import TrainerParser
+from common.checkpoint import Checkpoints
+from common.data import load_data
+from common.distributed import pick_device, require_single_process, run
+from common.loading import evaluation_loader, training_loader
+from common.models import build_model, loss_of
+from common.optimization import build_optimizer, build_schedule, clip_gradients, scaled_lr, set_lr, steps_in
+from common.pretrained import prepare
+from common.training import Training
+from torch import nn
+from torch.utils.data import DataLoader, RandomSampler
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = TrainerParser(__doc__)
+    parser.add_usual()
+    parser.add_argument(
+        "--pretrained",
+        default="",
+        help="Whole path of a state_dict, a checkpoint or a run, of the same model; empty: from scratch",
+    )
+    parser.add_argument(
+        "--freeze",
+        type=bool,
+        default=False,
+        help="Train the last layer alone, on what the others have learned",
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_arguments()
+    require_single_process()
+    device = pick_device(args.gpus_per_node)
+    with Training(args, device) as training:
+        train(args, device, training)
+
+
+def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
+    torch.manual_seed(args.seed)
+
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
+    train_set, test_set, dataset = load_data(args)
+    shuffle = torch.Generator()
+    sampler = RandomSampler(train_set, generator=shuffle)
+    train_loader = training_loader(train_set, sampler, args, device)
+    test_loader = evaluation_loader(test_set, args, device)
+
+    # Model and optimizer. What an earlier training has learned is its beginning; the optimizer gets what is
+    # trained.
+    model = build_model(args.model, args.width, dataset)
+    parameters = prepare(model, args.pretrained, args.freeze)
+    model.to(device)
+    lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation)
+    optimizer = build_optimizer(args, parameters, lr)
+    schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
+
+    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    training.start(dataset, Checkpoints(args, model, optimizer))
+    for epoch in training.epochs(len(train_set)):
+        shuffle.manual_seed(args.seed + epoch)
+        for micro_batches in training.steps(train_loader, args.gradient_accumulation):
+            lr = set_lr(optimizer, schedule(training.step))
+
+            # One optimizer step: the gradients of its micro-batches add up to the gradient of their mean.
+            num_samples = sum(len(targets) for _, targets in micro_batches)
+            step_loss = torch.zeros((), device=device)
+            optimizer.zero_grad()
+            for inputs, targets in micro_batches:
+                inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+                loss = loss_of(model(inputs), targets) * (len(targets) / num_samples)
+                loss.backward()
+                step_loss += loss.detach()
+            grad_norm = clip_gradients(model, args.max_grad_norm)
+            optimizer.step()
+            training.end_step(num_samples, loss=step_loss, lr=lr, grad_norm=grad_norm)
+        training.evaluate_if_due(lambda: evaluate(model, test_loader, device))
+    training.finish()
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, test_loader: DataLoader, device: torch.device) -> tuple[float, float]:
+    """Mean loss and accuracy on the test set."""
+    model.eval()
+    totals = torch.zeros(3, device=device)  # loss, correct answers, answers
+    for inputs, targets in test_loader:
+        inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+        logits = model(inputs)
+        totals[0] += loss_of(logits, targets) * targets.numel()
+        totals[1] += (logits.argmax(-1) == targets).sum()
+        totals[2] += targets.numel()
+    model.train()
+    loss, num_correct, num_answers = totals.tolist()
+    return loss / num_answers, num_correct / num_answers
+
+
+if __name__ == "__main__":
+    run(main)
