@@ -73,8 +73,8 @@ def main() -> None:
 
 
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
-    rank, world_size = training.rank, training.world_size
-    torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
+    world_size = training.world_size
+    torch.manual_seed(args.seed + training.rank)  # every rank drops out in its own way
 
     # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
     # same.
@@ -82,7 +82,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     sampler = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     train_loader = training_loader(train_set, sampler, args, device)
     # A forward pass needs all ranks, so all need as many batches: up to world_size - 1 samples are left out.
-    test_set = Subset(test_set, range(rank, len(test_set) // world_size * world_size, world_size))
+    test_set = Subset(test_set, range(training.rank, len(test_set) // world_size * world_size, world_size))
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model: built without memory, cut, and only then filled, so that no rank ever holds the whole. A part of
@@ -96,7 +96,13 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     for norm in [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]:
         fully_shard(norm, mesh=mesh, mp_policy=MixedPrecisionPolicy(output_dtype=computing))  # stays in fp32
     for part in [*parts_of(model), model]:
-        fully_shard(part, mesh=mesh, mp_policy=policy, reshard_after_forward=args.reshard_after_forward)
+        fully_shard(
+            part,
+            mesh=mesh,
+            mp_policy=policy,
+            # What lies in no part is what the backward pass begins with: to let it go would be for nothing.
+            reshard_after_forward=args.reshard_after_forward and part is not model,
+        )
     beginning.fill(model.to_empty(device=device))
     self_check(model, device, train_loader, parameters=beginning.hash)  # of the whole, whose shares these are
 
