@@ -41,7 +41,7 @@ IDEAS = {
     "amp": ["autocast", "GradScaler"],
     "attention": ["sdpa_kernel"],
     "channels_last": ["channels_last"],
-    "comm_bench": ["isend", "irecv"],
+    "comm_bench": ["free_memory", "lstsq"],
     "compile": ["torch.compile"],
     "data_parallel": ["DataParallel"],
     "ddp": ["DistributedDataParallel", "DistributedSampler", "set_epoch", "no_sync"],
@@ -52,6 +52,7 @@ IDEAS = {
     "parallel_3d": ["parallelize_module", "PipelineStage", "init_device_mesh"],
     "pipeline_parallel": ["PipelineStage"],
     "profiled": ["torch.profiler"],
+    "ring": ["tensor_split"],
     "tensor_parallel": ["parallelize_module"],
     "tf32": ["fp32_precision"],
 }

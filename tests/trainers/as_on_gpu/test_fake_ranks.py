@@ -64,9 +64,9 @@ def fake_ranks(trainer: Trainer, tmp_path: Path, *wanted: str) -> list[Rank]:
 
 
 def fsdp_says(ranks: int) -> list[str]:
-    """All parts are gathered for the forward pass, the blocks again for the backward pass, the next before the
-    gradients of the one before it are reduced. What lies in no block stays gathered. The norm adds up that of
-    each tensor."""
+    """All parts are gathered for the forward pass, the blocks again for the backward pass, the next before
+    the gradients of the one before it are reduced. What lies in no block stays gathered. The norm adds up
+    that of each tensor."""
     among, share, rest = f"float32 among {ranks}", BLOCK // ranks, REST // ranks
     return [
         f"{ASKS_WHO_STOPS} among {ranks}",
