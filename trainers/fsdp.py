@@ -19,7 +19,7 @@ from common.distributed import pick_device, require_torchrun, run, same_buffers,
 from common.loading import evaluation_loader, training_loader
 from common.models import build_model, loss_of, parts_of
 from common.optimization import build_optimizer, build_schedule, clip_gradients, scaled_lr, set_lr, steps_in
-from common.sharded import Beginning, ShardedCheckpoints, sharding_mesh
+from common.sharded import Beginning, ShardedCheckpoints, offload_policy, sharding_mesh
 from common.training import Training
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -59,6 +59,7 @@ def parse_arguments() -> argparse.Namespace:
             "only gradients cross the network (HSDP). Divides the number of ranks"
         ),
     )
+    parser.add_shared("offload", "async_checkpoint")
     return parser.parse_args()
 
 
@@ -90,20 +91,25 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     # their shares belong.
     with torch.device("meta"), Beginning(args.seed) as beginning:
         model = beginning.of(build_model(args.model, args.width))
-    mesh = sharding_mesh(device, args.replicas)
+    mesh, offload = sharding_mesh(device, args.replicas), offload_policy(args.offload, device)
     computing = torch.bfloat16 if args.precision == "bf16" else torch.float32
-    policy = MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32)
     for norm in [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]:
-        fully_shard(norm, mesh=mesh, mp_policy=MixedPrecisionPolicy(output_dtype=computing))  # stays in fp32
+        fully_shard(  # stays in fp32
+            norm,
+            mesh=mesh,
+            mp_policy=MixedPrecisionPolicy(output_dtype=computing),
+            offload_policy=offload,
+        )
     for part in [*parts_of(model), model]:
         fully_shard(
             part,
             mesh=mesh,
-            mp_policy=policy,
+            mp_policy=MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32),
+            offload_policy=offload,
             # What lies in no part is what the backward pass begins with: to let it go would be for nothing.
             reshard_after_forward=args.reshard_after_forward and part is not model,
         )
-    beginning.fill(model.to_empty(device=device))
+    beginning.fill(model.to_empty(device="cpu" if args.offload == "cpu" else device), device)
     self_check(model, device, train_loader, parameters=beginning.hash)  # of the whole, whose shares these are
 
     # Optimizer, of this rank's share.
@@ -128,7 +134,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
                 loss = loss_of(model(inputs), targets) * (len(targets) / num_samples)
                 loss.backward()
                 step_loss += loss.detach()
-            grad_norm = clip_gradients(model, args.max_grad_norm).full_tensor()  # of all shares
+            grad_norm = clip_gradients(model, args.max_grad_norm).full_tensor().to(device)  # of all shares
             optimizer.step()
             training.end_step(num_samples, loss=step_loss, lr=lr, grad_norm=grad_norm)
         training.evaluate_if_due(lambda: evaluate(model, test_loader, device))

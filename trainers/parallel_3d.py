@@ -47,7 +47,7 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
     parser.add_usual(without=["gradient_accumulation", "max_grad_norm"])
-    parser.add_shared("microbatches")
+    parser.add_shared("microbatches", "async_checkpoint")
     parser.change_shared("gpt_in_parts")
     parser.change("batch_size", default=8)
     parser.change("num_train_samples", default=1280)

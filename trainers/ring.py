@@ -36,9 +36,9 @@ from common.messages import BYTES_PER_NUMBER, count_wrong, numbers_of, sum_of_nu
 from common.metrics import MetricsLog
 
 KIB = 1024
-BYTES_SENT = 200
-"""Where Linux tells in struct tcp_info, which all versions since 4.19 have alike, how many bytes a connection
-has sent."""
+BYTES_SENT, BYTES_AGAIN = 200, 208
+"""Where struct tcp_info, which all Linux since 4.19 has alike, tells how many bytes a connection has sent, and
+how many of them once more, as the other side was slow to answer."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -221,8 +221,9 @@ def _bytes_sent(descriptor: int) -> int:
         is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6)
         if not is_tcp or connection.type != socket.SOCK_STREAM:
             return 0
-        said = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_SENT + 8)
-    return struct.unpack_from("Q", said, BYTES_SENT)[0] if len(said) >= BYTES_SENT + 8 else 0
+        said = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_AGAIN + 8)
+    sent, again = struct.unpack_from("QQ", said, BYTES_SENT) if len(said) > BYTES_AGAIN else (0, 0)
+    return int(sent - again)
 
 
 if __name__ == "__main__":
