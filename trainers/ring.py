@@ -37,8 +37,8 @@ from common.metrics import MetricsLog
 
 KIB = 1024
 BYTES_SENT, BYTES_AGAIN = 200, 208
-"""Where struct tcp_info, which all Linux since 4.19 has alike, tells how many bytes a connection has sent, and
-how many of them once more, as the other side was slow to answer."""
+"""Where struct tcp_info, which all Linux since 4.19 has alike, tells how many bytes a connection has sent,
+and how many of them once more, as the other side was slow to answer."""
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -85,8 +85,8 @@ class Checkpoints:
         return save_checkpoint(run_dir, {**state, **parts, "made_with": self.made_with})
 
     def wait(self) -> Written | None:
-        """Wait for a checkpoint that is still being written, and tell of it once. None: there is none, as `save`
-        returns when all is written."""
+        """Wait for a checkpoint that is still being written, and tell of it once. None: there is none, as
+        `save` returns when all is written."""
         return None
 
 

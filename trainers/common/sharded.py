@@ -64,7 +64,8 @@ class Background:
     """Writes one checkpoint at a time while training goes on, from a copy in the node's memory.
 
     Its ranks speak in a group of their own: among the messages of training theirs would be taken for those.
-    The directory gets its name when all ranks have written, so a job that is killed before has the one before it.
+    The directory gets its name when all ranks have written, so a job that is killed earlier has the one
+    before it.
     """
 
     def __init__(self) -> None:
