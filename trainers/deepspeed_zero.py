@@ -35,15 +35,7 @@ def parse_arguments() -> argparse.Namespace:
         choices=[0, 1, 2, 3],
         help="What is sharded: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 parameters too",
     )
-    parser.add_argument(
-        "--offload",
-        default="none",
-        choices=["none", "cpu"],
-        help=(
-            "Where the optimizer's state is kept and updated: on the device, or in the node's memory (stages "
-            "1 to 3)"
-        ),
-    )
+    parser.add_shared("offload")
     parser.add_argument(
         "--deepspeed_config",
         default="",

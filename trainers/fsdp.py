@@ -19,7 +19,7 @@ from common.distributed import pick_device, require_torchrun, run, same_buffers,
 from common.loading import evaluation_loader, training_loader
 from common.models import build_model, loss_of, parts_of
 from common.optimization import build_optimizer, build_schedule, clip_gradients, scaled_lr, set_lr, steps_in
-from common.sharded import Beginning, ShardedCheckpoints, sharding_mesh
+from common.sharded import Beginning, ShardedCheckpoints, offload_policy, sharding_mesh
 from common.training import Training
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -59,6 +59,7 @@ def parse_arguments() -> argparse.Namespace:
             "only gradients cross the network (HSDP). Divides the number of ranks"
         ),
     )
+    parser.add_shared("offload", "async_checkpoint")
     return parser.parse_args()
 
 
@@ -73,8 +74,8 @@ def main() -> None:
 
 
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
-    rank, world_size = training.rank, training.world_size
-    torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
+    world_size = training.world_size
+    torch.manual_seed(args.seed + training.rank)  # every rank drops out in its own way
 
     # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
     # same.
@@ -82,7 +83,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     sampler = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     train_loader = training_loader(train_set, sampler, args, device)
     # A forward pass needs all ranks, so all need as many batches: up to world_size - 1 samples are left out.
-    test_set = Subset(test_set, range(rank, len(test_set) // world_size * world_size, world_size))
+    test_set = Subset(test_set, range(training.rank, len(test_set) // world_size * world_size, world_size))
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model: built without memory, cut, and only then filled, so that no rank ever holds the whole. A part of
@@ -90,14 +91,25 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     # their shares belong.
     with torch.device("meta"), Beginning(args.seed) as beginning:
         model = beginning.of(build_model(args.model, args.width, dataset))
-    mesh = sharding_mesh(device, args.replicas)
+    mesh, offload = sharding_mesh(device, args.replicas), offload_policy(args.offload, device)
     computing = torch.bfloat16 if args.precision == "bf16" else torch.float32
-    policy = MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32)
     for norm in [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]:
-        fully_shard(norm, mesh=mesh, mp_policy=MixedPrecisionPolicy(output_dtype=computing))  # stays in fp32
+        fully_shard(  # stays in fp32
+            norm,
+            mesh=mesh,
+            mp_policy=MixedPrecisionPolicy(output_dtype=computing),
+            offload_policy=offload,
+        )
     for part in [*parts_of(model), model]:
-        fully_shard(part, mesh=mesh, mp_policy=policy, reshard_after_forward=args.reshard_after_forward)
-    beginning.fill(model.to_empty(device=device))
+        fully_shard(
+            part,
+            mesh=mesh,
+            mp_policy=MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32),
+            offload_policy=offload,
+            # What lies in no part is what the backward pass begins with: to let it go would be for nothing.
+            reshard_after_forward=args.reshard_after_forward and part is not model,
+        )
+    beginning.fill(model.to_empty(device="cpu" if args.offload == "cpu" else device), device)
     self_check(model, device, train_loader, parameters=beginning.hash)  # of the whole, whose shares these are
 
     # Optimizer, of this rank's share.
@@ -122,7 +134,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
                 loss = loss_of(model(inputs), targets) * (len(targets) / num_samples)
                 loss.backward()
                 step_loss += loss.detach()
-            grad_norm = clip_gradients(model, args.max_grad_norm).full_tensor()  # of all shares
+            grad_norm = clip_gradients(model, args.max_grad_norm).full_tensor().to(device)  # of all shares
             optimizer.step()
             training.end_step(num_samples, loss=step_loss, lr=lr, grad_norm=grad_norm)
         training.evaluate_if_due(lambda: evaluate(model, test_loader, device))

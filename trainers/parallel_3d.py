@@ -34,15 +34,20 @@ from common.training import Training
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.utils.data import DataLoader, DistributedSampler, Subset
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
     parser.add_usual(without=["gradient_accumulation", "max_grad_norm"])
-    parser.add_shared("microbatches")
+    parser.add_shared("microbatches", "async_checkpoint")
     parser.change_shared("gpt_in_parts")
     parser.change("batch_size", default=8)
     parser.change("num_train_samples", default=1280)
@@ -114,6 +119,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     model = Layers(whole, pp_rank, args.pp).to(device)
     for block in model.blocks.values():
         plan = {
+            "attention": PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate()),
             "attention.query": ColwiseParallel(),
             "attention.key": ColwiseParallel(),
             "attention.value": ColwiseParallel(),

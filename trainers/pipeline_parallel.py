@@ -44,7 +44,7 @@ SCHEDULES = {"naive": ScheduleGPipe, "gpipe": ScheduleGPipe, "1f1b": Schedule1F1
 def parse_arguments() -> argparse.Namespace:
     parser = TrainerParser(__doc__)
     parser.add_usual(without=["gradient_accumulation", "max_grad_norm"])
-    parser.add_shared("microbatches")
+    parser.add_shared("microbatches", "async_checkpoint")
     parser.change_shared("gpt_in_parts")
     parser.change("batch_size", default=16)
     parser.add_argument(

@@ -22,8 +22,13 @@ from common.optimization import build_optimizer, build_schedule, clip_gradients,
 from common.sharded import ShardedCheckpoints, groups_of, norm_of_gradients
 from common.training import Training
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.utils.data import DataLoader, RandomSampler
 
 
@@ -57,15 +62,17 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     # Model: of every pair of matrices, the first is split by columns and the second by rows. A rank has whole
     # heads, and the hidden neurons between its parts of `up` and `down`, so that only sums have to travel:
     # forward those after each second matrix, one for attention and one for the MLP; backward those before
-    # each first matrix, three for attention and one for the MLP.
+    # each first matrix, one and one. Attention is given its input as one DTensor: the gradients that query,
+    # key and value have of it are added up on the rank first, and travel once.
     model = build_model(args.model, args.width, dataset).to(device)
     self_check(model, device, train_loader, shard=0)
-    mesh = init_device_mesh(device.type, (training.world_size,))
+    mesh = dist.init_device_mesh(device.type, (training.world_size,))
     for block in parts_of(model):
         num_heads = block.attention.query.out_features // block.attention.head_size
         if num_heads % training.world_size:
             raise TrainerError(f"{num_heads} heads cannot be split evenly over {training.world_size} ranks")
         plan = {
+            "attention": PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate()),
             "attention.query": ColwiseParallel(),
             "attention.key": ColwiseParallel(),
             "attention.value": ColwiseParallel(),

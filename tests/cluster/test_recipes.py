@@ -12,7 +12,7 @@ from tests.installed import InstalledCoach
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
-STEPS = {"comm_bench": 3, "compile": 12, "parallel_3d": 6, "profile": 30}
+STEPS = {"comm_bench": 3, "ring": 3, "compile": 12, "parallel_3d": 6, "profile": 30}
 STEPS |= {"convolutions": 2, "ddp_buckets": 3, "fused_kernel": 5, "prefetcher": 3}
 """For the others: enough steps for a rule about steady state to judge."""
 ENOUGH_STEPS = 40

@@ -3,10 +3,11 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
+from tests.trainers.conftest import TRAINERS, Trainer, event_in, read_records, steps_in
 from tests.trainers.test_ddp import read_whole_lines
 from tests.waiting import PATIENCE, wait_until
 
@@ -82,7 +83,7 @@ for name in sys.argv[1:]:
         assert torch.equal(torch.rand(3), next_of_this_rank)  # as on a rank that builds the whole
         for part in [*parts_of(model), model]:
             fully_shard(part, mesh=sharding_mesh(torch.device("cpu"), 1))
-        beginning.fill(model.to_empty(device="cpu"))
+        beginning.fill(model.to_empty(device="cpu"), torch.device("cpu"))
     assert beginning.hash == hash_of_parameters(whole)
     assert largest.num == max(tensor.nbytes for tensor in whole.parameters())  # one tensor at a time
     for mine, its in zip(model.parameters(), whole.parameters()):
@@ -97,7 +98,7 @@ with torch.device("meta"), Beginning(7) as beginning:
     model.weight = torch.nn.Parameter(torch.empty(2))
 beginning.of(model)
 try:
-    beginning.fill(model.to_empty(device="cpu"))
+    beginning.fill(model.to_empty(device="cpu"), torch.device("cpu"))
 except TrainerError as error:
     print(error)
 """
@@ -125,6 +126,62 @@ def test_copies_of_the_model_that_do_not_share_out_the_ranks_are_refused(
     done = trainer.run("fsdp.py", tmp_path, ranks=2, max_steps=1, replicas=3)
     assert done.returncode != 0
     assert "error: 2 ranks cannot be shared out evenly over --replicas 3" in done.stderr
+
+
+SLOW_DISK = """
+import sys
+import threading
+from pathlib import Path
+from torch.distributed.checkpoint import FileSystemWriter
+
+def write_for_ever(self, plan, planner):
+    if "step-00000024" in str(self.path):
+        threading.Event().wait()
+    return write(self, plan, planner)
+
+write, FileSystemWriter.write_data = FileSystemWriter.write_data, write_for_ever
+import fsdp
+fsdp.run(fsdp.main)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.train
+def test_training_goes_on_while_a_checkpoint_is_written_and_a_kill_leaves_the_one_before(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    program = tmp_path / "slow_disk.py"
+    program.write_text(f"import sys; sys.path.insert(0, {str(TRAINERS)!r})\n{SLOW_DISK}")
+    flags: dict[str, Any] = {"checkpoint_every": 12, "async_checkpoint": "true", "num_train_samples": 1600}
+    command = trainer.command("fsdp.py", tmp_path, 2, max_steps=100, **flags)
+    command[command.index(str(TRAINERS / "fsdp.py"))] = str(program)
+    metrics = [tmp_path / "metrics" / f"rank-{rank}.jsonl" for rank in range(2)]
+    process = trainer.begin(command, trainer.env)
+    try:
+        # Both ranks are behind step 24, of which neither has written anything.
+        wait_until(
+            lambda: all(path.exists() and b'"step":33,' in path.read_bytes() for path in metrics),
+            what="steps behind the checkpoint",
+        )
+        for path in metrics:
+            os.kill(event_in(read_whole_lines(path), "start")["pid"], signal.SIGKILL)
+        process.communicate(timeout=60 * PATIENCE)
+    finally:
+        process.terminate()
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == [".unfinished-step-00000024", "step-00000012"]
+    killed = steps_in(read_whole_lines(metrics[0]))
+
+    done = trainer.run("fsdp.py", tmp_path, ranks=2, max_steps=25, **flags)
+    assert done.returncode == 0, done.stderr
+    assert "resumed at step 12 from" in done.stdout
+    assert "checkpoint of step 24 was whole after" in done.stdout
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["step-00000024", "step-00000025"]
+    again = steps_in(read_records(tmp_path))[len(killed) :]
+    assert [step["step"] for step in again] == list(range(13, 26))
+    for key in ("loss", "grad_norm"):  # what was copied is the state of step 12, bit for bit
+        assert [step[key] for step in again] == [step[key] for step in killed[12:25]]
 
 
 NOT_A_CHECKPOINT = """

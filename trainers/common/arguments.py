@@ -213,6 +213,22 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "tensorboard/ in the run;"
         " needs the package tensorboard",
     },
+    "offload": {
+        "default": "none",
+        "choices": ("none", "cpu"),
+        "help": (
+            "Where the optimizer's state is kept and updated: on the device, or in the node's memory (of "
+            "ZeRO: stages 1 to 3; FSDP keeps its shares of parameters and gradients there too)"
+        ),
+    },
+    "async_checkpoint": {
+        "type": bool,
+        "default": False,
+        "help": (
+            "Write checkpoints while training goes on: it waits until they are copied to the node's memory, "
+            "not until they are on the disk"
+        ),
+    },
     "microbatches": {
         "type": int,
         "default": 4,

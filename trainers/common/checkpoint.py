@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -26,12 +26,23 @@ _FITS = ("model", "width", "layers", "heads", "embedding", "sequence_length", "o
 """Flags that must be the same for the tensors of a checkpoint to fit."""
 
 
+class Written(NamedTuple):
+    """A checkpoint that was written while training went on."""
+
+    step: int
+    path: Path
+    seconds: float
+
+
 class Checkpoints:
     """The checkpoints of one training: the states of a model, of its optimizer and of whatever else has one.
 
     Each is one file that rank 0 writes. `parts` are objects with `state_dict` and `load_state_dict`;
     `made_with` are values, besides the flags of the model, that must be the same for a checkpoint to fit.
+    `is_async`: True where `save` returns before all is written.
     """
+
+    is_async = False
 
     def __init__(
         self,
@@ -83,6 +94,11 @@ class Checkpoints:
             return None
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         return save_checkpoint(run_dir, {**state, **parts, "made_with": self.made_with})
+
+    def wait(self) -> Written | None:
+        """Wait for a checkpoint that is still being written, and tell of it once. None: there is none, as
+        `save` returns when all is written."""
+        return None
 
 
 def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:

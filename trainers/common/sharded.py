@@ -9,9 +9,12 @@ a single file of common.checkpoint, a directory from a stranger may run code.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import re
 import shutil
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
@@ -21,11 +24,12 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from common.checkpoint import NUM_KEPT, Checkpoints, first_line, to_disk
+from common.checkpoint import NUM_KEPT, Checkpoints, Written, first_line, to_disk
 from common.checkpoint import load_checkpoint as load_plain
 from common.distributed import TrainerError, add_to_hash, rank_from_env, short
 
@@ -33,6 +37,11 @@ from common.distributed import TrainerError, add_to_hash, rank_from_env, short
 class ShardedCheckpoints(Checkpoints):
     """Checkpoints of which each rank writes its shares, and reads those that it has now, however many ranks
     wrote them."""
+
+    def __init__(self, args: argparse.Namespace, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(args, model, optimizer)
+        self.is_async = getattr(args, "async_checkpoint", False)
+        self._background = Background() if self.is_async else None
 
     def newest(self, run_dir: str) -> Path | None:
         return newest_checkpoint(run_dir)
@@ -42,7 +51,54 @@ class ShardedCheckpoints(Checkpoints):
 
     def save(self, run_dir: str, state: dict[str, Any]) -> Path | None:
         state = {**state, "made_with": self.made_with}
-        return save_checkpoint(run_dir, state, self._model, self._optimizer)
+        if self._background is None:
+            return save_checkpoint(run_dir, state, self._model, self._optimizer)
+        shares, _ = _shares(self._model, self._optimizer)
+        return self._background.begin(run_dir, state, shares)
+
+    def wait(self) -> Written | None:
+        return self._background.wait() if self._background else None
+
+
+class Background:
+    """Writes one checkpoint at a time while training goes on, from a copy in the node's memory.
+
+    Its ranks speak in a group of their own: among the messages of training theirs would be taken for those.
+    The directory gets its name when all ranks have written, so a job that is killed earlier has the one
+    before it.
+    """
+
+    def __init__(self) -> None:
+        self._group = dist.new_group(backend="gloo")  # on the host, whatever training uses
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._pending: Future[Written] | None = None
+
+    def begin(self, run_dir: str, state: dict[str, Any], shares: dict[str, Any]) -> Path:
+        """Copy the shares, and return: from here on training may change them. All ranks call it, after
+        `wait`."""
+        assert self._pending is None, "one checkpoint at a time"
+        unfinished, final = _begin_together(run_dir, state)
+        started = time.monotonic()
+        if rank_from_env() == 0:
+            torch.save(state, unfinished / _WHOLE)
+        planner = dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True)
+        shares_written = dcp.async_save(
+            shares, checkpoint_id=unfinished, planner=planner, process_group=self._group
+        )
+
+        def end() -> Written:
+            shares_written.result()  # of all ranks: each waits for the index, which rank 0 writes last
+            if rank_from_env() == 0:
+                _publish(unfinished, final)
+            return Written(state["step"], final, time.monotonic() - started)
+
+        self._pending = self._thread.submit(end)
+        return final
+
+    def wait(self) -> Written | None:
+        """Wait until what was begun is whole, and tell of it once. An error in writing is raised here."""
+        pending, self._pending = self._pending, None
+        return pending.result() if pending is not None else None
 
 
 class Beginning(TorchDispatchMode):
@@ -79,9 +135,10 @@ class Beginning(TorchDispatchMode):
         return model
 
     @torch.no_grad()
-    def fill(self, model: nn.Module) -> None:
-        """Let the model, which has memory for its shares by now, begin. From then on `hash` is that of the
-        whole, as `self_check` makes it of a model that is not cut."""
+    def fill(self, model: nn.Module, device: torch.device) -> None:
+        """Let the model, which has memory for its shares by now, begin. Its buffers, which all ranks have
+        whole, go to the device. From then on `hash` is that of the whole, as `self_check` makes it of a model
+        that is not cut."""
         digest = hashlib.sha256()
         for name, tensor in model.state_dict(keep_vars=True).items():
             shape, dtype, done = self._by_name[name]
@@ -101,6 +158,8 @@ class Beginning(TorchDispatchMode):
                 tensor.to_local().copy_(local.to_local())
             else:
                 tensor.copy_(whole)
+        for buffer in model.buffers():
+            buffer.data = buffer.data.to(device)
         self.hash = short(digest)
 
 
@@ -113,6 +172,14 @@ def sharding_mesh(device: torch.device, replicas: int) -> DeviceMesh:
     if replicas == 1:
         return DeviceMesh(device.type, ranks)
     return DeviceMesh(device.type, ranks.view(replicas, -1), mesh_dim_names=("replicas", "shares"))
+
+
+def offload_policy(offload: str, device: torch.device) -> OffloadPolicy:
+    """Where FSDP keeps its shares: on the device, or in the node's memory, from which a GPU copies best where
+    it is pinned. Without a GPU, both are the same memory."""
+    if offload != "cpu":
+        return OffloadPolicy()
+    return CPUOffloadPolicy(pin_memory=device.type == "cuda")
 
 
 _NAME = re.compile(r"step-(\d{8,})")
@@ -183,13 +250,7 @@ def save_together(run_dir: str, state: dict[str, Any], write: Callable[[Path], o
 
     An error on one rank ends the job before the directory has its name.
     """
-    folder = Path(run_dir) / "checkpoints"
-    unfinished, final = (folder / f"{prefix}step-{state['step']:08d}" for prefix in (".unfinished-", ""))
-    if rank_from_env() == 0:
-        for stale in folder.glob(".*-step-*"):  # of a run that was killed while it wrote, or removed
-            shutil.rmtree(stale, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-    dist.barrier()
+    unfinished, final = _begin_together(run_dir, state)
     write(unfinished)
     dist.barrier()
     if rank_from_env() == 0:
@@ -197,6 +258,18 @@ def save_together(run_dir: str, state: dict[str, Any], write: Callable[[Path], o
         _publish(unfinished, final)
     dist.barrier()
     return final
+
+
+def _begin_together(run_dir: str, state: dict[str, Any]) -> tuple[Path, Path]:
+    """Make the directory that all write into. Returns its path, and the one it will have."""
+    folder = Path(run_dir) / "checkpoints"
+    unfinished, final = (folder / f"{prefix}step-{state['step']:08d}" for prefix in (".unfinished-", ""))
+    if rank_from_env() == 0:
+        for stale in folder.glob(".*-step-*"):  # of a run that was killed while it wrote, or removed
+            shutil.rmtree(stale, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+    dist.barrier()
+    return unfinished, final
 
 
 def load_state(path: str | Path, made_with: dict[str, Any]) -> dict[str, Any]:

@@ -211,8 +211,9 @@ class Training:
         self.metrics.reached(self._args.target_accuracy, accuracy, self.step)
 
     def save(self, reason: str) -> None:
-        """Write a checkpoint. All ranks call it."""
+        """Write a checkpoint, or begin to where it is written while training goes on. All ranks call it."""
         started = time.perf_counter()
+        self._wait_for_checkpoint()
         state = {"step": self.step, "epoch": self.epoch, "position": self.position}
         path = self._checkpoints.save(
             self._args.run_dir, {**state, "rng": self._gather(rng_state(self._device))}
@@ -220,7 +221,17 @@ class Training:
         if path is not None:
             seconds = time.perf_counter() - started
             self.metrics.event("checkpoint", self.step, path=str(path), seconds=seconds, reason=reason)
-            print_rank0(f"checkpoint at step {self.step}: {path} ({reason})")
+            how = ", written while training goes on" if self._checkpoints.is_async else ""
+            print_rank0(f"checkpoint at step {self.step}: {path} ({reason}{how})")
+
+    def _wait_for_checkpoint(self) -> None:
+        written = self._checkpoints.wait()
+        if written is not None:
+            path, seconds = str(written.path), written.seconds
+            self.metrics.event(
+                "checkpoint_written", self.step, checkpoint_step=written.step, path=path, write_time_s=seconds
+            )
+            print_rank0(f"checkpoint of step {written.step} was whole after {seconds:.1f} s")
 
     def finish(self, before_leaving: Callable[[], object] = lambda: None) -> NoReturn:
         """Save, and end this process when all ranks have come so far."""
@@ -229,6 +240,7 @@ class Training:
         if is_early:
             print_rank0(f"{self.stop.name or 'stop signal'} received: leaving at step {self.step}")
         self.save("signal" if is_early else "end")
+        self._wait_for_checkpoint()
         before_leaving()
         finish(self.metrics, self.step, self._reason)
 

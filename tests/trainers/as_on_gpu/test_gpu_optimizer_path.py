@@ -17,7 +17,7 @@ pytestmark = pytest.mark.train
 
 NUM_STEPS = 2
 PROGRAM = Path(__file__).with_name("step_every_trainer.py")
-WITHOUT_OPTIMIZER = {"comm_bench.py"}
+WITHOUT_OPTIMIZER = {"comm_bench.py", "ring.py"}
 WITHOUT_OPTIMIZER |= {"convolutions.py", "ddp_buckets.py", "fused_kernel.py", "prefetcher.py"}
 WITHOUT_OPTIMIZER |= {"stale_gradients.py"}  # its server subtracts by hand
 NEEDS = {
