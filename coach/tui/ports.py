@@ -264,7 +264,7 @@ class QuestionPort(Protocol):
         ...
 
     def explain_rule(self, code: str) -> str:
-        """The page of a rule or a topic, as `coach explain` prints it. Raises UserError for an unknown one."""
+        """The page of a rule or a topic, as `coach explain` prints it. Raises UserError."""
         ...
 
     def rule_titles(self) -> tuple[RuleTitle, ...]:
