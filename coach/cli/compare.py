@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from coach.analysis.comparing.fix_chain import Link
+from coach.analysis.comparing.scaling_laws import scaling_words
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, best_first
 from coach.analysis.comparing.two_runs import Comparison, Row, compare
@@ -122,7 +123,8 @@ def _trial(link: Link) -> str:
 
 def group_object(group: Group) -> dict[str, object]:
     """The JSON of a group."""
-    return {"schema": 1, **asdict(group)}
+    scaling = group.scaling
+    return {"schema": 1, **asdict(group), "scaling": None if scaling is None else asdict(scaling)}
 
 
 def print_group(group: Group, best: str | None = None) -> None:
@@ -164,6 +166,8 @@ def print_group(group: Group, best: str | None = None) -> None:
         ],
         "rrrrrrrrll",
     )
+    for words in scaling_words(group.scaling) if group.scaling is not None else ():
+        print_line(words)
     if best is not None:
         first = group.points[0]
         print_line(f"best {printable(metric)}: {printable(str(first.value))} ({printable(first.run_id)})")

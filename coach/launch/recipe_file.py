@@ -48,7 +48,7 @@ _RECIPE_KEYS = (
     *("environment", "ranks", "max_restarts", "sweep", "drill", "remedies", "parameters_of", "parameters"),
 )
 _DEVICES = ("single", "multiple", "one process")
-_SWEEP_KEYS = ("parameter", "values")
+_SWEEP_KEYS = ("parameter", "values", "divides")
 _REMEDIES = ("shard", "rank_per_device")
 
 
@@ -60,6 +60,8 @@ class Sweep:
     """One of the recipe's parameters, or `world_size`."""
     values: tuple[Scalar, ...]
     """Those that are swept unless others are said."""
+    divides: str | None = None
+    """Of a sweep over ranks: a whole number that all ranks share, such as `batch_size`; each gets its part."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -332,7 +334,19 @@ class _Reader(TableReader):
             raise self.error("sweep.values", "sweep.values: expected at least one value")
         at = f"{self.at('sweep.values')}: sweep.values"
         kind = known.get(name, RANKS)
-        return Sweep(name, tuple(parameters.convert(kind, value, at) for value in values))
+        converted = tuple(parameters.convert(kind, value, at) for value in values)
+        return Sweep(name, converted, self._divided(table, name, known))
+
+    def _divided(self, table: Mapping[str, Any], swept: str, known: Mapping[str, Parameter]) -> str | None:
+        """What the ranks of a sweep share."""
+        divided: str | None = self.get(table, "sweep.divides", str, "a parameter", None)
+        if divided is not None and (
+            swept != WORLD_SIZE or divided not in known or known[divided].type != "int"
+        ):
+            raise self.error(
+                "sweep.divides", f"sweep.divides = {divided!r}: expected a whole number that ranks share"
+            )
+        return divided
 
     def _environment(self, table: Mapping[str, Any] | None) -> Environment | None:
         if table is None:

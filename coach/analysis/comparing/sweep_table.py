@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coach.analysis.comparing.final_metrics import final_metrics, is_less_better
+from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.two_runs import Measured, measure
 from coach.lookback.history import History
@@ -61,6 +62,8 @@ class Point:
     """`measured`, `out of memory`, or in which state it is without a measurement."""
     metrics: Mapping[str, float]
     """Where it arrived; see `final_metrics`."""
+    global_batch: int | None = None
+    """Samples of one step of all ranks."""
 
     @property
     def is_result(self) -> bool:
@@ -76,6 +79,19 @@ class Group:
     recipe: str
     parameter: str
     points: tuple[Point, ...]
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """What the laws of scaling say; None where it is not about ranks, or too few were measured."""
+        if self.parameter != WORLD_SIZE:
+            return None
+        return scaling_of(
+            [
+                Size(point.world_size, point.throughput.value, point.global_batch)
+                for point in self.points
+                if point.world_size and point.throughput
+            ]
+        )
 
 
 def group_of(group_id: str, known: Iterable[Run]) -> list[Run]:
@@ -157,6 +173,7 @@ def _point(member: Member, ratio: float | None, efficiency: float | None) -> Poi
         measured.memory_peak.value if measured.memory_peak else None,
         _result(member),
         dict(member.metrics),
+        measured.global_batch,
     )
 
 
