@@ -81,7 +81,7 @@ class Images(Dataset):
         return 8 * BATCH_SIZE
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        image = torch.full((3, 128, 128), float(index % 255))
+        image = torch.full((3, 64, 64), float(index % 255))
         for shift in range(8):
             image = (image.roll(shift, dims=2) - image.mean()) / (image.std() + 1)
         return image[:, :32, :32].clone()
@@ -120,8 +120,8 @@ def measure(args: argparse.Namespace, device: torch.device, metrics: MetricsLog)
     for rank, own, num_sharing, num_threads, rate, _ in rows:
         print_rank0(
             f"{rank:4} {len(own):6} {num_sharing:10} {num_threads:8} {rate['gflop_per_s_all']:14.1f}"
-            f" {rate['gflop_per_s_one']:7.1f} {rate['samples_per_s_all']:16.0f} {rate['samples_per_s_one']:7.0f}"
-            f"  {as_ranges(own)}"
+            f" {rate['gflop_per_s_one']:7.1f} {rate['samples_per_s_all']:16.0f}"
+            f" {rate['samples_per_s_one']:7.0f}  {as_ranges(own)}"
         )
     for name, value in told.items():
         print_rank0(f"{name}={value if value is not None else '(not set)'}")

@@ -1,10 +1,10 @@
-"""Train SimpleCNN for some steps and put it under the roof of this machine: what a step computes, what it moves,
-and which of the two it waits for.
+"""Train SimpleCNN for some steps and put it under the roof of this machine: what a step computes, what it
+moves, and which of the two it waits for.
 
     python trainers/roofline.py --batch_size 64
 
-Counts the operations and the bytes of one step, measures the peak (a matrix product) and the bandwidth (a copy)
-of the device, times the steps, and draws the dot. The data are random numbers that lie on the device already.
+Counts the operations and the bytes of one step, measures the peak (a matrix product) and the bandwidth (a
+copy) of the device, times the steps, and draws the dot. The data are random numbers that lie on the device.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def best_time(work: Callable[[], Any], device: torch.device) -> float:
 
 
 def drawing(peak: float, bandwidth: float, intensity: float, achieved: float) -> list[str]:
-    """The roof (/ where memory is the limit, - where compute is) and the run (o), both axes by powers of ten."""
+    """The roof (/ where memory is the limit, - where compute is) and the run (o), by powers of ten."""
     top = math.log10(peak) + 0.2
     rows_per_power = (HEIGHT - 1) / POWERS
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from coach.analysis.comparing.fix_chain import Link
-from coach.analysis.comparing.scaling_laws import scaling_words
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, best_first
 from coach.analysis.comparing.two_runs import Comparison, Row, compare
@@ -166,7 +165,7 @@ def print_group(group: Group, best: str | None = None) -> None:
         ],
         "rrrrrrrrll",
     )
-    for words in scaling_words(group.scaling) if group.scaling is not None else ():
+    for words in group.scaling_words:
         print_line(words)
     if best is not None:
         first = group.points[0]

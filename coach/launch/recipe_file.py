@@ -61,7 +61,7 @@ class Sweep:
     values: tuple[Scalar, ...]
     """Those that are swept unless others are said."""
     divides: str | None = None
-    """Of a sweep over ranks: a whole number that all ranks share, such as `batch_size`; each gets its part."""
+    """Of a sweep over ranks: a whole number that all ranks share, such as `batch_size`."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from functools import cache
 
 import pytest
 
 from coach.analysis.explaining.words import explain_word
 from coach.cli import COMMANDS, command_module, words_behind
-from coach.launch.recipe import find_recipes, get_recipe
+from coach.launch.recipe import Recipe, find_recipes
 from coach.launch.topics import Topic, find_topics, near_topics, topic_of
 from coach.model.errors import UserError
 from coach.rules.registry import find
@@ -29,6 +30,12 @@ def commands_of(text: str) -> list[list[str]]:
     found = [*_SPAN.findall(" ".join(text.split("\n"))), *_BLOCK.findall(text)]
     lines = (part.strip() for each in found for part in each.partition(" #")[0].split(";"))
     return [shlex.split(line)[1:] for line in lines]
+
+
+@cache
+def shipped() -> dict[str, Recipe]:
+    """Every recipe by its name."""
+    return {recipe.name: recipe for recipe in find_recipes()[0]}
 
 
 def is_known(word: str) -> bool:
@@ -78,7 +85,7 @@ def test_a_topic_says_when_it_matters_what_to_do_and_where_it_is_from(topic: Top
 def test_every_command_of_a_topic_is_one_that_coach_has(topic: Topic) -> None:
     commands = commands_of(topic.text())
     assert commands
-    recipes = {recipe.name for recipe in find_recipes()[0]}
+    recipes = shipped()
     for words in commands:
         args = parsed(words)
         if words[0] == "explain" and args.code is not None:
@@ -88,7 +95,7 @@ def test_every_command_of_a_topic_is_one_that_coach_has(topic: Topic) -> None:
         if named and not _PLACEHOLDER.fullmatch(named) and not named.endswith((".py", ".sh")):
             assert named in recipes, words
             said = getattr(args, "set", None) or []
-            assert {word.partition("=")[0] for word in said} <= {*get_recipe(named).parameters}, words
+            assert {word.partition("=")[0] for word in said} <= {*recipes[named].parameters}, words
 
 
 def test_a_topic_hides_no_rule_and_no_word_of_slurm() -> None:

@@ -1,8 +1,8 @@
-"""What laws of scaling say of throughput over ranks: Amdahl of a fixed whole, Gustafson of work that grows with
-the ranks, the Universal Scalability Law of both. Pure.
+"""What laws of scaling say of throughput over ranks: Amdahl of a fixed whole, Gustafson of work that grows
+with the ranks, the Universal Scalability Law of both. Pure.
 
-A law is fitted to the speed-up by least squares. A forecast is a band, and only near what was measured: fitted
-to 32 GPUs at most, Amdahl's law was 13 % below what 64 GPUs of the same machine then did.
+A law is fitted to the speed-up by least squares. A forecast is a band, and only near what was measured:
+fitted to 32 GPUs at most, Amdahl's law was 13 % below what 64 GPUs of the same machine then did.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Scaling:
     """What the laws say. Speed-ups are over one rank, or over the fewest, taken as perfect."""
 
     kind: str | None
-    """`strong`: the same samples a step, shared by all; `weak`: the same samples for each rank; None: neither,
-    or not known."""
+    """`strong`: the same samples a step, shared by all; `weak`: the same samples for each rank; None:
+    neither, or not known."""
     num_sizes: int
     serial_share: float
     """Of Amdahl's law where the whole is fixed, else of Gustafson's: what is not divided among the ranks."""
@@ -191,7 +191,8 @@ def scaling_words(scaling: Scaling) -> tuple[str, ...]:
         )
     else:
         told.append(
-            f"Universal Scalability Law: needs {MIN_SIZES_USL} numbers of ranks, there are {scaling.num_sizes}"
+            f"Universal Scalability Law: needs {MIN_SIZES_USL} numbers of ranks, "
+            f"there are {scaling.num_sizes}"
         )
     told += [
         f"{each.num_ranks} ranks: a speed-up of {each.low:.3g} to {each.high:.3g}, if nothing else changes"

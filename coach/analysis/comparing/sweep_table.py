@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coach.analysis.comparing.final_metrics import final_metrics, is_less_better
-from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of
+from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of, scaling_words
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.two_runs import Measured, measure
 from coach.lookback.history import History
@@ -92,6 +92,11 @@ class Group:
                 if point.world_size and point.throughput
             ]
         )
+
+    @property
+    def scaling_words(self) -> tuple[str, ...]:
+        """The same in sentences."""
+        return scaling_words(self.scaling) if self.scaling is not None else ()
 
 
 def group_of(group_id: str, known: Iterable[Run]) -> list[Run]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coach.analysis.comparing.scaling_laws import scaling_words
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, WORLD_SIZE, Group, Point
 from coach.tui.render.severity import job_state_tone
@@ -43,8 +42,8 @@ def group_lines(group: Group, width: int) -> list[Line]:
         if group.parameter == WORLD_SIZE
         else "of best: samples/s against the best of the group"
     )
-    if group.scaling is not None:
-        texts = (text for said in scaling_words(group.scaling) for text in wrap(said, width - 2))
+    if group.scaling_words:
+        texts = (text for said in group.scaling_words for text in wrap(said, width - 2))
         rows += [BLANK, *(line(f" {text}") for text in texts)]
     rows += [BLANK, line(muted(f" {said}; ± is half the 95 % interval of the steady part"))]
     return rows

@@ -3,6 +3,8 @@ themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from coach.analysis.comparing.scaling_laws import (
@@ -17,6 +19,7 @@ from coach.analysis.comparing.scaling_laws import (
     usl,
 )
 
+Law = Callable[[float, float], float]
 MINUTES = {1: 342.2, 4: 89.3, 16: 24.8, 32: 13.2, 64: 6.94, 128: 4.81}
 """GPUs → minutes of one training of ResNet-50 on ImageNet (HelmholtzAI-FZJ, 2023-getting-started)."""
 
@@ -47,7 +50,7 @@ def test_a_forecast_is_a_band_that_holds_what_the_machine_did_later() -> None:
 
 
 @pytest.mark.parametrize(("law", "kind"), [(amdahl, STRONG), (gustafson, WEAK)])
-def test_a_law_finds_the_share_that_its_own_curve_was_made_of(law, kind: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_law_finds_the_share_that_its_own_curve_was_made_of(law: Law, kind: str) -> None:
     told = scaling_of([Size(n, 100 * law(0.1, n), 64 * (n if kind == WEAK else 1)) for n in (1, 2, 4)])
     assert told is not None
     assert told.kind == kind
