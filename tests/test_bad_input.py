@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.forked import forked_coach
+
+RECORDINGS = Path(__file__).parent / "recordings"
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,25 @@ def test_no_slurm_at_all_is_one_line(coach: Coach) -> None:
         lines = coach(command, "--backend", "slurm")
         assert len(lines) <= 2, lines
         assert "command not found" in lines[0] or "not installed" in lines[0], lines
+
+
+def test_what_is_no_trace_is_one_line(coach: Coach) -> None:
+    run = coach.runs / "20261121-043902-baseline-bca6"
+    shutil.copytree(RECORDINGS / "healthy", run)
+    assert "no trace in" in coach("trace", run.name)[0]
+    for text, said in (
+        ("hello", "not a trace of torch.profiler"),
+        ('{"traceEvents": [{"ph": "X"', "the trace is cut short"),
+        ('{"traceEvents": []}', "neither kernels nor operators"),
+    ):
+        path = coach.home / "trace.json"
+        path.write_text(text)
+        lines = coach("trace", str(path))
+        assert said in lines[0]
+        assert len(lines) <= 2
+    assert "No such file" in coach("trace", "/nowhere/trace.json.gz")[0]
+    (coach.home / "trace.json.gz").write_bytes(b"\x1f\x8bnothing of gzip")
+    assert "cannot be unpacked" in coach("trace", str(coach.home / "trace.json.gz"))[0]
 
 
 def test_an_unknown_rule_names_the_nearest(coach: Coach) -> None:

@@ -149,6 +149,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "resubmit": [["--dry-run", "104"], ["--dry-run", RUN], [FIRST]],
     "shell": [["--dry-run", "104"], [FIRST]],
     "attach": [["--dry-run", "104"], ["--dry-run", "101"], [FIRST]],
+    "trace": [["TRACE"], ["TRACE", "--format", "json"], ["RUN"], [FIRST]],
     "stacks": [["--dry-run", "104"], ["--dry-run", RUN], [FIRST]],
     "doctor": [
         *(["--backend", "slurm"], ["--backend", "slurm", "--format", "json"]),
@@ -213,7 +214,6 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     toml.write_text(f'[launch]\n"{words}" = "{words}"\npartition = 3\n')
     monkeypatch.setenv("COACH_HOME", str(home))
     monkeypatch.setenv("PATH", f"{clients}:{os.environ['PATH']}")
-    rows = _hostile_rows(tmp_path / "rows.toml")
     return {
         "OWN": str(own / "own.toml"),
         **_write_program(own),
@@ -222,7 +222,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "LOG": str(runs / RUN / "stdout.log"),
         "SHARED": str(shared),
         "TOML": str(toml),
-        "ROWS": str(rows),
+        "ROWS": str(_hostile_rows(tmp_path / "rows.toml")),
+        "TRACE": str(_hostile_trace(tmp_path / "trace.json")),
         "NEW": str(tmp_path / "new"),
     }
 
@@ -235,6 +236,13 @@ def _write_program(own: Path) -> dict[str, str]:
         (own / name).write_text(json.dumps(values, indent=1, ensure_ascii=name != "raw.json"))
     files = {"SCRIPT": "train.py", "PATHS": "paths.json", "BASES": "bases.json", "RAW": "raw.json"}
     return {word: str(own / name) for word, name in files.items()}
+
+
+def _hostile_trace(path: Path) -> Path:
+    timed = {"ph": "X", "pid": FIRST, "tid": 1, "ts": 0, "dur": 10}
+    events = [{**timed, "cat": kind, "name": words} for words in HOSTILE for kind in ("kernel", "cpu_op")]
+    path.write_text(json.dumps({"deviceProperties": [{"name": FIRST}], "traceEvents": events}))
+    return path
 
 
 def _hostile_rows(path: Path) -> Path:

@@ -55,6 +55,7 @@ COMMANDS = {
     "timelimit": "lower the time limit of jobs of yours",
     "resubmit": "submit a job of yours again, or launch a run again",
     "shell": "open a shell in the allocation of a running job of yours",
+    "trace": "say what the trace of torch.profiler tells: idle time, kernels, communication, copies",
     "stacks": "show where every rank of a running training stands",
     "attach": "measure inside a running job of yours that coach did not launch",
     "doctor": "say what works here, what does not, and what to do",

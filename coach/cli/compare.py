@@ -133,7 +133,8 @@ def _trial(link: Link) -> str:
 
 def group_object(group: Group) -> dict[str, object]:
     """The JSON of a group."""
-    return {"schema": 1, **asdict(group)}
+    scaling = group.scaling
+    return {"schema": 1, **asdict(group), "scaling": None if scaling is None else asdict(scaling)}
 
 
 def print_group(group: Group, best: str | None = None) -> None:
@@ -178,6 +179,8 @@ def print_group(group: Group, best: str | None = None) -> None:
         ],
         f"rrrrrrrr{'l' * has_target}ll",
     )
+    for words in group.scaling_words:
+        print_line(words)
     if best is not None:
         first = group.points[0]
         print_line(f"best {printable(metric)}: {printable(str(first.value))} ({printable(first.run_id)})")

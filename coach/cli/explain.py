@@ -1,5 +1,5 @@
 """`coach explain`: what a rule sees, why it matters, when it stays silent, what to do; with the thresholds in
-force. Also a state, a reason of Slurm, or a column of a screen."""
+force. Also a state, a reason of Slurm, a column of a screen, or the page of a topic."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import argparse
 from coach.analysis.explaining.words import Explained, explain_word
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
+from coach.launch.topics import find_topics, near_topics, topic_of
 from coach.model.errors import UserError
 from coach.rules.documentation import page_text, rule_page
 from coach.rules.registry import find, rule_classes
@@ -19,11 +20,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "code",
         nargs="?",
         metavar="CODE",
-        help="a rule's code or name, a state or reason of Slurm (OUT_OF_MEMORY, Resources, idle+drain), or a "
-        "column of a screen (queue.left); default: list all rules",
+        help="a rule's code or name, a state or reason of Slurm (OUT_OF_MEMORY, Resources, idle+drain), a "
+        "column of a screen (queue.left), or a topic (lustre_striping); default: list all rules and topics",
     )
     parser.add_argument(
-        "--list", action="store_true", help="list all rules, those that nobody has seen for real apart"
+        "--list",
+        action="store_true",
+        help="list all rules, those that nobody has seen for real apart; then all topics",
     )
 
 
@@ -36,10 +39,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 0
     try:
         rule = find(args.code)
-    except UserError:
-        if (told := explain_word(args.code)) is None:
-            raise
-        _print_word(told)
+    except UserError as error:
+        _print_other(args.code, error)
         return 0
     page = rule_page(rule, settings.thresholds.get(rule.code), rule.code in settings.muted_rules)
     for line in page_text(page).splitlines():
@@ -48,6 +49,19 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if advice is not None:
         print_line(printable(f"The site says: {advice.text}" + (f" ({advice.url})" if advice.url else "")))
     return 0
+
+
+def _print_other(word: str, unknown: UserError) -> None:
+    """What is no rule: a word of Slurm or of a screen, or a topic. Raises `unknown`, with near topics."""
+    if (told := explain_word(word)) is not None:
+        _print_word(told)
+    elif (topic := topic_of(word)) is not None:
+        for line in topic.text().splitlines():
+            print_line(printable(line))
+    elif near := near_topics(word):
+        raise UserError(f"there is no rule and no topic {word!r}", f"did you mean {' or '.join(near)}?")
+    else:
+        raise unknown
 
 
 def _print_word(told: Explained) -> None:
@@ -77,3 +91,5 @@ def _print_list(settings: Settings) -> None:
                 for page in shown
             ],
         )
+    print_line("")
+    print_table(("TOPIC", "WHAT"), [(topic.name, topic.title) for topic in find_topics()])

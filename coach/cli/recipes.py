@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.launch.parameters import Parameter, show
-from coach.launch.recipe import Recipe, is_shipped
+from coach.launch.recipe import Recipe, Sweep, is_shipped
 from coach.launch.spelling import format_time
 from coach.model.errors import UserError
 from coach.workflows.launching.recipes import (
@@ -180,11 +180,16 @@ def _fields(recipe: Recipe, key: str | None) -> RecipeObject:
         "expects": list(recipe.expects),
         "uneven_by_design": recipe.uneven_by_design,
         "remedies": {name: dict(changes) for name, changes in recipe.remedies.items()},
-        "sweep": {"parameter": sweep.parameter, "values": list(sweep.values)} if sweep else None,
+        "sweep": _sweep_as_json(sweep) if sweep else None,
         "is_own": not is_shipped(recipe),
         "path": str(recipe.path),
         "parameters": [_parameter_as_json(parameter) for parameter in recipe.parameters.values()],
     }
+
+
+def _sweep_as_json(sweep: Sweep) -> dict[str, Any]:
+    told = {"parameter": sweep.parameter, "values": list(sweep.values)}
+    return {**told, "divides": sweep.divides} if sweep.divides else told
 
 
 def _parameter_as_json(parameter: Parameter) -> ParameterObject:

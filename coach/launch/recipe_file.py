@@ -103,6 +103,9 @@ SWEEP_KEYS: Keys = {
         f"one of the parameters, or {WORLD_SIZE}", "What differs from run to run.", is_needed=True
     ),
     "values": TableKey("a list", "The values, unless the launch says others.", is_needed=True),
+    "divides": TableKey(
+        "one of the parameters, a whole number", "Of a sweep over ranks: what they share, for strong scaling."
+    ),
 }
 REMEDY_KEYS: Keys = {
     "shard": TableKey(
@@ -123,6 +126,8 @@ class Sweep:
     """One of the recipe's parameters, or `world_size`."""
     values: tuple[Scalar, ...]
     """Those that are swept unless others are said."""
+    divides: str | None = None
+    """Of a sweep over ranks: a whole number that all ranks share, such as `batch_size`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -404,7 +409,21 @@ class _Reader(TableReader):
             raise self.error("sweep.values", "sweep.values: expected at least one value")
         at = f"{self.at('sweep.values')}: sweep.values"
         kind = known.get(name, RANKS)
-        return Sweep(name, tuple(parameters.convert(kind, value, at) for value in values))
+        converted = tuple(parameters.convert(kind, value, at) for value in values)
+        return Sweep(name, converted, self._divided(table, name, known))
+
+    def _divided(self, table: Mapping[str, Any], swept: str, known: Mapping[str, Parameter]) -> str | None:
+        """What the ranks of a sweep share."""
+        divided: str | None = self.get(
+            table, "sweep.divides", str, SWEEP_KEYS["divides"].takes, None
+        )
+        if divided is not None and (
+            swept != WORLD_SIZE or divided not in known or known[divided].type != "int"
+        ):
+            raise self.error(
+                "sweep.divides", f"sweep.divides = {divided!r}: expected a whole number that ranks share"
+            )
+        return divided
 
     def _environment(self, table: Mapping[str, Any] | None) -> Environment | None:
         if table is None:

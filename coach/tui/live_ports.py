@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from coach.analysis.jobs import notices
-    from coach.launch import recipe
+    from coach.launch import recipe, topics
     from coach.rules import documentation, registry
     from coach.sources.logs import log_windows
     from coach.sources.machine import terminal, tmux
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from coach.workflows.watching import step_use, user_command
 else:
     notices = late("coach.analysis.jobs", "notices")
-    recipe = late("coach.launch", "recipe")
+    recipe, topics = late("coach.launch", "recipe", "topics")
     documentation, registry = late("coach.rules", "documentation", "registry")
     log_windows = late("coach.sources.logs", "log_windows")
     terminal, tmux = late("coach.sources.machine", "terminal", "tmux")
@@ -456,6 +456,8 @@ class LiveQuestions:
         return failed_lately.failed_lately(self._reach.settings, user_name(), self._reach.io.now())
 
     def explain_rule(self, code: str) -> str:
+        if (topic := topics.topic_of(code)) is not None:
+            return topic.text()
         settings = self._reach.settings
         page = documentation.rule_page(
             registry.find(code), settings.thresholds.get(code), code in settings.muted_rules
@@ -463,10 +465,11 @@ class LiveQuestions:
         return documentation.page_text(page)
 
     def rule_titles(self) -> tuple[RuleTitle, ...]:
-        return tuple(
+        rules = (
             RuleTitle(rule.code, f"{rule.name} · {documentation.rule_summary(rule)}")
             for rule in registry.rule_classes()
         )
+        return (*rules, *(RuleTitle(each.name, each.title, "topic") for each in topics.find_topics()))
 
     def examine(self) -> Report:
         settings = doctor.with_backend(self._reach.settings, self._place)

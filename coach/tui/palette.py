@@ -148,9 +148,9 @@ def _places(context: Context, go: Callable[..., object]) -> Iterator[Place]:
 
 
 def rule_places(titles: Iterable[RuleTitle], go: Callable[..., object]) -> tuple[Place, ...]:
-    """The pages of the rules."""
+    """The pages of the rules and of the topics."""
     return tuple(
-        Place(title.code, "rule", partial(go, "rule", title.code), about=title.title) for title in titles
+        Place(title.code, title.kind, partial(go, "rule", title.code), about=title.title) for title in titles
     )
 
 
@@ -195,7 +195,7 @@ class GoTo(CommandPalette):
         self,
         places: Sequence[Place],
         go: Callable[..., object],
-        asked: str = "a job, node, user, run, recipe, rule, view or screen…",
+        asked: str = "a job, node, user, run, recipe, rule, topic, view or screen…",
     ) -> None:
         """`go` opens a screen by its name and arguments; `asked` says what may be typed."""
         super().__init__(providers=[Places], placeholder=asked)

@@ -87,11 +87,13 @@ class RecipeKey:
 
 @dataclass(frozen=True, slots=True)
 class RuleTitle:
-    """A rule whose page can be opened."""
+    """A rule or a topic whose page can be opened."""
 
     code: str
+    """Of a topic its name."""
     title: str
-    """Its name and its first sentence."""
+    """Its name and its first sentence; of a topic its first line."""
+    kind: str = "rule"
 
 
 PARENT_CHOICES = ("cancel", "keep", "wait")
@@ -262,11 +264,11 @@ class QuestionPort(Protocol):
         ...
 
     def explain_rule(self, code: str) -> str:
-        """The page of a rule, as `coach explain` prints it. Raises UserError for an unknown code."""
+        """The page of a rule or a topic, as `coach explain` prints it. Raises UserError."""
         ...
 
     def rule_titles(self) -> tuple[RuleTitle, ...]:
-        """All rules, by code."""
+        """All rules, by code; then all topics."""
         ...
 
     def examine(self) -> Report:

@@ -227,9 +227,11 @@ def test_a_word_of_slurm_or_of_a_screen_is_explained(coach) -> None:  # type: ig
         ("QOSMaxGRESPerUser", "another --qos"),
         ("idle+drain", "takes no new jobs"),
         ("queue.left", "squeue, fields TimeLeft"),
+        ("Lustre-striping", "lfs setstripe -c"),
     ):
         assert said in coach("explain", word).stdout
     assert coach("explain", "squirrel").returncode == 2
+    assert "did you mean lustre_striping?" in coach("explain", "lustre").stderr
 
 
 def test_a_rule_is_explained_with_the_threshold_of_the_config(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -273,6 +275,7 @@ def test_all_rules_are_listed_with_what_is_muted(coach, tmp_path: Path) -> None:
     assert listed[0].split() == ["CODE", "NAME", "SEVERITY", "WHAT"]
     assert any(line.startswith("MEM001") and " critical " in line for line in listed)
     assert any(line.startswith("GPU003") and " muted " in line for line in listed)
+    assert any(line.startswith("TOPIC ") for line in listed)
     assert coach("explain", "MEM001", "--list").returncode == 2
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from coach.analysis.measured.trace_report import report
+from coach.sources.io import SystemIo
+from coach.sources.metrics.trace_file import read_trace
 from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
 
 pytestmark = pytest.mark.train
@@ -41,6 +45,12 @@ def test_a_learner_finds_top_operators_idle_share_and_a_trace_of_the_steps_that_
     }
     assert "aten::convolution" in Path(found["table"]).read_text()
     assert Path(found["path"]).parent == tmp_path / "profile"
+
+    told = report(read_trace(SystemIo(dict(os.environ)), Path(found["path"])))
+    assert told.idle_share == pytest.approx(found["idle_share"])
+    first = next(each for each in operators if each["name"].startswith("aten::"))
+    assert told.top[0].name == first["name"]
+    assert told.top[0].time_s == pytest.approx(first["self_time_s"], rel=0.02)
 
 
 def test_a_run_shorter_than_the_wait_is_profiled_all_the_same(trainer: Trainer, tmp_path: Path) -> None:

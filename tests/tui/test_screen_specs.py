@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
+from coach.launch.topics import find_topics
 from coach.rules.registry import rule_classes
 from coach.tui import screen_specs, screens
 from coach.tui.bases.screen import CoachScreen
@@ -75,10 +76,15 @@ def test_every_question_has_its_answer_in_the_wiring() -> None:
     assert questions.table.keys() == set(Question)
 
 
-def test_every_rule_is_offered_by_its_code_and_title() -> None:
+def test_every_rule_and_topic_is_offered_by_its_code_and_title() -> None:
     settings = Settings(Path("/runs"), Path("/cache"), Path("/config"))
-    titles = live_ports(Reach(settings, {}), "slurm", "slurm").questions.rule_titles()
+    questions = live_ports(Reach(settings, {}), "slurm", "slurm").questions
+    offered = questions.rule_titles()
+    titles = [title for title in offered if title.kind == "rule"]
     assert [title.code for title in titles] == [rule.code for rule in rule_classes()]
+    topics = [title for title in offered if title.kind == "topic"]
+    assert [title.code for title in topics] == [topic.name for topic in find_topics()]
+    assert questions.explain_rule(topics[0].code).startswith(f"# {topics[0].title}")
     (num001,) = [title for title in titles if title.code == "NUM001"]
     assert num001.title.startswith("loss-not-finite · ")
     assert all(title.title.partition(" · ")[2] for title in titles)

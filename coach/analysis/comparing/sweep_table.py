@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coach.analysis.comparing.final_metrics import final_metrics, is_less_better
+from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of, scaling_words
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.time_to_target import TimeToTarget, time_to_target
 from coach.analysis.comparing.two_runs import Measured, measure
@@ -64,6 +65,8 @@ class Point:
     """`measured`, `out of memory`, or in which state it is without a measurement."""
     metrics: Mapping[str, float]
     """Where it arrived; see `final_metrics`."""
+    global_batch: int | None = None
+    """Samples of one step of all ranks."""
     target: TimeToTarget | None = None
     """How it stands to its `target_accuracy`; None: none was set."""
 
@@ -81,6 +84,24 @@ class Group:
     recipe: str
     parameter: str
     points: tuple[Point, ...]
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """What the laws of scaling say; None where it is not about ranks, or too few were measured."""
+        if self.parameter != WORLD_SIZE:
+            return None
+        return scaling_of(
+            [
+                Size(point.world_size, point.throughput.value, point.global_batch)
+                for point in self.points
+                if point.world_size and point.throughput
+            ]
+        )
+
+    @property
+    def scaling_words(self) -> tuple[str, ...]:
+        """The same in sentences."""
+        return scaling_words(self.scaling) if self.scaling is not None else ()
 
 
 def group_of(group_id: str, known: Iterable[Run]) -> list[Run]:
@@ -163,6 +184,7 @@ def _point(member: Member, ratio: float | None, efficiency: float | None) -> Poi
         measured.memory_peak.value if measured.memory_peak else None,
         _result(member),
         dict(member.metrics),
+        measured.global_batch,
         member.target,
     )
 

@@ -91,6 +91,8 @@ class Measured:
     step_time: Estimate | None
     data_time: Estimate | None
     memory_peak: Estimate | None
+    global_batch: int | None = None
+    """Samples of one step of all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,12 @@ def measure(snapshot: TargetSnapshot, history: History) -> Measured:
     """The quantities that `compare` puts side by side, of one run."""
     side = _Side(snapshot, history)
     return Measured(
-        side.world_size, _throughput(side), _step_time(side), _data_time(side), _memory_peak(side)
+        side.world_size,
+        _throughput(side),
+        _step_time(side),
+        _data_time(side),
+        _memory_peak(side),
+        side.global_batch,
     )
 
 

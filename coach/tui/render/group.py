@@ -20,6 +20,7 @@ from coach.tui.render.text import (
     printable,
     seconds,
     strong,
+    wrap,
 )
 
 _COLUMNS = (("SAMPLES/S", 16), ("RATIO", 7), ("EFFICIENCY", 10), ("STEP", 9), ("DATA", 9), ("MEMORY", 8))
@@ -42,6 +43,9 @@ def group_lines(group: Group, width: int) -> list[Line]:
         if group.parameter == WORLD_SIZE
         else "of best: samples/s against the best of the group"
     )
+    if group.scaling_words:
+        texts = (text for said in group.scaling_words for text in wrap(said, width - 2))
+        rows += [BLANK, *(line(f" {text}") for text in texts)]
     rows += [BLANK, line(muted(f" {said}; ± is half the 95 % interval of the steady part"))]
     if any(point.target is not None for point in group.points):
         rows.append(line(muted(" behind the result: the accuracy that was asked for, in training time")))

@@ -1,4 +1,5 @@
-"""The page of a rule: what it sees, why that matters, when it stays silent, and what to do."""
+"""The page of a rule: what it sees, why that matters, when it stays silent, and what to do. Or of a topic, as
+the lessons are shown."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import RuleWanted
 from coach.tui.render.plan import error_lines
+from coach.tui.render.recipes import markdown_lines
 from coach.tui.render.rule import rule_lines
 from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
@@ -46,6 +48,8 @@ class RuleScreen(CoachScreen, screen="rule"):
             rows = error_lines(self._error, width)
         elif self._text is None:
             rows = [line(muted(" looking it up…"))]
+        elif self._text.startswith("# "):
+            rows = markdown_lines(self._text, width)
         else:
             rows = rule_lines(self._text, width)
         self.pane("#body").set_lines(rows)

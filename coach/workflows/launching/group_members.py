@@ -159,7 +159,23 @@ def _at(
         for name in ("num_nodes", "nproc_per_node")
         if (value := getattr(request, name)) is not None and (name in locked or name not in request.defaulted)
     }
-    return _with_ranks(replace(request, set=rest), recipe, int(said[WORLD_SIZE]), site, fixed)
+    num_ranks = int(said[WORLD_SIZE])
+    return _with_ranks(
+        replace(request, set=_divided(recipe, rest, num_ranks)), recipe, num_ranks, site, fixed
+    )
+
+
+def _divided(recipe: Recipe, said: Mapping[str, Any], num_ranks: int) -> Mapping[str, Any]:
+    """The parameters of one rank: its part of what the ranks of this sweep share."""
+    name = recipe.sweep.divides if recipe.sweep is not None else None
+    if name is None:
+        return said
+    whole = parameters.convert(recipe.parameters[name], said.get(name, recipe.parameters[name].default), name)
+    if not isinstance(whole, int) or whole % num_ranks:
+        raise UserError(
+            f"{name} = {whole}: {num_ranks} ranks cannot share it evenly", f"a multiple of {num_ranks}"
+        )
+    return {**said, name: whole // num_ranks}
 
 
 def _with_ranks(

@@ -20,6 +20,7 @@ PROGRAM = Path(__file__).with_name("step_every_trainer.py")
 WITHOUT_OPTIMIZER = {"comm_bench.py", "ring.py"}
 WITHOUT_OPTIMIZER |= {"convolutions.py", "ddp_buckets.py", "fused_kernel.py", "prefetcher.py"}
 WITHOUT_OPTIMIZER |= {"stale_gradients.py"}  # its server subtracts by hand
+WITHOUT_OPTIMIZER |= {"binding.py", "roofline.py"}  # the last steps twice before it counts
 NEEDS = {
     "dali.py": "nvidia.dali",
     "lightning_cnn.py": "lightning",

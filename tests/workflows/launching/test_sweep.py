@@ -248,3 +248,10 @@ def test_a_batch_that_does_not_fit_is_a_result_and_another_failure_is_not() -> N
 def test_a_group_without_any_measurement_has_no_numbers() -> None:
     (point,) = table("world_size", [member(1, None, state="PENDING")])
     assert (point.ratio, point.efficiency, point.result) == (None, None, "PENDING")
+
+
+def test_ranks_that_share_a_batch_get_their_part_of_it(world: World) -> None:
+    planned = plan(world, "scale_strong", set={"world_sizes": "1,2,4", "batch_size": "96"})
+    assert [each.parameters["batch_size"] for each in (planned, *planned.others)] == [96, 48, 24]
+    with pytest.raises(UserError, match="batch_size = 96: 5 ranks cannot share it evenly"):
+        plan(world, "scale_strong", set={"world_sizes": "1,5", "batch_size": "96"})

@@ -1,0 +1,203 @@
+"""What laws of scaling say of throughput over ranks: Amdahl of a fixed whole, Gustafson of work that grows
+with the ranks, the Universal Scalability Law of both. Pure.
+
+A law is fitted to the speed-up by least squares. A forecast is a band, and only near what was measured:
+fitted to 32 GPUs at most, Amdahl's law was 13 % below what 64 GPUs of the same machine then did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+STRONG, WEAK = "strong", "weak"
+MIN_SIZES_USL = 5
+"""It has two parameters, and noise takes the place of one of them with fewer."""
+MIN_SIZES_FORECAST = 3
+MAX_REACH = 4
+"""How many times the largest size that was measured a forecast may be about."""
+_NUM_STEPS = 60
+_GOLDEN = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One measurement: samples per second of all ranks together."""
+
+    num_ranks: int
+    throughput: float
+    global_batch: int | None = None
+    """Samples of one step of all ranks; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The speed-up on more ranks than were measured, between two bounds."""
+
+    num_ranks: int
+    low: float
+    """The least that Amdahl's law or Gustafson's gives, fitted without any one of the measurements."""
+    high: float
+    """With the efficiency of the most ranks that were measured: it does not rise with more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What the laws say. Speed-ups are over one rank, or over the fewest, taken as perfect."""
+
+    kind: str | None
+    """`strong`: the same samples a step, shared by all; `weak`: the same samples for each rank; None:
+    neither, or not known."""
+    num_sizes: int
+    serial_share: float
+    """Of Amdahl's law where the whole is fixed, else of Gustafson's: what is not divided among the ranks."""
+    most: float | None
+    """The speed-up that Amdahl's law never passes; None: of Gustafson's there is none, or it is not fixed."""
+    contention: float | None
+    """Sigma of the Universal Scalability Law; None: too few sizes."""
+    coherence: float | None
+    """Its kappa: what every pair of ranks costs."""
+    best_num_ranks: float | None
+    """Where that law has its peak; None: it has none."""
+    forecasts: tuple[Forecast, ...]
+
+
+def amdahl(share: float, num_ranks: float) -> float:
+    """The speed-up of a fixed whole, of which `share` is done by one rank alone."""
+    return 1 / (share + (1 - share) / num_ranks)
+
+
+def gustafson(share: float, num_ranks: float) -> float:
+    """The work done in the same time, when each rank brings its own, and `share` of the time is not
+    divided."""
+    return num_ranks - share * (num_ranks - 1)
+
+
+def usl(contention: float, coherence: float, num_ranks: float) -> float:
+    """The speed-up with a queue for what is shared, and a cost of every pair."""
+    return num_ranks / (1 + contention * (num_ranks - 1) + coherence * num_ranks * (num_ranks - 1))
+
+
+def scaling_of(sizes: Sequence[Size]) -> Scaling | None:
+    """What the laws say of these; None with fewer than two numbers of ranks."""
+    by_ranks = {size.num_ranks: size for size in sizes if size.throughput > 0}
+    ordered = [by_ranks[number] for number in sorted(by_ranks)]
+    if len(ordered) < 2:
+        return None
+    first = ordered[0]
+    points = [(size.num_ranks, size.throughput / first.throughput * first.num_ranks) for size in ordered]
+    kind = _kind(ordered)
+    law = amdahl if kind == STRONG else gustafson
+    share = _fitted(law, points)
+    two = fit_usl(points) if len(points) >= MIN_SIZES_USL else None
+    return Scaling(
+        kind,
+        len(points),
+        share,
+        1 / share if kind == STRONG and share > 0 else None,
+        two[0] if two else None,
+        two[1] if two else None,
+        ((1 - two[0]) / two[1]) ** 0.5 if two and two[1] > 0 and two[0] < 1 else None,
+        _forecasts(points),
+    )
+
+
+def _kind(sizes: Sequence[Size]) -> str | None:
+    batches = [size.global_batch for size in sizes]
+    if None in batches:
+        return None
+    if len(set(batches)) == 1:
+        return STRONG
+    return (
+        WEAK
+        if len({size.global_batch / size.num_ranks for size in sizes if size.global_batch}) == 1
+        else None
+    )
+
+
+def _forecasts(points: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
+    if len(points) < MIN_SIZES_FORECAST:
+        return ()
+    most, speedup = points[-1]
+    # Without the first point, which is 1 by definition, nothing is left out.
+    fewer = [[*points[:place], *points[place + 1 :]] for place in range(1, len(points))]
+    fits = [(law, _fitted(law, each)) for law in (amdahl, gustafson) for each in (points, *fewer)]
+    made = []
+    for times in (2, MAX_REACH):
+        number = most * times
+        high = speedup / most * number
+        made.append(Forecast(number, min(high, *(law(share, number) for law, share in fits)), high))
+    return tuple(made)
+
+
+def _fitted(law: Callable[[float, float], float], points: Sequence[tuple[int, float]]) -> float:
+    """The share of 0 to 1 with the least squares of the speed-ups."""
+    return _least(lambda share: sum((law(share, number) - told) ** 2 for number, told in points))
+
+
+def fit_usl(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Sigma and kappa, neither below 0, with the least squares of the speed-ups."""
+
+    def error(contention: float, coherence: float) -> float:
+        return sum((usl(contention, coherence, number) - told) ** 2 for number, told in points)
+
+    def best_coherence(contention: float) -> float:
+        # It is small: its square root is looked for, so that 1e-5 is found as well as 0.1.
+        return _least(lambda root: error(contention, root**2)) ** 2
+
+    contention = _least(lambda root: error(root**2, best_coherence(root**2))) ** 2
+    return contention, best_coherence(contention)
+
+
+def _least(error: Callable[[float], float]) -> float:
+    """Where between 0 and 1 an error with one valley is least: by the golden section."""
+    low, high = 0.0, 1.0
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = error(left), error(right)
+    for _ in range(_NUM_STEPS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = error(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = error(right)
+    found = (low + high) / 2
+    return 0.0 if error(0.0) <= error(found) else found
+
+
+def scaling_words(scaling: Scaling) -> tuple[str, ...]:
+    """The laws in sentences."""
+    share = f"{scaling.serial_share:.2%}"
+    if scaling.kind == STRONG:
+        limit = f": no number of ranks is more than {scaling.most:.3g} times as fast" if scaling.most else ""
+        told = [f"strong scaling, the ranks share the same samples. Amdahl: {share} is not divided{limit}"]
+    else:
+        how = (
+            "weak scaling, each rank keeps its samples" if scaling.kind == WEAK else "neither strong nor weak"
+        )
+        each = 1 - scaling.serial_share
+        told = [f"{how}. Gustafson: {share} is not divided: each further rank adds the work of {each:.2f}"]
+    if scaling.contention is not None and scaling.coherence is not None:
+        peak = (
+            f", the most at {scaling.best_num_ranks:.0f} ranks"
+            if scaling.best_num_ranks is not None
+            else ", no peak"
+        )
+        told.append(
+            f"Universal Scalability Law: contention {scaling.contention:.2g}, coherence "
+            f"{scaling.coherence:.2g}{peak}"
+        )
+    else:
+        told.append(
+            f"Universal Scalability Law: needs {MIN_SIZES_USL} numbers of ranks, "
+            f"there are {scaling.num_sizes}"
+        )
+    told += [
+        f"{each.num_ranks} ranks: a speed-up of {each.low:.3g} to {each.high:.3g}, if nothing else changes"
+        for each in scaling.forecasts
+    ]
+    if not scaling.forecasts:
+        told.append(f"no forecast: it needs {MIN_SIZES_FORECAST} numbers of ranks")
+    return tuple(told)

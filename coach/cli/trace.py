@@ -1,0 +1,128 @@
+"""`coach trace`: what torch.profiler's trace says, as text: idle time and its cause, what takes the time, how
+much communication is hidden, what is copied."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from coach.cli.cluster import add_options
+from coach.cli.text import UNKNOWN, print_line, print_table, printable
+from coach.config import Settings
+from coach.model.training.trace import Share, TraceReport
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
+from coach.workflows.backend import resolve_backend
+from coach.workflows.judging.traces import trace_report
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="RUN",
+        help="a run, whose newest trace is read; a trace, .json or .json.gz; or a folder with traces",
+    )
+    add_options(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    path, report = trace_report(args.target, settings, io, backend, user)
+    if args.format == "json":
+        print(json.dumps({"schema": 1, "trace": str(path), **asdict(report)}, indent=2))
+    else:
+        _print_report(path, report)
+    return 0
+
+
+def _print_report(path: Path, report: TraceReport) -> None:
+    print_line(printable(str(path)))
+    device = report.device or ("a GPU" if report.is_gpu else "the CPU")
+    rank = "" if report.rank is None else f", rank {report.rank} of {report.world_size or UNKNOWN}"
+    print_line(printable(f"  {_steps(report)} on {device}{rank}"))
+    for name, share, more in _of_window(report):
+        print_line(f"  {share:6.1%}  {name}{f': {more}' if more else ''}")
+    if report.gaps:
+        print_line("")
+        _print_shares("WHILE NOTHING RAN, THE HOST WAS IN", "OF IDLE", report.gaps)
+    print_line("")
+    title = "KERNEL" if report.is_gpu else "OPERATOR, WITHOUT WHAT IT CALLS"
+    _print_shares(title, "OF ALL", report.top)
+    if report.copies:
+        print_line("")
+        print_table(
+            ("COPY", "TIME", "CALLS", "BYTES", "RATE"),
+            [
+                (
+                    kind.name,
+                    _time(kind.time_s),
+                    str(kind.num_calls),
+                    None if kind.num_bytes is None else f"{kind.num_bytes:,}",
+                    None if kind.bytes_per_s is None else f"{kind.bytes_per_s / 1e9:.3g} GB/s",
+                )
+                for kind in report.copies
+            ],
+            "lrrrr",
+        )
+    print_line("")
+    for text in report.remarks:
+        print_line(printable(f"→ {text}"))
+
+
+def _steps(report: TraceReport) -> str:
+    if report.num_steps is None:
+        return f"{_time(report.window_s)}, no steps told to the profiler"
+    return f"{report.num_steps} steps of {_time(report.window_s / report.num_steps)}"
+
+
+def _of_window(report: TraceReport) -> list[tuple[str, float, str]]:
+    """Name, share of the time, and what else there is to say of it."""
+    rows = [("computing", report.compute_share, _kernels(report))]
+    told = report.communication
+    if told is not None:
+        share = told.time_s / report.window_s
+        words = f"{told.num_calls} collectives, {told.hidden_share:.0%} of it hidden behind computing"
+        rows.append(("communicating", share, words))
+    if report.waits is not None:
+        rows.append(("the host waits for the device", report.waits.share, f"{report.waits.num_calls} calls"))
+    what = "the device" if report.is_gpu else "the CPU, of what the profiler sees"
+    rows.append(
+        (f"nothing runs on {what}", report.idle_share, f"at most {_time(report.longest_gap_s)} at once")
+    )
+    return rows
+
+
+def _kernels(report: TraceReport) -> str:
+    if report.num_kernels is None or report.median_kernel_s is None:
+        return ""
+    each = "" if report.num_steps is None else f"{report.num_kernels / report.num_steps:.0f} kernels a step, "
+    return f"{each}half of them shorter than {_time(report.median_kernel_s)}"
+
+
+def _print_shares(title: str, of: str, rows: tuple[Share, ...]) -> None:
+    print_table(
+        (title, of, "TIME", "CALLS", "EACH"),
+        [
+            (
+                row.name,
+                f"{row.share:.1%}",
+                _time(row.time_s),
+                str(row.num_calls),
+                _time(row.time_s / row.num_calls),
+            )
+            for row in rows
+        ],
+        "lrrrr",
+    )
+
+
+def _time(seconds: float) -> str:
+    """`1.2 s`, `3.4 ms`, `5.6 us`."""
+    for factor, unit in ((1, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"

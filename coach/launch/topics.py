@@ -1,0 +1,64 @@
+"""Pages about what no recipe runs: compilers, file systems, records. Each is one Markdown file in
+recipes/topics/, found by globbing, and read where recipes are read.
+
+The name of a file is the word that a person types; `-` and `_` are the same to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from coach.launch.recipe import data_dir
+
+_FOLDER = "topics"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One page. `name` is what it is asked for by, `title` its first line."""
+
+    name: str
+    title: str
+    path: Path
+
+    def text(self) -> str:
+        """The whole page, as Markdown."""
+        return self.path.read_text(encoding="utf-8")
+
+
+def find_topics(data: Path | None = None) -> tuple[Topic, ...]:
+    """All pages by name."""
+    paths = sorted(((data or data_dir()) / "recipes" / _FOLDER).glob("*.md"))
+    return tuple(Topic(path.stem, _title(path), path) for path in paths)
+
+
+def topic_of(word: str, data: Path | None = None) -> Topic | None:
+    """The page of this name, in any case; None: there is none."""
+    wanted = _folded(word)
+    return next((topic for topic in find_topics(data) if _folded(topic.name) == wanted), None)
+
+
+def near_topics(word: str, data: Path | None = None) -> list[str]:
+    """Names of pages that were probably meant: those that are spelt alike, then those whose title has the
+    word."""
+    topics = find_topics(data)
+    by_folded = {_folded(topic.name): topic.name for topic in topics}
+    alike = [by_folded[name] for name in get_close_matches(_folded(word), by_folded, 2, 0.7)]
+    wanted = word.casefold()
+    titled = [
+        topic.name
+        for topic in topics
+        if len(wanted) > 2 and wanted in f"{topic.name} {topic.title}".casefold()
+    ]
+    return list(dict.fromkeys((*alike, *titled)))[:3]
+
+
+def _folded(word: str) -> str:
+    return word.casefold().replace("-", "_").replace(" ", "_")
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return file.readline().lstrip("# ").strip()

@@ -1,0 +1,66 @@
+"""The trace of a run, or a file that a person names, read and judged."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from coach import runs
+from coach.analysis.measured.trace_report import report
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.training.trace import TraceReport
+from coach.sources.io import Io
+from coach.sources.metrics.trace_file import read_trace
+from coach.workflows.judging.targets import TargetKind, resolve_target
+
+_ENDINGS = (".json.gz", ".json")
+_DEEPEST = 2
+"""Folders below a directory that are looked into: TensorBoard's handler makes one for its name."""
+
+
+def trace_report(text: str, settings: Settings, io: Io, backend: str, user: str) -> tuple[Path, TraceReport]:
+    """What the newest trace says of a run, a directory or a file. Raises UserError where there is none."""
+    path = Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 (Path raises for an unknown ~user)
+    if not path.name.endswith(_ENDINGS):
+        path = _newest(text, path, settings, io, backend, user)
+    try:
+        return path, report(read_trace(io, path))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+
+
+def _newest(text: str, path: Path, settings: Settings, io: Io, backend: str, user: str) -> Path:
+    folder = path
+    if not path.is_dir() or (path / "run.json").exists():
+        target = resolve_target(text, settings, io, backend, user)
+        if target.kind is not TargetKind.RUN or target.path is None:
+            raise UserError(
+                f"{text}: not a run, nor a folder with traces", "name the trace: a .json or .json.gz file"
+            )
+        folder = runs.RunPaths(target.path).profile_dir
+    found = _traces_in(folder, io, _DEEPEST)
+    if not found:
+        raise UserError(
+            f"{text}: no trace in {folder}",
+            "`coach launch profile` makes one; torch.profiler's export_chrome_trace of your own program too",
+        )
+    return max(found)[1]
+
+
+def _traces_in(folder: Path, io: Io, deeper: int) -> list[tuple[float, Path]]:
+    try:
+        names = io.list_dir(folder)
+    except OSError:
+        return []
+    found: list[tuple[float, Path]] = []
+    for name in names:
+        path = folder / name
+        if name.endswith(_ENDINGS):
+            try:
+                found.append((io.modified_s(path), path))
+            except OSError:
+                continue
+        elif deeper and path.is_dir():
+            found += _traces_in(path, io, deeper - 1)
+    return found
