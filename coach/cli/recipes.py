@@ -26,7 +26,7 @@ from coach.workflows.launching.recipes import (
 )
 
 if TYPE_CHECKING:
-    from coach.cli.documents.launching import ParameterObject, RecipeObject, RecipePage
+    from coach.cli.documents.launching import ParameterObject, RecipeObject, RecipePage, SweepObject
 
 _EJECT = "eject"
 
@@ -187,9 +187,11 @@ def _fields(recipe: Recipe, key: str | None) -> RecipeObject:
     }
 
 
-def _sweep_as_json(sweep: Sweep) -> dict[str, Any]:
-    told = {"parameter": sweep.parameter, "values": list(sweep.values)}
-    return {**told, "divides": sweep.divides} if sweep.divides else told
+def _sweep_as_json(sweep: Sweep) -> SweepObject:
+    told: SweepObject = {"parameter": sweep.parameter, "values": list(sweep.values)}
+    if sweep.divides:
+        told["divides"] = sweep.divides
+    return told
 
 
 def _parameter_as_json(parameter: Parameter) -> ParameterObject:

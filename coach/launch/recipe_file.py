@@ -414,9 +414,7 @@ class _Reader(TableReader):
 
     def _divided(self, table: Mapping[str, Any], swept: str, known: Mapping[str, Parameter]) -> str | None:
         """What the ranks of a sweep share."""
-        divided: str | None = self.get(
-            table, "sweep.divides", str, SWEEP_KEYS["divides"].takes, None
-        )
+        divided: str | None = self.get(table, "sweep.divides", str, SWEEP_KEYS["divides"].takes, None)
         if divided is not None and (
             swept != WORLD_SIZE or divided not in known or known[divided].type != "int"
         ):

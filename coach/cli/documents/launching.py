@@ -54,6 +54,8 @@ class SweepObject(TypedDict):
 
     parameter: str
     values: list[Scalar]
+    divides: NotRequired[str]
+    """The parameter that the ranks of a sweep over ranks share."""
 
 
 class RecipeObject(TypedDict):
