@@ -20,6 +20,8 @@ from pathlib import Path, PurePosixPath
 
 from one_file import STAND_INS
 
+from coach import installed
+
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent
 NATIVE = frozenset({"psutil", "ahocorasick-rs"})
@@ -92,6 +94,9 @@ def _everything() -> Iterator[tuple[str, bytes]]:
         for path in sorted((CHECKOUT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield f"{place}/{path.relative_to(CHECKOUT / folder).as_posix()}", path.read_bytes()
+    commit = installed.commit_of_checkout(CHECKOUT)
+    if commit is not None:
+        yield f"coach/{installed.COMMIT_FILE}", f"{commit}\n".encode()
     for path in sorted((HERE / STAND_INS).glob("*.py")):
         yield f"{STAND_INS}/{path.name}", path.read_bytes()
     yield "licences/coach/LICENSE", (CHECKOUT / "LICENSE").read_bytes()
