@@ -1,8 +1,8 @@
-"""`make new-rule CODE=ENV024`, `new-recipe`, `new-screen`, `new-command` (NAME=…): a part that works, with its
-tests, where the house wants it.
+"""`make new-rule CODE=ENV024`, `new-recipe`, `new-screen`, `new-command` (NAME=…): a part that works, with
+its tests, where the house wants it.
 
-What is made passes the checks and its own tests. The last lines say what a person writes next. Nothing that is
-there is changed but the lists that name every part, each by one line; bad input changes nothing.
+What is made passes the checks and its own tests. The last lines say what a person writes next. Of what is
+there, only the lists that name every part change, each by one line. Bad input changes nothing.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def new_rule(code: str, name: str) -> list[str]:
         "docs/rules (made anew)",
         f"next: what logs say goes to coach/rules/wordings/{family}.toml, with seen or source",
         "next: a program that fails so goes to tests/recordings/failing_programs.py; run it by its name",
-        "next: `python -m tests.rules.proofs` writes the proof, without which tests/rules/test_proofs.py fails",
+        "next: `python -m tests.rules.proofs` writes the proof that tests/rules/test_proofs.py asks for",
         f"next: give {code} its place in causes.py: no longer UNPROVEN, its cause a sentence, its edges",
     ]
 

@@ -1,7 +1,7 @@
 """`make quick`: the tests that belong to the files that are changed.
 
-It picks by name and by import, so it is a first look and no proof: `make test` runs all. What it leaves out, it
-says. `FILES="coach/…"` names files instead of asking git, `BASE=…` another commit to compare with.
+It picks by name and by import, so it is a first look and no proof: `make test` runs all. What it leaves out,
+it says. `FILES="coach/…"` names files instead of asking git, `BASE=…` another commit to compare with.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAX_BY_IMPORT = 5
 """A module that everybody imports has a hundred test files: the smallest of them are run."""
-NOT_HERE = "long gpu cluster site other_slurm scale terminal train frameworks language kernels proof environments modules"
+NOT_HERE = (
+    "long gpu cluster site other_slurm scale terminal train frameworks language kernels proof environments "
+    "modules"
+)
 """Markers of tests that wait for a cluster, a terminal or a training."""
 GUARDS = {
     "tests/test_house.py": "size, imports and start of every module",
@@ -81,10 +84,9 @@ def _pick_for(path: str, tests: Mapping[str, str], picks: Picks) -> None:
     by_import = [test for test in by_import if test not in own and mentions(tests[test], path)]
     for test in by_import[:MAX_BY_IMPORT]:
         picks.add(test, f"uses {path}")
-    if len(by_import) > MAX_BY_IMPORT:
-        picks.left_out.append(
-            f"{len(by_import) - MAX_BY_IMPORT} more test files use {path}: {', '.join(by_import[MAX_BY_IMPORT:])}"
-        )
+    others = by_import[MAX_BY_IMPORT:]
+    if others:
+        picks.left_out.append(f"{len(others)} more test files use {path}: {', '.join(others)}")
     for room, more in ROOMS.items():
         if path == room or path.startswith(f"{room}/"):
             for test in more:
