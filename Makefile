@@ -1,6 +1,7 @@
 # Two commands do all the set-up on a fresh machine; make, and Python 3.11 or newer or uv, are all they need.
 #
 #   make run         install into .venv and open coach            ARGS="launch baseline --wait" passes arguments
+#   make quick       the tests of the files that are changed         FILES="coach/…" or BASE=COMMIT says which
 #   make test        install what the tests need, check, test     ARGS="-k launch" goes to pytest
 #   make test-long   the tests that take minutes, and what they measured
 #   make score       the diagnosis against the labelled logs in $COACH_LOG_CORPUS
@@ -8,14 +9,16 @@
 #   make single      all of coach in one file, coach.pyz     PYTHONS="python3.11 python3.12" says for which versions
 #   make docs        the pages as HTML, in build/docs
 #   make lint        format, lint, types, import contracts
+#   make new-rule    a rule that works, with its tests: CODE=ENV024    (new-recipe, new-screen, new-command: NAME=my_name)
 #   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
+#   make help        these lines
 #   make clean       remove .venv and what else was made; not ./wheelhouse, which cannot be made again everywhere
 #
 # EXTRAS=train or EXTRAS= overrides what `make run` installs beside the core (about 60 MB); PYTHON=/path/to/python3 chooses the
 # interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for the network, where the wheels come from.
 
 .ONESHELL:
-.PHONY: run test test-long score site single docs lint wheelhouse clean
+.PHONY: run help quick test test-long score site single docs lint new-rule new-recipe new-screen new-command wheelhouse clean
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
@@ -166,6 +169,18 @@ docs:
 lint:
 	@$(call install,dev,check itself)
 	$(lint)
+
+help:
+	@sed -n '/^#   /s/^#   //p; /^SHELL/q' Makefile
+
+# What waits for a cluster, a terminal or a training is left out: `make test` runs it.
+quick:
+	@$(call install,dev,test)
+	exec $(VENV)/bin/python -m tests.house.quick --base "$(BASE)" --files $(FILES) -- $(ARGS)
+
+new-rule new-recipe new-screen new-command:
+	@$(call install,dev,check itself)
+	exec $(VENV)/bin/python -m tests.house.new $(@:new-%=%) --code "$(CODE)" --name "$(NAME)"
 
 # The build back end is among them because installing from a checkout needs it.
 wheelhouse:

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from coach import __version__, cli
+from coach import cli
 from coach.late import late
 from coach.model.errors import UserError
 
 if TYPE_CHECKING:
+    from coach import installed
     from coach.tui import app
 else:
     app = late("coach.tui", "app")
+    installed = late("coach", "installed")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,13 +55,14 @@ def parser_of_screens() -> argparse.ArgumentParser:
     """What `coach` without a command understands."""
     parser = argparse.ArgumentParser(
         prog="coach",
-        description="See a Slurm cluster, launch training recipes, be told what is wrong with the proof.",
-        epilog="commands (coach COMMAND --help tells more):\n"
-        + "\n".join(f"  {name:<12}{summary}" for name, summary in cli.COMMANDS.items())
-        + "\n\nWithout a command, coach opens its screens.",
+        description="See a Slurm cluster, launch trainings, be told what is wrong with the proof.",
+        epilog="Without a command, coach opens its screens. `coach COMMAND --help` tells more.\n\n"
+        + "\n\n".join(_group(task, commands) for task, commands in cli.COMMANDS_BY_TASK.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"coach {__version__}")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show the version and the commit, and exit"
+    )
     parser.add_argument(
         "--backend", choices=("auto", "slurm", "local"), help="which cluster to show (default: auto)"
     )
@@ -69,6 +72,20 @@ def parser_of_screens() -> argparse.ArgumentParser:
     parser.add_argument("--demo", action="store_true", help="play a recording that comes with coach")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     return parser
+
+
+def _group(task: str, commands: Mapping[str, str]) -> str:
+    """The commands of one task, as `coach --help` lists them."""
+    return "\n".join([f"{task}:", *(f"  {name:<11}{summary}" for name, summary in commands.items())])
+
+
+class _Version(argparse.Action):
+    """Prints the version. Which commit it is is only looked up when somebody asks."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print, and exit."""
+        sys.stdout.write(f"coach {installed.version()}\n")
+        parser.exit()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Where coach's own files lie, and how coach is started again: the same for an installed package and for
-`coach.pyz`, which is all of coach in one file.
+"""Where coach's own files lie, which commit they are, and how coach is started again: the same for an
+installed package and for `coach.pyz`, which is all of coach in one file.
 
 The one file brings its own importer (single/one_file.py). Its files are paths that only their own methods can
 read, `read_bytes` and `open` among them: no other program sees them. So whoever passes a file of coach on to
@@ -8,17 +8,27 @@ another program makes a code snapshot first.
 
 from __future__ import annotations
 
+import re
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import coach
 
+COMMIT_FILE = "commit.txt"
+"""Beside the package's modules: the commit that coach was built from. A checkout has no such file."""
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_BRANCH = re.compile(r"ref: (refs(?:/[\w+@-][\w.+@-]*)+)")
+_SHORT = 7
+
 
 def package() -> Path:
     """The folder of coach's own modules."""
+    if one_file() is None:
+        return Path(str(coach.__file__)).resolve().parent
+    from importlib.resources import files  # `coach --version` need not wait for it
+
     found = files(coach)
-    return found.resolve() if isinstance(found, Path) else Path(str(found))
+    return found if isinstance(found, Path) else Path(str(found))
 
 
 def one_file() -> Path | None:
@@ -32,3 +42,54 @@ def start_words(module: str = "coach") -> list[str]:
     file = one_file()
     place = [str(file)] if file is not None else []
     return [sys.executable, *place, "-m", module]
+
+
+def version() -> str:
+    """The version for people: `0.1.0 (abc1234)`, or `0.1.0` where the commit is not known."""
+    found = commit()
+    return f"{coach.__version__} ({found[:_SHORT]})" if found else coach.__version__
+
+
+def commit() -> str | None:
+    """The commit of this coach: the one that is checked out, else the one that it was built from."""
+    own = package()
+    return commit_of_checkout(own.parent) or _first_match(_COMMIT, own / COMMIT_FILE)
+
+
+def commit_of_checkout(folder: Path) -> str | None:
+    """The commit that is checked out in a folder. git is not asked: to start it takes longer than
+    `coach --version` may. Changes that are not committed are not seen."""
+    git = folder / ".git"
+    linked = _line(git) if git.is_file() else None  # a linked work tree names its directory in a file
+    if linked is not None:
+        git = folder / linked.removeprefix("gitdir: ")
+    head = _line(git / "HEAD")
+    branch = _BRANCH.fullmatch(head or "")
+    if branch is None:
+        return head if _COMMIT.fullmatch(head or "") else None
+    shared = git / (_line(git / "commondir") or "")
+    return _first_match(_COMMIT, shared / branch[1]) or _packed(shared / "packed-refs", branch[1])
+
+
+def _packed(file: Path, branch: str) -> str | None:
+    """The commit of a branch that git keeps with others in one file."""
+    lines = (line.partition(" ") for line in _text(file).splitlines())
+    return next((name for name, _, ref in lines if ref == branch and _COMMIT.fullmatch(name)), None)
+
+
+def _first_match(pattern: re.Pattern[str], file: Path) -> str | None:
+    line = _line(file)
+    return line if line is not None and pattern.fullmatch(line) else None
+
+
+def _line(file: Path) -> str | None:
+    """The first line of a file; None where it has none."""
+    return next(iter(_text(file).splitlines()), None)
+
+
+def _text(file: Path) -> str:
+    """A file's text; empty where it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""

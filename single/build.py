@@ -20,6 +20,8 @@ from pathlib import Path, PurePosixPath
 
 from one_file import STAND_INS
 
+from coach import installed
+
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent
 NATIVE = frozenset({"psutil", "ahocorasick-rs"})
@@ -33,6 +35,8 @@ _UNUSED = re.compile(
     r"|pygments/lexers/(?!(__init__|_mapping|special|python)\.py)"
 )
 """Parts of packages that coach never asks for. Of pygments' lexers, a traceback in colours needs Python's."""
+_CHECKOUT_ONLY = re.compile(r"coach/(.*/)?README\.md|coach/rules/wordings/(compile\.py|\w+\.toml)")
+"""What only a checkout reads, as in a wheel (pyproject.toml): tables that were compiled, pages of the rooms."""
 _FILES = ("coach/node/", "coach/data/", "coach/__init__.py", "coach/runs.py", "pynvml.py")
 """Modules whose text is read while coach runs: a job starts from a copy of them."""
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -90,8 +94,12 @@ def _everything() -> Iterator[tuple[str, bytes]]:
         ("recipes", "coach/data/recipes"),
     ):
         for path in sorted((CHECKOUT / folder).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                yield f"{place}/{path.relative_to(CHECKOUT / folder).as_posix()}", path.read_bytes()
+            name = f"{place}/{path.relative_to(CHECKOUT / folder).as_posix()}"
+            if path.is_file() and "__pycache__" not in path.parts and not _CHECKOUT_ONLY.fullmatch(name):
+                yield name, path.read_bytes()
+    commit = installed.commit_of_checkout(CHECKOUT)
+    if commit is not None:
+        yield f"coach/{installed.COMMIT_FILE}", f"{commit}\n".encode()
     for path in sorted((HERE / STAND_INS).glob("*.py")):
         yield f"{STAND_INS}/{path.name}", path.read_bytes()
     yield "licences/coach/LICENSE", (CHECKOUT / "LICENSE").read_bytes()

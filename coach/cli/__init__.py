@@ -28,43 +28,58 @@ else:
     own_settings = late("coach.cli", "own_settings")
     patience = late("coach.workflows", "patience")
 
-COMMANDS = {
-    "launch": "launch a training recipe",
-    "init": "propose a coach.toml for the trainings of this directory",
-    "drill": "train on a planted fault: list the drills, launch one, name the cause",
-    "cohort": "how everybody of a course stands: state, samples/s, finding, drills solved",
-    "recipes": "list the recipes, show one, copy one to change it",
-    "data": "list the data sets, fetch CIFAR-10",
-    "runs": "list the runs that coach knows",
-    "jobs": "list your jobs, or everybody's with --all",
-    "history": "list your jobs that have ended, and how well they used what they had",
-    "nodes": "list the nodes",
-    "partitions": "list the partitions",
-    "check": "diagnose a run, a job or a log",
-    "why": "say why a job ended, in six lines at most",
-    "ticket": "write what a help desk asks for about a job, as Markdown without secrets",
-    "watch": "follow runs and jobs until they end, and say why those that failed did",
-    "explain": "explain a rule by its code",
-    "rules": "try a file of wordings and thresholds that a site or a user adds",
-    "fix": "launch a run again with what its findings advise, tried short or whole",
-    "compare": "compare two runs: what a change did",
-    "cancel": "cancel jobs or runs of yours",
-    "hold": "keep waiting jobs of yours from starting",
-    "release": "let held jobs of yours start",
-    "requeue": "put running jobs of yours back into the queue",
-    "timelimit": "lower the time limit of jobs of yours",
-    "resubmit": "submit a job of yours again, or launch a run again",
-    "shell": "open a shell in the allocation of a running job of yours",
-    "trace": "say what the trace of torch.profiler tells: idle time, kernels, communication, copies",
-    "stacks": "show where every rank of a running training stands",
-    "attach": "measure inside a running job of yours that coach did not launch",
-    "doctor": "say what works here, what does not, and what to do",
-    "workshop": "rehearse a workshop: does each recipe of the day run, and do all learners fit?",
-    "config": "show what is set and who set it, check a file, forget an answer",
-    "record": "keep what coach reads in a file, to replay it",
-    "run": "run a command beside the sampler, in a run directory",
-    "sample": "sample GPUs and processes of this node",
+COMMANDS_BY_TASK = {
+    "what went wrong": {
+        "check": "diagnose a run, a job or a log; all your jobs without one",
+        "why": "say why a job ended, in six lines at most",
+        "ticket": "write what a help desk asks for about a job, without secrets",
+        "fix": "launch a run again with the advice of its findings, short or whole",
+        "compare": "compare two runs: what a change did",
+        "watch": "follow runs and jobs to their end, and say why some failed",
+        "stacks": "show where every rank of a running training stands",
+        "trace": "read a torch.profiler trace: idle time, kernels, communication, copies",
+        "attach": "measure inside a running job of yours that coach did not launch",
+        "explain": "explain a rule, a state or reason of Slurm, a topic",
+    },
+    "what the cluster does": {
+        "jobs": "list your jobs, or everybody's with --all",
+        "history": "list your ended jobs, and how well they used what they had",
+        "nodes": "list the nodes",
+        "partitions": "list the partitions",
+    },
+    "launch a training": {
+        "recipes": "list the recipes, show one, copy one to change it",
+        "launch": "launch a recipe, or your own script, batch file or command",
+        "init": "propose a coach.toml for the trainings of this directory",
+        "data": "list the data sets, fetch CIFAR-10",
+        "run": "run a command beside the sampler, in a run directory",
+        "runs": "list the runs that coach knows",
+    },
+    "change jobs of yours": {
+        "cancel": "cancel jobs or runs",
+        "hold": "keep waiting jobs from starting",
+        "release": "let held jobs start",
+        "requeue": "put running jobs back into the queue",
+        "timelimit": "lower the time limit of jobs",
+        "resubmit": "submit a job again, or launch a run again",
+        "shell": "open a shell in the allocation of a running job",
+    },
+    "learn and teach": {
+        "drill": "find a planted fault: list the drills, launch one, name the cause",
+        "workshop": "rehearse a workshop: do its recipes run, do all learners fit?",
+        "cohort": "show how everybody of a course stands: state, finding, drills",
+    },
+    "set up": {
+        "doctor": "say what works here, what does not, and what to do",
+        "config": "show what is set and who set it, check a file, forget an answer",
+        "rules": "try a file of wordings and thresholds that a site or a user adds",
+        "record": "keep what coach reads in a file, to replay it",
+        "sample": "sample GPUs and processes of this node",
+    },
 }
+"""Task → its commands, in the order of `coach --help`."""
+
+COMMANDS = {name: summary for commands in COMMANDS_BY_TASK.values() for name, summary in commands.items()}
 
 _WITHOUT_THREADS = frozenset({"run", "sample"})
 """Commands that fork, which a second thread would make unsafe."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from coach import __version__, installed
+from coach import installed
 from coach.model.errors import UserError
 
 SCHEMA = 1
@@ -57,7 +57,7 @@ class Header:
     """Jobs that were measured from inside, by job id → name of the rung (model.telemetry.Rung); see
     `attached_path`."""
     is_anonymized: bool = False
-    coach: str = __version__
+    coach: str = field(default_factory=installed.version)
     chapters: tuple[Chapter, ...] = ()
     """Of a recording that was made to be shown; others have none."""
 

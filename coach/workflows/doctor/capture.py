@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coach import __version__
+from coach import installed
 from coach.node.secret_words import mask_text
 from coach.recorder.struck_answers import Strikes, shape, strike_config, strike_pairs, strike_records
 from coach.sources.io import CommandResult, Io, Query
@@ -76,7 +76,7 @@ def take(io: Io, user: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "kind": KIND,
-        "coach": __version__,
+        "coach": installed.version(),
         "answers": {name: _struck(io.run(query), user, strikes) for name, query in asked.items()},
     }
 

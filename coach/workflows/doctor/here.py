@@ -11,7 +11,7 @@ import platform
 import sys
 from pathlib import Path
 
-from coach import __version__, installed
+from coach import installed
 from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Check, CheckState
@@ -55,7 +55,7 @@ def judge_python(data: Path) -> list[Check]:
             "python",
             "coach",
             trainers,
-            f"coach {__version__} in {home}",
+            f"coach {installed.version()} in {home}",
             None if trainers is CheckState.OK else f"there are no trainers in {data}",
             None if trainers is CheckState.OK else "install it again: the package is not complete",
         ),

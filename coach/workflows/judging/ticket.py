@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from coach import __version__
+from coach import installed
 from coach.analysis.judging.why_words import is_withheld, why_lines
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -39,7 +39,7 @@ def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[
         "target": named,
         "state": checked.snapshot.state,
         "written": facts.moment(io.now()),
-        "written_by": f"coach {__version__}",
+        "written_by": f"coach {installed.version()}",
         "verdict": why_lines(verdict),
         "findings": verdict["findings"],
         "not_measured": verdict["not_measured"],

@@ -1,0 +1,199 @@
+"""`make new-rule CODE=ENV024`, `new-recipe`, `new-screen`, `new-command` (NAME=…): a part that works, with
+its tests, where the house wants it.
+
+What is made passes the checks and its own tests. The last lines say what a person writes next. Of what is
+there, only the lists that name every part change, each by one line. Bad input changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SKELETONS = Path(__file__).with_name("skeletons")
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+_CODE = re.compile(r"([A-Z]{3})(\d{3})")
+
+
+class Refused(Exception):
+    """Bad input, in one line."""
+
+
+class Change:
+    """New files, and lines in lists: checked first, then written all together."""
+
+    def __init__(self) -> None:
+        self._texts: dict[Path, str] = {}
+        self.made: list[str] = []
+
+    def file(self, path: str, skeleton: str, words: Mapping[str, str]) -> None:
+        """A new file of a skeleton; `@word@` in it is replaced."""
+        if (REPOSITORY / path).exists():
+            raise Refused(f"{path}: is there already; take another name")
+        text = (SKELETONS / skeleton).read_text(encoding="utf-8")
+        for word, value in words.items():
+            text = text.replace(f"@{word}@", value)
+        self._texts[REPOSITORY / path] = text
+        self.made.append(path)
+
+    def line(self, path: str, before: str, new: str) -> None:
+        """A line in a list, above the line that begins with `before`."""
+        text = self._texts.get(REPOSITORY / path) or (REPOSITORY / path).read_text(encoding="utf-8")
+        if text.count(f"\n{before}") != 1:
+            raise Refused(f"{path}: no single line begins with {before.strip()!r}: adapt tests/house/new.py")
+        self._texts[REPOSITORY / path] = text.replace(f"\n{before}", f"\n{new}\n{before}")
+        self.made.append(f"{path} (one line)")
+
+    def write(self) -> None:
+        """Write it."""
+        for path, text in self._texts.items():
+            path.write_text(text, encoding="utf-8")
+
+
+def new_rule(code: str, name: str) -> list[str]:
+    """A rule that sees what the job itself says, and no wording yet: nobody has seen one."""
+    match = _CODE.fullmatch(code)
+    if match is None:
+        raise Refused(f"{code!r}: a code is three capital letters and three digits: CODE=ENV024")
+    of_family = sorted((REPOSITORY / "coach" / "rules").glob(f"*/{match[1].lower()}[0-9]*.py"))
+    if not of_family:
+        raise Refused(f"{code}: no family of rules has codes that begin with {match[1]}")
+    if any(path.stem.startswith(f"{code.lower()}_") for path in of_family):
+        raise Refused(f"{code}: is a rule already: {_newest(of_family, match[1])}")
+    register = (REPOSITORY / "coach" / "rules" / "causes.py").read_text(encoding="utf-8")
+    if re.search(rf"\b{code}\b", register):
+        raise Refused(f"{code}: was used before, and a code is never reused: {_newest(of_family, match[1])}")
+    name = name or "unnamed"
+    cause = f"{name}_{code.lower()}"
+    words = {"CODE": code, "name": name.replace("_", "-"), "cause": cause, "Class": _class(name)}
+    family = of_family[0].parent.name
+    change = Change()
+    change.file(f"coach/rules/{family}/{code.lower()}_{name}.py", "rule.txt", words)
+    change.file(f"tests/rules/test_{code.lower()}.py", "test_rule.txt", words)
+    causes = "coach/rules/causes.py"
+    change.line(causes, '    end="COD002', f'    Code("{code}", status=Status.UNPROVEN),')
+    sentence = f"The job says that it refuses to start: {name.replace('_', ' ')} ({code})."
+    change.line(causes, '        "all_gpus_busy":', f'        "{cause}": "{sentence}",')
+    change.write()
+    _run("docs/make_rules.py")
+    return [
+        *change.made,
+        "docs/rules (made anew)",
+        f"next: what logs say goes to coach/rules/wordings/{family}.toml, with seen or source",
+        "next: a program that fails so goes to tests/recordings/failing_programs.py; run it by its name",
+        "next: `python -m tests.rules.proofs` writes the proof that tests/rules/test_proofs.py asks for",
+        f"next: give {code} its place in causes.py: no longer UNPROVEN, its cause a sentence, its edges",
+    ]
+
+
+def _newest(of_family: list[Path], prefix: str) -> str:
+    """The number above the highest."""
+    highest = max(int(path.stem[3:6]) for path in of_family)
+    return f"the number above the highest is {prefix}{highest + 1:03d}"
+
+
+def new_recipe(_: str, name: str) -> list[str]:
+    """A recipe that launches DDP under a name of its own."""
+    change = Change()
+    words = {"name": name, "Title": _title(name)}
+    change.file(f"recipes/{name}.toml", "recipe.txt", words)
+    change.file(f"recipes/{name}.md", "lesson.txt", words)
+    change.write()
+    return [
+        *change.made,
+        "its tests are there: tests/trainers/test_recipes_match.py reads every recipe",
+        "next: name its trainer or the recipe that it builds on, and what it changes",
+        f"next: try it by `coach launch {name} --backend local`, measure, then write expect and duration",
+    ]
+
+
+def new_screen(_: str, name: str) -> list[str]:
+    """A screen with its renderer; the palette opens it."""
+    change = Change()
+    words = {"name": name, "title": name.replace("_", " "), "Class": _class(name)}
+    change.file(f"coach/tui/screens/{name}.py", "screen.txt", words)
+    change.file(f"coach/tui/render/{name}.py", "render.txt", words)
+    change.file(f"tests/tui/test_{name}_screen.py", "test_screen.txt", words)
+    title = f', title="{words["title"]}"' if "_" in name else ""
+    line = f'    _spec("{name}", "{name}:{_class(name)}Screen", SHOWS, Follows.BEFORE{title}),'
+    change.line("coach/tui/screen_specs.py", '    _spec("doctor",', line)
+    change.write()
+    return [
+        *change.made,
+        "next: a key that opens it goes to coach/tui/keys/screens.py, its id to SCREEN_KEYS of "
+        "coach/config/keys.py, and the way to it to `path` of tests/tui/test_app.py",
+        "next: its lines are made in its renderer, of values alone",
+    ]
+
+
+def new_command(_: str, name: str) -> list[str]:
+    """A command that prints one list, as text and as JSON."""
+    if len(name) > 10:
+        raise Refused(f"{name!r}: `coach --help` has room for 10 letters")
+    change = Change()
+    words = {"name": name, "title": name.replace("_", " ")}
+    change.file(f"coach/cli/{name}.py", "command.txt", words)
+    change.file(f"tests/cli/test_{name}.py", "test_command.txt", words)
+    summary = f'        "{name}": "show where coach keeps its runs ({name})",'
+    change.line("coach/cli/__init__.py", '        "sample": "', summary)
+    line = f'    "{name}": [[], ["--format", "json"]],'
+    change.line("tests/test_hostile_text.py", '    "sample": [["--once"]],', line)
+    change.write()
+    return [
+        *change.made,
+        "next: its summary, under the task that it serves, in COMMANDS_BY_TASK of coach/cli/__init__.py",
+        "next: what adds up or judges goes to coach/analysis, I/O in several steps to coach/workflows",
+        "next: a line in tests/test_bad_input.py if it asks Slurm; its line in the docs",
+    ]
+
+
+def _class(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _run(program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, REPOSITORY / program], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise Refused(f"{program}: {done.stderr.strip().splitlines()[-1]}")
+
+
+PARTS: Mapping[str, Callable[[str, str], list[str]]] = {
+    "rule": new_rule,
+    "recipe": new_recipe,
+    "screen": new_screen,
+    "command": new_command,
+}
+
+
+def main() -> int:
+    """Exit status: 0 made, 2 with one line that says what is wrong."""
+    parser = argparse.ArgumentParser(prog="make new-…", description=__doc__)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--code", default="")
+    parser.add_argument("--name", default="")
+    args = parser.parse_args()
+    try:
+        needs_name = args.part != "rule"
+        if (needs_name or args.name) and not _NAME.fullmatch(args.name):
+            raise Refused(f"{args.name!r}: a name is small letters, digits and _: NAME=my_{args.part}")
+        said = PARTS[args.part](args.code, args.name)
+    except (Refused, OSError) as error:
+        sys.stderr.write(f"new-{args.part}: {error}\n")
+        return 2
+    sys.stdout.write("".join(f"{line}\n" for line in said))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

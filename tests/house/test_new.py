@@ -1,0 +1,99 @@
+"""`make new-rule` and its like: what is made passes the checks and its own tests, and bad input changes
+nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house import new
+from tests.installed import REPOSITORY
+
+TREE = ("coach", "recipes", "trainers", "docs", "tests")
+HEAVY = ("__pycache__", "recordings", "fixtures", "screens", "same_output", "*.svg", "measured")
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of what the skeletons need, without recordings and pictures."""
+    for folder in TREE:
+        keep = shutil.ignore_patterns(*(HEAVY if folder in ("docs", "tests") else HEAVY[:1]))
+        shutil.copytree(REPOSITORY / folder, tmp_path / folder, ignore=keep)
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
+    monkeypatch.setattr(new, "REPOSITORY", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def make(monkeypatch: pytest.MonkeyPatch, part: str, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["new", part, *words])
+    return new.main()
+
+
+def contents(tree: Path) -> dict[Path, float]:
+    return {path: path.stat().st_mtime_ns for path in tree.rglob("*") if "__pycache__" not in path.parts}
+
+
+def test_each_skeleton_passes_lint_and_its_own_tests(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(tree)
+    for part, words in {
+        "rule": ("--code", "ENV997", "--name", "gone_away"),
+        "recipe": ("--name", "my_ddp"),
+        "screen": ("--name", "tide_table"),
+        "command": ("--name", "places"),
+    }.items():
+        assert make(monkeypatch, part, *words) == 0, capsys.readouterr().err
+        assert "next: " in capsys.readouterr().out
+    made = [str(path) for path, changed in contents(tree).items() if before.get(path) != changed]
+    modules = [path for path in made if path.endswith(".py")]
+    assert (tree / "docs" / "rules" / "ENV997.md").exists()
+    ruff = Path(sys.executable).parent / "ruff"
+    tests = [path for path in modules if Path(path).name.startswith("test_") and path not in map(str, before)]
+    assert len(tests) == 3
+    matching = f"{tree}/tests/trainers/test_recipes_match.py"
+    pytest_words = ("-m", "pytest", "-q", "-n", "0", "-p", "no:randomly", "-p", "no:cacheprovider")
+    for argv in (
+        [ruff, "check", "--no-cache", *modules],
+        [ruff, "format", "--check", "--no-cache", *modules],
+        [
+            sys.executable,
+            *pytest_words,
+            *tests,
+            matching,
+            "-k",
+            "my_ddp or env997 or tide_table or places or gone",
+        ],
+    ):
+        done = subprocess.run(list(map(str, argv)), cwd=tree, capture_output=True, text=True, env=os.environ)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rule", "--code", "ENV017"), "ENV017: is a rule already: the number above the highest is ENV"),
+        (
+            ("rule", "--code", "env24"),
+            "'env24': a code is three capital letters and three digits: CODE=ENV024",
+        ),
+        (("rule", "--code", "XYZ001"), "XYZ001: no family of rules has codes that begin with XYZ"),
+        (("recipe", "--name", "ddp"), "recipes/ddp.toml: is there already; take another name"),
+        (("screen", "--name", "../x"), "'../x': a name is small letters, digits and _: NAME=my_screen"),
+        (("command", "--name", ""), "'': a name is small letters, digits and _: NAME=my_command"),
+        (("command", "--name", "much_too_long"), "'much_too_long': `coach --help` has room for 10 letters"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_makes_nothing(
+    words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Path, "write_text", None)  # whatever is written fails
+    assert make(monkeypatch, *words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"new-{words[0]}: {said}")

@@ -1,0 +1,65 @@
+"""`make quick` picks the tests that belong to a changed file, says why, and says what it leaves out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.house.quick import GUARDS, MAX_BY_IMPORT, ROOMS, command, pick, texts_of_tests
+from tests.installed import REPOSITORY
+
+TESTS = {
+    "tests/cli/test_why.py": "from coach.cli import check, why\n",
+    "tests/cli/test_check.py": "from coach.cli.check import run\n",
+    "tests/rules/test_ends.py": "ENDED = {'stale': 'ENV017'}\n",
+    "tests/waiting.py": "from coach.cli.why import run\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "picked"),
+    [
+        ("coach/cli/why.py", {"tests/cli/test_why.py": "is named after coach/cli/why.py"}),
+        (
+            "coach/cli/check.py",
+            {
+                "tests/cli/test_check.py": "is named after coach/cli/check.py",
+                "tests/cli/test_why.py": "uses coach/cli/check.py",
+            },
+        ),
+        (
+            "coach/rules/environment/env017_stale_handle.py",
+            {"tests/rules/test_ends.py": "uses coach/rules/environment/env017_stale_handle.py"},
+        ),
+        ("tests/cli/test_why.py", {"tests/cli/test_why.py": "is changed"}),
+    ],
+)
+def test_a_changed_file_brings_its_own_tests_with_the_reason(changed: str, picked: dict[str, str]) -> None:
+    run = pick([changed], TESTS).run
+    rooms = {test for tests in ROOMS.values() for test in tests}
+    assert {test: why for test, why in run.items() if test not in GUARDS and test not in rooms} == picked
+    assert GUARDS.keys() <= run.keys()
+
+
+def test_of_a_module_that_everybody_imports_the_smallest_tests_run_and_the_others_are_named() -> None:
+    tests = {f"tests/x/test_{number}.py": "from coach import runs\n" + "#" * number for number in range(9)}
+    picks = pick(["coach/runs.py"], tests)
+    assert sum(why == "uses coach/runs.py" for why in picks.run.values()) == MAX_BY_IMPORT
+    (said,) = picks.left_out
+    assert "tests/x/test_8.py" in said
+    assert "tests/x/test_0.py" not in said
+
+
+def test_a_file_without_tests_is_said_to_have_none() -> None:
+    assert "no test is named after it" in pick(["LICENSE"], TESTS).left_out[0]
+
+
+def test_all_tests_of_the_rooms_and_all_guards_are_there() -> None:
+    named = {*GUARDS, *(test for tests in ROOMS.values() for test in tests)}
+    assert [test for test in named if not (REPOSITORY / test).exists()] == []
+    assert "tests/house/test_quick.py" in texts_of_tests()
+
+
+def test_tests_that_wait_for_a_cluster_are_left_out_of_the_call() -> None:
+    words = command(pick(["coach/cli/why.py"], TESTS), ["-x"])
+    assert "cluster" in words[words.index("-m", 3) + 1]
+    assert words[-1] == "-x"
