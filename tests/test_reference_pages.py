@@ -65,7 +65,7 @@ def test_links_of_the_reference_lead_to_files_that_exist(pages: dict[str, str]) 
 
 def test_each_command_has_an_example_that_it_understands(tmp_path: Path) -> None:
     commands = of("commands")
-    examples = {name: said for group in commands.GROUPS.values() for name, said in group.items()}
+    examples = commands.EXAMPLES
     assert examples.keys() == COMMANDS.keys()
     for name, said in examples.items():
         program, command, *words = shlex.split(said)

@@ -37,7 +37,7 @@ COMMANDS_BY_TASK = {
         "compare": "compare two runs: what a change did",
         "watch": "follow runs and jobs to their end, and say why some failed",
         "stacks": "show where every rank of a running training stands",
-        "trace": "read a torch.profiler trace: idle time, kernels, communication, copies",
+        "trace": "read a torch.profiler trace: idle time, kernels, copies",
         "attach": "measure inside a running job of yours that coach did not launch",
         "explain": "explain a rule, a state or reason of Slurm, a topic",
     },

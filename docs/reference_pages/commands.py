@@ -9,55 +9,44 @@ from coach import cli
 from coach.__main__ import parser_of_screens
 from reference_pages.markdown import block, code, page, table, text
 
-GROUPS: dict[str, dict[str, str]] = {
-    "What is wrong with a job?": {
-        "check": "coach check 4734 --format json",
-        "why": "coach why",
-        "explain": "coach explain MEM001",
-        "ticket": "coach ticket 4734 --save ticket.md",
-        "watch": "coach watch 4734",
-        "stacks": "coach stacks 4734",
-        "attach": "coach attach 4734",
-        "fix": "coach fix 4734 --trial",
-        "compare": "coach compare 20261121-142233-ddp-4f2a 20261121-150112-ddp-9c01",
-    },
-    "Launch": {
-        "recipes": "coach recipes ddp",
-        "launch": "coach launch ddp --nodes 2 --set lr=0.1 --wait",
-        "init": "coach init --dry-run",
-        "data": "coach data fetch --dir /scratch/ada/data",
-        "run": "coach run -- python train.py",
-    },
-    "Look at the cluster": {
-        "jobs": "coach jobs state:pending 'gpu:>0' --why",
-        "history": "coach history --days 30 --sort -gpu",
-        "nodes": "coach nodes state:idle --columns id,gpu,free",
-        "partitions": "coach partitions",
-        "sample": "coach sample --once",
-        "record": "coach record monday.coach --for 600",
-    },
-    "Act on jobs": {
-        "cancel": "coach cancel 17 18 --yes",
-        "hold": "coach hold 17",
-        "release": "coach release 17",
-        "requeue": "coach requeue 17",
-        "timelimit": "coach timelimit 2:00:00 17",
-        "resubmit": "coach resubmit 17 --dry-run",
-        "shell": "coach shell 17",
-    },
-    "Learn and teach": {
-        "drill": "coach drill idle_hands --wait",
-        "cohort": "coach cohort /course/shared --roster people.txt",
-        "workshop": "coach workshop check day.toml",
-    },
-    "Set up and keep in order": {
-        "doctor": "coach doctor",
-        "config": "coach config --explain launch",
-        "rules": "coach rules check rules.toml",
-        "runs": "coach runs clean --older-than 30d",
-    },
+EXAMPLES = {
+    "check": "coach check 4734 --format json",
+    "why": "coach why",
+    "explain": "coach explain MEM001",
+    "ticket": "coach ticket 4734 --save ticket.md",
+    "watch": "coach watch 4734",
+    "stacks": "coach stacks 4734",
+    "attach": "coach attach 4734",
+    "fix": "coach fix 4734 --trial",
+    "compare": "coach compare 20261121-142233-ddp-4f2a 20261121-150112-ddp-9c01",
+    "recipes": "coach recipes ddp",
+    "launch": "coach launch ddp --nodes 2 --set lr=0.1 --wait",
+    "init": "coach init --dry-run",
+    "data": "coach data fetch --dir /scratch/ada/data",
+    "run": "coach run -- python train.py",
+    "jobs": "coach jobs state:pending 'gpu:>0' --why",
+    "history": "coach history --days 30 --sort -gpu",
+    "nodes": "coach nodes state:idle --columns id,gpu,free",
+    "partitions": "coach partitions",
+    "sample": "coach sample --once",
+    "record": "coach record monday.coach --for 600",
+    "cancel": "coach cancel 17 18 --yes",
+    "hold": "coach hold 17",
+    "release": "coach release 17",
+    "requeue": "coach requeue 17",
+    "timelimit": "coach timelimit 2:00:00 17",
+    "resubmit": "coach resubmit 17 --dry-run",
+    "shell": "coach shell 17",
+    "drill": "coach drill idle_hands --wait",
+    "cohort": "coach cohort /course/shared --roster people.txt",
+    "workshop": "coach workshop check day.toml",
+    "doctor": "coach doctor",
+    "config": "coach config --explain launch",
+    "rules": "coach rules check rules.toml",
+    "runs": "coach runs clean --older-than 30d",
+    "trace": "coach trace 20261121-142233-profile-4f2a",
 }
-"""Task → command → an example of it. Tests parse each example, and miss no command."""
+"""Command → an example of it. Tests parse each example, and miss no command."""
 
 _INTRODUCTION = """\
 `coach` without a command opens the screens. `coach COMMAND --help` prints what stands here. Every
@@ -69,10 +58,10 @@ described in [json.md](json.md)."""
 def commands_page() -> str:
     """docs/reference/commands.md."""
     parts = [_INTRODUCTION, "## coach", _arguments(parser_of_screens())]
-    for task, commands in GROUPS.items():
-        parts.append(f"## {task}")
-        for name, example in commands.items():
-            parts += _command(name, example)
+    for task, commands in cli.COMMANDS_BY_TASK.items():
+        parts.append(f"## {task[0].upper()}{task[1:]}")
+        for name in commands:
+            parts += _command(name, EXAMPLES[name])
     return page("Commands", *parts)
 
 
