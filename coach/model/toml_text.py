@@ -1,11 +1,9 @@
 """Parse TOML that people write: tomllib with three limits. Pure.
 
 tomllib's time grows with the square of the number of parts in a dotted key: 8 KiB of `a.a.a.a` take half a
-second,
-64 KiB half a minute. No file written by a person has such a key, so it is refused before parsing. TOML does
-not
-allow integers over 64 bits; tomllib accepts them, but Python cannot convert them to float, nor print
-more than 4,300 digits.
+second, 64 KiB half a minute. No file written by a person has such a key, so it is refused before parsing.
+TOML does not allow integers over 64 bits; tomllib accepts them, but Python cannot convert them to float, nor
+print more than 4,300 digits.
 """
 
 from __future__ import annotations

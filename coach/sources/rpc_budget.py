@@ -4,11 +4,12 @@ A controller serves all users in turn, and sites limit the rate per user in RPCs
 polls too often delays their own `sbatch`. So every request passes here with its cost before it is made. There
 are three accounts:
 
-- Routine: sources share it, and each waits until it has room. - The share for acts: it pays for requests of a
-screen that opens, and for the looks that follow an act, because a user who has launched a job wants to see it
-now. A screen with many requests waits; the queue is not delayed. - Acts of the user (`sbatch`, `scancel`):
-they never wait, but are counted. If the site's limit is low, or coach is idle, there is no share for acts,
-and the sources wait longer instead.
+- Routine: sources share it, and each waits until it has room.
+- The share for acts: it pays for requests of a screen that opens, and for the looks that follow an act,
+  because a user who has launched a job wants to see it now. A screen with many requests waits; the queue is
+  not delayed.
+- Acts of the user (`sbatch`, `scancel`): they never wait, but are counted. If the site's limit is low, or
+  coach is idle, there is no share for acts, and the sources wait longer instead.
 """
 
 from __future__ import annotations

@@ -198,8 +198,7 @@ class Job:
 
     def was_requeued_after(self, ended_time_s: float | None) -> bool:
         """True if this row is newer than an end at `ended_time_s` (epoch seconds; None: unknown). The job
-        then
-        runs again after that end."""
+        then runs again after that end."""
         if ended_time_s is None or is_final(self.state) or self.state == "COMPLETING":
             return False
         # A requeue resets the submission time. The start time of a pending job is only a forecast.
@@ -233,6 +232,5 @@ def as_job(draft: JobDraft) -> Job:
 
 def job_as_dict(job: Job) -> dict[str, Any]:
     """The fields of a job by name. Each is a plain value, so nothing is copied; `dataclasses.asdict` would
-    copy
-    each and take twenty times as long."""
+    copy each and take twenty times as long."""
     return dict(zip(_JOB_FIELDS, _values_of(job), strict=True))

@@ -12,9 +12,8 @@ from types import MappingProxyType
 from coach.model.judging.finding import Severity
 
 SILENT_S = 180.0
-"""A running run shares a summary every 30 s. After this many seconds without one, nobody knows whether it
-still
-runs."""
+"""An active run shares a summary every 30 s. After this many seconds without one, nobody knows whether it
+still runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ class Saved:
 @dataclass(frozen=True, slots=True)
 class SavedFound:
     """Checkpoints of a directory, newest first, down to the newest complete one. `is_whole` is False if a
-    part
-    of the directory was not searched."""
+    part of the directory was not searched."""
 
     directory: str
     saved: tuple[Saved, ...] = ()

@@ -19,8 +19,7 @@ Some patterns take quadratic time, and an error names itself well before this le
 @dataclass(frozen=True, slots=True)
 class Signature:
     """A pattern that a rule looks for in logs. `pattern` runs only on lines that contain one of `literals`
-    (the
-    prefilter)."""
+    (the prefilter)."""
 
     rule: str
     name: str
@@ -37,8 +36,7 @@ class Signature:
     """True if the words stand behind the exception's type."""
     reads_source: bool = False
     """True: also match the frames and source lines of a traceback. False, for nearly all signatures: match
-    only
-    its exception lines."""
+    only its exception lines."""
     max_chars: int = MAX_SEARCHED_CHARS
     """A pattern that takes linear time may search more characters of a line."""
 

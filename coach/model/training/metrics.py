@@ -39,8 +39,7 @@ class Step:
     accuracy: float | None = None
     comm_time_s: float | None = None
     """Seconds that the step waited for the gradient exchange after its own backward pass; measured only in
-    some
-    steps."""
+    some steps."""
     samples_per_s: float | None = None
     """Samples per second of all ranks, if the program reports a rate instead of samples per step."""
 
