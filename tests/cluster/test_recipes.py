@@ -12,7 +12,7 @@ from tests.installed import InstalledCoach
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
-STEPS = {"comm_bench": 3, "compile": 12, "parallel_3d": 6, "profile": 30}
+STEPS = {"binding": 3, "comm_bench": 3, "compile": 12, "parallel_3d": 6, "profile": 30, "roofline": 10}
 """For the others: enough steps for a rule about steady state to judge."""
 ENOUGH_STEPS = 40
 ON_TWO_CORES = {"fast": {"width": "16", "batch_size": "250", "compile": "false"}}
