@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
 STEPS = {"comm_bench": 3, "ring": 3, "compile": 12, "parallel_3d": 6, "profile": 30}
 STEPS |= {"convolutions": 2, "ddp_buckets": 3, "fused_kernel": 5, "prefetcher": 3}
+STEPS |= {"binding": 3, "roofline": 10}
 """For the others: enough steps for a rule about steady state to judge."""
 ENOUGH_STEPS = 40
 ON_TWO_CORES = {"fast": {"width": "16", "batch_size": "250", "compile": "false"}}
