@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from coach.analysis.comparing.fix_chain import Link
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, best_first
-from coach.analysis.comparing.time_to_target import TimeToTarget, not_reached_words
 from coach.analysis.comparing.two_runs import Comparison, Row, compare
 from coach.cli.cluster import add_options
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
@@ -171,7 +170,7 @@ def print_group(group: Group, best: str | None = None) -> None:
                 _estimate(point.step_time),
                 _estimate(point.data_time),
                 UNKNOWN if point.memory_mib is None else f"{point.memory_mib:.0f}",
-                *((_target(point.target),) if has_target else ()),
+                *((point.target_words or UNKNOWN,) if has_target else ()),
                 point.result,
                 point.run_id,
             )
@@ -184,16 +183,6 @@ def print_group(group: Group, best: str | None = None) -> None:
     if best is not None:
         first = group.points[0]
         print_line(f"best {printable(metric)}: {printable(str(first.value))} ({printable(first.run_id)})")
-
-
-def _target(told: TimeToTarget | None) -> str:
-    """`0.9: 12.3 s, 120 steps`."""
-    if told is None:
-        return UNKNOWN
-    if not told.is_reached:
-        return f"{told.target_accuracy:g}: {not_reached_words(told)}"
-    time = UNKNOWN if told.training_s is None else f"{told.training_s:.4g} s"
-    return f"{told.target_accuracy:g}: {time}, {UNKNOWN if told.step is None else told.step} steps"
 
 
 def _estimate(value: Estimate | None) -> str:

@@ -81,7 +81,8 @@ said["other classes"] = begin_from(new, plain)
 assert new.features[0][0].weight.equal(old.features[0][0].weight)
 assert new.classifier[1].weight.equal(old.classifier[1].weight) and new.classifier[4].out_features == 3
 same = SimpleCNN(8, 10)
-said["same classes"] = begin_from(same, saved("wrapped.pt", {"model": {f"module.{k}": v for k, v in state.items()}}))
+wrapped = {f"module.{name}": tensor for name, tensor in state.items()}
+said["same classes"] = begin_from(same, saved("wrapped.pt", {"model": wrapped}))
 assert same.classifier[4].weight.equal(old.classifier[4].weight)
 said["from scratch"] = begin_from(new, "")
 

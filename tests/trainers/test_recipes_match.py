@@ -128,3 +128,10 @@ def test_every_trainer_has_a_recipe() -> None:
     launched = {(recipe.trainer, recipe.name) for recipe in map(read_recipe, RECIPES)}
     expected = {(trainer, trainer.removesuffix(".py")) for trainer in trainers - {"profiled.py"}}
     assert launched >= expected | {("profiled.py", "profile")}
+
+
+def test_a_trainer_that_takes_data_builds_its_model_for_their_classes() -> None:
+    for path in TRAINERS.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if "parser.add_usual(" in text and "build_model(args" in text:
+            assert "build_model(args.model, args.width, dataset)" in text, path.name

@@ -153,7 +153,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     },
     "data": {
         "default": "auto",
-        "help": "auto: CIFAR-10 where it lies, else generated images; cifar10, generated, digits; or the whole "
+        "help": "auto: CIFAR-10 where it lies, else generated images; cifar10, generated, "
+        "digits; or the whole "
         "path of a folder of images by class, of arrays (.npz), or of a Hugging Face set on disk",
     },
     "image_size": {
@@ -163,12 +164,14 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "max": 1024,
         "usual": (32, 224),
         "unit": "pixels",
-        "help": "Side to which images are brought; above 64 the models of torchvision keep their own first layer",
+        "help": "Side to which images are brought; above 64 the models of torchvision keep "
+        "their own first layer",
     },
     "augment": {
         "default": "auto",
         "choices": ("auto", "none", "crop", "crop_flip", "strong"),
-        "help": "What training images go through: shifts; mirrors too; one more random change. auto: what suits "
+        "help": "What training images go through: shifts; mirrors too; one more random "
+        "change. auto: what suits "
         "the data, no mirror for digits",
     },
     "num_train_samples": {
@@ -199,7 +202,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     "cudnn_benchmark": {
         "type": bool,
         "default": False,
-        "help": "Let cuDNN try its kernels for each new shape and keep the fastest; of no effect without a GPU",
+        "help": "Let cuDNN try its kernels for each new shape and keep the fastest; of no "
+        "effect without a GPU",
     },
     "log_metrics": {
         "type": bool,

@@ -77,7 +77,8 @@ def as_colours(images: Array, where: str) -> Array:
     if images.ndim == 4 and images.shape[1] in (1, 3):
         return images.transpose(0, 2, 3, 1)
     raise TrainerError(
-        f"{where} has shape {images.shape}: (image, row, column), or with 1 or 3 colours as the last axis or the second,"
+        f"{where} has shape {images.shape}: (image, row, column), or with 1 or 3 colours as "
+        "the last axis or the second,"
         " was expected"
     )
 
@@ -104,7 +105,8 @@ def as_labels(labels: Array, where: str) -> Array:
         labels = labels[:, 0]
     if labels.ndim == 2:
         raise TrainerError(
-            f"{where} has shape {labels.shape}: one number for each image was expected; of one-hot rows it is argmax(1)"
+            f"{where} has shape {labels.shape}: one number for each image was expected; of "
+            "one-hot rows it is argmax(1)"
         )
     if (
         labels.ndim != 1

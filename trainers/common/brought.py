@@ -98,7 +98,8 @@ def _at(path: Path) -> _Found:
         what = "it is no .npz file" if path.exists() else "it is not there"
         raise Refused(
             "file_not_found",
-            f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, generated, digits, an .npz"
+            f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, "
+            "generated, digits, an .npz"
             " file or a folder",
         )
     if (path / "images.npy").exists() or (path / "train_images.npy").exists():
@@ -202,7 +203,8 @@ def _hugging_face(path: Path) -> _Found:
     except ImportError as error:
         raise Refused(
             "module_not_found",
-            f"{error}: {shown(path)} is a data set of Hugging Face; pip install datasets, in the environment that"
+            f"{error}: {shown(path)} is a data set of Hugging Face; pip install datasets, "
+            "in the environment that"
             " trains",
         ) from error
     try:
@@ -259,7 +261,8 @@ def _columns(path: Path, split: Any, name: str, hugging_face: Any) -> Images:
     numbers = np.asarray(split[label][:])
     if numbers.dtype.kind not in "uif":
         raise TrainerError(
-            f"{where}, column {shown(label)}: text, not numbers; class_encode_column({shown(label)!r}) of datasets"
+            f"{where}, column {shown(label)}: text, not numbers; "
+            f"class_encode_column({shown(label)!r}) of datasets"
             " numbers it"
         )
     return Images(_Rows(split, str(image)), as_labels(numbers, f"{where}, column {shown(label)}"))
@@ -294,7 +297,8 @@ def _split(found: _Found) -> tuple[Any, Any, str]:
         (test if seen[label] % HELD_OUT == 0 else train).append(index)
     if not test:
         raise TrainerError(
-            f"{shown(found.path)}: no test set, and no class has {HELD_OUT} images, of which one could be kept for it"
+            f"{shown(found.path)}: no test set, and no class has {HELD_OUT} images, of "
+            "which one could be kept for it"
         )
     return (
         Subset(found.train, sorted(train)),
@@ -313,11 +317,13 @@ def _count_classes(found: _Found, train: Any, test: Any) -> int:
         raise TrainerError(f"{where}: all training images are of one class: there is nothing to tell apart")
     if int(tested[-1]) >= num_classes:
         raise TrainerError(
-            f"{where}: the test set has label {int(tested[-1])}, but the training set ends with {num_classes - 1}"
+            f"{where}: the test set has label {int(tested[-1])}, but the training set ends "
+            f"with {num_classes - 1}"
         )
     if num_classes > max(1000, len(train)):
         raise TrainerError(
-            f"{where}: labels go up to {num_classes - 1}, but only {len(trained)} are used: number the classes"
+            f"{where}: labels go up to {num_classes - 1}, but only {len(trained)} are used: "
+            "number the classes"
             " from 0 on"
         )
     return num_classes
@@ -336,7 +342,7 @@ def _statistics(train: Any, fit: Callable[[Any], Any]) -> tuple[list[float], lis
 def _images_of(samples: Any) -> Callable[[int], Any]:
     """Gives the images of a set, or of a part of one, as they are."""
     if isinstance(samples, Subset):
-        return lambda index: samples.dataset.pick(samples.indices[index])  # type: ignore[attr-defined] # Images
+        return lambda index: samples.dataset.pick(samples.indices[index])
     return samples.pick  # type: ignore[no-any-return] # of Images
 
 

@@ -126,7 +126,8 @@ def find_cifar10(data_dir: str | None, is_needed: bool = False) -> Path | None:
         fetch = f"from torchvision.datasets import CIFAR10; CIFAR10({folder!r}, download=True)"
         raise Refused(
             "file_not_found",
-            f"no complete {FOLDER} in {data_dir or 'the usual places'}, seen from {node_name()}; compute nodes do not download: "
+            f"no complete {FOLDER} in {data_dir or 'the usual places'}, seen from "
+            f"{node_name()}; compute nodes do not download: "
             "run `python -c"
             f' "{fetch}"` on a login node, or leave out data_dir to train on generated data',
         )

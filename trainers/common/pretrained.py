@@ -1,8 +1,8 @@
 """Weights of an earlier training as the beginning of another: transfer learning.
 
 A file holds the weights of a model of the same name. Its last layer answers for the classes of the earlier
-data: where their number differs it is left as the new model began. Everything else has to fit, or the training
-ends with one line: a body of which a part began anew would be no body.
+data: where their number differs it is left as the new model began. Everything else has to fit, or the
+training ends with one line: a body of which a part began anew would be no body.
 """
 
 from __future__ import annotations

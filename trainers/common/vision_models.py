@@ -1,8 +1,8 @@
 """Models of torchvision by their names, made for small images: that is said wherever one of them trains.
 
 They were published for images of 224x224, which their first layers make 4 to 32 times smaller before much
-is computed: of 32x32 nothing would be left. Up to SMALL pixels those layers are others; above, the models are as
-torchvision has them, so that its checkpoints fit.
+is computed: of 32x32 nothing would be left. Up to SMALL pixels those layers are others; above, the models are
+as torchvision has them, so that its checkpoints fit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from common.vision import IS_COMPILED, models
 SMALL = 64
 _PUBLISHED = "as torchvision has it"
 _NO_OPERATORS = (
-    "; torchvision's compiled part does not load beside this torch: its own operators (nms, decoding of images)"
+    "; torchvision's compiled part does not load beside this torch: its own operators "
+    "(nms, decoding of images)"
     " are missing, which no model here uses"
 )
 
@@ -67,19 +68,22 @@ def _vgg(name: str, num_classes: int, image_size: int) -> tuple[nn.Module, str]:
     )
     return (
         model,
-        "torchvision's, but one mean of each channel instead of 7x7, and hidden layers of 512 instead of 4096",
+        "torchvision's, but one mean of each channel instead of 7x7, and hidden layers of "
+        "512 instead of 4096",
     )
 
 
 _VITS = {"vit_tiny": (6, 3, 192), "vit_b_16": (12, 12, 768)}
-"""Name → layers, heads, embedding. The first has half the layers of DeiT-Ti; torchvision has no name for it."""
+"""Name → layers, heads, embedding. The first has half the layers of DeiT-Ti; torchvision "
+"has no name for it."""
 
 
 def _vit(name: str, num_classes: int, image_size: int) -> tuple[nn.Module, str]:
     patch = 4 if image_size <= SMALL else 16
     if image_size % patch:
         raise TrainerError(
-            f"model={name} cuts images into patches of {patch}x{patch}: image_size {image_size} is no multiple"
+            f"model={name} cuts images into patches of {patch}x{patch}: image_size "
+            f"{image_size} is no multiple"
         )
     layers, heads, embedding = _VITS[name]
     model: nn.Module = models.VisionTransformer(

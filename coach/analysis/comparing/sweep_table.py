@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from coach.analysis.comparing.final_metrics import final_metrics, is_less_better
 from coach.analysis.comparing.scaling_laws import Scaling, Size, scaling_of, scaling_words
 from coach.analysis.comparing.steady_state import Estimate
-from coach.analysis.comparing.time_to_target import TimeToTarget, time_to_target
+from coach.analysis.comparing.time_to_target import TimeToTarget, short_words, time_to_target
 from coach.analysis.comparing.two_runs import Measured, measure
 from coach.lookback.history import History
 from coach.model.errors import UserError
@@ -69,6 +69,11 @@ class Point:
     """Samples of one step of all ranks."""
     target: TimeToTarget | None = None
     """How it stands to its `target_accuracy`; None: none was set."""
+
+    @property
+    def target_words(self) -> str | None:
+        """`0.9: 12.3 s, 120 steps`, or the best of a run that did not get there."""
+        return None if self.target is None else short_words(self.target)
 
     @property
     def is_result(self) -> bool:

@@ -99,6 +99,14 @@ def target_words(told: TimeToTarget) -> str:
     return f"{asked} reached{after}{whole}{at}{unknown}"
 
 
+def short_words(told: TimeToTarget) -> str:
+    """`0.9: 12.3 s, 120 steps`, the time without start-up, or `0.9: not reached (best 0.71)`."""
+    if not told.is_reached:
+        return f"{told.target_accuracy:g}: {not_reached_words(told)}"
+    time = "time not measured" if told.training_s is None else f"{told.training_s:.4g} s"
+    return f"{told.target_accuracy:g}: {time}" + ("" if told.step is None else f", {told.step:,} steps")
+
+
 def not_reached_words(told: TimeToTarget) -> str:
     """`not reached (best 0.71)`."""
     yet = " yet" if told.is_going else ""

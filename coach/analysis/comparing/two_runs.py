@@ -362,8 +362,8 @@ def _do_other_work(old: _Side, new: _Side) -> bool:
 
 
 def _target_rows(old: _Side, new: _Side, place: str | None, dataset: str | None) -> list[Row]:
-    """What it took to reach an accuracy, where one was asked for: how a run comes there, step by step, is what
-    a change of batch, precision or model may change, so those stand in no way."""
+    """What it took to reach an accuracy, where one was asked for. A change of batch, precision or model may
+    change how a run gets there, so none of them stands in the way."""
     targets = [time_to_target(side.snapshot) for side in (old, new)]
     asked = [told.target_accuracy for told in targets if told is not None]
     if not asked:

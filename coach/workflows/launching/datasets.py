@@ -112,7 +112,8 @@ def list_data(settings: Settings, env: Mapping[str, str], archive: Archive = CIF
 
 
 _BROUGHT = (
-    "--set data=PATH: a folder of images by class, arrays of images and labels (.npz), or a Hugging Face set on "
+    "--set data=PATH: a folder of images by class, arrays of images and labels (.npz), or "
+    "a Hugging Face set on "
     "disk"
 )
 
