@@ -1,4 +1,5 @@
-"""Writes docs/diffs: what every trainer changes of its parent, mostly baseline.py, to be read beside its lesson.
+"""Writes docs/diffs: what every trainer changes of its parent, mostly baseline.py, to be read beside its
+lesson.
 
     python docs/make_diffs.py
 

@@ -72,7 +72,7 @@ def parse_arguments() -> argparse.Namespace:
         "--targets",
         default="all",
         choices=["query_value", "attention", "all"],
-        help="Matrices of each block that get adapters: query and value, all of attention, or those of the MLP too",
+        help="Matrices of each block that get adapters: query and value, all of attention, or the MLP's too",
     )
     parser.add_shared("vocabulary", "layers", "heads", "embedding", "sequence_length", "dropout", "precision")
     parser.add_shared("sample_tokens")
@@ -126,8 +126,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     if args.embedding % args.heads:
         raise TrainerError(f"heads={args.heads} do not share an embedding of {args.embedding} without a rest")
 
-    # Data: pairs, of which the response alone is learned, in another order in every epoch, decided by seed and
-    # epoch alone, so that a resumed run sees the same.
+    # Data: pairs, of which the response alone is learned, in another order in every epoch, decided by seed
+    # and epoch alone, so that a resumed run sees the same.
     pairs, name, is_generated = load_pairs(args.pairs)
     base = load_base(args, pairs)
     pairs = pairs[: args.num_train_samples or None]
@@ -220,7 +220,8 @@ def check_merged(model: GPT, tokens: torch.Tensor) -> None:
             f"merged adapters change a logit by {difference:.3g}: they are not what was trained"
         )
     print_rank0(
-        f"merged: {count_parameters(merged):,} parameters, as the base; logits differ by {difference:.1e} at most"
+        f"merged: {count_parameters(merged):,} parameters, as the base; "
+        f"logits differ by {difference:.1e} at most"
     )
 
 

@@ -1,5 +1,5 @@
-"""A trainer is its parent, mostly the baseline, and one idea: this holds how much each may differ from it, and that the idea
-stands where it is read."""
+"""A trainer is its parent, mostly the baseline, and one idea: this holds how much each may differ from it,
+and that the idea stands where it is read."""
 
 from __future__ import annotations
 

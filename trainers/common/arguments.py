@@ -290,8 +290,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     "text": {
         "default": "",
         "help": (
-            "File or folder to learn from: plain text (.txt .md .rst .py, .jsonl with a field text), or tokens "
-            "(.bin of uint16 as nanoGPT writes, .npy); empty: the sources of Python's standard library"
+            "File or folder to learn from: plain text (.txt .md .rst .py, .jsonl with a field text), or "
+            "tokens (.bin of uint16 as nanoGPT writes, .npy); empty: the sources of Python's standard library"
         ),
     },
     "tokenizer": {
@@ -335,7 +335,7 @@ SHARED: Dict[str, Dict[str, Any]] = {
     "recompute": {
         "type": bool,
         "default": False,
-        "help": "Keep only the inputs of each block and compute the rest again in the backward pass: less memory",
+        "help": "Keep only the inputs of each block and compute the rest again backward: less memory",
     },
     "sample_tokens": {
         "type": int,
@@ -432,7 +432,7 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         "max_steps": {"default": 600},
         "num_workers": {
             "default": 0,
-            "help": "Processes that load data for each rank; 0: the rank cuts its blocks itself, which is fast",
+            "help": "Processes that load data for each rank; 0: the rank itself, which is fast",
         },
         "seed": {"help": "Seed of initial parameters, order, dropout and the sample"},
         "optimizer": {"default": "adamw", "choices": ("adamw", "adam"), "help": "AdamW or Adam"},

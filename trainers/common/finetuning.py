@@ -1,5 +1,5 @@
-"""What a fine-tuning starts from: a model that gpt.py or its sisters have trained, and pairs of an instruction
-and its response."""
+"""What a fine-tuning starts from: a model that gpt.py or its sisters have trained, and pairs of an
+instruction and its response."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def load_base(args: argparse.Namespace, pairs: Sequence[tuple[str, str]]) -> Bas
         tokenizer = learn((asked_and_said(*pair) for pair in pairs), args.vocabulary)
         model = gpt2(*(getattr(args, name) for name in SIZES), _padded(tokenizer), args.dropout)
         print_rank0(
-            f"base: none is named: a fresh model of {count_parameters(model):,} parameters, which knows nothing"
+            f"base: none is named: a fresh model of {count_parameters(model):,} parameters, "
+            "which knows nothing"
         )
         return Base(model, tokenizer, "none")
     path = _checkpoint_of(Path(args.base).expanduser())

@@ -116,8 +116,8 @@ def load_tokens(args: argparse.Namespace) -> Text:
     blocks = Blocks(held_out, args.sequence_length)
     measured = range(min(MOST_HELD_OUT, len(blocks)))
     print_rank0(
-        f"data: {name}: {len(train):,} tokens of a vocabulary of {vocabulary:,} to train on, in {num_samples:,} "
-        f"blocks; {len(held_out):,} held out (in {folder})"
+        f"data: {name}: {len(train):,} tokens of a vocabulary of {vocabulary:,} to train on, "
+        f"in {num_samples:,} blocks; {len(held_out):,} held out (in {folder})"
     )
     info = TextInfo(name, str(folder), is_synthetic=False, tokens_per_sample=args.sequence_length)
     spanned = held_out[1 : len(measured) * args.sequence_length + 1]
