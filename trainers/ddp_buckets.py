@@ -85,7 +85,7 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
         print_rank0("no model: the times of messages do not grow with their size; take more rounds")
     else:
         print_rank0(f"a message costs {1e3 * costs[0]:.2f} ms, and {1e9 * costs[1]:.2f} ms for each MB")
-    print_rank0("  cap MB  buckets  largest MB  step ms  model ms  exposed ms")
+    print_rank0("  cap MB  buckets largest MiB  step ms  model ms  exposed ms")
 
     found: dict[float, float] = {}
     for cap_mb in CAPS_MB:

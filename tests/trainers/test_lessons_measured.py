@@ -253,6 +253,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 types = dict.fromkeys(["x", "bias", "result"], "*fp32") | dict.fromkeys(["num_numbers", "num_columns"], "i32")
+# As a launch sees them, whose annotations are texts here.
+assert [parameter.is_constexpr for parameter in bias_gelu_in_triton.params] == [False] * 5 + [True]
 for capability in (80, 90):
     source = ASTSource(bias_gelu_in_triton, {**types, "BLOCK": "constexpr"}, {"BLOCK": 1024})
     made = triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm

@@ -304,9 +304,10 @@ def _copy_folder(source: Path, target: Path) -> None:
 
 def by_hand(recipe: Recipe, trainer: str) -> str:
     """How its trainer is started without coach."""
+    short = "--epochs 1" if "epochs" in recipe.parameters else "--max_steps 5"  # a bench has rounds
     if recipe.is_one_process:
-        return f"python {trainer} --epochs 1"
-    return f"torchrun --standalone --nproc-per-node=2 {trainer} --epochs 1"
+        return f"python {trainer} {short}"
+    return f"torchrun --standalone --nproc-per-node=2 {trainer} {short}"
 
 
 def _readme(recipe: Recipe, folder: Path) -> str:

@@ -69,6 +69,12 @@ def test_a_copy_has_all_that_it_needs_and_runs_by_hand(mine: Path) -> None:
     assert subprocess.run([sys.executable, "-I", "-c", code], cwd=mine, timeout=60).returncode == 0
 
 
+def test_a_copy_of_a_bench_is_started_by_hand_with_options_that_it_has(tmp_path: Path) -> None:
+    eject(get_recipe("prefetcher"), tmp_path / "mine")
+    assert "python prefetcher.py --max_steps 5\n" in (tmp_path / "mine" / "README.md").read_text()
+    assert "max_steps" in get_recipe("prefetcher").parameters
+
+
 def test_a_copy_by_another_name_keeps_what_its_recipe_declares(tmp_path: Path) -> None:
     eject(get_recipe("pipeline_parallel"), tmp_path / "stages")
     toml = tmp_path / "stages" / "pipeline_parallel.toml"
