@@ -167,7 +167,7 @@ def digest(tables: Iterable[Traversable]) -> str:
 
 
 def shipped() -> Mapping[str, tuple[Signature, ...]]:
-    """Code of a rule → the signatures of its rows, in the tables' order. Once installed, coach has no tables."""
+    """Code of a rule → the signatures of its rows, in the tables' order. An installed coach has no tables."""
     tables = shipped_files()
     compiled = json.loads(files(__package__).joinpath(COMPILED).read_bytes())
     if not tables or compiled["digest"] == digest(tables):
