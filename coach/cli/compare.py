@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coach.analysis.comparing.fix_chain import Link
 from coach.analysis.comparing.steady_state import Estimate
-from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, best_first
+from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group, Point, best_first
 from coach.analysis.comparing.two_runs import Comparison, Row, compare
 from coach.cli.cluster import add_options
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
@@ -138,9 +138,7 @@ def group_object(group: Group) -> dict[str, object]:
 
 def print_group(group: Group, best: str | None = None) -> None:
     """A group as one table, a line for each value; `best` is the metric by which its points are sorted."""
-    metric = best or next(
-        (name for name in _RESULTS if any(name in each.metrics for each in group.points)), "loss"
-    )
+    metric = best or _result_of(group)
     print_line(
         f"{printable(group.group_id)}: {printable(group.recipe)}, a run for each {printable(group.parameter)}"
     )
@@ -160,22 +158,7 @@ def print_group(group: Group, best: str | None = None) -> None:
             "RESULT",
             "RUN",
         ),
-        [
-            (
-                printable(str(point.value)),
-                _number(point.metrics.get(metric), None),
-                _estimate(point.throughput),
-                UNKNOWN if point.ratio is None else f"{point.ratio:.2f}",
-                UNKNOWN if point.efficiency is None else f"{point.efficiency:.0%}",
-                _estimate(point.step_time),
-                _estimate(point.data_time),
-                UNKNOWN if point.memory_mib is None else f"{point.memory_mib:.0f}",
-                *((point.target_words or UNKNOWN,) if has_target else ()),
-                point.result,
-                point.run_id,
-            )
-            for point in group.points
-        ],
+        [_point_cells(point, metric, has_target) for point in group.points],
         f"rrrrrrrr{'l' * has_target}ll",
     )
     for words in group.scaling_words:
@@ -183,6 +166,27 @@ def print_group(group: Group, best: str | None = None) -> None:
     if best is not None:
         first = group.points[0]
         print_line(f"best {printable(metric)}: {printable(str(first.value))} ({printable(first.run_id)})")
+
+
+def _result_of(group: Group) -> str:
+    """The metric that tells what the trainings of a group arrived at."""
+    return next((name for name in _RESULTS if any(name in each.metrics for each in group.points)), "loss")
+
+
+def _point_cells(point: Point, metric: str, has_target: bool) -> tuple[str, ...]:
+    return (
+        printable(str(point.value)),
+        _number(point.metrics.get(metric), None),
+        _estimate(point.throughput),
+        UNKNOWN if point.ratio is None else f"{point.ratio:.2f}",
+        UNKNOWN if point.efficiency is None else f"{point.efficiency:.0%}",
+        _estimate(point.step_time),
+        _estimate(point.data_time),
+        UNKNOWN if point.memory_mib is None else f"{point.memory_mib:.0f}",
+        *((point.target_words or UNKNOWN,) if has_target else ()),
+        point.result,
+        point.run_id,
+    )
 
 
 def _estimate(value: Estimate | None) -> str:
