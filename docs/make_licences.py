@@ -1,4 +1,4 @@
-"""Writes docs/licences.md: every package that coach needs, with its extras, and its own licence.
+"""Writes docs/licences.md: each package that coach needs, with its extras, and the licence that it names.
 
     python docs/make_licences.py
 
@@ -20,9 +20,9 @@ _SHORT = 100
 _UNREAD = "not read: not installed where this page was made"
 _HEAD = """# Licences
 
-Made by `docs/make_licences.py` from the metadata of the installed packages. coach is under the MIT licence
-([`LICENSE`](../LICENSE)). None of these travels in its wheel; `coach.pyz` holds the packages of the core that are
-pure Python, each with its licence.
+Made by `docs/make_licences.py`, of what each installed package says of itself. coach is under the MIT licence
+([`LICENSE`](../LICENSE)). None of these travels in its wheel; `coach.pyz` holds the packages of the core that
+are pure Python, each with its licence.
 """
 
 
@@ -41,10 +41,8 @@ def needed() -> dict[str, list[str]]:
 
 
 def through(lines: list[str]) -> list[str]:
-    """What the packages of the core need themselves, as far as they are installed.
-
-    Textual asks for one extra: that of markdown-it-py that finds links.
-    """
+    """What the packages of the core need themselves, if installed. Textual asks for one extra, that of
+    markdown-it-py which finds links."""
     waiting, seen = list(lines), dict[str, str]()
     while waiting:
         match = _NAME.match(waiting.pop())
