@@ -32,7 +32,6 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "coach/rules": (
         "tests/rules/test_registry.py",
         "tests/rules/test_pages.py",
-        "tests/rules/test_causes.py",
     ),
     "coach/rules/wordings": ("tests/rules/wordings", "tests/rules/test_pages.py"),
     "coach/cli": ("tests/test_help.py", "tests/test_bad_input.py"),
