@@ -16,11 +16,11 @@ pytestmark = pytest.mark.train
 BUILT = """
 import json, sys
 import torch
-from common.images import DatasetInfo
+from common.images import ImagesInfo
 from common.models import build_model, count_parameters, parts_of
 from common.distributed import TrainerError
 
-data = DatasetInfo("x", "y", False, num_classes=7, image_size=32)
+data = ImagesInfo("x", "y", False, num_classes=7, image_size=32)
 said = {}
 for name in ("simplecnn", "resnet18", "resnet50", "vgg11", "vit_tiny", "vit_b_16"):
     with torch.device("meta"):
@@ -31,11 +31,11 @@ for name in ("simplecnn", "resnet18", "resnet50", "vgg11", "vit_tiny", "vit_b_16
     assert in_parts > 0.9 * count_parameters(model), (name, in_parts)
     said[name] = [count_parameters(model), getattr(model, "said", "").split(";")[0]]
 with torch.device("meta"):
-    large = build_model("resnet18", 64, DatasetInfo("x", "y", False, 1000, 224))
+    large = build_model("resnet18", 64, ImagesInfo("x", "y", False, 1000, 224))
 said["224"] = [count_parameters(large), large.said.split(";")[0]]
 for name, width, size in (("resnet50", 16, 32), ("vit_tiny", 64, 100)):
     try:
-        build_model(name, width, DatasetInfo("x", "y", False, 7, size))
+        build_model(name, width, ImagesInfo("x", "y", False, 7, size))
     except TrainerError as error:
         said[f"{name} {width} {size}"] = str(error)
 
@@ -56,7 +56,7 @@ import json, sys
 from pathlib import Path
 import torch
 from common.distributed import TrainerError
-from common.images import DatasetInfo
+from common.images import ImagesInfo
 from common.models import SimpleCNN, build_model
 from common.pretrained import begin_from, freeze_body, prepare, trained
 

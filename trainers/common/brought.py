@@ -18,7 +18,7 @@ from torch.utils.data import Dataset, Subset
 from common.arrays import Array, as_labels, read_arrays
 from common.digits import digits_file, load_digits
 from common.distributed import Refused, TrainerError, node_name, print_rank0
-from common.images import AUGMENTATIONS, DatasetInfo, shown, transforms
+from common.images import AUGMENTATIONS, ImagesInfo, shown, transforms
 from common.vision import datasets, v2
 
 HELD_OUT = 5
@@ -56,7 +56,7 @@ class _Found:
 
 def load_brought(
     data: str, image_size: int, augment: str, num_train_samples: int = 0
-) -> tuple[Dataset[Any], Dataset[Any], DatasetInfo]:
+) -> tuple[Dataset[Any], Dataset[Any], ImagesInfo]:
     """The training set (augmented), the test set, and what they are. Raises TrainerError, or Refused where
     this node lacks what they need."""
     found = _digits() if data == "digits" else _at(Path(data).expanduser().absolute())
@@ -72,7 +72,7 @@ def load_brought(
         found.test.transform = test_transform
     if 0 < num_train_samples < len(train):
         train = Subset(train, range(num_train_samples))
-    info = DatasetInfo(found.name, found.path, False, num_classes, image_size)
+    info = ImagesInfo(found.name, found.path, False, num_classes, image_size)
     print_rank0(
         f"data: {info.name} in {shown(found.path)}: {len(train):,} training and {len(test):,} test images"
         f" of {num_classes} classes{how}, made {image_size}x{image_size}, trained on {AUGMENTATIONS[chosen]}"

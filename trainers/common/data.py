@@ -22,6 +22,7 @@ from torch.utils.data import Dataset, Subset
 from common.brought import load_brought
 from common.distributed import Refused, TrainerError, node_name, print_rank0
 from common.images import DatasetInfo as DatasetInfo
+from common.images import ImagesInfo as ImagesInfo
 from common.images import shown, transforms
 from common.once import one_at_a_time
 from common.text import load_text
@@ -46,7 +47,7 @@ class GeneratedCIFAR10(datasets.CIFAR10):
     test_list: ClassVar = [[name, None] for name, _ in datasets.CIFAR10.test_list]
 
 
-def load_data(args: argparse.Namespace) -> tuple[Dataset[Any], Dataset[Any], DatasetInfo]:
+def load_data(args: argparse.Namespace) -> tuple[Dataset[Any], Dataset[Any], ImagesInfo]:
     """The training set, the test set, and what they are: bytes of text for the GPT, images for all others.
 
     A trainer without the options `data`, `image_size` and `augment` trains on CIFAR-10.
@@ -57,7 +58,7 @@ def load_data(args: argparse.Namespace) -> tuple[Dataset[Any], Dataset[Any], Dat
             raise TrainerError(f"model=gpt reads text, and data={shown(data)} is images: leave out data")
         train_set, test_set, name, path = load_text(args.num_train_samples)
         print_rank0(f"data: {name} in {path}")
-        return train_set, test_set, DatasetInfo(name, path, is_synthetic=False, num_classes=256)
+        return train_set, test_set, ImagesInfo(name, path, is_synthetic=False, num_classes=256)
     image_size, augment = getattr(args, "image_size", 32), getattr(args, "augment", "auto")
     if data not in CIFAR10_KINDS:
         return load_brought(data, image_size, augment, args.num_train_samples)
@@ -71,7 +72,7 @@ def load_cifar10(
     kind: str = "auto",
     image_size: int = 32,
     augment: str = "auto",
-) -> tuple[Dataset[Any], Dataset[Any], DatasetInfo]:
+) -> tuple[Dataset[Any], Dataset[Any], ImagesInfo]:
     """The training set (augmented), the test set, and what they are. `num_train_samples` keeps only the first
     ones; 0: all."""
     root = None if kind == "generated" else find_cifar10(data_dir, is_needed=kind == "cifar10")
@@ -90,7 +91,7 @@ def load_cifar10(
         ) from error
     if 0 < num_train_samples < len(train_set):  # type: ignore[arg-type] # CIFAR10 has a length
         train_set = Subset(train_set, range(num_train_samples))
-    info = DatasetInfo(
+    info = ImagesInfo(
         "CIFAR-10 (generated stand-in)" if is_synthetic else "CIFAR-10",
         str(root / FOLDER),
         is_synthetic,

@@ -21,13 +21,23 @@ class DatasetInfo:
     name: str
     path: str
     is_synthetic: bool
-    num_classes: int = 10
-    image_size: int = 32
-    """Pixels along a side, as the model gets them. Of no meaning for text."""
 
     @property
     def caveat(self) -> str:
-        """What has to stand beside every result."""
+        """The words that stand beside every result on these data."""
+        return " (generated data)" if self.is_synthetic else ""
+
+
+@dataclass(frozen=True)
+class ImagesInfo(DatasetInfo):
+    """Images of `num_classes` classes."""
+
+    num_classes: int = 10
+    image_size: int = 32
+    """Pixels along a side, as the model gets them. Of no meaning for bytes of text."""
+
+    @property
+    def caveat(self) -> str:
         if self.is_synthetic:
             return " (generated data, not CIFAR-10)"
         return "" if self.name == "CIFAR-10" else f" ({self.name})"

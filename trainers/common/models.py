@@ -14,7 +14,7 @@ Builder = Callable[[int, int, int], nn.Module]
 
 
 class DataShape(Protocol):
-    """What a model follows of a data set: common.images.DatasetInfo has it."""
+    """What a model follows of a data set: common.images.ImagesInfo has it."""
 
     num_classes: int
     image_size: int
