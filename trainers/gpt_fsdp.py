@@ -84,7 +84,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     mesh = sharding_mesh(device, replicas=1)
     for part in [*parts_of(model), model]:
         fully_shard(part, mesh=mesh, mp_policy=policy)
-    beginning.fill(model.to_empty(device=device))
+    beginning.fill(model.to_empty(device=device), device)
     self_check(model, device, train_loader, parameters=beginning.hash)  # of the whole, whose shares these are
 
     # Optimizer, of this rank's share. Weights of matrices decay; biases and norms, which are few, do not.

@@ -33,7 +33,13 @@ from common.tokens import keep_tokenizer, load_tokens, show_sample
 from common.training import Training
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, RandomSampler
 
@@ -76,12 +82,14 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     self_check(model, device, train_loader, shard=0)
 
     # Of every pair of matrices, the first is split by columns and the second by rows: a rank has whole heads,
-    # and the hidden neurons between its parts of `up` and `down`, so that only sums have to travel.
+    # and the hidden neurons between its parts of `up` and `down`, so that only sums have to travel. Attention
+    # is given its input as one DTensor, so that the gradients of query, key and value travel as one sum.
     mesh = init_device_mesh(device.type, (training.world_size,))
     if args.heads % training.world_size:
         raise TrainerError(f"{args.heads} heads cannot be split evenly over {training.world_size} ranks")
     for block in parts_of(model):
         plan = {
+            "attention": PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate()),
             "attention.query": ColwiseParallel(),
             "attention.key": ColwiseParallel(),
             "attention.value": ColwiseParallel(),

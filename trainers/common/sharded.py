@@ -38,8 +38,14 @@ class ShardedCheckpoints(Checkpoints):
     """Checkpoints of which each rank writes its shares, and reads those that it has now, however many ranks
     wrote them."""
 
-    def __init__(self, args: argparse.Namespace, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        super().__init__(args, model, optimizer)
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        made_with: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(args, model, optimizer, made_with)
         self.is_async = getattr(args, "async_checkpoint", False)
         self._background = Background() if self.is_async else None
 
