@@ -2,6 +2,7 @@
 beside what is possible.
 
     python benchmarks/training.py [--trainers baseline,ddp] [--pairs 5] [--width 64]
+    python benchmarks/training.py --beside_plain 7 --steps 60 --width 16
     python benchmarks/training.py --gpu [--write docs/measured]
 
 Every trainer runs as a process, as a job starts it. Time inside coach's calls is measured in the trainer,
@@ -174,6 +175,35 @@ def pairs(args: argparse.Namespace) -> None:
         print(f"{what} {text}, median of {len(values)} pairs")
 
 
+def beside_plain_loop(args: argparse.Namespace) -> None:
+    """Samples per second of the plainest loop, of baseline and of fast, one after the other in random order,
+    and each trainer's ratio to the plainest loop of its round."""
+    from common.data import generate_cifar10
+    from logging_cost import median_interval
+
+    folder = generate_cifar10(Path(args.cache_dir))
+    sizes = [str(size) for size in (args.steps, args.batch_size, args.width)]
+    plain = [sys.executable, str(ROOT / "benchmarks" / "plain_loop.py"), str(folder), *sizes]
+    order = random.Random(1)
+    per_s: dict[str, list[float]] = {"plain loop": [], "baseline": [], "fast": []}
+    for _ in range(args.beside_plain):
+        for name in order.sample(list(per_s), len(per_s)):
+            if name == "plain loop":
+                done = subprocess.run(plain, capture_output=True, text=True, check=True)
+                per_s[name].append(float(done.stdout))
+            else:
+                trained = train(name, args, num_train_samples=0)
+                assert trained.problem is None, trained.problem
+                per_s[name].append(trained.summary["samples_per_s"])
+    for name, values in per_s.items():
+        ratios = [value / beside for value, beside in zip(values, per_s["plain loop"], strict=True)]
+        low, high = median_interval(ratios)
+        print(
+            f"{name:<12}{statistics.median(values):>8.0f} samples/s, x {statistics.median(ratios):.2f} of the plain "
+            f"loop (95 % interval {low:.2f} to {high:.2f}), median of {len(values)} rounds"
+        )
+
+
 def on_gpu(args: argparse.Namespace) -> bool:
     """Print the tables, keep them where asked, and say which goals are reached."""
     import torch
@@ -231,6 +261,9 @@ def main() -> int:
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--pairs", type=int, default=0, help="pairs of runs of the two comparisons")
+    parser.add_argument(
+        "--beside_plain", type=int, default=0, help="only this: rounds beside the plainest loop"
+    )
     parser.add_argument("--cache_dir", default=str(Path(tempfile.gettempdir()) / "coach-benchmark"))
     parser.add_argument("--gpu", action="store_true", help="measure on the GPU instead")
     parser.add_argument(
@@ -244,6 +277,9 @@ def main() -> int:
         return 2
     if args.gpu:
         return 0 if on_gpu(args) or args.tiny else 1
+    if args.beside_plain:
+        beside_plain_loop(args)
+        return 0
     is_kept = cost_of_trainers(args)
     if args.pairs:
         pairs(args)

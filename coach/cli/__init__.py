@@ -113,7 +113,7 @@ def guarded(command: Callable[[], int]) -> int:
 def run_command(name: str, arguments: Sequence[str]) -> int:
     """Parse and run one command of COMMANDS."""
     module = command_module(name)
-    args = parse(name, arguments)
+    args = arguments_of(name, arguments)
     if args.as_root:
         mean_it_as_root()
     given = [load_settings()] if getattr(module, "LOADS_SETTINGS", True) else []
@@ -123,7 +123,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         return int(module.run(args, *given))
 
 
-def parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
+def arguments_of(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments of one command of COMMANDS. argparse ends the process where they are wrong."""
     module = command_module(name)
     parser = argparse.ArgumentParser(prog=f"coach {name}", description=sentence(COMMANDS[name]))

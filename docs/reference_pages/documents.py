@@ -38,6 +38,7 @@ COMMAND_DOCUMENTS = (
     Document("ticket", "coach ticket JOB", judging.TicketDocument),
     Document("watch", "coach watch", judging.CheckJobsDocument),
     Document("stacks", "coach stacks RUN", measuring.StacksDocument),
+    Document("trace", "coach trace RUN", measuring.TRACE),
     Document("attach", "coach attach JOB", measuring.ATTACH_LINES, is_line=True),
     Document("fix-list", "coach fix RUN --list", judging.FixesDocument),
     Document("fix", "coach fix RUN", judging.FixDocument),

@@ -54,7 +54,7 @@ def _complaint(arguments: list[str]) -> str:
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
             if arguments and arguments[0] in cli.COMMANDS:
-                cli.parse(arguments[0], _as_typed(arguments[1:]))
+                cli.arguments_of(arguments[0], _as_typed(arguments[1:]))
             else:
                 assert __main__.parser_of_screens().parse_args(arguments).command is None
     except SystemExit:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from coach.analysis.measured.trace_report import report as trace_report
 from coach.model.errors import UserError
 from coach.recorder.anonymize import Names, anonymize
 from coach.recorder.recording import KIND, SCHEMA, open_recording
@@ -22,8 +23,10 @@ from coach.sources.metrics.flight_recorder import parse_dump
 from coach.sources.metrics.foreign_metrics import records_of
 from coach.sources.metrics.quantities import Course
 from coach.sources.metrics.tensorboard_events import EventsDecoder
+from coach.sources.metrics.trace_file import read_trace
 from tests.fuzz.harness import fuzzed
 from tests.fuzz.mutation import all_of, as_json, damaged_bytes, damaged_value
+from tests.sources.fake_io import FakeIo
 
 EVENTS = all_of("foreign_metrics/*/events.out.tfevents.*")
 DUMPS = all_of("flight/*/*trace_rank_*")
@@ -187,3 +190,31 @@ def test_a_log_of_any_bytes_is_decoded_line_by_line(data: bytes, end: float) -> 
     before, order = as_utf8(data[:first])
     behind, _ = as_utf8(data[first:], order)
     assert before + behind == lines
+
+
+TRACE = {
+    "deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}],
+    "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 2},
+    "traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 1.5, "dur": 2.5},
+        {
+            "ph": "X",
+            "cat": "gpu_memcpy",
+            "name": "Memcpy HtoD (Pageable -> Device)",
+            "pid": 0,
+            "tid": 7,
+            "ts": 3,
+            "dur": 1,
+            "args": {"bytes": 4096, "memory bandwidth (GB/s)": 3.5},
+        },
+        {"ph": "i", "name": "Record Window End", "ts": 9},
+    ],
+}
+
+
+@fuzzed(damaged_value(TRACE).map(as_json) | damaged_bytes(as_json(TRACE), gzip.compress(as_json(TRACE))))
+def test_a_damaged_trace_of_the_profiler_is_read_or_refused_in_words(data: bytes) -> None:
+    io = FakeIo()
+    io.write("/trace.json", data)
+    with contextlib.suppress(UserError):
+        trace_report(read_trace(io, Path("/trace.json")))

@@ -143,9 +143,22 @@ def new_command(_: str, name: str) -> list[str]:
     change.line("coach/cli/__init__.py", '        "sample": "', summary)
     line = f'    "{name}": [[], ["--format", "json"]],'
     change.line("tests/test_hostile_text.py", '    "sample": [["--once"]],', line)
+    document = f"class {_class(name)}Document(TypedDict):"
+    body = (
+        f'{document}\n    """Where coach keeps its runs."""\n\n    schema: Schema1\n'
+        f"    places: list[dict[str, str]]\n\n"
+    )
+    change.line("coach/cli/documents/keeping.py", "class RunsDocument(TypedDict):", body)
+    line = f'    Document("{name}", "coach {name}", keeping.{_class(name)}Document),'
+    change.line("docs/reference_pages/documents.py", '    Document("runs", "coach runs",', line)
+    line = f'    "{name}": "coach {name}",'
+    change.line("docs/reference_pages/commands.py", '    "sample": "coach sample', line)
     change.write()
+    _run("docs/make_reference.py")
     return [
         *change.made,
+        "docs/reference (made anew)",
+        "next: the type of its JSON in coach/cli/documents, and its example in docs/reference_pages/commands.py",
         "next: its summary, under the task that it serves, in COMMANDS_BY_TASK of coach/cli/__init__.py",
         "next: what adds up or judges goes to coach/analysis, I/O in several steps to coach/workflows",
         "next: a line in tests/test_bad_input.py if it asks Slurm; its line in the docs",

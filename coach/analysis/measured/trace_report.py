@@ -34,7 +34,7 @@ _TOP = 10
 _ON_DEVICE = frozenset({Work.KERNEL, Work.COPY, Work.COMMUNICATION})
 _ON_HOST = frozenset({Work.OPERATOR, Work.HOST_COMMUNICATION})
 _US = 1e6
-_FUNCTOR = re.compile(r"(\w*Functor\w*|\w+_kernel_cuda|\w+_op\b)")
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,5 +278,8 @@ def short_name(name: str) -> str:
     base = re.split(r"[<(]", plain, maxsplit=1)[0].rpartition("::")[2] or plain
     if base.startswith("Kernel") and "<" in plain:  # CUTLASS: what it computes is its first type
         return re.split(r"[<,>]", plain.partition("<")[2], maxsplit=1)[0].strip() or base
-    functor = _FUNCTOR.search(plain[len(base) :]) if "<" in plain else None
-    return f"{base} ({functor[1]})" if functor and functor[1] != base else base
+    words = _WORD.findall(plain[len(base) :]) if "<" in plain else []
+    functor = next(
+        (word for word in words if "Functor" in word or word.endswith(("_kernel_cuda", "_op"))), base
+    )
+    return f"{base} ({functor})" if functor != base else base

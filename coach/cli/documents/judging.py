@@ -134,10 +134,9 @@ class GroupDocument(TypedDict):
     points: list[Annotated[dict[str, Any], Point]]
 
 
-class ChainDocument(TypedDict):
-    """What fixes made of a run, oldest first."""
+class ChainDocument(ComparisonDocument):
+    """What a fix did, and what fixes made of the first run, oldest first."""
 
-    schema: Schema1
     chain: list[Annotated[dict[str, Any], Link]]
 
 

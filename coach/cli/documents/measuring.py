@@ -17,6 +17,7 @@ from coach.model.training.telemetry import (
     ProcessSample,
     SensorGap,
 )
+from coach.model.training.trace import TraceReport
 
 
 class StacksDocument(TypedDict):
@@ -53,5 +54,14 @@ SAMPLES = (
     MountSample,
     SensorGap,
 )
+
+
+class _TraceAlso(TypedDict):
+    schema: Schema1
+    trace: str
+    """The file that was read."""
+
+
+TRACE = Together("TraceDocument", (_TraceAlso, TraceReport))
 ATTACH_LINES = tuple(Together(f"{sample.__name__}Line", (_AttachAlso, sample)) for sample in SAMPLES)
 """One line that `coach attach` prints is one of these; `kind` names the class."""

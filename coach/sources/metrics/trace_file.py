@@ -39,7 +39,10 @@ _KERNEL_COLLECTIVE = re.compile(r"^(?:nccl|rccl|void nccl)", re.IGNORECASE)
 _HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc):")
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 _RANK = re.compile(r'"(rank|world_size)"\s*:\s*(\d{1,9})')
-_DEVICE = re.compile(r'"deviceProperties"\s*:\s*\[\s*\{[^}]*?"name"\s*:\s*"([^"\\]{1,80})"')
+_DEVICES = '"deviceProperties"'
+_MAX_DEVICE = 2000
+"""Characters of the properties of one device."""
+_NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,80})"')
 _SPACE = re.compile(r"[\s,]*")
 
 
@@ -57,7 +60,7 @@ def read_trace(io: Io, path: Path) -> Trace:
     if not reader.is_whole:
         raise UserError(f"{path}: the trace is cut short", "was the run ended while it was written?")
     numbers = {found[1]: int(found[2]) for found in _RANK.finditer(head)}
-    device = _DEVICE.search(head)
+    device = _NAME.search(head.partition(_DEVICES)[2][:_MAX_DEVICE])
     return Trace(tuple(events), numbers.get("rank"), numbers.get("world_size"), device[1] if device else None)
 
 

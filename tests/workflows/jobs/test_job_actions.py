@@ -164,7 +164,7 @@ def test_tasks_of_an_array_are_named_as_slurm_takes_them(world: World) -> None:
 def test_where_a_step_waits_for_the_job_s_own_no_shell_is_opened(world: World) -> None:
     rows(world, "17 RUNNING None 10:00 1")
     world.client("srun", "echo slurm 21.08.8")
-    with pytest.raises(UserError, match=r"this is Slurm 21\.08\.8: before 22\.05 a step"):
+    with pytest.raises(UserError, match=r"this is Slurm 21\.08\.8: before 22\.05 an added step"):
         planned(world, Verb.SHELL, "17")
     world.client("srun", "echo slurm 22.05.8")
     assert planned(world, Verb.SHELL, "17").commands[0].startswith("srun --jobid=17 ")
