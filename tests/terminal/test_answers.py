@@ -29,7 +29,7 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
     after = slurm.submit("true", "-d", f"afterok:{array}", "--mem=100", "-J", "after")
 
     terminal = open_terminal(
-        user_coach.argv(), columns=80, rows=24, env=user_coach.env(), as_user=user_coach.user
+        user_coach.argv(), columns=120, rows=24, env=user_coach.env(), as_user=user_coach.user
     )
     terminal.wait_for("free 3 of 6 a100", timeout_s=30)
     terminal.wait_for(f"· after {array}")
