@@ -99,8 +99,8 @@ class Context:
 
     @property
     def now_s(self) -> float:
-        """The present in Unix seconds of the data's clock, from which ages are counted. It advances between
-        two snapshots."""
+        """The current time in Unix seconds by the data's clock, from which ages are counted. It also advances
+        between two snapshots."""
         if not self.snapshot_time_s:
             return self.snapshot.now_s
         return self.snapshot.now_s + max(0.0, self.clock() - self.snapshot_time_s)

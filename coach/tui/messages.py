@@ -289,7 +289,8 @@ class SavedViewsChanged(Request):
 
 
 class FirstLookWanted(Request):
-    """The first screen is open. At the first start of coach, look for programs, recipes and GPUs here."""
+    """The first screen is open. At the first start of coach, read what the config and the project file offer
+    here."""
 
 
 class FirstKeyPressed(Request):

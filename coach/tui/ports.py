@@ -153,7 +153,7 @@ class FixPort(Protocol):
         history: History,
         is_trial: bool = False,
     ) -> RelaunchOffer:
-        """The relaunch that a fix offers. `run` has its present state."""
+        """The relaunch that a fix offers. `run` has its current state."""
         ...
 
     def find_again(self, job_id: str, known: Job | None) -> Resubmission:

@@ -55,8 +55,8 @@ class Asked(Generic[T]):
 
 @dataclass(slots=True)
 class Answers:
-    """The last answer to each question, and a history of values that Slurm reports only for the present; for
-    all screens."""
+    """The last answer to each question, and a history of values that Slurm reports only for the current time;
+    for all screens."""
 
     by_question: dict[Question, Asked[Any]] = field(default_factory=dict)
     node_past: NodePast = field(default_factory=NodePast)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coach.analysis.judging.ranking import RankedFinding
 
 LATELY_S = 600.0
-"""Measurements of a node that are older than this, in seconds, are not shown as its present use."""
+"""Measurements of a node that are older than this, in seconds, are not shown as its current use."""
 _MAX_KEPT = 200
 """Number of trainings whose last numbers are kept."""
 

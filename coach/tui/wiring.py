@@ -32,7 +32,8 @@ else:
 _OFFERED = "notices-offered"
 _STARTED = "first-start"
 Standing = tuple[Mode, str | None, Mapping[Switch, str]]
-"""The mode, the reason if nothing may be changed, and what the site has switched off with its words."""
+"""The mode, the reason if nothing may be changed, and the functions that the site has switched off, with its
+reasons."""
 
 
 @dataclass(frozen=True, slots=True)
