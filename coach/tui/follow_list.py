@@ -103,7 +103,7 @@ class FollowList:
         return [each for each in (*runs, *jobs) if (each.ended_s or 0.0) >= since_s]
 
     def _is_settled(self, ended: _Ended) -> bool:
-        """True if the job was judged later than SETTLE_S after its end."""
+        """True once the job was judged later than SETTLE_S after its end. It then stays settled."""
         context, name = self._context, ended.target
         if name in self._settled:
             return True

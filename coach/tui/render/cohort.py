@@ -66,7 +66,7 @@ def cohort_title(cohort: Cohort) -> str:
 
 
 def verdict_lines(cohort: Cohort, now_s: float, width: int) -> list[Line]:
-    """The people who need help, one line each."""
+    """The people who need help, and why, in words."""
     rows = []
     for words in verdict_words(cohort, now_s):
         for index, part in enumerate(wrap(printable(words), width - 4)):

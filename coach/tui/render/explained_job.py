@@ -46,8 +46,8 @@ def explain_steps(history: History) -> tuple[Explained, ...]:
 
 
 def _step_values(steps: Sequence[Step]) -> dict[str, tuple[str, str]]:
-    """The values of the newest steps, by the name of the text that explains each; values that are not
-    recorded are left out."""
+    """The values of the newest steps, by the name of the text that explains each; each is empty if it is not
+    recorded."""
     total_s = sum(step.step_time_s or 0.0 for step in steps)
     waited_s = sum(step.data_time_s or 0.0 for step in steps)
     num_samples = sum(step.num_samples_global or 0 for step in steps)
