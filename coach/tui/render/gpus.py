@@ -188,8 +188,8 @@ def heat_map_lines(
 
 
 def grid_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width: int) -> list[Line]:
-    """A line per GPU with all its values. Utilization never stands without power or clocks, which show the
-    real load."""
+    """A line per GPU with all its values. Utilization is always shown with power or SM activity, which show
+    the real load."""
     samples = [history.gpu(*key)[-1] for key in gpus]
     columns = [
         column.name
