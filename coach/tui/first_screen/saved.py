@@ -38,7 +38,7 @@ def view_named(context: Context, name: str) -> SavedView | None:
 
 
 def name_of(context: Context, shown: SavedView) -> str | None:
-    """The name of a view of the queue: `failed today`, or the name under which the user saved it; else None."""
+    """The name of a view of the queue: `failed today`, or the name given by the user; None without a name."""
     alike = (name for name, each in context.saved_views.items() if (each.view, each.is_all) == _key(shown))
     name = "failed today" if shown.is_failed_today else next(alike, None)
     return printable(name) if name is not None else None
