@@ -1,4 +1,4 @@
-"""The app: puts controllers, screens and data together, and keeps the terminal clean whatever happens."""
+"""The app: connects controllers, screens and data, and leaves the terminal clean even after a crash."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recor
 from coach.tui.worker import FINISH_TIMEOUT_S
 
 AGES_S = 5.0
-"""Ages on the screen go on in these steps while no data come: each step is drawn, and sent over the line."""
+"""While no data arrive, ages on the screen are redrawn at this interval. A shorter one sends more over a slow
+connection."""
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 
 
 def open_screens(
     settings: Settings, *, backend: str, is_readonly: bool, replay: str | None, is_demo: bool
 ) -> int:
-    """Open the screens and stay until the user leaves. Raises UserError when they cannot be opened, or
-    stopped by themselves."""
+    """Open the screens and return the exit status when the user leaves. Raises UserError if they cannot be
+    opened, or if they stop without the user's request."""
     if is_demo:
         opening = open_recorded(settings, demo_recording_path(), Mode.DEMO)
     elif replay is not None:
@@ -68,7 +69,7 @@ def open_screens(
 
 
 def _keep_crash(crash: BaseException, directory: Path) -> tuple[str, str | None]:
-    """One line for the user, the traceback in a file."""
+    """Write the traceback to a file. Returns one line for the user, and that file's path."""
     said = f"the screens stopped: {type(crash).__name__}: {crash}".splitlines()[0]
     file = directory / "crash.log"
     try:
@@ -80,7 +81,7 @@ def _keep_crash(crash: BaseException, directory: Path) -> tuple[str, str | None]
 
 
 class CoachApp(App[None]):
-    """Lives as long as the user looks."""
+    """The Textual app. It owns the data, the clock and the terminal."""
 
     CSS = styles()
     TITLE = "coach"
@@ -88,7 +89,7 @@ class CoachApp(App[None]):
     BINDINGS = [Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)]  # noqa: RUF012 (Textual's own spelling)
 
     def __init__(self, opening: Opening, clock: Callable[[], float] = time.monotonic) -> None:
-        self._is_ascii = opening.is_ascii  # Textual asks for the driver while it begins
+        self._is_ascii = opening.is_ascii  # Textual asks for the driver in its constructor
         super().__init__()
         self.context = Context(
             session=opening.session,
@@ -99,7 +100,7 @@ class CoachApp(App[None]):
             snapshot=Snapshot(opening.session.snapshot.now_s),
             snapshot_time_s=0.0,
             key_table=opening.keys.table,
-            # What was recorded costs nobody anything.
+            # A recording asks Slurm nothing, so everybody's jobs are shown.
             are_all_shown=opening.mode in (Mode.DEMO, Mode.REPLAY),
             story=opening.story,
         )
@@ -110,14 +111,14 @@ class CoachApp(App[None]):
         self._standing = opening.standing
         self._watch: Watch | None = None
         self._shown: ScreenSpec | None = None
-        """What was on top last."""
+        """The spec of the screen that was last on top."""
         self._pointed: str | None = None
-        """What the cursor goes to as soon as it has a row: the job that the demo's caption is about."""
+        """The job that the demo's caption is about. The cursor goes to it as soon as it has a row."""
         self._follow_list = FollowList(self.context)
         self._attention = UserAttention(opening.session, clock)
         self.processor = ProcessorLimit(soft_limit_s())
         self.leaves_in_words: str | None = None
-        """Why it ended by itself."""
+        """Why coach ended without the user's request, for the last line in the terminal."""
         self._terminal_modes = terminal_modes()
         self._stage = Stage(self, self.context)
         controllers = Controllers(
@@ -128,7 +129,7 @@ class CoachApp(App[None]):
         self._launches, self._questions = controllers.launches, controllers.questions
         self._job_notices = controllers.notices
         self.handlers = controllers.handlers
-        """Who answers which request of a screen."""
+        """The handler of each type of request."""
         self._note_standing()
 
     @on(messages.Request)
@@ -153,7 +154,8 @@ class CoachApp(App[None]):
         self.call_after_refresh(self._launches.load_recipes)
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
-        """End the app. Textual's palette may be looking for commands: it would fail when its list is gone."""
+        """End the app. A search of Textual's palette is cancelled first: it would fail once its list is
+        gone."""
         self.workers.cancel_all()
         super().exit(result, return_code, message)
 
@@ -164,7 +166,7 @@ class CoachApp(App[None]):
     # Data
 
     def _post_snapshot(self, snapshot: Snapshot) -> None:
-        if not self._stage.is_lent:  # an hour's worth would wait for the screens to come back
+        if not self._stage.is_lent:  # updates would pile up until the screens return
             self.post_message(messages.Updated(snapshot))
 
     def on_updated(self, message: messages.Updated) -> None:
@@ -186,7 +188,7 @@ class CoachApp(App[None]):
             await result
 
     def _note_standing(self) -> None:
-        """Whether anything may be changed, as the settings in force have it."""
+        """Read from the settings in force whether coach may change anything."""
         if self._standing is not None:
             context = self.context
             context.mode, context.why_readonly, context.switched_off = self._standing()
@@ -201,11 +203,11 @@ class CoachApp(App[None]):
     def _is_queue_old(self) -> bool:
         status = self.context.snapshot.sources.get("jobs")
         if status is None or status.data_time_s is None or status.error is not None:
-            return False  # it is being asked for, or Slurm does not answer
+            return False  # the question is under way, or Slurm does not answer
         return self.context.now_s - status.data_time_s > AGES_S
 
     def _follow(self) -> None:
-        """Follow what the screen on top declares."""
+        """Follow the runs and jobs that the screen on top declares."""
         top, before = self.top, self._watch.targets if self._watch is not None else ()
         named = top.targets if top is not None else ()
         self._attention.follow(bool(named))
@@ -256,7 +258,7 @@ class CoachApp(App[None]):
             self._note_sleep()
             return
         if isinstance(event, events.Key) and not event.is_forwarded:
-            # A key counts from when it arrived, not from when its turn came. Textual stamps events by this
+            # The time of a key is its arrival, not the start of its handling. Textual stamps events by this
             # clock.
             self.context.key_time_s = self.context.clock() - max(0.0, time.monotonic() - event.time)
             if self.top is not None:
@@ -279,7 +281,7 @@ class CoachApp(App[None]):
             self._stage.open(request.name, *request.arguments)
 
     def action_open_screen(self, name: str) -> None:
-        """Open a screen about everything."""
+        """Open a screen that is not about one job or node."""
         self._stage.open(name)
 
     def action_open_help(self) -> None:
@@ -287,7 +289,7 @@ class CoachApp(App[None]):
             self._stage.open("help", self.top.spec, self.top.crumbs, self.top.first_keys())
 
     def action_launch(self, key: str) -> None:
-        """Open the plan of the recipe of this key."""
+        """Open the plan of the recipe that this key launches."""
         self._launches.press(key)
 
     def action_refresh_data(self) -> None:
@@ -312,7 +314,7 @@ class CoachApp(App[None]):
             top.refresh_all()
 
     def action_next_chapter(self) -> None:
-        """Tell the next caption of the demo, on the first screen, with the cursor on what it is about."""
+        """Show the next caption of the demo on the first screen, with the cursor on its job."""
         self._tell("story_next")
 
     def action_previous_chapter(self) -> None:
@@ -335,13 +337,13 @@ class CoachApp(App[None]):
         self._point()
 
     def _point(self) -> None:
-        """Put the cursor on what the caption is about, once it has a row."""
+        """Put the cursor on the caption's job, once that has a row."""
         if self.top is not None and self.top.spec is HOME and self._pointed is not None:
             self._pointed = None if self.top.point_at(self._pointed) else self._pointed
         self._stage.redraw()
 
     def action_leave(self) -> None:
-        """One step back; from the first screen out of coach."""
+        """Go one step back; on the first screen, leave coach."""
         top = self.top
         if top is not None and top.spec is HOME and top.maximized is None and not top.go_back():
             self.exit()
@@ -349,7 +351,8 @@ class CoachApp(App[None]):
             self.action_go_back()
 
     async def action_go_to(self) -> None:
-        """Ask for a name, and open what has it. What is typed next is of the name, however soon it comes."""
+        """Ask for a name and open the job, node or screen of that name. Keys typed right after `:` go into
+        the field."""
         places = places_of(self.context, self._launches.recipes, self._go, self._launches.launch)
         palette = GoTo(places, self._go)
         await self.push_screen(palette)
@@ -365,7 +368,7 @@ class CoachApp(App[None]):
             self._stage.open(name, *arguments)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers. `screen` is the one below it."""
+        """The commands that the palette offers. `screen` is the screen below it."""
         if isinstance(screen, CoachScreen):
             yield from commands_of(screen, self._launches.recipes, self._act_on, self._launches.launch)
 
@@ -382,7 +385,7 @@ class CoachApp(App[None]):
         self.theme = theme.name
 
     def action_next_theme(self) -> None:
-        """The next of our themes, until coach is left."""
+        """Switch to the next of coach's themes, for this session only."""
         self._take_theme(next_own(self.theme))
         if self.top is not None:
             self.top.note(f'{self.theme}; theme = "{self.theme}" in the config keeps it')
@@ -391,8 +394,8 @@ class CoachApp(App[None]):
         return dict(NIGHT.variables)
 
     def _handle_exception(self, error: Exception) -> None:
-        """One clean line after the terminal is restored, instead of a traceback across it. Textual has no
-        public hook for it."""
+        """Print one line after the terminal is restored, instead of a traceback. Textual has no public hook
+        for this."""
         if self.crash is None:
             self.crash = error
         if self.is_headless:

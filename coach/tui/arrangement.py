@@ -1,8 +1,8 @@
-"""What is made of the whole queue, or of all nodes: at once where they are few, else in a thread, while the
-last of it stays on the screen.
+"""Values computed from the whole queue or all nodes: at once for few rows, else in a thread while the
+previous value stays on the screen.
 
-Filtering and sorting tens of thousands of rows takes a good part of a second. A screen that waited for it
-would hold up keys for as long.
+Filtering and sorting tens of thousands of rows takes a good part of a second. Done in the screens' thread, it
+would delay keys by that time.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 AT_ONCE = 2000
-"""So many rows take a few milliseconds."""
+"""Up to this number of rows, the computation takes a few milliseconds and runs in the screens' thread."""
 
 
 def put_keys_first() -> None:
-    """Set up Python so that nothing holds up a key for long, however much the other threads read and sort.
+    """Configure Python so that other threads delay a key only briefly.
 
-    By default, a search for cycles among all that there is comes with every refresh: it goes through each job
-    of the queue, for up to a tenth of a second. Jobs are in no cycle, and go as soon as nothing holds them,
-    so that it is enough once in hours. And each turn of the event loop waits until a busy thread gives way,
-    of which a key takes several.
+    With Python's defaults, each refresh starts a full garbage collection, which visits every job of the queue
+    for up to 0.1 s. Jobs are in no reference cycle and are freed by their reference count, so one collection
+    in some hours is enough. Also, each turn of the event loop waits for a busy thread to release the
+    interpreter, and one key takes several turns; a shorter switch interval shortens each wait.
     """
     gc.freeze()
     gc.set_threshold(700, 10, 1000)
@@ -34,7 +34,7 @@ def put_keys_first() -> None:
 
 
 class Arranged(Generic[T]):
-    """A value, and the source it was made of. It is made again when the source changes."""
+    """A value and the source it was computed from. A new source means a new computation."""
 
     def __init__(self, first: T, deliver: Callable[[Callable[[], object]], object]) -> None:
         """`deliver` carries a finished piece of work back to the screens' thread."""
@@ -47,11 +47,11 @@ class Arranged(Generic[T]):
     def of(
         self, source: object, num_rows: int, way: object, make: Callable[[], T], on_made: Callable[[], object]
     ) -> T:
-        """The value for this source (compared by what object it is) in this way; until it is made, the last
-        one.
+        """The value of this source and this `way`; until it is computed, the previous value. Sources are
+        compared by identity, ways by equality.
 
-        `on_made` is called when it has come later. `make` must hold all that it needs: it may run in another
-        thread.
+        `on_made` is called only if the value was computed in a thread. `make` may run there, so it must read
+        nothing that changes.
         """
         if self._source is source and self._way == way:
             return self._value
@@ -65,7 +65,7 @@ class Arranged(Generic[T]):
 
     @property
     def is_late(self) -> bool:
-        """Whether the value is of something that was there before."""
+        """True while a thread computes a newer value."""
         return self._is_busy
 
     def _work(
@@ -89,5 +89,5 @@ class Arranged(Generic[T]):
 
 
 def _raise(problem: Exception) -> None:
-    """In the screens' thread, where a flaw ends the app with its reason."""
+    """Raise in the screens' thread, where an exception ends the app with its reason."""
     raise problem

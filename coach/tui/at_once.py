@@ -1,8 +1,8 @@
-"""Keys and pastes are done one after the other, each before the next one is looked at.
+"""Handles each key or paste completely before the next one.
 
-Textual gives a character to the widget that has the focus, which inserts it in its own time, and runs an
-action when the key has come back from there. Of `Backspace 2` in one packet the 2 would come first; of `Tab
-2`, the 2 would be typed into the field before.
+Textual passes a character to the widget with the focus, which inserts it later, and runs an action only after
+the key returns from there. If keys arrive in one packet, their order would change: of `Backspace 2`, the 2
+would be typed first; of `Tab 2`, the 2 would go into the previous field.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from coach.tui.widgets.text_field import TextField
 async def done_at_once(app: App[Any], event: events.Event) -> bool:
     """Type a character or a paste into the field that has the focus, or run a key's action.
 
-    False: Textual does it.
+    False: Textual must handle the event.
     """
     if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
         return False
     try:
         screen = app.screen
-    except ScreenStackError:  # the last screen closes
+    except ScreenStackError:  # the last screen is closing
         return False
     field = screen.focused
     if isinstance(event, events.Paste):

@@ -1,7 +1,7 @@
-"""Whether somebody looks: when the last key was pressed, and whether the terminal has the focus.
+"""Tracks if the user is looking: the time of the last key, and the focus of the terminal.
 
-Apart from the app, so that an hour without a key is a number in a test. Terminals that do not tell of their
-focus are taken to have it.
+It is separate from the app so that a test can set the idle time. A terminal that does not report its focus
+counts as focused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from coach.tui.ports import Session
 
 
 class UserAttention:
-    """Told of keys and focus; tells the session."""
+    """Receives keys and focus changes, and reports idle time and focus to the session."""
 
     def __init__(self, session: Session, clock: Callable[[], float]) -> None:
         self._session = session
@@ -25,13 +25,12 @@ class UserAttention:
 
     @property
     def asleep_s(self) -> float | None:
-        """How long nobody has pressed a key, once nothing is asked any more for that; None while coach
-        asks."""
+        """Seconds without a key, if coach has stopped asking Slurm for that reason; else None."""
         return self._clock() - self._key_s if self._attention.is_asleep else None
 
     def key(self) -> bool:
-        """A key was pressed. Returns whether it only woke coach up: what is on the screen was old, so nothing
-        is done by it."""
+        """Note a key. Returns True if it only woke coach up: the data on the screen were old, so the key must
+        do nothing else."""
         was_asleep = self._attention.is_asleep
         was_active = self._attention.is_active
         self._key_s = self._clock()
@@ -44,13 +43,13 @@ class UserAttention:
         self.tick()
 
     def follow(self, is_run_open: bool) -> None:
-        """A screen came to the top."""
+        """Note that another screen is on top. `is_run_open`: it shows a run or job."""
         if is_run_open != self._is_run_open:
             self._is_run_open = is_run_open
             self.tick()
 
     def tick(self) -> None:
-        """Called now and then: time passes without a key, too."""
+        """Report to the session again. Called at intervals, because idle time also grows without events."""
         self._attention = self._session.attend(
             self._clock() - self._key_s, is_focused=self._is_focused, is_run_open=self._is_run_open
         )

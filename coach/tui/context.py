@@ -1,4 +1,4 @@
-"""What the screens share: the session, the last data, and what was learned from it."""
+"""Data shared by the screens: the session, the last snapshot, and results derived from it."""
 
 from __future__ import annotations
 
@@ -31,83 +31,84 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Context:
-    """What the screens share. The app keeps it; screens read it, and change nothing in it but the marks and
-    the views."""
+    """Data shared by the screens. The app updates it; screens read it, and change only the marks and the
+    views."""
 
     session: Session
     mode: Mode
     """It can change while coach is open: the site, or the user, sets `readonly`."""
     user: str | None
     place: str
-    """Name of what is shown: `slurm · tiger`, `local · ws1`."""
+    """The backend and cluster or machine on the screens: `slurm · tiger`, `local · ws1`."""
     clock: Callable[[], float]
-    """Monotonic."""
+    """A monotonic clock, in seconds."""
     snapshot: Snapshot
     snapshot_time_s: float
-    """When it arrived, on `clock`."""
+    """When the snapshot arrived, on `clock`."""
     why_readonly: str | None = None
-    """The setting that allows no change, and its reason; None if coach was opened read-only."""
+    """The setting that forbids changes, and its reason; None if coach was opened read-only."""
     switched_off: SwitchedOff = field(default_factory=lambda: NOTHING_OFF)
-    """What the site has switched off, and its words for it. It can change while coach is open."""
+    """Functions that the site has switched off, with its reasons. It can change while coach is open."""
     key_time_s: float = 0.0
     """When the key that is being handled arrived, on `clock`."""
     key_table: Mapping[str, Key] = field(default_factory=lambda: SHIPPED)
-    """All keys by id, as they are in force."""
+    """All keys by id, as configured."""
     launch_keys: tuple[Key, ...] = ()
     diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
-    """The last diagnosis of every target that was ever followed."""
+    """The last diagnosis of each target that was followed in this session."""
     rates: dict[str, float] = field(default_factory=dict)
-    """The last throughput of every run that was ever followed."""
+    """The last throughput of each run that was followed, in samples/s."""
     answers: Answers = field(default_factory=Answers)
-    """What was asked on demand."""
+    """Answers to questions that screens ask on demand."""
     found: dict[str, tuple[RankedFinding, ...]] = field(default_factory=dict)
-    """The last findings of every target that was ever judged, with what they cost."""
+    """The last findings of each target that was judged, with their cost in GPU-hours."""
     trainings: Trainings = field(default_factory=Trainings)
-    """The last numbers of the targets that were followed."""
+    """The last progress and rates of the targets that were followed."""
     unread: list[str] = field(default_factory=list)
     """Jobs that ended within a day and have not been judged yet."""
     views: dict[str, View] = field(default_factory=dict)
-    """How the tables are looked at, by their ids."""
+    """Filter, order and columns of each table, by the table's id."""
     saved_views: dict[str, SavedView] = field(default_factory=dict)
-    """Ways to look at the queue that were saved, by their names."""
+    """Saved views of the queue, by name."""
     views_problem: str | None = None
-    """Why they are not as they were kept."""
+    """Why the saved views could not be read as they were written."""
     here: Here | None = None
-    """What is told at the first start; None after the first key, and at every other start."""
+    """The text of the first start; None after the first key, and at later starts."""
     is_first_key_pressed: bool = False
     is_detail_hidden: bool = False
-    """Whether a wide terminal shows the list of the first screen alone."""
+    """True if a wide terminal shows the list of the first screen without the detail beside it."""
     marked: list[str] = field(default_factory=list)
     are_all_shown: bool = False
-    """Whether the queue is everybody's: only then is it asked for."""
+    """True if the queue shows everybody's jobs; otherwise coach asks Slurm only for the user's own."""
     processor_limit_s: float | None = None
-    """The machine's limit of processor time, when so much of it is used up that jobs are not judged any
-    more."""
+    """The machine's limit of processor time in seconds, once coach has used too much of it to go on judging
+    jobs; else None."""
     asleep_s: float | None = None
-    """How long no key was pressed, once nothing is asked any more because of that."""
+    """Seconds without a key, if coach has stopped asking Slurm for that reason; else None."""
     story: Story | None = None
-    """What the demo tells; None outside of it."""
+    """The captions of the demo; None outside it."""
     standing: tuple[object, object, Standing | None] = (None, None, None)
-    """The queue, the job of it that was looked up last, and where that stands: kept by `job_place.py`."""
+    """A cache of `job_place.py`: the queue, the job that was looked up last, and its place in the queue."""
     _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
-    """The queue, and its jobs by their ids."""
+    """A cache: the queue, and its jobs by id."""
 
     def label(self, key_id: str) -> str:
-        """The key with this id, as it is shown: the one that was chosen in the config, else the shipped
-        one. Every hint on a screen names its key by it."""
+        """The label of a key: the user's choice in the config, else the shipped one. Each hint on a screen
+        names its key by this."""
         return self.key_table[key_id].label
 
     @property
     def now_s(self) -> float:
-        """The present in the data's time: what ages are counted from. It goes on between two snapshots."""
+        """The current time in Unix seconds by the data's clock, from which ages are counted. It also advances
+        between two snapshots."""
         if not self.snapshot_time_s:
             return self.snapshot.now_s
         return self.snapshot.now_s + max(0.0, self.clock() - self.snapshot_time_s)
 
     @property
     def ended_jobs(self) -> Mapping[str, Job]:
-        """Those that the queue may have forgotten, by their ids, the newest of each number; none before they
-        were asked for."""
+        """Ended jobs that may have left the queue, by id; of several jobs with one id, the newest. Empty
+        until a screen has asked for them."""
         return {past.job.job_id: past.job for past in reversed(self.answers.past_jobs)}
 
     def run(self, run_id: str) -> Run | None:
@@ -131,7 +132,7 @@ class Context:
         return next((run for run in runs if job is None or is_job_of(job, run)), None)
 
     def job_of_run(self, run: Run) -> Job | None:
-        """The run's row in the queue; the last that was followed where the queue has forgotten it."""
+        """The run's row in the queue, or the last row that was followed if the job has left the queue."""
         job = self.job(run.job_id)
         if job is not None and is_job_of(job, run):
             return job
@@ -139,9 +140,10 @@ class Context:
         return target.job if target is not None else None
 
     def forget_jobs_of_runs(self) -> None:
-        """Drop the findings of a job that was judged before its run was known: the run has the same ones."""
+        """Drop the findings of jobs that were judged before their run was known. The run has the same
+        findings."""
         judged = self.found.keys() | self.diagnoses.keys()
-        # What follows a run knows its job before the list of runs was read again.
+        # The target of a run has its job id earlier than the list of runs, which is read less often.
         followed = (target.run for target in self.snapshot.targets.values() if target.run is not None)
         for run in (*self.snapshot.runs, *followed):
             if run.job_id is None or run.job_id == run.run_id or run.job_id not in judged:
@@ -152,7 +154,7 @@ class Context:
                 self.diagnoses.pop(run.job_id, None)
 
     def state_of(self, run: Run) -> str | None:
-        """By whoever knows best: what follows the run, then the queue, then its own file."""
+        """The run's state from the best source: its followed target, then the queue, then its own file."""
         target = self.snapshot.targets.get(run.run_id)
         if target is not None and target.state is not None:
             return target.state

@@ -1,9 +1,8 @@
-"""Leave when the terminal is closed or somebody ends coach: cleanly if the screens still answer, at once if
-they do not.
+"""Leaves coach on SIGHUP or SIGTERM: cleanly if the screens still answer, else at once.
 
-Textual takes no notice of these signals: the default would leave a shell without echo on the alternate
-screen, and handling them carelessly would leave a process without a terminal on a login node, which waits for
-a controller that does not answer.
+Textual does not handle these signals. Python's default would leave the shell without echo, on the alternate
+screen. A handler that only waited for Slurm could leave a process without a terminal on the login node, if
+the controller does not answer.
 """
 
 from __future__ import annotations
@@ -20,17 +19,16 @@ from typing import Any
 from textual.app import App
 
 LEAVE_TIMEOUT_S = 4.0
-"""How long the screens may take to go; what Slurm's clients are doing then ends with the process."""
+"""How long the screens may take to close. After that, running Slurm clients end with the process."""
 
 GONE_TIMEOUT_S = 2.5
-"""The same where the terminal is gone: there is nothing to give back, and Textual may wait for ever for its
-last words to be painted."""
+"""The same for a closed terminal: it needs no restoring, and Textual may wait for ever to paint on it."""
 
 FINISH_AT_SIGNAL_S = 2.0
-"""How long a submission or cancellation that is under way is waited for."""
+"""How long leaving waits for a submission or cancellation under way."""
 
 _RESTORE = "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[<u\x1b[?1049l\x1b[?25h"
-"""Mouse, paste and focus reports off; the first screen back; the cursor shown."""
+"""Turn off mouse, paste and focus reports; return to the main screen; show the cursor."""
 
 
 def terminal_modes() -> list[Any] | None:
@@ -41,10 +39,10 @@ def terminal_modes() -> list[Any] | None:
 
 
 def leave_at_signals(app: App[Any], modes: list[Any] | None) -> None:
-    """From now on SIGHUP and SIGTERM close the app. Called in the event loop of the main thread; `modes` is
-    what the terminal had before.
+    """Make SIGHUP and SIGTERM close the app. Called in the event loop of the main thread; `modes` are the
+    terminal's modes before the app changed them.
 
-    A handler of the loop would wait for the loop: it may stand still, waiting for a terminal that takes
+    It does not use a handler of the event loop: the loop may be blocked by a write to a terminal that accepts
     nothing.
     """
     loop = asyncio.get_running_loop()
@@ -62,19 +60,20 @@ def _leave(app: App[Any], loop: asyncio.AbstractEventLoop, number: int, modes: l
     last_resort = threading.Timer(timeout_s, _leave_at_once, (status, modes))
     last_resort.daemon = True
     last_resort.start()
-    with contextlib.suppress(RuntimeError):  # the loop has ended: coach is on its way out
+    with contextlib.suppress(RuntimeError):  # the loop has ended: coach is leaving
         loop.call_soon_threadsafe(lambda: app.exit(return_code=status))
 
 
 def _has_terminal() -> bool:
-    """Whether it is still there. What is painted for nobody goes nowhere from then on, instead of failing."""
+    """True if the terminal is still open. If not, output is discarded from now on, so that painting does not
+    fail."""
     has_hung_up = False
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         try:
             termios.tcgetattr(stream)
         except termios.error as error:
-            if error.args[0] == errno.EIO:  # it has hung up; a file or a pipe says otherwise
+            if error.args[0] == errno.EIO:  # EIO: it has hung up. A file or a pipe raises another error
                 os.dup2(nowhere, stream)
                 has_hung_up = True
     os.close(nowhere)

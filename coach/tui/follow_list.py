@@ -1,8 +1,8 @@
-"""Which jobs are followed though no screen of theirs is open: one's own that run, and for the findings also
-those that ended within a day.
+"""Chooses the jobs to follow besides those of open screens: the user's running jobs, and for the findings
+also the user's jobs that ended within a day.
 
-Each followed job is several files that are read again and again, so there is a limit; beyond it the jobs take
-turns.
+Each followed job means several files that are read repeatedly, so their number is limited. If more jobs run,
+they take turns.
 """
 
 from __future__ import annotations
@@ -18,40 +18,41 @@ from coach.tui.mode import Mode
 from coach.tui.screen_specs import Follows
 
 MAX_FOLLOWED = 6
-"""Runs that the list of runs follows, newest first, to know their findings."""
+"""How many runs the list of runs follows for their findings, newest first."""
 MAX_LIVE = 12
 TURN_S = 300.0
 MAX_ENDED = 4
-"""Ended jobs that are read at a time: each is a few files and one judgement."""
+"""How many ended jobs are read at a time. Each takes a few files and one judgement."""
 SETTLE_S = 15.0
-"""A job is judged once more when it has ended for this long: the last lines of its nodes come late over a
-file server."""
+"""A job is judged once more this long after its end: a file server delivers the last lines of its nodes
+late."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A job or run that has ended."""
+    """A job or run that has ended, with its end in Unix seconds."""
 
     target: str
     has_completed: bool
     ended_s: float | None
-    """None where nobody knows."""
+    """None if unknown."""
 
 
 class FollowList:
-    """Looks for the user's own jobs only once in each queue: his own, too, may be tens of thousands."""
+    """Chooses the targets to follow. It searches each queue only once for the user's jobs, which may be tens
+    of thousands."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._judged_s: dict[str, float] = {}
-        """When an ended job was judged first, in the data's time."""
+        """When each ended job was first judged, in Unix seconds of the data's clock."""
         self._settled: set[str] = set()
         """Ended jobs that need no further look."""
         self._own_jobs: tuple[Sequence[Job] | None, tuple[Job, ...]] = (None, ())
 
     def targets(self, follows: Follows, named: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
-        """What to follow while a screen is on top that names some targets; `before` it, others were
-        followed."""
+        """The targets to follow while a screen is on top. `named` are the screen's own; `before` were
+        followed until it opened."""
         if follows is Follows.TARGETS:
             return named
         if follows is Follows.BEFORE:
@@ -59,7 +60,7 @@ class FollowList:
         return tuple(dict.fromkeys((*named, *self._own(follows))))
 
     def _own(self, follows: Follows) -> tuple[str, ...]:
-        """One's own runs and jobs, though no screen of theirs is open."""
+        """The user's own runs and jobs, including those without an open screen."""
         context = self._context
         newest = sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)
         if follows is Follows.NEWEST_RUNS:
@@ -76,9 +77,9 @@ class FollowList:
         return (*live, *self._to_be_read(ended)[:MAX_ENDED])
 
     def _to_be_read(self, ended: list[_Ended]) -> list[str]:
-        """Jobs that still need a verdict, or a second look, in this order."""
+        """Jobs without a verdict, then jobs that need a second judgement."""
         context = self._context
-        # Failed before completed, and the newest first: it was waited for.
+        # Failed jobs come before completed ones; in both, the newest first, since the user is waiting for it.
         ended.sort(key=lambda each: (each.has_completed, -(each.ended_s or 0.0)))
         due = {each.target: None for each in ended if not self._is_settled(each)}
         context.unread = [name for name in due if name not in context.found]
@@ -96,13 +97,13 @@ class FollowList:
         ]
         past = context.answers.past_jobs if self._can_read_foreign else ()
         of_runs = {run.job_id for run in newest}
-        # What the queue still has is judged as it stands there.
+        # Jobs that are still in the queue are judged from their row there.
         known = of_runs.union(context.jobs_by_id)
         jobs = [_ended_job(each.job) for each in past if not each.run_id and each.job.job_id not in known]
         return [each for each in (*runs, *jobs) if (each.ended_s or 0.0) >= since_s]
 
     def _is_settled(self, ended: _Ended) -> bool:
-        """True once a job is followed and has its verdict SETTLE_S after its end."""
+        """True once the job was judged later than SETTLE_S after its end. It then stays settled."""
         context, name = self._context, ended.target
         if name in self._settled:
             return True
@@ -115,12 +116,12 @@ class FollowList:
 
     @property
     def _can_read_foreign(self) -> bool:
-        """A recording holds the files of the jobs that were followed then, and of no others."""
+        """False for a recording: it holds only the files of the jobs that were followed while it was made."""
         return self._context.mode not in (Mode.REPLAY, Mode.DEMO)
 
     def _foreign(self) -> tuple[Job, ...]:
-        """Own jobs in the queue that run or have ended, and that coach did not launch. Of a waiting job there
-        is nothing to read."""
+        """The user's jobs in the queue that coach did not launch. Waiting jobs are left out: they have no
+        files to read."""
         context = self._context
         if not self._can_read_foreign:
             return ()

@@ -1,6 +1,6 @@
-"""Actions on jobs: a key names what to do, the screen says to which jobs, the app asks.
+"""Actions on jobs: a key names the action, the screen names the jobs, the app asks for confirmation.
 
-What a screen knows already is said beside the keys, before anything is asked of Slurm.
+If the screen's data already exclude an action, the reason is shown beside the keys and Slurm is not asked.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL, Verb.ATTACH})
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One job that is meant. `target` is its number, or the run's id."""
+    """One chosen job. `target` is its job id, or the run's id."""
 
     target: str
     label: str
     state: str | None
     reason: str | None = None
     is_array: bool = False
-    """True if it stands for many tasks; each has its own state."""
+    """True for a row that stands for several array tasks, each with its own state."""
     why_not_mine: str | None = None
     job: Job | None = None
-    """Its row, of the queue or of accounting, where the screen knows it."""
+    """Its row in the queue or in accounting, if the screen has it."""
 
 
 class JobChoice:
-    """Asks the app to do to the chosen jobs what a key says, or says beside the keys why not."""
+    """Asks the app to apply an action to the chosen jobs, or shows beside the keys why it cannot."""
 
     def __init__(self, screen: CoachScreen, chosen: Callable[[], Sequence[Chosen]]) -> None:
-        """`chosen` gives the selected jobs, else the one under the cursor."""
+        """`chosen` returns the selected jobs, else the job under the cursor."""
         self._screen = screen
         self._chosen = chosen
 
@@ -63,7 +63,7 @@ class JobChoice:
             self._screen.post_message(ActionRequested(verb, [each.target for each in chosen], label))
 
     def show_stacks(self) -> None:
-        """Where the ranks of the chosen job stand."""
+        """Open the stacks of the chosen job's ranks."""
         if self._screen.is_off("stacks"):
             return
         chosen = self._chosen()
@@ -77,15 +77,16 @@ class JobChoice:
             self._screen.post_message(ScreenOpened("stacks", chosen[0].target, chosen[0].label))
 
     def show_gpus(self) -> None:
-        """The GPUs of the chosen job."""
+        """Open the GPUs of the chosen job."""
         self._show_part("gpus", "shows the GPUs of one job", "each task of an array has GPUs of its own")
 
     def show_log(self) -> None:
-        """The log of the chosen job, at the line of the cause where one is known."""
+        """Open the log of the chosen job, at the line of the cause if one was found."""
         self._show_part("log", "shows the log of one job", "each task of an array has a log of its own")
 
     def compare(self) -> None:
-        """The two chosen runs; one chosen run with its parent, its newest child, or the runs of its sweep."""
+        """Compare two chosen runs, or one chosen run with its parent, its newest child, or the runs of its
+        sweep."""
         screen, context = self._screen, self._screen.context
         found = [context.run(each.target) or context.run_of_job(each.target) for each in self._chosen()]
         runs = [run for run in found if run is not None]
@@ -103,7 +104,8 @@ class JobChoice:
             )
 
     def fix(self) -> None:
-        """What a fix would change in the chosen job's launch; the form that submits another job again."""
+        """Open the changes that a fix makes to the chosen run's launch. For a job that coach did not launch,
+        open the form that submits it again."""
         if self._screen.is_off("fix"):
             return
         chosen = self._chosen()
@@ -132,8 +134,8 @@ class JobChoice:
             screen.note(why_no_fix(diagnosis))
 
     def _show_part(self, part: str, of_one: str, of_tasks: str) -> None:
-        """A screen about one job, by the key of its name. `of_one` and `of_tasks` say why there is none for
-        several."""
+        """Open a screen about one job. `part` is the name of the screen and of its key; `of_one` and
+        `of_tasks` are the notes for several jobs and for an array."""
         chosen = self._chosen()
         if len(chosen) != 1:
             self._screen.note(f"{self._label(part)} {of_one}")
@@ -166,7 +168,7 @@ class JobChoice:
         return f"{chosen.label}: {why}" if why is not None else None
 
     def _is_measured(self, target: str) -> bool:
-        """True if a stream from inside of the job has begun, and has not ended."""
+        """True if a measuring step inside the job is sending data."""
         run = self._screen.context.run_of_job(target)
         stream = self._screen.context.snapshot.sources.get(
             f"stream:{run.run_id if run is not None else target}"
@@ -175,7 +177,7 @@ class JobChoice:
 
 
 class JobKeys:
-    """The actions behind the keys of jobs, for a screen that has a choice of them."""
+    """The actions behind the keys of jobs, for a screen with a JobChoice."""
 
     job_choice: JobChoice
 
@@ -208,7 +210,7 @@ def _comparison_of(run: Run, context: Context) -> ScreenOpened | None:
 
 
 def choose_job(context: Context, job: Job, target: str, *, is_array: bool = False) -> Chosen:
-    """A job of the queue, named by `target`."""
+    """A job in the queue as a Chosen; `target` is its job id or its run's id."""
     user = context.user
     return Chosen(
         target,
@@ -222,7 +224,7 @@ def choose_job(context: Context, job: Job, target: str, *, is_array: bool = Fals
 
 
 def choose_run(context: Context, run: Run) -> Chosen:
-    """The job of a run."""
+    """The job of a run as a Chosen."""
     state = context.state_of(run)
     job = context.job(run.job_id)
     standing = run.submission.words if run.submission is not None else "has no job yet"
@@ -237,8 +239,8 @@ def choose_run(context: Context, run: Run) -> Chosen:
 
 
 def choose_target(context: Context, target: str, past: Job | None = None) -> Chosen | None:
-    """The run or the job that coach follows by this name; None where neither is known. `past` is its row in
-    accounting, once the queue has forgotten it."""
+    """The run or job that coach follows by this name; None if neither is known. `past` is its row in
+    accounting, for a job that has left the queue."""
     run = context.run(target)
     if run is not None:
         return choose_run(context, run)

@@ -1,4 +1,4 @@
-"""Where a job stands that tells nothing of itself: its number among those that wait, and its nodes."""
+"""Place of a job without measurements: its position among waiting jobs, and its nodes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _MAX_NODES = 4
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """What the queue and the nodes tell of it."""
+    """A job's place, from the queue and the node list."""
 
     standing: Standing | None = None
-    """Of a waiting job: where it stands in its partition."""
+    """Position of a waiting job in its partition."""
     nodes: Sequence[tuple[Node, Sequence[NodeGpus]]] = ()
-    """The first of its nodes, or of those where it is planned, and what is free there."""
+    """Its first allocated or planned nodes, each with its free GPUs."""
 
 
 NOWHERE = JobPlace()
 
 
 def job_place(context: Context, job: Job, *, is_measured: bool) -> JobPlace:
-    """`is_measured`: it tells of its nodes itself."""
+    """The job's place. `is_measured`: a step inside the job reports its nodes, so they are left out here."""
     return JobPlace(_standing(context, job), () if is_measured else _nodes_of(context, job))
 
 
 def _standing(context: Context, job: Job) -> Standing | None:
-    """Counted once per queue. None where only one's own jobs are known."""
+    """The job's standing, computed once per queue. None if coach sees only the user's own jobs."""
     snapshot = context.snapshot
     if not snapshot.is_queue_whole or "jobs" in snapshot.hidden:
         return None

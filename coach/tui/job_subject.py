@@ -1,4 +1,4 @@
-"""One job as the screens know it: its run, its row in the queue, what is followed of it."""
+"""One job as the screens show it: its run, its row in the queue, and its followed data."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from coach.tui.question import Answers, Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubject:
-    """What is known of one job. Times are in Unix seconds."""
+    """All data about one job. Times are in Unix seconds."""
 
     now_s: float
     user: str | None
     target: str
-    """What is followed: the run's id, else the job's number."""
+    """The followed target: the run's id, else the job id."""
     run: Run | None
     folded: FoldedJob | None
-    """Its row in the queue, or all rows of its array; None for a run that has no job there."""
+    """Its row in the queue, or all rows of its array; None for a run without a job in the queue."""
     state: str | None
-    """Of the run, by whoever knows best; of a job without one, as it was followed."""
+    """The run's state from the best source; for a job without a run, the state of its target."""
     past: PastJob | None
-    """Its row in accounting, for a job that the queue no longer knows."""
+    """Its row in accounting, for a job that has left the queue."""
     followed: TargetSnapshot | None
     diagnosis: Diagnosis | None
     history: History
     stream_error: str | None
-    """Why the stream from inside of the job has ended."""
+    """Why the stream of the measuring step inside the job has ended."""
     answers: Answers
     label: Callable[[str], str]
-    """The key with an id, as it is shown."""
+    """Returns the label of the key with this id."""
     is_read: bool = False
-    """True if its files are read: it gets a verdict."""
+    """True if coach reads its files, so that it gets a verdict."""
     can_fix: bool = False
     questions: Sequence[Question] = ()
-    """What is asked of Slurm for it."""
+    """Questions that its screen asks Slurm."""
     task_findings: Mapping[str, Finding] = field(default_factory=dict)
-    """The gravest finding of each task of an array that was judged, by the task's id."""
+    """For an array, the most severe finding of each judged task, by the task's id."""
     slots: Sequence[GpuSlot] = ()
-    """Its GPUs, as far as its nodes say the same."""
+    """Its GPUs, if its nodes agree on them."""
     place: JobPlace = NOWHERE
-    """Where it stands in the queue, and its nodes."""
+    """Its position in the queue, and its nodes."""
     is_log: bool = False
-    """True for its loss on a logarithmic scale."""
+    """True if its loss is drawn on a logarithmic scale."""
     first_chart: int = 0
-    """Which of its charts is drawn first, and largest."""
+    """Index of the chart that is drawn first and largest."""
 
     @property
     def is_known(self) -> bool:
@@ -75,12 +75,12 @@ class JobSubject:
 
     @property
     def rate(self) -> float | None:
-        """Samples a second of all ranks lately."""
+        """Recent throughput of all ranks together, in samples/s."""
         return recent_rate(self.history.curve)
 
     @property
     def progress(self) -> Progress | None:
-        """By its metrics, else by a progress bar in its log."""
+        """Its progress from its metrics, else from a progress bar in its log."""
         parameters = self.run.parameters if self.run is not None else {}
         events = self.followed.events if self.followed is not None else ()
         tails = self.followed.log_tails if self.followed is not None else ()
@@ -88,13 +88,13 @@ class JobSubject:
 
 
 def run_named(context: Context, name: str) -> Run | None:
-    """The run with this id, or of the job with this number."""
+    """The run with this id, or the run of the job with this id."""
     return context.run(name) or context.run_of_job(name)
 
 
 def rows_named(context: Context, name: str, past: PastJob | None) -> FoldedJob | None:
-    """The job's row in the queue, all of an array by its number; where the queue has forgotten it, the row
-    that was followed last. None where neither knows it."""
+    """The job's row in the queue, or all rows of an array. If the job has left the queue, the row that was
+    last followed. None if there is neither."""
     if past is not None:
         return fold([past.job])[0]
     run = run_named(context, name)
@@ -114,7 +114,7 @@ def _rows_in_queue(jobs: Sequence[Job], name: str) -> list[Job]:
 
 
 def job_subject(context: Context, name: str, folded: FoldedJob | None, past: PastJob | None) -> JobSubject:
-    """`name` is a run's id or a job's number, `folded` its row."""
+    """Collect the data about one job. `name` is a run's id or a job id, `folded` its row."""
     run = run_named(context, name)
     target = run.run_id if run is not None else name
     followed = context.snapshot.targets.get(target)

@@ -1,7 +1,7 @@
-"""When a key may change something: not before the screen that asks was painted, and not within 300 ms after.
+"""Decides if a key may change something: only 300 ms or more after the question was painted.
 
-A key that was typed for the screen before must not answer the question of this one (`1⏎⏎` in one packet).
-What counts is when the key arrived, not when a busy program came round to it.
+A key typed for the previous screen must not answer this screen's question (`1⏎⏎` in one packet). The time of
+a key is its arrival, even if a busy program handles it later.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ class KeyGuard:
         self._painted_time_s: float | None = None
 
     def arm(self, now_s: float) -> None:
-        """The question has just been painted."""
+        """Start the wait: the question has just been painted."""
         self._painted_time_s = now_s
 
     def close(self) -> None:
-        """What was painted no longer stands."""
+        """Admit no key: the painted question is no longer valid."""
         self._painted_time_s = None
 
     def admits(self, key_time_s: float) -> bool:
-        """Whether a key that arrived at this time answers what is on the screen."""
+        """True if a key that arrived at this time answers the painted question."""
         return self._painted_time_s is not None and key_time_s - self._painted_time_s >= GUARD_S

@@ -1,6 +1,6 @@
-"""The real workflows behind the screens' ports.
+"""Implements the screens' ports by the real workflows.
 
-They are imported when they are first used: the first frame waits for none of them.
+The workflows are imported on first use, so that the first frame does not wait for them.
 """
 
 from __future__ import annotations
@@ -101,17 +101,16 @@ else:
     step_use, user_command = late("coach.workflows.watching", "step_use", "user_command")
 
 PAST_S = 7 * 86400.0
+"""How far back the list of ended jobs goes."""
 MAX_PAST_JOBS = 200
 NOTICE_TIMEOUT_S = 20.0
-"""For the user's own command."""
-"""How far the history looks back, and how many jobs it shows."""
+"""How long the user's own command for notices may take."""
 SITE_AGE_S = 60.0
-"""How long what the cluster has is taken as known while a plan is changed."""
+"""While a plan is edited, coach asks for the cluster's nodes and limits again after this time."""
 
 
 class Reach:
-    """What all ports work with: the settings in force, the environment, commands and files, and what a
-    person's own doing costs."""
+    """Settings, environment and Io of all ports, and the count of the RPCs that their commands cost."""
 
     def __init__(
         self,
@@ -119,17 +118,17 @@ class Reach:
         env: Mapping[str, str],
         budget: RpcBudget | None = None,
     ) -> None:
-        """`budget` is what everything is paid from that is asked of Slurm here; None where nobody counts."""
+        """`budget` limits all RPCs that are sent to Slurm; None: a budget of its own."""
         self.settings = settings
         self.env = env
         self._budget = budget or RpcBudget()
         self.io = self._io(self._count)
-        """For what a person does: it waits for nothing."""
+        """For the user's actions: its RPCs are counted and never delayed."""
         self.asking_io: Io = self._io(self._budget.ask)
-        """For what a screen asks: it keeps within its share."""
+        """For questions of the screens: a command runs only if the budget allows it."""
 
     def charge(self, num_rpcs: int) -> None:
-        """Count what a person does, where it is not asked by `io`."""
+        """Count RPCs of a user's action that does not use `io`."""
         self._budget.charge(num_rpcs)
 
     def _count(self, num_rpcs: int) -> bool:
@@ -144,13 +143,13 @@ class Reach:
         )
 
     def use(self, settings: Settings) -> None:
-        """Go on by these settings. May be called from any thread."""
+        """Use these settings from now on. May be called from any thread."""
         self.settings = settings
 
 
 def live_ports(reach: Reach, backend: str, place: str) -> Ports:
-    """`backend` is the backend of the cluster or recording on the screens; the doctor examines `place`: a
-    backend, or `auto`."""
+    """All ports. `backend` is the backend on the screens; `place` is a backend or `auto`, which the doctor
+    examines."""
     launches = LiveLaunches(reach)
     return Ports(
         LiveRecipes(reach),
@@ -168,7 +167,7 @@ def live_ports(reach: Reach, backend: str, place: str) -> Ports:
 
 @dataclass(frozen=True, slots=True)
 class LiveRecipes:
-    """Those of coach and of the user."""
+    """coach's recipes and the user's own."""
 
     _reach: Reach
 
@@ -183,7 +182,7 @@ class LiveRecipes:
 
 @dataclass(frozen=True, slots=True)
 class LiveLaunchables:
-    """Those of the working directory."""
+    """Launches that the working directory offers."""
 
     _reach: Reach
 
@@ -195,15 +194,17 @@ class LiveLaunchables:
 
 
 class LiveLaunches:
-    """Remembers what the cluster has, for a minute: a plan is made anew with every edit."""
+    """Plans and submissions. It keeps the cluster's nodes and limits for a minute, since every edit makes a
+    new plan."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
         self._site: tuple[float, Site] | None = None
         self._lost: dict[str, tuple[str, ...]] = {}
-        """Recipe → launches of it whose answer was lost, as they were when the cluster was looked at."""
+        """For each recipe, warnings about launches whose answer from sbatch was lost. They are refreshed with
+        the cluster's nodes and limits."""
         self._previewed: tuple[tuple[str, str], Plan] | None = None
-        """The plan of a recipe's defaults, for which key it was made."""
+        """The recipe and backend of the last preview, and the plan of that recipe's defaults."""
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
         request = prepare.with_defaults(request, self._reach.settings)
@@ -245,7 +246,7 @@ class LiveLaunches:
 
 @dataclass(frozen=True, slots=True)
 class LiveFixes:
-    """Fixes of runs are launches of their own."""
+    """Fixes. For a run, a fix is a new launch."""
 
     _reach: Reach
 
@@ -298,7 +299,7 @@ class LiveFixes:
 
 @dataclass(frozen=True, slots=True)
 class LiveJobActions:
-    """By the commands of Slurm, and by signals on the local backend."""
+    """Actions on jobs, by Slurm's commands, or by signals on the local backend."""
 
     _reach: Reach
 
@@ -337,7 +338,7 @@ class LiveJobActions:
 
 @dataclass(frozen=True, slots=True)
 class LiveNotices:
-    """By tmux, and by the user's own command."""
+    """Notices, by tmux and by the user's own command."""
 
     _reach: Reach
 
@@ -353,7 +354,7 @@ class LiveNotices:
 
 @dataclass(frozen=True, slots=True)
 class LiveStacks:
-    """By a step inside of the job, or beside a run of this machine."""
+    """Stacks of ranks, by a step inside the job, or by a process beside a run on this machine."""
 
     _reach: Reach
 
@@ -366,7 +367,7 @@ class LiveStacks:
 
 
 class LiveLogs:
-    """Remembers of each file which lines were counted."""
+    """Windows of logs. It keeps an index of the counted lines of each file."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
@@ -393,7 +394,7 @@ class LiveLogs:
 
 @dataclass(frozen=True, slots=True)
 class LiveDrills:
-    """Those that this place can show."""
+    """The drills that this cluster or machine can run."""
 
     _reach: Reach
     _backend: str
@@ -409,7 +410,7 @@ class LiveDrills:
 
 
 class LiveQuestions:
-    """A new question is one line in the table, and its function."""
+    """Answers to questions. A new question needs one line in the table, and a function."""
 
     def __init__(self, reach: Reach, backend: str, place: str) -> None:
         self._reach = reach
@@ -473,7 +474,7 @@ class LiveQuestions:
 
     def examine(self) -> Report:
         settings = doctor.with_backend(self._reach.settings, self._place)
-        # Within the share of the screens it would wait for longer than it has, and blame Slurm for that.
+        # The doctor does not use the screens' budget: it would wait past its timeout and blame Slurm.
         return doctor.examine(
             settings,
             self._reach.env,

@@ -1,4 +1,4 @@
-"""What screens ask for. The app answers; no screen knows another one, or a workflow."""
+"""Requests that screens post and the app answers, so that no screen imports another screen or a workflow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Updated(Message):
-    """New data arrived. Sent from the session's thread."""
+    """New data arrived. Posted from the session's thread."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Updated(Message):
 
 
 class Done(Message):
-    """Work of the desk came to its end. Sent from its thread."""
+    """Work in a thread has ended. Posted from that thread."""
 
     def __init__(self, callback: Callable[[], object]) -> None:
         super().__init__()
@@ -40,14 +40,15 @@ class Done(Message):
 
 
 class Request(Message):
-    """Base of what a screen asks of the app. The app has one table of who answers which request."""
+    """Base of all requests of screens to the app. The app has one table of handlers by the type of
+    request."""
 
     asked_by: object = None
     """The screen whose key was pressed."""
 
 
 class ScreenOpened(Request):
-    """Open the screen of this name; the arguments are its class's own."""
+    """Open the screen of this name; the arguments go to the constructor of its class."""
 
     def __init__(self, name: str, *arguments: object) -> None:
         super().__init__()
@@ -56,14 +57,15 @@ class ScreenOpened(Request):
 
 
 class ScreenShown(Request):
-    """A screen came to the top: what it shows is to be followed."""
+    """A screen came to the top: follow its runs and jobs."""
 
 
 class ExplainWanted(Request):
-    """Explain the row under the cursor, or what is given here.
+    """Explain the row under the cursor, or the subject that is given here.
 
-    `target`: the run or job whose finding belongs to it, `is_finding_alone` if nothing else is meant. `job`:
-    the one of the row. `gpus`, `node`, `page` (its row and its run): what a screen shows that has no rows.
+    `target`: the run or job whose finding belongs to the row. `is_finding_alone`: explain only that finding.
+    `job`: the job of the row. `gpus`, `node`, `page` (a job's row and its run): the subject of a screen
+    without rows.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class ExplainWanted(Request):
 
 
 class PlanOpened(Request):
-    """Show the plan of a launch as it was filled in elsewhere; `title` is the recipe's name."""
+    """Show the plan of a launch request that another screen filled in; `title` is the recipe's name."""
 
     def __init__(self, request: LaunchRequest, title: str) -> None:
         super().__init__()
@@ -95,11 +97,11 @@ class PlanOpened(Request):
 
 
 class LaunchablesWanted(Request):
-    """Look for what can be launched from the working directory."""
+    """Look for programs and recipes to launch from the working directory."""
 
 
 class LaunchableOpened(Request):
-    """Show the plan of what a row of a new launch names."""
+    """Show the plan of a row of the New Launch screen."""
 
     def __init__(self, row: Launchable) -> None:
         super().__init__()
@@ -111,11 +113,11 @@ class RecipesWanted(Request):
 
 
 class FailedWanted(Request):
-    """What failed today is to be read from coach's memory: the queue may have forgotten it."""
+    """Read the jobs that failed today from coach's memory: they may have left the queue."""
 
 
 class ReportWanted(Request):
-    """Look at this place, as the doctor does."""
+    """Run the doctor's checks of this cluster or machine."""
 
 
 class RuleWanted(Request):
@@ -127,11 +129,11 @@ class RuleWanted(Request):
 
 
 class DrillsWanted(Request):
-    """Read the drills, and how far their user is."""
+    """Read the drills, and the user's progress in them."""
 
 
 class JudgementWanted(Request):
-    """Read how far a learner is with the run of a drill."""
+    """Read the learner's progress in the run of a drill."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__()
@@ -139,7 +141,7 @@ class JudgementWanted(Request):
 
 
 class AnswerGiven(Request):
-    """Judge the cause that was named; None: given up."""
+    """Judge the cause that the learner named; None: the learner gave up."""
 
     def __init__(self, run_id: str, cause: str | None) -> None:
         super().__init__()
@@ -148,7 +150,7 @@ class AnswerGiven(Request):
 
 
 class ScriptRequested(Request):
-    """Make the script of a launch, and what it changes from the recipe's defaults."""
+    """Make the script of a launch, and its diff from the recipe's defaults."""
 
     def __init__(self, request: LaunchRequest, edit: int) -> None:
         super().__init__()
@@ -190,9 +192,10 @@ class LogWanted(Request):
         is_wanted: Callable[[], bool],
         on_progress: Callable[[LogLook, int, int], object],
     ) -> None:
-        """`counted` is of each file the bytes that were read to judge the job, and the lines in them.
+        """`counted` gives, for each file, the bytes that were read to judge the job and the number of lines
+        in them.
 
-        `is_wanted` may be asked from any thread, and stops a search.
+        `is_wanted` may be called from any thread; False stops a search.
         """
         super().__init__()
         self.look = look
@@ -202,7 +205,7 @@ class LogWanted(Request):
 
 
 class PagerRequested(Request):
-    """Show a file in the person's own pager."""
+    """Show a file in the user's own pager."""
 
     def __init__(self, file: str) -> None:
         super().__init__()
@@ -210,8 +213,8 @@ class PagerRequested(Request):
 
 
 class ActionRequested(Request):
-    """Ask whether to do something to jobs: their ids, or run ids on the local backend. `label` names them as
-    they are shown."""
+    """Ask the user to confirm an action on jobs. `targets` are job ids, or run ids on the local backend;
+    `label` is their text on the screen."""
 
     def __init__(self, verb: Verb, targets: Sequence[str], label: str) -> None:
         super().__init__()
@@ -250,11 +253,11 @@ class StacksRequested(Request):
 
 
 class FixRequested(Request):
-    """Show what a fix would change; `index` counts through the fixes of all findings, primary first. A trial
-    takes a few steps only.
+    """Show the changes of a fix. `index` counts through the fixes of all findings, primary first. A trial
+    runs only a few steps.
 
-    `stays`: on the screen that asks, instead of a new one. `job`: as the screen knows it, where coach did not
-    launch it.
+    `stays`: show it on the screen that asks, not on a new one. `job`: the screen's row of a job that coach
+    did not launch.
     """
 
     def __init__(
@@ -282,23 +285,25 @@ class RelaunchRequested(Request):
 
 
 class SavedViewsChanged(Request):
-    """Views were saved under names, or forgotten."""
+    """The user saved or deleted a named view."""
 
 
 class FirstLookWanted(Request):
-    """The first screen is there: look for what is here, if coach is opened for the first time."""
+    """The first screen is open. At the first start of coach, read what the config and the project file offer
+    here."""
 
 
 class FirstKeyPressed(Request):
-    """The first start is over."""
+    """The user pressed the first key: remove the text of the first start."""
 
 
 class ViewsChanged(Request):
-    """Somebody looks at a table in another way, and wants it kept."""
+    """The user changed the view of a table: save it."""
 
 
 class Wanted(Request):
-    """A screen shows what is asked only on demand. `is_anew`: also when a fresh answer is there."""
+    """A screen needs the answers to questions that are asked on demand. `is_anew`: ask even if the last
+    answer is fresh."""
 
     def __init__(self, question: Question, *, is_anew: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How coach was opened, as far as it takes actions away."""
+"""The mode in which coach was opened. Some modes remove actions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Mode(Enum):
-    """The value is the watermark."""
+    """A mode. Its value is the watermark on the screens."""
 
     LIVE = ""
     READONLY = "READONLY"

@@ -1,9 +1,10 @@
-"""By name: `^p` lists what can be done on the screen below it, `:` goes to a job, node, user, run, recipe,
-rule or screen.
+"""Actions and places by name: `^p` lists the actions of the screen below it; `:` goes to a job, node, user,
+run, recipe, rule or screen.
 
-What can be done is made of the same table as the footer and the help. What answers a question is not in it: a
-plan or a command is confirmed where it is read. Textual's own provider would read the names as markup, and
-recipes are named by other people. `:` searches what the screens know already: Slurm is asked nothing.
+The actions come from the same table of keys as the footer and the help. Keys that confirm a plan or a command
+are left out: the user confirms where the text is read. Textual's own provider is not used, because it reads
+names as markup and other people choose the names of recipes. `:` searches only the data of the screens, and
+asks Slurm nothing.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from coach.tui.screen_specs import HOME, Kind, by_name
 from coach.workflows.watching.table_views import BUILT_IN
 
 _MAX_CHARACTERS = 200
-"""A name may be as long as its author likes."""
+"""Longer names are cut: other people choose them."""
 _MAX_HITS = 50
 _MAX_OFFERED = 20
-"""Before anything is typed."""
+"""How many places are listed before anything is typed."""
 _JOB_ID = re.compile(r"\d{1,18}(?:_\d{1,9})?", re.ASCII)
 _EQUAL, _BEGINS, _HOLDS, _HOLDS_WORDS = 1.0, 0.75, 0.5, 0.25
 
 
 class Commands(Provider):
-    """Searches what `App.get_system_commands` offers."""
+    """Searches the commands of `App.get_system_commands`."""
 
     async def discover(self) -> Hits:
         for command in self.app.get_system_commands(self.screen):
@@ -69,7 +70,7 @@ def commands_of(
 ) -> Iterator[SystemCommand]:
     """The keys that work on this screen now, then a launch for each recipe.
 
-    `act` runs an action of the screen.
+    `act` runs an action of the screen by its name.
     """
     launches = set(screen.context.launch_keys)
     offered = screen.keys()
@@ -89,17 +90,17 @@ def _command(title: str, label: str | None, text: str, callback: Callable[[], ob
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Something to go to."""
+    """A place that `:` can go to."""
 
     name: str
-    """Other people may have chosen it."""
+    """Its name, which other people may have chosen."""
     kind: str
     go: Callable[[], object]
     about: str = ""
-    """What it is besides its name: words of it lead there too."""
+    """Further words that find it."""
 
     def score(self, words: str) -> float:
-        """How well it is named by these words in small letters; 0: not at all."""
+        """How well these lower-case words match its name, from 0 (no match) to 1 (equal)."""
         name = self.name.casefold()
         if name == words:
             return _EQUAL
@@ -107,7 +108,7 @@ class Place:
             return _BEGINS
         if words in name:
             return _HOLDS
-        if not self.about and " " not in words:  # most of tens of thousands of places
+        if not self.about and " " not in words:  # most places; there may be tens of thousands
             return _HOLDS if words in self.kind else 0.0
         text = f"{self.kind} {name} {self.about}".casefold()
         if words in text:
@@ -121,7 +122,8 @@ def places_of(
     go: Callable[..., object],
     launch: Callable[[RecipeKey], object],
 ) -> tuple[Place, ...]:
-    """Everything that has a name. `go` opens a screen by its name and arguments, `launch` a recipe's plan."""
+    """All places with a name. `go` opens a screen by its name and arguments; `launch` opens a recipe's
+    plan."""
     places = [*_places(context, go)]
     if context.mode is Mode.LIVE:
         places += [Place(recipe.word, "recipe", partial(launch, recipe)) for recipe in recipes]
@@ -157,11 +159,11 @@ def rule_places(titles: Iterable[RuleTitle], go: Callable[..., object]) -> tuple
 _ABOUT_EVERYTHING = frozenset(
     {"runs", "where", "history", "findings", "recipes", "drills", "cohort", "doctor"}
 )
-"""Screens that need no name of anything."""
+"""Screens that open without the name of a job, node or run."""
 
 
 class Places(Provider):
-    """Searches the places of the palette that asks."""
+    """Searches the places of the open GoTo palette."""
 
     @property
     def _places(self) -> Iterable[Place]:
@@ -197,13 +199,13 @@ class GoTo(CommandPalette):
         go: Callable[..., object],
         asked: str = "a job, node, user, run, recipe, rule, topic, view or screen…",
     ) -> None:
-        """`go` opens a screen by its name and arguments; `asked` says what may be typed."""
+        """`go` opens a screen by its name and arguments; `asked` is the hint in the empty field."""
         super().__init__(providers=[Places], placeholder=asked)
         self.places = tuple(places)
         self._go = go
 
     def best(self, query: str, limit: int) -> list[tuple[float, Place]]:
-        """Score and place, the best first. A job's number leads to the job, also where no list has it."""
+        """Scores and places, best first. A job id leads to the job even if no list has it."""
         words = query.casefold().strip()
         scored = ((place.score(words), place) for place in self.places)
         found = nlargest(limit, (each for each in scored if each[0]), key=lambda each: each[0])
@@ -212,7 +214,7 @@ class GoTo(CommandPalette):
         return found
 
     def add(self, places: Sequence[Place]) -> None:
-        """Offer these too, also for what has been typed already."""
+        """Add places, and search them for the text already typed."""
         self.places += tuple(places)
         if self.is_mounted and self.is_current:
             line = self.query_one(Input)
@@ -221,15 +223,15 @@ class GoTo(CommandPalette):
 
     @on(Input.Changed)
     def _look_no_more(self, event: Input.Changed) -> None:
-        """The last letter may be told after Enter: nothing is left then to show matches in."""
+        """Ignore a letter that is reported after Enter: the list of matches is gone by then."""
         if not self.is_current:
             event.stop()
             event.prevent_default()
 
     @on(Input.Submitted)
     def _take_first(self, event: Input.Submitted) -> None:
-        """Enter takes the best match of what is typed: the list of a name that was typed fast is still of the
-        letters before. Who has moved the cursor takes what it is on, by Textual's own handler."""
+        """Enter takes the best match of the typed text, because the list may still show the matches of fewer
+        letters. If the user has moved the cursor, Textual's own handler takes the row under it."""
         commands = self.query_one(CommandList)
         if commands.highlighted:
             return
@@ -237,7 +239,7 @@ class GoTo(CommandPalette):
         if found:
             event.stop()
             event.prevent_default()
-            self.workers.cancel_node(self)  # what still looks for matches would miss the list
+            self.workers.cancel_node(self)  # a running search would fail without the list
             self.dismiss()
             self.app.call_later(found[0][1].go)
         elif commands.option_count:

@@ -1,4 +1,4 @@
-"""What the screens need from the rest of coach, as protocols.
+"""Protocols for the parts of coach that the screens use.
 
 Screens and controllers are written against these; `live_ports.py` fills them with the real workflows,
 `tests/tui/fake_ports.py` with scripted fakes. Each theme has its own protocol: a controller for launches is
@@ -41,7 +41,7 @@ OnUpdate = Callable[[Snapshot], None]
 
 
 class Session(Protocol):
-    """Live data. `on_update` is called from a thread of the session's own, never from the screens'."""
+    """Live data. `on_update` is called from a thread of the session, never from the screens' thread."""
 
     @property
     def snapshot(self) -> Snapshot: ...
@@ -53,17 +53,19 @@ class Session(Protocol):
     def attach(self, target: str, streams: Sequence[StreamSource]) -> None: ...
 
     def history(self, target: str) -> History:
-        """Its series as they stand, to be read alone. The same value until something is new."""
+        """The target's series, read-only. Returns the same object until there are new data."""
         ...
 
     def glance(self, target: str) -> Glance:
-        """What a line of a list shows of its history. The same value until something is new."""
+        """The summary of the target's history for a line of a list. Returns the same object until there are
+        new data."""
         ...
 
     def refresh_soon(self, *, is_cluster_only: bool = False) -> None: ...
 
     def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
-        """Learn if the user looks: the session asks less while nobody does, and nothing after a long time."""
+        """Take the user's idle time in seconds and the focus. The session asks Slurm less often while the
+        user is idle, and stops after a long time."""
         ...
 
     def stop(self) -> None: ...
@@ -74,14 +76,14 @@ class RecipeKey:
     """A recipe that can be launched from any screen."""
 
     key: str | None
-    """The digit that launches it; None: only the palette and the list of recipes do."""
+    """The digit that launches it; None if only the palette and the list of recipes do."""
     name: str
-    """What a launch calls it: its name, or its path."""
+    """How a launch names it: by its name or its path."""
     title: str
 
     @property
     def word(self) -> str:
-        """What the footer calls it."""
+        """Its name in the footer."""
         return self.name.rpartition("/")[2].removesuffix(".toml").rpartition(":")[2]
 
 
@@ -90,14 +92,14 @@ class RuleTitle:
     """A rule or a topic whose page can be opened."""
 
     code: str
-    """Of a topic its name."""
+    """The rule's code; for a topic, its name."""
     title: str
-    """Its name and its first sentence; of a topic its first line."""
+    """The rule's name and its first sentence; for a topic, its first line."""
     kind: str = "rule"
 
 
 PARENT_CHOICES = ("cancel", "keep", "wait")
-"""What may become of a running parent."""
+"""What a relaunch does with a running parent: cancels it, keeps it, or waits for it."""
 
 
 class RecipePort(Protocol):
@@ -108,19 +110,19 @@ class RecipePort(Protocol):
         ...
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
-        """All recipes in the order of the ladder, and what is wrong with those that cannot be read."""
+        """All recipes in the order of the ladder, and an error for each one that cannot be read."""
         ...
 
 
 class LaunchablePort(Protocol):
-    """What can be launched from the working directory. It changes nothing."""
+    """The launches that the working directory offers. It changes nothing."""
 
     def launchables(self) -> Launchables:
         """The project's trainings, earlier commands, files and recipes."""
         ...
 
     def request_of(self, row: Launchable) -> LaunchRequest:
-        """Raises UserError for a file that cannot be launched."""
+        """The launch request of a row. Raises UserError for a file that cannot be launched."""
         ...
 
 
@@ -128,18 +130,19 @@ class LaunchPort(Protocol):
     """Plans and submissions."""
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
-        """`run_id` keeps the name of a plan that is being changed."""
+        """The plan of a launch. `run_id` keeps the id of a plan that is being edited."""
         ...
 
     def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
-        """Lines of a diff: what the request's parameters change in the recipe's script; and the script."""
+        """The diff, in lines, between the script of the recipe's defaults and the request's script; and the
+        request's script."""
         ...
 
     def submit(self, plan: Plan) -> Submitted: ...
 
 
 class FixPort(Protocol):
-    """What a fix would change, and the relaunch by it."""
+    """The changes that a fix makes, and the relaunch with them."""
 
     def offer_fix(
         self,
@@ -150,84 +153,85 @@ class FixPort(Protocol):
         history: History,
         is_trial: bool = False,
     ) -> RelaunchOffer:
-        """`run` carries its present state."""
+        """The relaunch that a fix offers. `run` has its current state."""
         ...
 
     def find_again(self, job_id: str, known: Job | None) -> Resubmission:
-        """What submits a job again that coach did not launch. `known` is the job as it was last seen. Raises
-        UserError where nobody has its script."""
+        """The commands that submit again a job that coach did not launch. `known` is its last known row.
+        Raises UserError if its script cannot be found."""
         ...
 
     def foreign_fixes(
         self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
     ) -> tuple[ForeignFixes, tuple[str, ...]]:
-        """What would mend a job that coach did not launch, and what ending it now would lose. It changes
-        nothing."""
+        """The fixes of a job that coach did not launch, and the work that ending it now would lose. It
+        changes nothing."""
         ...
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...
 
 
 class JobActionPort(Protocol):
-    """What is done to jobs, planned before it is done."""
+    """Actions on jobs. Each is planned and shown before it runs."""
 
     def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
-        """The exact commands that `perform` will run, to be shown before, and the jobs that are left out."""
+        """The exact commands that `perform` will run, to be shown first, and the jobs that are left out."""
         ...
 
     def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
-        """To launch a run again, or to submit again a job that coach did not launch."""
+        """The request that launches a run again, or the action that submits a job again that coach did not
+        launch."""
         ...
 
     def perform(self, action: JobAction) -> Outcome: ...
 
     def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
-        """What `Session.attach` will follow `target` by; nothing has been started yet."""
+        """The sources by which `Session.attach` follows `target`. It starts nothing."""
         ...
 
     def copy(self, text: str) -> bool:
-        """Put text into tmux's buffer. False where there is no tmux."""
+        """Put text into tmux's buffer. Returns False if coach does not run in tmux."""
         ...
 
     def open_pager(self, file: str) -> int:
-        """Give the terminal to the person's pager until it is left; its exit status.
+        """Give the terminal to the user's pager. Returns its exit status.
 
-        Raises UserError where there is no pager.
+        Raises UserError if there is no pager.
         """
         ...
 
     def open_shell(self, action: JobAction) -> int:
-        """Give the terminal away until the shell is left; its exit status. Called where the screens have let
-        go of the terminal."""
+        """Give the terminal to a shell. Returns its exit status. Called while the screens have released the
+        terminal."""
         ...
 
 
 class NoticePort(Protocol):
-    """How the user is told of jobs beside the screens."""
+    """Notices about jobs outside the screens."""
 
     def show_in_tmux(self, text: str) -> bool:
-        """A line of tmux's. False where there is no tmux."""
+        """Show a text in tmux's status line. Returns False if coach does not run in tmux."""
         ...
 
     def run_command(self, notice: Notice) -> None:
-        """The command of the user's config, to its end. Raises UserError when it fails."""
+        """Run the command of the user's config and wait for it. Raises UserError if it fails."""
         ...
 
 
 class StacksPort(Protocol):
-    """Where every rank of a job stands. It need not wait for its turn."""
+    """Stacks of all ranks of a job. It may run beside other work."""
 
     def plan_stacks(self, target: str) -> StacksPlan:
         """The exact command that `take_stacks` will run."""
         ...
 
     def take_stacks(self, plan: StacksPlan) -> Stacks:
-        """Where every rank stands now; fifteen seconds at most."""
+        """The stack of each rank now. Takes 15 seconds at most."""
         ...
 
 
 class LogPort(Protocol):
-    """Windows of log files. It changes nothing, and need not wait for its turn."""
+    """Windows of log files. It changes nothing, and may run beside other work."""
 
     def read_log(
         self,
@@ -235,32 +239,34 @@ class LogPort(Protocol):
         counted: Mapping[str, tuple[int, int]],
         heed: Callable[[int, int], bool],
     ) -> LogWindow | None:
-        """`counted` is of each file a size in bytes, and how many lines it has up to there. `heed` is told
-        the progress in bytes, and of how many; False stops: then None comes back."""
+        """A window of a log, or None if it was stopped. `counted` gives, for each file, a size in bytes and
+        the number of lines up to there. `heed` is called with the bytes read and the bytes in all; if it
+        returns False, reading stops."""
         ...
 
 
 class DrillPort(Protocol):
-    """Planted faults, and what a learner answers."""
+    """Drills: planted faults, and the learner's answers."""
 
     def drills(self) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
-        """All drills, and what is wrong with those that cannot be read."""
+        """All drills, and an error for each one that cannot be read."""
         ...
 
     def judgement(self, run_id: str) -> Judgement:
-        """How far a learner is with a drill's run."""
+        """The learner's progress in a drill's run."""
         ...
 
     def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
-        """Judge and keep the cause that is named; None: given up."""
+        """Judge and record the cause that the learner named; None: the learner gave up."""
         ...
 
 
 class QuestionPort(Protocol):
-    """What is asked only when a screen shows it. It changes nothing, so it need not wait for its turn."""
+    """Questions that are asked only when a screen shows the answer. It changes nothing, and may run beside
+    other work."""
 
     def answer(self, question: Question) -> Any:
-        """The value that `Question` says for each of its members."""
+        """The answer, of the type that `Question` names for each member."""
         ...
 
     def explain_rule(self, code: str) -> str:
@@ -272,14 +278,14 @@ class QuestionPort(Protocol):
         ...
 
     def examine(self) -> Report:
-        """What works here."""
+        """The doctor's report on this cluster or machine."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """All that the controllers ask of the rest of coach. A method may take long or raise UserError: it is
-    called in a worker's thread."""
+    """All ports of the controllers. A method may take long or raise UserError, so it is called in a worker's
+    thread."""
 
     recipes: RecipePort
     launches: LaunchPort

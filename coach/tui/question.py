@@ -1,5 +1,5 @@
-"""An answer that is asked for only when a screen needs it: kept with its time, so that opening the screen
-again costs nothing."""
+"""Answers that are asked for only when a screen needs them. Each is kept with its time, so that opening the
+screen again costs nothing."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from coach.model.slurm.accounting import PastJob
 T = TypeVar("T")
 
 FRESH_S = 60.0
-"""An answer younger than this is shown again instead of asked for."""
+"""A younger answer is shown again, and Slurm is not asked."""
 FAILURE_FRESH_S = 15.0
-"""A failure younger than this is shown again: a screen that opens does not ask a silent controller at
+"""A younger failure is shown again, so that opening a screen does not ask an unreachable controller again at
 once."""
 
 
 class Question(StrEnum):
-    """What is asked once, for everything at a time."""
+    """A question whose one answer serves all jobs and screens."""
 
     PLACE_IN_QUEUE = "place_in_queue"
-    """What one's place in the queue depends on: a PlaceInQueue."""
+    """The data that decide the place of the user's jobs in the queue: a PlaceInQueue."""
     ALLOCATIONS = "allocations"
     """Which job has which GPU: a tuple of GpuAllocation."""
     STEP_USE = "step_use"
-    """What Slurm measured of one's running jobs: StepUses."""
+    """Slurm's measurements of the user's running jobs: StepUses."""
     PAST_JOBS = "past_jobs"
-    """One's jobs that have ended: PastJobs."""
+    """The user's ended jobs: PastJobs."""
     FAILED_TODAY = "failed_today"
-    """One's jobs that ended badly within a day, as coach remembers them: PastJobs. Slurm is asked nothing."""
+    """The user's jobs that failed within a day, from coach's memory: PastJobs. Slurm is not asked."""
     COHORT = "cohort"
-    """What the runs of a course have shared: a Cohort."""
+    """The data that the runs of a course share: a Cohort."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[T]):
-    """The last answer, or the reason why it failed; `is_under_way` while the next one is waited for."""
+    """The last answer, or the reason of the failure. `is_under_way`: the next answer has not arrived."""
 
     value: T | None = None
     error: str | None = None
     time_s: float | None = None
     is_under_way: bool = False
     failed_s: float | None = None
-    """When it was asked last, if there was no answer."""
+    """When the last question failed; None if it was answered."""
 
     def is_fresh(self, now_s: float) -> bool:
         if self.failed_s is not None and now_s - self.failed_s < FAILURE_FRESH_S:
@@ -55,15 +55,17 @@ class Asked(Generic[T]):
 
 @dataclass(slots=True)
 class Answers:
-    """The last answer to each question, and what Slurm tells of the present alone, for all screens."""
+    """The last answer to each question, and a history of values that Slurm reports only for the current time;
+    for all screens."""
 
     by_question: dict[Question, Asked[Any]] = field(default_factory=dict)
     node_past: NodePast = field(default_factory=NodePast)
-    """What nodes had allocated while coach was open."""
+    """The allocation of nodes since coach was opened."""
 
     @property
     def past_jobs(self) -> tuple[PastJob, ...]:
-        """The newest first: all that ended lately once that was asked for, else those that coach saw fail."""
+        """Ended jobs, newest first: all recent ones if accounting was asked, else the failed jobs that coach
+        remembers."""
         told = self[Question.PAST_JOBS].value or self[Question.FAILED_TODAY].value
         return () if told is None else tuple(told.jobs)
 

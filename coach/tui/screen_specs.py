@@ -1,7 +1,7 @@
-"""Every screen, one line each: its name, its class, what it is for, and what is followed while it is on top.
+"""The table of screens, one line each: name, class, kinds, and the targets to follow while it is on top.
 
-Keys, help, footer, palette and the app read this table. A new screen is its file, its renderer and its line
-here. The classes are named, not imported: a screen is loaded when it is first opened.
+Keys, help, footer, palette and the app read this table. A new screen needs its file, its renderer and a line
+here. Classes are given by name and imported when the screen is first opened.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from typing import Any
 
 
 class Kind(Enum):
-    """What a screen is for. A key may work on all screens of a kind; a screen may be of several kinds."""
+    """The purpose of a screen. A key may work on all screens of a kind; a screen may be of several kinds."""
 
     ANY = "any"
     SHOW = "show"
-    """Shows data: from here one may go anywhere, and launch."""
+    """Shows data: the keys that go to other screens and that launch work here."""
     LIST = "list"
     """Shows rows: Enter opens one, `/` filters them."""
     TABLE = "table"
-    """Shows rows by columns and an order that can be chosen."""
+    """Shows rows; the user chooses columns and order."""
     JOBS = "jobs"
-    """Shows jobs that something can be done to."""
+    """Shows jobs: the keys for actions on jobs work here."""
     PANES = "panes"
-    """Shows several panes: one can be given the whole screen."""
+    """Shows several panes; one can take the whole screen."""
     ASK = "ask"
-    """Asks before something is done."""
+    """Asks the user to confirm an action."""
 
 
 class Follows(Enum):
-    """Which runs and jobs are read again and again while a screen is on top."""
+    """The runs and jobs that are read repeatedly while a screen is on top."""
 
     TARGETS = "targets"
-    """Those that the screen names, and no others."""
+    """Only those that the screen names."""
     BEFORE = "before"
     """Those that the screen names, then those that were followed before it opened."""
     NEWEST_RUNS = "newest runs"
     LIVE_JOBS = "live jobs"
-    """Those that the screen names, then one's own jobs that run, and what the home screen's verdicts are made
-    of."""
+    """Those that the screen names, the user's running jobs, and the ended jobs that the home screen's
+    verdicts need."""
     RECENT_JOBS = "recent jobs"
-    """One's own jobs that run or ended within a day."""
+    """The user's jobs that run or ended within a day."""
 
 
 SHOWS = frozenset({Kind.ANY, Kind.SHOW})
@@ -53,7 +53,7 @@ ASKS = frozenset({Kind.ANY, Kind.ASK})
 
 @dataclass(frozen=True, slots=True)
 class ScreenSpec:
-    """What a screen declares."""
+    """The declaration of a screen."""
 
     name: str
     path: str
@@ -61,14 +61,14 @@ class ScreenSpec:
     kinds: frozenset[Kind]
     follows: Follows
     title: str = ""
-    """What the help calls it, if not by its name."""
+    """Its title in the help, if other than its name."""
 
     @property
     def word(self) -> str:
         return self.title or self.name
 
     def binding_id(self, key_id: str) -> str:
-        """What Textual calls a key of this screen."""
+        """Textual's id of a key on this screen."""
         return f"{self.name}.{key_id}"
 
     def load(self) -> Any:

@@ -1,7 +1,7 @@
-"""What controllers may do with the screens: open and close one, say something beside the keys, bring an
-answer back.
+"""The controllers' access to the screens: open and close a screen, show a note beside the keys, deliver an
+answer.
 
-Controllers are given this instead of the app, so that what one of them can do is seen here.
+Controllers get this object, not the app, so that this file shows everything that they can do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing ca
 
 
 class Stage:
-    """The stack of screens, and the thread that works for them."""
+    """The stack of screens, and the threads that do work for them."""
 
     def __init__(self, app: App[None], context: Context) -> None:
         self._app = app
@@ -40,7 +40,7 @@ class Stage:
         """True while a shell has the terminal: then nothing is drawn."""
 
     def deliver(self, callback: Callable[[], object]) -> None:
-        """Have something called in the screens' thread."""
+        """Call something in the screens' thread. May be called from any thread."""
         self._app.post_message(Done(callback))
 
     # Screens
@@ -50,15 +50,15 @@ class Stage:
         """The screen on top, if it is one of ours."""
         try:
             screen = self._app.screen
-        except ScreenStackError:  # the clock ticks and data arrive also while the last screen closes
+        except ScreenStackError:  # the clock ticks and data arrive while the last screen is closing
             return None
         return screen if isinstance(screen, CoachScreen) else None
 
     def open(self, name: str, *arguments: Any) -> Any:
-        """Open a screen by the name it is declared with. Returns the screen.
+        """Open a screen by its declared name. Returns the screen.
 
-        One that is open already with the same arguments comes to the top, and what lies on it is closed: the
-        way back never goes in circles. A screen that asks is always new.
+        If it is open already with the same arguments, the screens above it are closed, so that the way back
+        has no loops. A screen that asks for confirmation is always new.
         """
         spec = by_name()[name]
         stack = self._app.screen_stack
@@ -78,7 +78,7 @@ class Stage:
             self._app.pop_screen()
 
     def close(self, screen: CoachScreen) -> bool:
-        """Close a screen that is done with: at once if it is on top (returns True), else when it comes to the
+        """Close a screen that is finished: at once if it is on top (returns True), else when it comes to the
         top."""
         if self._app.screen is screen:
             self._app.pop_screen()
@@ -93,12 +93,12 @@ class Stage:
         return request.asked_by is not self._app.screen
 
     def asker(self, request: Request) -> Any:
-        """The screen that asked, under whatever lies on top of it, as long as it stands; else None."""
+        """The screen that made the request, even if others lie on top of it; None if it was closed."""
         screen = request.asked_by
         return screen if isinstance(screen, CoachScreen) and screen.is_attached else None
 
     def note(self, error: UserError) -> None:
-        """Say beside the keys of the screen on top what went wrong."""
+        """Show an error beside the keys of the screen on top."""
         if self.top is not None:
             self.top.note(error.message)
 
@@ -107,21 +107,21 @@ class Stage:
         self._app.copy_to_clipboard(text)
 
     def toast(self, text: str, *, is_bad: bool) -> None:
-        """Show a text over the screen on top for some seconds. It takes neither key nor focus."""
+        """Show a text over the screen on top for some seconds. It receives no keys and no focus."""
         self._app.notify(text, severity="warning" if is_bad else "information", timeout=TOAST_S, markup=False)
 
     def ring(self) -> None:
-        """The terminal's bell."""
+        """Ring the terminal's bell."""
         self._app.bell()
 
     def write_to_terminal(self, sequence: str) -> None:
-        """A sequence that paints nothing. Textual has no public way for it."""
+        """Write a control sequence that paints nothing. Textual has no public method for this."""
         driver = self._app._driver
         if driver is not None and not self._app.is_headless:
             driver.write(sequence)
 
     def tell(self, words: str) -> None:
-        """Say what came of something, once the screens have been painted."""
+        """Show the result of an action, once the screens have been painted."""
         self._app.call_after_refresh(self.note, UserError(words))
 
     def redraw(self) -> None:
@@ -131,8 +131,8 @@ class Stage:
 
     @contextmanager
     def lent_terminal(self) -> Iterator[None]:
-        """Nothing is drawn and no key is read inside. Raises SuspendNotSupported where the terminal cannot be
-        lent."""
+        """Lend the terminal: inside, the screens draw nothing and read no key. Raises SuspendNotSupported if
+        the terminal cannot be lent."""
         self.is_lent = True
         try:
             with self._app.suspend():
@@ -151,9 +151,11 @@ class Stage:
         *,
         is_change: bool = False,
     ) -> None:
-        """Work in the worker's thread, one thing after the other; then call one of the two here.
+        """Run `work` in the worker's thread, after earlier work; then call `on_done` or `on_error` in the
+        screens' thread.
 
-        `what` tells it where it lasts a second; then Esc stops it, unless it changes something.
+        `what` names the work. It is shown once the work has lasted a second; then Esc stops the work, unless
+        it changes something.
         """
         self._worker.do(*self._told(work, on_done, on_error, what, is_change), is_change=is_change)
 
@@ -164,8 +166,8 @@ class Stage:
         on_error: Callable[[UserError], object],
         what: str = "",
     ) -> None:
-        """Work in a thread of its own, which changes nothing: it waits for no launch, and no launch waits for
-        it."""
+        """Run work that changes nothing in a thread of its own, so that it and launches do not wait for each
+        other."""
         worker = Worker(self.deliver)
         worker.do(*self._told(work, on_done, on_error, what, False))
         worker.finish(timeout_s=0.0)  # its thread ends with the answer
@@ -178,7 +180,7 @@ class Stage:
         is_wanted: Callable[[], bool] = lambda: True,
         what: str = "",
     ) -> None:
-        """Work for a question: its answer is shown if the screen still stands."""
+        """Run work for a confirming screen; its result is shown if the screen is still open."""
         self.do(
             work,
             lambda result: show(result) if screen.is_attached and is_wanted() else None,
@@ -193,7 +195,7 @@ class Stage:
         on_done: Callable[[T], object],
         what: str = "",
     ) -> None:
-        """Work that changes something. What came of it is told, even when its screen was left meanwhile."""
+        """Run work that changes something. Its result is shown even if its screen was closed meanwhile."""
         if self.context.mode is not Mode.LIVE:
             screen.refuse(READ_ONLY)
             return
@@ -213,7 +215,7 @@ class Stage:
         what: str,
         is_change: bool,
     ) -> tuple[Callable[[], T], Callable[[T], object], Callable[[UserError], object]]:
-        """The same, told while it lasts."""
+        """The same three functions, with the work shown beside the keys while it lasts."""
         if not what:
             return work, on_done, on_error
         stopped = UserError(f"stopped: {what}")
@@ -224,7 +226,7 @@ class Stage:
                 raise stopped
             return work()
 
-        # What they return may have to be awaited.
+        # The returned values may be awaitable, so they are passed on.
         def done(result: T) -> object:
             return on_done(result) if self._end(told) else None
 
@@ -239,19 +241,19 @@ class Stage:
         return is_waited_for
 
     def tell_progress(self) -> None:
-        """Say what goes on beside the keys, and no longer once it has ended."""
+        """Show beside the keys the work that is under way; clear the note once it has ended."""
         words = self._progress.words(self.context.label)
         if self.top is not None and (words or self._is_progress_told):
             self.top.note(words)
         self._is_progress_told = bool(words)
 
     def stop_work(self) -> bool:
-        """Stop what is told. False: nothing is, or it cannot be stopped."""
+        """Stop the work that is shown. Returns False if none is shown, or if it cannot be stopped."""
         is_stopped = self._progress.stop()
         if is_stopped:
             self._is_progress_told = False
         return is_stopped
 
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """Let the work that is under way come to its end."""
+        """Wait for the work that is under way."""
         self._worker.finish(timeout_s)

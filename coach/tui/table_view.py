@@ -1,7 +1,7 @@
-"""How one table of the screens is looked at: what is filtered out, in which order, with which columns.
+"""The view of one table: its filter, its order and its columns.
 
-Apart from the table itself, which shows rows: this works on jobs and nodes before they become rows, by the
-words of the command line.
+It is separate from the widget, which shows rows. This works on jobs and nodes before they become rows, with
+the filter words of the command line.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ T = TypeVar("T")
 
 
 class TableView(Generic[T]):
-    """What was said last and could be understood; what could not changes nothing."""
+    """The last valid filter, order and columns. Invalid input changes nothing."""
 
     def __init__(self, vocabulary: Callable[[], Vocabulary[T]], columns: Sequence[Column]) -> None:
-        """`vocabulary` is asked each time, because what is meant by waiting goes on."""
+        """`vocabulary` is called each time, because some words depend on the time."""
         self._vocabulary = vocabulary
         self._columns = columns
         self.view = View()
 
     def restore(self, view: View) -> str | None:
-        """Take up a view from the file. Returns a part of it that names nothing any more, or None."""
+        """Restore a saved view. Returns a part of it that is no longer valid, or None."""
         problems = [self.filter(view.filter), self.choose_columns(view.columns)]
         try:
             self._vocabulary().orders(view.sort)
@@ -39,7 +39,7 @@ class TableView(Generic[T]):
         return next(filter(None, problems), None)
 
     def filter(self, text: str) -> str | None:
-        """What is wrong with it, if anything."""
+        """Set the filter. Returns the error in it, or None."""
         try:
             self._vocabulary().query(text)
         except UserError as problem:
@@ -48,7 +48,8 @@ class TableView(Generic[T]):
         return None
 
     def choose_columns(self, text: str) -> str | None:
-        """Only these, in this order: `id,user,gpu`; none: as at first. What is wrong, if anything."""
+        """Show only these columns, in this order: `id,user,gpu`; empty text: the default ones. Returns the
+        error in it, or None."""
         names: list[str] = []
         for said in text.replace(",", " ").split():
             name = self._column(said)
@@ -62,12 +63,11 @@ class TableView(Generic[T]):
         return None
 
     def choices(self) -> list[str]:
-        """The columns by name."""
+        """The names of the columns that can be chosen."""
         return [column.name for column in self._columns if column.title]
 
     def sort_by_next(self, shown: Sequence[str]) -> None:
-        """Sort by the column after the one that it is sorted by, of those that are shown; after the last, as
-        at first."""
+        """Sort by the next of the shown columns; after the last, return to the default order."""
         vocabulary = self._vocabulary()
         names = [field.name for name in shown if (field := vocabulary.field(name)) is not None]
         at = names.index(self._sorted_by) + 1 if self._sorted_by in names else 0
@@ -84,7 +84,7 @@ class TableView(Generic[T]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The chosen ones after those without a title, which are signs; none where nothing was chosen."""
+        """The columns of signs, which have no title, then the chosen ones; empty if none were chosen."""
         chosen = tuple(filter(None, self.view.columns.split(",")))
         return (*(column.name for column in self._columns if not column.title), *chosen) if chosen else ()
 
@@ -94,7 +94,7 @@ class TableView(Generic[T]):
 
     @property
     def sorted_column(self) -> tuple[str, bool] | None:
-        """The column that it is sorted by, and whether the largest come first."""
+        """The column that sorts the rows, and True if the largest come first."""
         field = self._vocabulary().field(self._sorted_by) if self.view.sort else None
         if field is None:
             return None
@@ -107,7 +107,7 @@ class TableView(Generic[T]):
         return self._vocabulary().query(self.view.filter).matching(rows)
 
     def _column(self, said: str) -> str | None:
-        """The column of this name, or of the field that is called so."""
+        """The column of this name, or of the field with this name."""
         vocabulary = self._vocabulary()
         field = vocabulary.field(said)
         for column in self._columns:

@@ -1,8 +1,8 @@
-"""Reads the terminal: an escape sequence counts when it is whole, however slowly its parts come in.
+"""Reads the terminal, and passes on only whole escape sequences, however slowly their parts arrive.
 
-Textual waits 0.1 s for the rest of a sequence and then types it: over a slow line an arrow becomes Esc and
-the text `[A`. And whatever comes behind Esc within that time becomes one sequence with it, so that a longer
-wait alone would swallow Esc and the keys typed after it.
+Textual waits 0.1 s for the rest of a sequence and then types the part: over a slow connection an arrow
+becomes Esc and the text `[A`. Textual also joins Esc with any character that arrives within that time, so a
+longer wait alone would swallow Esc and the keys typed after it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from coach.tui.render.ascii import AsciiText
 
 ESC = "\x1b"
 ESCAPE_WAIT_S = 0.4
-"""Esc alone is the key when nothing has followed it for so long.
+"""Seconds without a further character after which Esc counts as the key Esc.
 
 ESCDELAY (milliseconds) sets another time, as for other programs.
 """
 REST_WAIT_S = 2.0
-"""The rest of a sequence is waited for that long. Then its beginning is dropped: nobody typed it."""
+"""Seconds to wait for the rest of a sequence. Then its beginning is dropped: it was not typed by the user."""
 _TICK_S = 0.1
 
 _WHOLE = re.compile(
@@ -47,14 +47,14 @@ _WHOLE = re.compile(
 _BEGUN = re.compile(r"\x1b(?:\[(?:\[|M.{0,2}|[0-?]*[ -/]*)|O[0-9;]*)?\Z", re.DOTALL)
 _BROKEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O[0-9;]*)")
 _WITH_ALT = frozenset({"\x1b\x7f", "\x1b\t", "\x1bf", "\x1bb"})
-"""Alt and a key, where Textual knows the two as one key.
+"""Esc and a character that Textual reads as Alt and a key.
 
-Any other character behind Esc is a key of its own.
+Any other character after Esc is a separate key.
 """
 
 
 class WholeSequences:
-    """Cuts what the terminal sends into text, whole sequences, Esc, and pastes (which begin with their first
+    """Splits the terminal's input into text, whole sequences, Esc, and pastes (each begins with its start
     mark)."""
 
     def __init__(self, escape_wait_s: float = ESCAPE_WAIT_S) -> None:
@@ -64,7 +64,7 @@ class WholeSequences:
         self._is_pasting = False
 
     def add(self, text: str, now_s: float) -> Iterator[str]:
-        """All that is whole now. The rest is held until more comes, or `waited` gives it up."""
+        """All complete parts. The rest is held until more arrives, or until `waited` drops it."""
         num_held, data, self._held = len(self._held), self._held + text, ""
         at = 0
         while at < len(data):
@@ -104,7 +104,8 @@ class WholeSequences:
     def waited(self, now_s: float) -> Iterator[str]:
         """Esc, if nothing has followed it for long enough.
 
-        A longer beginning is dropped in its time; a paste is waited for.
+        The beginning of a longer sequence is dropped after REST_WAIT_S; a paste is waited for without a
+        limit.
         """
         if self._is_pasting or not self._held:
             return
@@ -116,7 +117,7 @@ class WholeSequences:
 
 
 class PatientParser(XTermParser):
-    """Textual's parser, given whole sequences only. One that it does not know is dropped, not typed."""
+    """Textual's parser, given whole sequences only. An unknown sequence is dropped, not typed."""
 
     def __init__(self, escape_wait_s: float = ESCAPE_WAIT_S) -> None:
         super().__init__()
@@ -137,14 +138,14 @@ class PatientParser(XTermParser):
             yield events.Paste(part.removeprefix(BRACKETED_PASTE_START).replace("\0", ""))
         else:
             yield from super().feed(part)
-            if self._timeout_time is not None:  # it waits for more
+            if self._timeout_time is not None:  # Textual's parser waits for more
                 self._timeout_time = 0.0
                 deque(super().tick(), maxlen=0)
 
 
 class _Painted:
-    """The terminal as it is written to. What is painted on one that is gone goes nowhere: Textual's writer
-    would end, and the screens would wait for it for ever."""
+    """The terminal as an output. Output to a closed terminal is discarded: an error would end Textual's
+    writer thread, and the screens would wait for it for ever."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -175,7 +176,8 @@ class PatientDriver(LinuxDriver):
                 if selector.select(_TICK_S):
                     data = self._read()
                     if not data:
-                        # The terminal is gone. The kernel tells this only to programs that it controls.
+                        # The terminal is closed. The kernel signals this only to the processes that it
+                        # controls.
                         os.kill(os.getpid(), signal.SIGHUP)
                         return
                     for message in parser.feed(decode(data)):
@@ -184,7 +186,7 @@ class PatientDriver(LinuxDriver):
                     self.process_message(message)
 
     def _read(self) -> bytes:
-        """What was typed; nothing at the end of the terminal."""
+        """The bytes typed; empty at the end of the terminal."""
         try:
             return os.read(self.fileno, 4096)
         except OSError:
@@ -192,7 +194,7 @@ class PatientDriver(LinuxDriver):
 
 
 class AsciiDriver(PatientDriver):
-    """A terminal that shows ASCII alone."""
+    """A terminal that shows only ASCII."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,7 +1,7 @@
-"""The colours, once. Quiet for the eye: one accent, and what needs a look stands out.
+"""The only place that defines colours: one accent colour, and stronger colours for findings.
 
-A colour only repeats what a sign or a word says. Those of Textual's own themes lack the names that our styles
-use; they are blended from what each theme has.
+A colour never carries a meaning alone: a sign or a word has the same meaning. Textual's own themes lack some
+names that our styles use; these colours are blended from the colours of each theme.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def _theme(name: str, *, is_dark: bool, muted: str, border: str, **colours: str)
         dark=is_dark,
         surface=background,
         variables=_variables(muted, border, background),
-        **colours,  # type: ignore[arg-type]  # all of them are colours
+        **colours,  # type: ignore[arg-type]  # every value is a colour
     )
 
 
 def _variables(muted: str, border: str, background: str) -> dict[str, str]:
-    """The names that our styles use beside Textual's."""
+    """The style variables that Textual's themes do not define."""
     return {
         "muted": muted,
         "border": border,
@@ -85,13 +85,13 @@ COLOUR_BLIND_NIGHT = replace(
 COLOUR_BLIND_DAY = replace(
     DAY, name="colour-blind-day", accent="#10161c", success="#0063a0", warning="#756400", error="#a00050"
 )
-"""Blue, olive and crimson: tests hold that they stay apart to eyes without red or green."""
+"""Blue, olive and crimson. Tests check that red-green colour-blind people can tell them apart."""
 OWN = {theme.name: theme for theme in (NIGHT, DAY, COLOUR_BLIND_NIGHT, COLOUR_BLIND_DAY)}
 assert tuple(OWN) == OWN_THEMES
 
 
 def find_theme(name: str) -> Theme | None:
-    """The theme of a name that the config accepts; None where this version of Textual has it no more."""
+    """The theme of a name that the config accepts; None if this version of Textual does not have it."""
     if name in OWN:
         return OWN[name]
     found = BUILTIN_THEMES.get(name)
@@ -99,7 +99,7 @@ def find_theme(name: str) -> Theme | None:
 
 
 def next_own(name: str) -> str:
-    """The theme of ours behind this one, the first behind the last and behind any of Textual's."""
+    """The next of coach's own themes; the first one after the last, and after any of Textual's."""
     at = OWN_THEMES.index(name) + 1 if name in OWN_THEMES else 0
     return OWN_THEMES[at % len(OWN_THEMES)]
 
@@ -113,5 +113,5 @@ def _with_variables(theme: Theme) -> Theme:
 
 
 def styles() -> str:
-    """Layout and tones, as text: a path would have to name a file, and coach may be one file itself."""
+    """The stylesheet as text. A path would not work if coach itself is one zip file."""
     return (installed.package() / "tui" / "styles" / "coach.tcss").read_text(encoding="utf-8")

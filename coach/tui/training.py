@@ -1,7 +1,7 @@
-"""What one line of a list shows of a training: how far it is, its loss and speed, and what its devices do.
+"""The numbers of a training for one line of a list: progress, loss, throughput and use of its devices.
 
-Only what is followed anyway is looked at, and each training once for all that has come of it. What left the
-screen keeps its last numbers, with their age.
+Only targets that are followed anyway are read, and each is computed once per new data. A training that left
+the screen keeps its last numbers, with their age.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from coach.analysis.judging.ranking import RankedFinding
 
 LATELY_S = 600.0
-"""What was measured of a node before that says nothing about it now."""
+"""Measurements of a node that are older than this, in seconds, are not shown as its current use."""
 _MAX_KEPT = 200
-"""Trainings whose last numbers are kept."""
+"""Number of trainings whose last numbers are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One job's or run's numbers, as far as they were measured."""
+    """The measured numbers of one job or run."""
 
     glance: Glance
     progress: Progress | None = None
     rate: float | None = None
-    """Samples a second of all ranks lately."""
+    """Recent throughput of all ranks together, in samples/s."""
 
     @property
     def gpus(self) -> DeviceUse | None:
@@ -47,15 +47,16 @@ class Training:
 
 
 class Trainings:
-    """The trainings that are followed, or were."""
+    """The trainings that are or were followed."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Glance, tuple[object, ...], Training]] = {}
-        """The glance and the parts of the target that a training was made of."""
+        """By target: the glance and the target's parts from which the training was computed, and the
+        training."""
         self._runs: tuple[object, Mapping[str, tuple[Run, ...]]] = (None, {})
 
     def look(self, session: Session, snapshot: Snapshot) -> None:
-        """Take in what is new of the followed targets."""
+        """Read the new data of the followed targets."""
         for name, target in snapshot.targets.items():
             glance = session.glance(name)
             parts = (target.events, target.log_tails, target.run)
@@ -63,7 +64,7 @@ class Trainings:
             if before is not None and before[0] is glance and _are_same(before[1], parts):
                 continue
             if glance.is_empty and before is not None and not before[0].is_empty:
-                continue  # it is being read again
+                continue  # it is being read again, and has no data yet
             self._known.pop(name, None)
             self._known[name] = (glance, parts, _training(glance, target))
         while len(self._known) > _MAX_KEPT:
@@ -71,16 +72,16 @@ class Trainings:
 
     @property
     def is_any_measured(self) -> bool:
-        """True once a training has told anything about itself."""
+        """True once any training has a measured number."""
         return any(not glance.is_empty or each.progress for glance, _, each in self._known.values())
 
     def of(self, target: str) -> Training | None:
-        """By the run's id, or the job's number where it has no run."""
+        """The training of a target: a run's id, or the job id of a job without a run."""
         known = self._known.get(target)
         return known[2] if known is not None else None
 
     def target_of(self, job: Job, runs: Iterable[Run]) -> str:
-        """What is followed of a job: its run's id, else its number. `runs` are all runs."""
+        """The followed target of a job: its run's id, else its job id. `runs` are all runs."""
         if self._runs[0] is not runs:
             by_job: dict[str, tuple[Run, ...]] = {}
             for run in runs:
@@ -91,7 +92,8 @@ class Trainings:
         return next(of_job, job.job_id)
 
     def uses_by_node(self, now_s: float) -> Mapping[str, DeviceUse]:
-        """What all trainings measured lately of the GPUs of each node; of a node with two the newer."""
+        """By node, the recent GPU use that the trainings measured. If two trainings measured a node, the
+        newer value."""
         found: dict[str, DeviceUse] = {}
         for glance, _, _ in self._known.values():
             for node, use in glance.gpus.items():
@@ -102,7 +104,7 @@ class Trainings:
 
 
 def worst_of(found: Iterable[RankedFinding]) -> Finding | None:
-    """The gravest cause of one target; a remark is none."""
+    """The most severe cause of one target; info findings are ignored."""
     causes = [
         each.finding
         for each in found

@@ -1,4 +1,4 @@
-"""What the app is opened with: a live cluster, this machine, or a recording."""
+"""Opens the data sources of the app: a live cluster, this machine, or a recording."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ else:
 _OFFERED = "notices-offered"
 _STARTED = "first-start"
 Standing = tuple[Mode, str | None, Mapping[Switch, str]]
-"""The mode, the reason if nothing may be changed, and what the site has switched off with its words."""
+"""The mode, the reason if nothing may be changed, and the functions that the site has switched off, with its
+reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What the app is opened with."""
+    """The data and settings that the app is opened with."""
 
     session: Session
     ports: Ports
@@ -46,26 +47,26 @@ class Opening:
     place: str
     backend: str
     standing: Callable[[], Standing] | None = None
-    """Reads it from the settings in force; None if the mode stays as it was opened."""
+    """Reads the standing from the settings in force; None if the mode cannot change."""
     views: ViewStore | None = None
-    """Where the ways to look at the tables are kept; None where nothing is."""
+    """Where the views of the tables are saved; None if they are not saved."""
     keys: KeysInForce = field(default_factory=KeysInForce)
     notices: NoticeSettings = field(default_factory=NoticeSettings)
     offered: Path | None = None
-    """The file that says that notices were offered; None: they never are."""
+    """The file that records that notices were offered; None: coach never offers them."""
     theme: str = DEFAULT_THEME
     is_ascii: bool = False
-    """True if the terminal shows ASCII alone."""
+    """True if the terminal shows only ASCII."""
     story: Story | None = None
-    """What the demo tells beside what it shows."""
+    """The captions of the demo."""
     first_start: Path | None = None
-    """The file that says that coach was opened before; None: nobody asks."""
+    """The file that records that coach was opened before; None: it is not checked."""
     settings: Settings | None = None
-    """Those that coach was opened with; None where nothing is looked for."""
+    """The settings that coach was opened with; None if the first start looks for nothing."""
 
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
-    """The cluster, or this machine."""
+    """Open the cluster, or this machine."""
     keys = keys_in_force(settings)
     malloc.bound_arenas()
     env = dict(os.environ)
@@ -73,7 +74,7 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     name = cluster_name(env) if resolved == "slurm" else socket.gethostname()
     budget = RpcBudget()
     reach = Reach(settings, env, budget)
-    # What a session does by itself is held back, too, also after the config was read again.
+    # The session's automatic actions are also off in read-only mode, even after the config is read again.
     of_session = replace(settings, is_readonly=True) if is_readonly else settings
     read_as = {**env, "COACH_READONLY": "1"} if is_readonly else env
     session = live_session(of_session, resolved, read_as, reach.use, budget)
@@ -108,7 +109,7 @@ def _standing(settings: Settings, is_readonly: bool) -> Standing:
 
 
 def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
-    """A recording. Raises UserError when it is not one."""
+    """Open a recording. Raises UserError if the file is not a recording."""
     keys = keys_in_force(settings)
     header = recording.header_of(file)
     session, told = story.open_story(file, settings)
@@ -127,7 +128,7 @@ def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
 
 
 def _is_ascii(settings: Settings) -> bool:
-    """As the settings say, else by the locale."""
+    """True if the screens use only ASCII: by the settings, else by the locale."""
     if settings.is_ascii is not None:
         return settings.is_ascii
     return terminal.locale_encoding(terminal.started_environment(os.environ)) != "UTF-8"

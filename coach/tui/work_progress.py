@@ -1,7 +1,7 @@
-"""What is being worked on in threads: what it is, for how long, and how it is stopped.
+"""Work under way in threads: its name, its duration, and how to stop it.
 
-What has lasted a second is told beside the keys; then the first Esc stops it. Work that changes something is
-told, and never stopped halfway.
+Work that has lasted a second is shown beside the keys; then the first Esc stops it. Work that changes
+something is shown, but cannot be stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TOLD_AFTER_S = 1.0
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """One piece of work. `on_stop` says on its screen that it was stopped; None: it cannot be."""
+    """One piece of work. `on_stop` shows on its screen that it was stopped; None if it cannot be stopped."""
 
     what: str
     began_s: float
@@ -25,7 +25,7 @@ class Work:
 
 
 class WorkProgress:
-    """All that is under way now. Used in the screens' thread alone."""
+    """All work under way. Used only in the screens' thread."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
@@ -37,7 +37,7 @@ class WorkProgress:
         return work
 
     def end(self, work: Work) -> bool:
-        """It came to its end. False: it was stopped before, and nobody waits for it any more."""
+        """Note that work has ended. Returns False if it was stopped before, so that its result is dropped."""
         if work in self._works:
             self._works.remove(work)
         return not work.is_stopped
@@ -48,7 +48,8 @@ class WorkProgress:
         return [work for work in self._works if now_s - work.began_s >= TOLD_AFTER_S]
 
     def words(self, label: KeyLabel) -> str:
-        """What has gone on longest, for how long, and the key that stops it; empty while nothing lasts."""
+        """The name and duration of the longest work, and the key that stops it; empty if none has lasted a
+        second."""
         told = self._told
         if not told:
             return ""
@@ -58,7 +59,7 @@ class WorkProgress:
         return f"{work.what}{more} · {age(self._clock_s() - work.began_s)}{stops}"
 
     def stop(self) -> bool:
-        """Stop what is told and can be stopped. False: there is nothing."""
+        """Stop the work that is shown and can be stopped. Returns False if there is none."""
         stoppable = [work for work in self._told if work.on_stop is not None]
         for work in stoppable:
             work.is_stopped = True

@@ -1,6 +1,6 @@
-"""One thread that does what may take long, one thing after the other: plans, submissions, cancellations.
+"""One thread for slow work, one piece after the other: plans, submissions, cancellations.
 
-A second launch never overtakes the first, and the screens never wait for Slurm.
+So a second launch never overtakes the first, and the screens never wait for Slurm.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from coach.model.errors import UserError
 
 T = TypeVar("T")
 FINISH_TIMEOUT_S = 15.0
-"""How long leaving waits for a submission or cancellation that is under way: longer than Slurm's clients take
-to give up."""
+"""Seconds that leaving waits for a submission or cancellation under way: longer than Slurm's clients take to
+give up."""
 FINISH_OTHERS_S = 1.0
-"""The same for work that changes no job: a plan, a kept sort order. A file system may not answer it."""
+"""The same for work that changes no job, such as a plan or a saved sort order. It is short because a file
+system may not answer."""
 
 
 class Worker:
-    """`deliver` carries a finished piece of work back to the screens' thread."""
+    """The thread, and its queue of work. `deliver` calls a function in the screens' thread."""
 
     def __init__(self, deliver: Callable[[Callable[[], object]], object]) -> None:
         self._deliver = deliver
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._changes: set[object] = set()
-        """Work that changes something, and has not come to its end."""
+        """Work under way that changes something."""
 
     def do(
         self,
@@ -39,7 +40,7 @@ class Worker:
         *,
         is_change: bool = False,
     ) -> None:
-        """Do it in the thread; then call one of the two in the screens' thread."""
+        """Run `work` in the thread; then call `on_done` or `on_error` in the screens' thread."""
 
         def task() -> None:
             try:
@@ -66,7 +67,7 @@ class Worker:
             task()
 
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """Let what is under way come to its end."""
+        """Wait for the work under way, for at most this time."""
         if self._thread is not None:
             self._tasks.put(None)
             self._thread.join(timeout_s if self._changes else min(timeout_s, FINISH_OTHERS_S))

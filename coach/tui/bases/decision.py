@@ -1,5 +1,4 @@
-"""What the screens share that may change something: a question, a guard, and a place where a refusal is shown
-whole."""
+"""The base of screens that may change something: a question, a guard, and room to show a refusal in full."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ _MAX_ERROR_LINES = 8
 
 
 class DecisionScreen(CoachScreen):
-    """A screen whose one key does something. The key counts only when it arrived after the question was
+    """A screen that asks one question. The key that confirms counts only if it arrived after the question was
     painted."""
 
     def __init__(self, context: Context, crumbs: tuple[str, ...], busy: str) -> None:
-        """`busy` says what is being done until the question can be asked."""
+        """`busy` is the text shown until the question can be asked."""
         super().__init__(context, crumbs)
         self._guard = KeyGuard()
         self._error: UserError | None = None
         self._busy: str | None = busy
         self.is_done = False
-        """Whether what it asked came to its end while another screen lay on top."""
+        """True if the confirmed action ended while another screen lay on top."""
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
@@ -36,7 +35,7 @@ class DecisionScreen(CoachScreen):
         return self._busy is not None
 
     def ask(self) -> None:
-        """What is asked is complete: arm the guard once it has been painted."""
+        """The question is complete: arm the guard once it has been painted."""
         self._busy, self._error = None, None
         self._guard.close()
         self.refresh_all()
@@ -46,25 +45,25 @@ class DecisionScreen(CoachScreen):
         self._guard.arm(self.context.clock())
 
     def work(self, text: str) -> None:
-        """Something is being done that takes a while; no key counts meanwhile."""
+        """Show that slow work is under way; no key counts meanwhile."""
         self._busy, self._error = text, None
         self._guard.close()
         self.refresh_all()
 
     def refuse(self, error: UserError) -> None:
-        """It did not work: say so whole."""
+        """Show an error in full."""
         self._busy, self._error = None, error
         self._guard.close()
         self.refresh_all()
 
     def admits_key(self) -> bool:
-        """Whether the key that is being handled may change something."""
+        """True if the key that is being handled may change something."""
         if self.is_busy or self._error is not None:
             return False
         return self._guard.admits(self.context.key_time_s)
 
     def answer_lines(self, key: str, does: str, width: int) -> list[Line]:
-        """The bottom of the question: a refusal, what goes on, or the key that does it."""
+        """The bottom of the question: a refusal, the work under way, or the key that confirms."""
         if self._error is not None:
             rows = error_lines(self._error, width)
             if len(rows) > _MAX_ERROR_LINES:

@@ -1,8 +1,7 @@
-"""What the screens share that are one table with a filter line below: `/` asks for words, Enter opens a row,
-Esc shows all again.
+"""The base of screens with one table and a filter line below: `/` asks for words, Enter opens a row, Esc
+shows all rows again.
 
-Screens whose filters are kept from one start to the next, with columns and an order, are of another kind
-(table_views.py).
+Screens with saved filters, columns and order have another base (table_views.py).
 """
 
 from __future__ import annotations

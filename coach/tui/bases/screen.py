@@ -1,4 +1,4 @@
-"""What every screen has: the top line, the banner, the keys."""
+"""The base of every screen: the top line, the banner, the keys."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ class CoachScreen(Screen[None]):
     """Base of all screens. Subclasses compose a body and draw it in `show`."""
 
     spec: ClassVar[ScreenSpec]
-    """What it declares in the table of screens."""
+    """Its declaration in the table of screens."""
     AUTO_FOCUS = None
     opened_as: tuple[str, tuple[Any, ...]] | None = None
     """The name and the arguments that it was opened with."""
     targets: tuple[str, ...] = ()
-    """Runs and jobs to be followed while this screen is on top."""
+    """Runs and jobs to follow while this screen is on top."""
     also_followed: tuple[str, ...] = ()
-    """Followed as well, though the screen is not about them."""
+    """Further runs and jobs to follow, which are not the subject of the screen."""
     not_in_footer: frozenset[str] = frozenset()
-    """Ids of keys that its footer has no room for."""
+    """Ids of keys that are left out of its footer."""
     questions: tuple[Question, ...] = ()
-    """What it shows that is asked only on demand: `^r` asks it again."""
+    """The questions on demand whose answers it shows; `^r` asks them again."""
 
     def __init_subclass__(cls, *, screen: str | None = None, **kwargs: Any) -> None:
-        """`screen` names the declaration of a class that is opened; a base of several has none."""
+        """`screen` is the name of the class's declaration; a base class has none."""
         if screen is not None:
             cls.spec = by_name()[screen]
             cls.BINDINGS = bindings_of(cls.spec)
@@ -93,7 +93,7 @@ class CoachScreen(Screen[None]):
         raise NotImplementedError
 
     def show(self) -> None:
-        """Draw what the context holds now."""
+        """Draw the current data of the context."""
         raise NotImplementedError
 
     def refresh_all(self) -> None:
@@ -105,7 +105,7 @@ class CoachScreen(Screen[None]):
         self.show()
 
     def tick(self) -> None:
-        """Draw what changes by the clock alone: the ages."""
+        """Draw the ages, which change without new data."""
         if not self._is_composed:
             return
         context, width = self.context, self.app.size.width
@@ -126,7 +126,7 @@ class CoachScreen(Screen[None]):
             bar.tell(context, self.spec, self.subjects)
 
     def _trail(self) -> tuple[str, ...]:
-        """The way to this screen, as Esc goes back along it: each screen below adds what is new."""
+        """The way to this screen, as Esc goes back along it: each screen below adds its new part."""
         trail: list[str] = []
         for screen in self.app.screen_stack:
             if isinstance(screen, CoachScreen):
@@ -142,8 +142,8 @@ class CoachScreen(Screen[None]):
         return self.targets
 
     def _gravest(self, now_s: float) -> Line:
-        """The gravest finding of these subjects; where they have none, the gravest of the others, marked
-        `elsewhere`."""
+        """The most severe finding of the screen's subjects; if they have none, the most severe of the others,
+        marked `elsewhere`."""
         found, subjects = self.context.found, self.subjects
         own = worst({name: found[name] for name in subjects if name in found}, now_s)
         if own is not None or not subjects:
@@ -151,8 +151,8 @@ class CoachScreen(Screen[None]):
         return worst_line(worst(found, now_s), is_elsewhere=True)
 
     def _concerning(self) -> Snapshot:
-        """Without the troubles of foreign jobs that are followed beside it: their logs may be nobody's to
-        read."""
+        """The snapshot without the errors of other followed jobs: the user may have no right to read their
+        logs."""
         snapshot = self.context.snapshot
         foreign = {name for name, target in snapshot.targets.items() if target.run is None} - {*self.targets}
         kept = {
@@ -164,7 +164,7 @@ class CoachScreen(Screen[None]):
         self.query_one(KeyBar).set_hints(self._hints())
 
     def first_keys(self) -> tuple[Hint, ...]:
-        """The keys that its footer shows where no note takes room."""
+        """The keys in its footer when no note takes room."""
         return tuple(fitting_hints(self._hints(), self.app.size.width))
 
     def _hints(self) -> list[Hint]:
@@ -178,13 +178,13 @@ class CoachScreen(Screen[None]):
             and key.id != ("back" if self.spec is HOME else "leave")
         ]
         if launches:
-            # One hint for all of them, in the second place: what coach is for must not be crowded out.
+            # One hint for all launch keys, in the second place, because launching must not be crowded out.
             label = "-".join(dict.fromkeys((launches[0].label, launches[-1].label)))
             hints.insert(1, ("recipes", label, "launch", self.reason_off(launches[0]) is None))
         return hints
 
     def _word(self, key: Key) -> str:
-        """The footer's word for a key: `F` shows a fix, or advice where no change of the launch mends it."""
+        """The footer's word for a key. `F` is `fix`, or `advice` if no change of the launch is a fix."""
         if key.id != "fix":
             return key.word
         diagnoses = (self.context.diagnoses.get(target) for target in self.subjects)
@@ -198,12 +198,12 @@ class CoachScreen(Screen[None]):
         return tuple(key for key in found if is_told or not key.is_of_story)
 
     def reason_off(self, key: Key) -> str | None:
-        """Why a key does nothing now; None when it works."""
+        """Why a key does nothing now; None if it works."""
         context = self.context
         return reason_off(key, context.mode, context.why_readonly, context.switched_off)
 
     def is_off(self, key_id: str) -> bool:
-        """Whether a key is off; then its reason is said."""
+        """True if a key is off. Its reason is then shown as a note."""
         key = next(key for key in self.keys() if key.id == key_id)
         reason = self.reason_off(key)
         if reason is not None:
@@ -215,7 +215,7 @@ class CoachScreen(Screen[None]):
         self._set_note(line(Span(printable(text), "warning")) if text else BLANK)
 
     def note_key(self) -> None:
-        """A key has come: what was said last has been read."""
+        """A key arrived: clear the last note."""
         self.note("")
         if not self.context.is_first_key_pressed:
             self.context.is_first_key_pressed = True
@@ -225,12 +225,12 @@ class CoachScreen(Screen[None]):
                 self.call_after_refresh(self.refresh_all)
 
     def note_no_row(self) -> None:
-        """Say why a key that does something to a row does nothing."""
+        """Show why a key for a row does nothing."""
         self.note("there is no row under the cursor")
 
     def note_dead(self, key: events.Key) -> None:
-        """Say why this key does nothing here, if it is one that people press. A key that works is left
-        alone."""
+        """Show why this key does nothing here, if it is a character or a key of another screen. A key that
+        works is left alone."""
         if key.key not in self.active_bindings:
             character = key.character if key.is_printable else None
             self.note(why_dead(key.key, character, self.spec, self.context.key_table) or "")
@@ -241,8 +241,8 @@ class CoachScreen(Screen[None]):
 
     @property
     def _is_composed(self) -> bool:
-        """Whether there is something to draw on. The clock ticks, and keys arrive, also while a screen opens
-        or closes."""
+        """True if the screen's widgets exist. The clock ticks and keys arrive also while a screen opens or
+        closes."""
         return bool(self.query(KeyBar))
 
     def pane(self, selector: str) -> LinesView:
@@ -266,14 +266,14 @@ class CoachScreen(Screen[None]):
     def set_focus(
         self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False
     ) -> None:
-        """Give the focus. A field that gets it has its text selected before the next key comes."""
+        """Give the focus. A field's text is selected at once, before the next key."""
         before = self.focused
         super().set_focus(widget, scroll_visible, from_app_focus)
         if isinstance(widget, TextField) and widget is self.focused is not before and not from_app_focus:
             widget.select_all()
 
     def action_zoom(self) -> None:
-        """Give the pane with the focus the whole screen, or take it back."""
+        """Give the pane with the focus the whole screen, or restore its size."""
         if self.maximized is not None:
             self.minimize()
         elif self.focused is not None:
@@ -293,29 +293,30 @@ class CoachScreen(Screen[None]):
         self.want_explained()
 
     def want_explained(self, target: str | None = None, **given: Any) -> None:
-        """Ask for the page of what is under the cursor, or of what is given."""
+        """Ask for the explanation of the row under the cursor, or of the given subject."""
         self.post_message(ExplainWanted(target, **given))
 
     def copy(self, name: str | None, target: str | None = None) -> None:
-        """Copy the findings of a target as Markdown, under this name; without a verdict the name itself."""
+        """Copy the findings of a target as Markdown under this name; without a verdict, copy only the
+        name."""
         if name is None:
             self.note(f"{self.context.label('copy')} copies the row under the cursor: there is none")
         else:
             self.post_message(CopyRequested(name, self.context.diagnoses.get(target or "")))
 
     def point_at(self, target: str) -> bool:
-        """Put the cursor on a run or job. False: it has no row for it."""
+        """Put the cursor on a run or job. Returns False if the screen has no row for it."""
         return False
 
     def show_only(self, words: str, view: str = "") -> None:
-        """Filter its rows by these words, where it has rows, or look at them by a saved view."""
+        """If the screen has rows, filter them by these words, or show a saved view of them."""
 
     def ask_again(self) -> bool:
-        """Ask anew what it shows that is asked on demand. True: nothing else needs to be read again."""
+        """Ask the screen's questions on demand again. Returns True if nothing else needs to be read again."""
         for question in self.questions:
             self.post_message(Wanted(question, is_anew=True))
         return False
 
     def go_back(self) -> bool:
-        """Handle Esc here. False: leave the screen."""
+        """Handle Esc in the screen. Returns False if Esc must leave the screen."""
         return False

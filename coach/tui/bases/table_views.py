@@ -1,7 +1,7 @@
-"""What the screens share whose tables are filtered, sorted and cut to columns by the words of the command
-line.
+"""The base of screens whose tables the user filters, sorts and reduces to columns, with the words of the
+command line.
 
-The views belong to the person, not to the screen: they are kept from one start to the next.
+The views belong to the user, not to the screen: they are saved from one start to the next.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _FILTER = 'filter: text, state:pending, gpu:>0, user:me, -word, "two words"; coa
 
 
 class TableViewScreen(CoachScreen):
-    """A screen with such tables."""
+    """A screen with tables that have views."""
 
     def __init__(
         self, context: Context, crumbs: tuple[str, ...], views: Mapping[str, TableView[Any]]
     ) -> None:
-        """`views` are by the id of their table; the first is meant where none has the focus."""
+        """`views` are by the id of their table. If no table has the focus, the first is used."""
         super().__init__(context, crumbs)
         self.views = views
         problems, context.views_problem = [context.views_problem], None
@@ -88,7 +88,7 @@ class TableViewScreen(CoachScreen):
         self._changed()
 
     def clear_filters(self) -> bool:
-        """Whether there was one, or something was being typed: then that is given up."""
+        """Drop the filters, or close the line being typed. Returns True if there was either."""
         line = self.query_one(FilterLine)
         filtered = [view for view in self.views.values() if view.view.filter]
         if line.display:

@@ -1,4 +1,4 @@
-"""Every controller of the app, and the one table of requests that they answer."""
+"""Every controller of the app, and one table of the handlers of all requests."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Controllers:
-    """All of them; those that the app calls by name are public."""
+    """All controllers. Those that the app calls by name are public."""
 
     def __init__(self, stage: Stage, opening: Opening, own: Handlers) -> None:
-        """`own`: what the app answers itself."""
+        """`own`: handlers of the app itself."""
         ports = opening.ports
         self.launches = Launches(stage, ports.recipes, ports.launches, opening.backend)
         self.questions = Questions(stage, ports.questions, opening.backend)

@@ -1,4 +1,4 @@
-"""Drills: the list of them, how far a learner is with one, and the answer that is judged."""
+"""Drills: the list of drills, the learner's progress in one, and the judged answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Drills:
-    """Answers the screens that train their user."""
+    """Handles the requests of the Drills screen and of the answer screen."""
 
     def __init__(self, stage: Stage, drills: DrillPort) -> None:
         self._stage = stage

@@ -1,4 +1,4 @@
-"""What `E` does: opens the page of what is under the cursor, with the finding of its job."""
+"""The action of `E`: opens an explanation of the row under the cursor, with the finding of its job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def explain(stage: Stage, message: messages.ExplainWanted) -> None:
-    """Open the rule of the target's finding where that alone is asked, else the page of values."""
+    """Open the rule of the target's finding if only the finding is asked for, else the page of values."""
     screen: CoachScreen | None = stage.asker(message)
     if screen is None or stage.is_overtaken(message):
         return
@@ -38,7 +38,7 @@ def explain(stage: Stage, message: messages.ExplainWanted) -> None:
 def _values(
     stage: Stage, screen: CoachScreen, message: messages.ExplainWanted
 ) -> tuple[str, tuple[Explained, ...]]:
-    """What the page is called, and what it explains."""
+    """The title of the page, and the values that it explains."""
     history = stage.context.session.history(message.target) if message.target is not None else None
     if message.gpus is not None and history is not None:
         return "", explain_gpus(history, message.gpus)

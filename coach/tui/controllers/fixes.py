@@ -1,4 +1,4 @@
-"""Fixes: what one would change, as a plan of a child run or as a diff of a foreign script, and the
+"""Fixes: the changes of a fix as a plan of a child run or as a diff of the user's own script, and the
 relaunch."""
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 class Fixes:
-    """Goes through the fixes of all findings of a run, primary first."""
+    """Handles the requests for fixes. The fixes of a run are numbered over all its findings, primary
+    first."""
 
     def __init__(
         self, stage: Stage, fixes: FixPort, show_launched: Callable[[CoachScreen, Submitted], object]
@@ -78,7 +79,8 @@ class Fixes:
         )
 
     def _show_foreign(self, job_id: str, diagnosis: Diagnosis | None, known: Job | None) -> None:
-        """Of a job that coach did not launch: it is submitted again, with what a finding suggests."""
+        """Show the form that submits again a job that coach did not launch, with the changes that a finding
+        suggests."""
         context = self._stage.context
         target, history = context.snapshot.targets.get(job_id), context.session.history(job_id)
         known = known or (target.job if target is not None else None)

@@ -1,4 +1,4 @@
-"""What the app asks of a controller: which requests of the screens it answers."""
+"""The protocol of a controller: the requests of the screens that it handles."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from coach.tui.messages import Request
 
 Handlers = Mapping[type[Request], Callable[[Any], object]]
-"""What is called with a request, by the request's type."""
+"""By the type of a request, the function that is called with it."""
 
 
 class Controller(Protocol):
-    """Answers some of the screens' requests. The app has them in one table."""
+    """Handles some of the screens' requests. The app collects all handlers in one table."""
 
     @property
     def handlers(self) -> Handlers: ...

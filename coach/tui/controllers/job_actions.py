@@ -1,4 +1,4 @@
-"""What is done to jobs: the question opens, its answer is carried out, what came of it is told."""
+"""Actions on jobs: opens the question, runs the confirmed action, shows the result."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ OpenPlan = Callable[[str, Callable[[], LaunchRequest], LaunchRequest | None], ob
 
 
 class JobActions:
-    """The one place where the screens let go of the terminal, for a shell in an allocation."""
+    """Handles the requests for actions on jobs. Only this class lends the terminal: to a shell in an
+    allocation, or to a pager."""
 
     def __init__(self, stage: Stage, job_actions: JobActionPort, open_plan: OpenPlan) -> None:
-        """`open_plan` shows the plan of a run that is to be launched again."""
+        """`open_plan` shows the plan of a run that the user launches again."""
         self._stage = stage
         self._port = job_actions
         self._open_plan = open_plan
@@ -70,7 +71,7 @@ class JobActions:
         )
 
     def _show_again(self, screen: ConfirmScreen, planned: LaunchRequest | JobAction) -> None:
-        """A run is launched again by its plan, another job by its sbatch."""
+        """Show the plan of a run that is launched again; for another job, its sbatch command."""
         if isinstance(planned, JobAction):
             screen.set_action(planned)
         elif self._stage.close(screen):
@@ -105,7 +106,7 @@ class JobActions:
         self._stage.change(screen, lambda: self._port.attach(action, target), begin, "beginning to measure")
 
     def _open_shell(self, screen: DecisionScreen, action: JobAction) -> None:
-        """Nothing is drawn and no key is read until it is left: the terminal is the shell's."""
+        """Give the terminal to a shell. Until the shell ends, nothing is drawn and no key is read."""
         try:
             with self._stage.lent_terminal():
                 status = self._port.open_shell(action)
@@ -117,8 +118,8 @@ class JobActions:
             self._tell(screen, f"the shell was left (exit status {status})")
 
     def _copy(self, message: messages.CopyRequested) -> None:
-        """Into tmux's buffer, else by the terminal's own way, which nobody confirms. Findings go to others,
-        so secrets in the lines that they quote are struck."""
+        """Copy into tmux's buffer, else by the terminal (OSC 52), which does not confirm the copy. Users send
+        findings to other people, so secrets in the quoted lines are removed."""
         name, diagnosis = message.name, message.diagnosis
         text = name if diagnosis is None else mask_text(diagnosis_markdown(diagnosis, name))
         what = name if diagnosis is None else f"what was found in {name}"
@@ -133,7 +134,7 @@ class JobActions:
         self._stage.do_aside(partial(self._port.copy, text), tell, self._stage.note)
 
     def _show_in_pager(self, message: messages.PagerRequested) -> None:
-        """The terminal is the pager's until it is left."""
+        """Give the terminal to the pager until it ends."""
         try:
             with self._stage.lent_terminal():
                 self._port.open_pager(message.file)

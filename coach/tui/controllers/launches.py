@@ -1,4 +1,4 @@
-"""Launches: the recipes and their keys, a plan that is edited, its submission."""
+"""Launches: the recipes and their keys, the edited plan, its submission."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 class Launches:
-    """Knows the recipes once they have been read."""
+    """Handles the requests for recipes, plans and submissions. It keeps the recipes once they have been
+    read."""
 
     def __init__(self, stage: Stage, recipes: RecipePort, launches: LaunchPort, backend: str) -> None:
-        """`backend` is what a launch from the screens is for."""
+        """`backend` is the backend of launches from the screens."""
         self._stage = stage
         self._recipe_port = recipes
         self._port = launches
@@ -46,11 +47,11 @@ class Launches:
 
     @property
     def recipes(self) -> tuple[RecipeKey, ...]:
-        """The recipes that can be launched; none before they have been read."""
+        """The recipes that can be launched; empty until they have been read."""
         return self._recipes or ()
 
     def load_recipes(self) -> None:
-        """Learn which keys launch what."""
+        """Read the recipes and their keys, in a thread."""
         self._stage.do(self._recipe_port.recipe_keys, self._set_recipes, self._stage.note)
 
     def _set_recipes(self, recipes: tuple[RecipeKey, ...]) -> None:
@@ -59,7 +60,7 @@ class Launches:
         self._stage.redraw()
 
     def press(self, key: str) -> None:
-        """Open the plan of the recipe of this key."""
+        """Open the plan of the recipe that this key launches."""
         top, context = self._stage.top, self._stage.context
         if top is None:
             return
@@ -98,7 +99,7 @@ class Launches:
     def open_plan(
         self, name: str, make_request: Callable[[], LaunchRequest], draft: LaunchRequest | None
     ) -> None:
-        """`draft` is what can be changed while no plan can be made."""
+        """Open a plan. `draft` is the request that the user can edit if no plan can be made."""
         screen: PlanScreen = self._stage.open("plan", f"launch {name}".strip(), draft)
 
         def work() -> tuple[Plan, LaunchRequest]:
@@ -166,7 +167,7 @@ class Launches:
             )
 
     def show_launched(self, screen: CoachScreen, submitted: Submitted) -> None:
-        """Open the run that was launched, unless somebody has gone on from the question meanwhile."""
+        """Open the launched run, unless the user has opened another screen meanwhile."""
         self._stage.context.session.refresh_soon()
         if self._stage.close(screen):
             self._stage.open("job", submitted.run_id)

@@ -1,4 +1,4 @@
-"""Windows of logs for the screen that shows them. Nothing is changed, so nothing waits for it."""
+"""Windows of logs for the Log screen. They change nothing, so no launch waits for them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from coach.tui.screens.log import LogScreen
 
 _NOTE_BYTES = 32 << 20
-"""Progress is shown whenever this much more was read."""
+"""Progress is shown each time this many more bytes were read."""
 
 
 class Logs:
-    """Reads what the log screen asks for."""
+    """Handles the requests of the Log screen."""
 
     def __init__(self, stage: Stage, logs: LogPort) -> None:
         self._stage = stage

@@ -1,4 +1,4 @@
-"""A new launch: what can be launched from here, and the plan of the row that is opened."""
+"""The New Launch screen: the programs and recipes of the working directory, and the plan of an opened row."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ OpenPlan = Callable[[str, Callable[[], LaunchRequest], LaunchRequest | None], ob
 
 
 class NewLaunches:
-    """Looks in a thread of its own: a large directory keeps no launch waiting."""
+    """Searches the directory in a thread of its own, so that a large directory does not delay a launch."""
 
     def __init__(self, stage: Stage, port: LaunchablePort, open_plan: OpenPlan, backend: str) -> None:
-        """`backend` is what a launch from the screens is for."""
+        """`backend` is the backend of launches from the screens."""
         self._stage = stage
         self._port = port
         self._open_plan = open_plan
@@ -58,7 +58,7 @@ class NewLaunches:
                 self._open_plan(asked.recipe.rpartition("/")[2].rpartition(":")[2], lambda: asked, asked)
 
         def refuse(error: UserError) -> None:
-            """On the screen of the plan, which has room for all of it."""
+            """Show the error on the screen of the plan, which has room for all of it."""
 
             def no_request() -> LaunchRequest:
                 raise error

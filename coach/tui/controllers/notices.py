@@ -1,5 +1,5 @@
-"""Tells of the user's jobs beside the screens, in the ways that the config names; once, it says that there
-are such ways."""
+"""Sends notices about the user's jobs, in the ways that the config names. Once, it tells the user of these
+ways."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from coach.tui.stage import Stage
 
 
 class JobNotices:
-    """Looks at each picture. Nothing is told of a recording."""
+    """Checks each snapshot for news. A recording gives no notices."""
 
     def __init__(
         self, stage: Stage, port: NoticePort, settings: NoticeSettings, offered: Path | None
     ) -> None:
-        """`offered` is the file that says that the ways were offered; None: they never are."""
+        """`offered` is the file that records that notices were offered; None: they are never offered."""
         self._stage = stage
         self._port = port
         self._settings = settings
@@ -35,7 +35,7 @@ class JobNotices:
         return {}
 
     def look(self, picture: Snapshot) -> None:
-        """Tell what is new in it."""
+        """Send notices about the news in a snapshot."""
         if self._stage.context.mode in (Mode.DEMO, Mode.REPLAY):
             return
         if self._settings.is_on:
@@ -75,7 +75,8 @@ class JobNotices:
 
 
 def _make_once(file: Path) -> bool:
-    """True for the first who comes. Where nothing can be kept, nobody is asked each time."""
+    """Create the file. Returns True if it did not exist. If it cannot be written, returns False, so that the
+    user is not asked at each start."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.touch(mode=0o600, exist_ok=False)

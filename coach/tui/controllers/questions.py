@@ -1,6 +1,6 @@
 """Questions that are asked only when a screen shows their answer, and the report of the doctor.
 
-Nothing here changes anything, so a question waits for no launch, and no launch waits for a question.
+Questions change nothing, so questions and launches do not wait for each other.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ _WORDS = {
     Question.PAST_JOBS: "asking for the jobs that have ended",
     Question.COHORT: "reading the runs of the course",
 }
-"""What may take long and is looked at; the others are told where their answers stand."""
+"""Names of questions that may take long and that a screen waits for. Other questions show their state beside
+their answer."""
 
 
 class Questions:
-    """Keeps the answers in the context, for all screens."""
+    """Asks the questions, and keeps the answers in the context for all screens."""
 
     def __init__(self, stage: Stage, questions: QuestionPort, backend: str) -> None:
         self._stage = stage
@@ -101,7 +102,7 @@ class Questions:
         )
 
     def name_rules(self, tell: Callable[[tuple[RuleTitle, ...]], object]) -> None:
-        """Tell all rules by code and title. The first time they are read in a thread."""
+        """Pass all rules by code and title to `tell`. The first call reads them in a thread."""
         if self._rule_titles:
             tell(self._rule_titles)
             return

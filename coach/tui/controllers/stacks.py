@@ -1,5 +1,5 @@
-"""The stacks of a job's ranks: the command that takes them, and the stacks. They take long and change
-nothing, so no launch waits."""
+"""Stacks of a job's ranks: the command that takes them, and the result. Taking them is slow and changes
+nothing, so no launch waits for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class RankStacks:
-    """Answers the screen of the stacks."""
+    """Handles the requests of the Stacks screen."""
 
     def __init__(self, stage: Stage, stacks: StacksPort) -> None:
         self._stage = stage

@@ -1,4 +1,4 @@
-"""Keeps from one start to the next how a person looks at the tables, and that there was a first start."""
+"""Saves the user's views of tables, and the fact that coach was opened before, for the next start."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ else:
     first_start = late("coach.workflows.watching", "first_start")
 
 DETAIL = "detail"
-"""What stands beside the list of the first screen."""
+"""The key in the saved views for the detail beside the list of the first screen."""
 
 
 class Views:
-    """Nothing is kept where nothing may be changed."""
+    """Saves the views of tables, in live mode only. Without a store, nothing is saved."""
 
     def __init__(self, stage: Stage, store: ViewStore | None) -> None:
         self._stage = stage
@@ -56,7 +56,8 @@ class Views:
 
 
 class FirstStart:
-    """Nothing is looked for where no file is named that remembers it: in a recording."""
+    """Reads the config and the project file for the text of the first start. Without a file that records the
+    first start (in a recording), it does nothing."""
 
     def __init__(self, stage: Stage, file: Path | None, settings: Settings | None) -> None:
         self._stage = stage

@@ -1,1 +1,1 @@
-"""The parts of the first screen that decide what is shown; the screen itself puts them in their places."""
+"""The parts of the first screen that choose its content; the screen itself arranges them."""

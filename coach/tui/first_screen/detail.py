@@ -1,8 +1,8 @@
-"""What stands beside the list on a wide terminal: the job under the cursor by the renderer of its own screen,
-or the node.
+"""The detail beside the list on a wide terminal: the job under the cursor, drawn as on its own screen, or the
+node.
 
-It is made of what is in memory. The files of a job are read when the cursor has rested on it, and by the
-session's threads, as on the job's own screen.
+It uses only data in memory. After the cursor has rested on a job, the session's threads read its files, as
+for the job's own screen.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from coach.tui.render.text import line, muted, printable, short_id
 from coach.tui.widgets.beside import Beside
 
 LEAST_WIDTH = 160
-"""A narrower terminal shows the list alone."""
+"""Below this width, the terminal shows only the list."""
 _LEAST_DETAIL = 72
 _UNREAD_STATES = frozenset({"PENDING", "CONFIGURING"})
 
 
 def detail_width(width: int) -> int:
-    """Of a terminal this wide."""
+    """The width of the detail on a terminal of this width."""
     return max(_LEAST_DETAIL, width * 45 // 100)
 
 
 class Detail:
-    """Draws it, and names what is to be read for it."""
+    """Draws the detail, and names the targets to read for it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def target_of_row(self, row: QueueRow) -> str | None:
-        """What is to be read of a row of the queue: an own job that has begun. None: nothing."""
+        """The target to read for a row of the queue: the user's own job, if it has begun; else None."""
         job, context = job_of(row), self._context
         target = context.trainings.target_of(job, context.snapshot.runs)
         if not is_own(job, context.user) or job.state in _UNREAD_STATES:
@@ -50,20 +50,20 @@ class Detail:
         return target
 
     def show_row(self, beside: Beside, row: QueueRow, height: int) -> None:
-        """The job, or the array, of a row."""
+        """Show the job, or the array, of a row."""
         job = job_of(row)
         name = self._context.trainings.target_of(job, self._context.snapshot.runs)
         self._show_job(beside, name, _folded(row), height)
 
     def show_target(self, beside: Beside, target: str, height: int) -> None:
-        """A job or run by its name, also where the queue has forgotten it."""
+        """Show a job or run by its name, even if it has left the queue."""
         context = self._context
         run = context.run(target)
         job = context.job_of_run(run) if run is not None else context.job(target)
         self._show_job(beside, target, fold([job])[0] if job is not None else None, height)
 
     def show_node(self, beside: Beside, name: str) -> None:
-        """A node: its state, and what is allocated of it."""
+        """Show a node: its state, and its allocated resources."""
         snapshot, now_s = self._context.snapshot, self._context.now_s
         node = next((node for node in snapshot.nodes if node.name == name), None)
         if node is None:
@@ -73,7 +73,7 @@ class Detail:
         beside.show(f"node {printable(name)}", lambda width: node_fact_lines(node, free, now_s, width))
 
     def show_nothing(self, beside: Beside) -> None:
-        """There is no row."""
+        """Show that there is no row."""
         beside.show("", lambda width: [line(muted(" the row under the cursor is shown here"))])
 
     def _show_job(self, beside: Beside, name: str, folded: FoldedJob | None, height: int) -> None:

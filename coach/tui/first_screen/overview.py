@@ -1,5 +1,4 @@
-"""The cluster at a glance: what is free in each partition, and the nodes as strips by the type of their
-GPUs."""
+"""The cluster at a glance: the free GPUs of each partition, and the nodes as strips by type of GPU."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from coach.tui.render.node_strip import DrawnStrip, drawn_strips, strip_lines
 from coach.tui.render.text import Line
 
 _HIGH = 30
-"""A terminal with fewer lines has no room for more than a line or two of this."""
+"""On a terminal with fewer lines, this takes only one or two lines."""
 
 
 class Overview:
-    """What is made of all nodes is made once for each answer."""
+    """The overview. It is computed once for each new list of nodes."""
 
     def __init__(
         self,
@@ -32,10 +31,10 @@ class Overview:
         self._redraw = redraw
         self._made: Arranged[tuple[FreeGpus, tuple[Strip, ...]]] = Arranged(({}, ()), deliver)
         self._drawn: tuple[object, int, tuple[DrawnStrip, ...]] = (None, 0, ())
-        """The strips and the width, and what was drawn of them."""
+        """A cache: the strips, the width, and the drawn strips."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """`height` is the terminal's."""
+        """The lines of the overview. `height` is the terminal's."""
         context, is_high = self._context, height >= _HIGH
         snapshot = context.snapshot
         make = partial(_look, snapshot.nodes, snapshot.partitions)

@@ -1,7 +1,7 @@
-"""Saved views: mine, everybody's, what failed today, each partition, and those of one's own under names.
+"""Saved views: the user's jobs, everybody's jobs, jobs that failed today, each partition, and the user's
+named views.
 
-They are chosen from a list that one types into, as everything else is found by its name; a name that there is
-not yet keeps what is on the screen.
+The user types a name into a palette, as for `:`. A new name saves the current view under it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_PARTITIONS = 100
 
 
 def views_of(context: Context) -> Iterator[SavedView]:
-    """All that can be chosen."""
+    """All views that can be chosen."""
     yield from BUILT_IN
     yield from context.saved_views.values()
     names = (partition.name for partition in context.snapshot.partitions[:_MAX_PARTITIONS])
@@ -33,19 +33,19 @@ def views_of(context: Context) -> Iterator[SavedView]:
 
 
 def view_named(context: Context, name: str) -> SavedView | None:
-    """The first of this name."""
+    """The first view of this name; None if there is none."""
     return next((each for each in views_of(context) if each.name == name), None)
 
 
 def name_of(context: Context, shown: SavedView) -> str | None:
-    """What a way to look at the queue was saved as; None where it is coach's own, or has no name."""
+    """The name of a view of the queue: `failed today`, or the name given by the user; None without a name."""
     alike = (name for name, each in context.saved_views.items() if (each.view, each.is_all) == _key(shown))
     name = "failed today" if shown.is_failed_today else next(alike, None)
     return printable(name) if name is not None else None
 
 
 def saved_words(context: Context, name: str) -> str:
-    """What is said when a view was saved."""
+    """The message after a view was saved."""
     kept = "" if context.mode is Mode.LIVE else ", until coach is left"
     return f"saved as {name}{kept}: {context.label('views')} chooses it"
 
@@ -55,7 +55,8 @@ def _key(view: SavedView) -> tuple[View, bool]:
 
 
 def ended_critically(causes: Iterable[Sequence[RankedFinding]]) -> frozenset[str]:
-    """The targets that have ended with a critical cause, whatever their state: also a run that completed."""
+    """The targets that ended with a critical cause, whatever their state; a completed run may be one of
+    them."""
     return frozenset(
         each.target
         for group in causes
@@ -65,8 +66,8 @@ def ended_critically(causes: Iterable[Sequence[RankedFinding]]) -> frozenset[str
 
 
 def failed_today(context: Context, jobs: Sequence[Job], critical: Collection[str]) -> list[Job]:
-    """One's own jobs that ended badly within a day, by their state or by a critical cause: those of the
-    queue, then those that coach remembers, then runs. `critical` are targets."""
+    """The user's jobs that failed within a day, by their state or by a critical cause: jobs in the queue,
+    then jobs in coach's memory, then runs. `critical` are targets."""
     since_s, runs = context.now_s - RECENT_S, context.snapshot.runs
     here = [job for job in jobs if job.user == context.user]
     known = {job.job_id for job in here}
@@ -82,7 +83,8 @@ def failed_today(context: Context, jobs: Sequence[Job], critical: Collection[str
 
 
 def _forgotten(context: Context, known: Collection[str], critical: Collection[str]) -> list[Job]:
-    """Those that neither the queue nor the memory knows: as they were followed, else as their run tells."""
+    """The critical targets that are neither in the queue nor in coach's memory, as rows made from the
+    followed target or from the run directory."""
     found = []
     for target in sorted(critical, reverse=True):
         run, followed = context.run(target), context.snapshot.targets.get(target)
@@ -95,7 +97,7 @@ def _forgotten(context: Context, known: Collection[str], critical: Collection[st
 
 
 class ViewChoice(GoTo):
-    """Asks for a view by its name."""
+    """The palette that asks for the name of a view."""
 
     def __init__(
         self,

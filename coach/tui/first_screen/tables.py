@@ -1,4 +1,4 @@
-"""How the queue and the nodes of the first screen are looked at: the words that their filters know."""
+"""The views of the queue and the nodes on the first screen, with the words of their filters."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from coach.tui.table_view import TableView
 
 
 def queue_view(context: Context) -> TableView[Job]:
-    """Of jobs."""
+    """The view of the queue."""
     return TableView(lambda: job_vocabulary(context.user, context.now_s, expand_nodes), JOB_COLUMNS)
 
 
 def node_view(context: Context) -> TableView[Node]:
-    """Of nodes: what is free of them is counted when a filter asks for it."""
+    """The view of the nodes. Free GPUs are counted only if a filter uses them."""
     return TableView(
         lambda: node_vocabulary(
             count_free(context.snapshot.nodes, context.snapshot.partitions), expand_nodes

@@ -1,5 +1,5 @@
-"""What the rows of the first screen tell of one's own trainings: from what is followed anyway, no question is
-asked for it."""
+"""The user's trainings in the rows of the first screen. It uses only data of targets that are followed
+anyway, and asks Slurm nothing."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _MAX_ENDED = 50
 
 
 class Told:
-    """Looks up one job at a time: only rows in sight are made."""
+    """Looks up one job at a time, because a table makes only the rows in sight."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def target_of(self, job: Job) -> str:
-        """The id of its run, else its number."""
+        """The followed target of a job: the id of its run, else its job id."""
         return self._context.trainings.target_of(job, self._context.snapshot.runs)
 
     def of(self, job: Job) -> tuple[Training | None, Cell | None]:
-        """The training of an own job, and its verdict; of others nothing is known."""
+        """The training and the verdict of the user's own job; (None, None) for other people's jobs."""
         context = self._context
         if context.user is not None and not is_own(job, context.user):
             return None, None
@@ -43,7 +43,7 @@ class Told:
         return context.trainings.of(target), verdict
 
     def first_start_lines(self, width: int) -> list[Line]:
-        """What is here, at the first start; empty at every other."""
+        """The text of the first start; empty at later starts."""
         context = self._context
         if context.here is None:
             return []
@@ -51,7 +51,7 @@ class Told:
         return first_start_lines(context.here, context.place, nodes, partitions, context.label, width)
 
     def empty_queue_note(self, query: str, *, has_answer: bool, is_failed: bool) -> str:
-        """What the queue says where it has no row."""
+        """The text of an empty queue."""
         context, mode = self._context, self._context.mode
         why = EmptyBecause(
             has_answer,
@@ -66,12 +66,12 @@ class Told:
         return empty_queue_note(why, context.label)
 
     def causes(self) -> list[tuple[RankedFinding, ...]]:
-        """What went wrong within a day: jobs with one cause together."""
+        """The causes of failures within a day; jobs with the same cause are in one group."""
         return by_cause(went_wrong(self._context.found, self._context.now_s))
 
     def filling(self, width: int, height: int) -> tuple[str, list[Line]]:
-        """The title and the lines of what stands below a short queue: the curves of the trainings that run,
-        of those that ended, the newest runs, else what the digits launch. No line where there is no room."""
+        """The title and the lines below a short queue: curves of running trainings, else of ended ones, else
+        the newest runs, else the recipes that the digits launch. Empty if there is no room."""
         context = self._context
         if height < _LEAST_FILLING:
             return "", []
@@ -88,7 +88,7 @@ class Told:
         return "trainings to begin with", launch_lines(keys, width)[:height]
 
     def newest_run(self) -> str | None:
-        """Its id; None where there is no run."""
+        """The id of the newest run; None if there is no run."""
         return max((run.run_id for run in self._context.snapshot.runs), default=None)
 
     def _verdict(self, target: str) -> Cell | None:
@@ -96,7 +96,7 @@ class Told:
         return finding_cell(finding) if finding is not None else None
 
     def _running(self) -> list[tuple[Line, Training]]:
-        """One's own jobs that run, are followed and have told of themselves, the newest first."""
+        """The user's running jobs that are followed and have measured numbers, newest first."""
         found = []
         for name, target in self._context.snapshot.targets.items():
             training, job = self._context.trainings.of(name), target.job
@@ -108,7 +108,7 @@ class Told:
         return [(head, training) for _, _, head, training in sorted(found, key=lambda each: each[:2])]
 
     def _ended(self) -> list[tuple[Line, Training]]:
-        """Runs that have ended and were read since coach is open, the newest first."""
+        """Ended runs that were read since coach was opened, newest first."""
         context = self._context
         found = []
         for run in sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)[:_MAX_ENDED]:

@@ -1,4 +1,4 @@
-"""The keys that a person chose in the config, in place of those of the table."""
+"""The keys that the user chose in the config, which replace those of the table."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from coach.tui.screen_specs import SCREENS, ScreenSpec
 
 @dataclass(frozen=True, slots=True)
 class KeysInForce:
-    """The keys as the settings have them; without arguments, as they are shipped."""
+    """The keys by the settings; without arguments, the shipped keys."""
 
     table: Mapping[str, Key] = field(default_factory=lambda: SHIPPED)
     """All keys by id."""
     keymap: Mapping[str, str] = field(default_factory=dict)
-    """Textual's: the id of a binding → its key, where it is another one."""
+    """Textual's keymap: for each changed binding, its id → its key."""
 
 
 def keys_in_force(settings: Settings) -> KeysInForce:
-    """Raises UserError where two keys would be the same on a screen."""
+    """The keys by the settings. Raises UserError if two actions on one screen would have the same key."""
     table = in_force({key_id: _press(said) for key_id, said in settings.chosen_keys.items()})
     for key_id, said in settings.chosen_keys.items():
         taken = next(_taken(table, table[key_id]), None)
@@ -46,7 +46,7 @@ def keys_in_force(settings: Settings) -> KeysInForce:
 
 
 def _taken(table: Mapping[str, Key], chosen: Key) -> Iterator[str]:
-    """What else the key of this one would do."""
+    """Other actions that already have the key chosen for this one."""
     if chosen.key in _moves():
         yield "it moves in every list and text"
     for spec in SCREENS:
@@ -66,7 +66,7 @@ def _moves() -> frozenset[str]:
 
 
 def _press(said: str) -> tuple[str, str]:
-    """Textual's name of a key, and its label."""
+    """Textual's name of a key, and its label on the screens."""
     if len(said) > 1:
         return said, f"^{said[-1]}" if said.startswith("ctrl+") else said.capitalize()
     if said.isalnum():

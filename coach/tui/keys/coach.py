@@ -1,4 +1,4 @@
-"""Keys that belong to coach as a whole: panes, refresh, help, leaving."""
+"""Keys of the whole app: panes, refresh, help, leaving."""
 
 from __future__ import annotations
 

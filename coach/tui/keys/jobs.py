@@ -1,4 +1,4 @@
-"""Keys of jobs: what can be done to a job, and what can be asked about it."""
+"""Keys of jobs: actions on a job, and questions about it."""
 
 from __future__ import annotations
 

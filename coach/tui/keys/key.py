@@ -1,4 +1,4 @@
-"""What a key is. The tables of keys are made of it."""
+"""The class Key, of which the tables of keys consist."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ class Key:
     id: str
     key: str
     label: str
-    """As it is shown: `Enter`, `Tab`, `x`."""
+    """The key as the screens show it: `Enter`, `Tab`, `x`."""
     word: str = ""
-    """One word for the footer; empty: not shown there."""
+    """One word for the footer; empty if the footer does not show it."""
     description: str
     tooltip: str = ""
     places: frozenset[Kind | str]
-    """The screens where it works: kinds, and names of single ones."""
+    """The screens where it works: kinds of screens, and names of single screens."""
     elsewhere: str = ""
-    """What it does and how to get there, said on a screen where it does nothing. Empty: it works everywhere,
-    or another entry of the same key says it."""
+    """The note on a screen where it does nothing: its action, and the way to a screen where it works. Empty
+    if it works everywhere, or if another entry of the same key has the note."""
     action: str
     opens: str | None = None
-    """The screen that it opens, and on which it does nothing."""
+    """The screen that it opens; it does nothing on that screen."""
     is_change: bool = False
-    """True if it leads to something being launched, cancelled or relaunched."""
+    """True if it leads to a launch, a cancellation or another change."""
     switch: Switch | None = None
-    """What a site can switch off, and with it this key."""
+    """The site's switch that turns this key off."""
     is_answer: bool = False
-    """True if it says yes to the question on the screen."""
+    """True if it confirms the question on the screen."""
     is_of_story: bool = False
-    """True if it is a key of the demo's captions: elsewhere there is no such key."""
+    """True if it belongs to the demo's captions; it exists only in the demo."""
     is_priority: bool = False
     """True if it works even while a field is edited."""
 
     def works_on(self, spec: ScreenSpec) -> bool:
-        """True if it is a key of this screen; it may be off there all the same."""
+        """True if it is a key of this screen. It may still be off there."""
         if spec.name == self.opens:
             return False
         return spec.name in self.places or not self.places.isdisjoint(spec.kinds)

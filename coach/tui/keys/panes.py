@@ -1,4 +1,4 @@
-"""Keys that change what a screen shows of its subject, or open a part of it."""
+"""Keys that change how a screen shows its subject, or that open a part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of the screens that ask before something is done: a plan, a command, a fix, the short list of a
+"""Keys of the screens that ask for confirmation or an answer: a plan, a command, a fix, the causes of a
 drill."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keys that open a screen about everything, from any other screen."""
+"""Keys that open a screen from any other screen, without the name of a job or node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every key, once: what it does, where it works, and why it is off.
+"""The table of all keys: the action of each, the screens where it works, and why it may be off.
 
-Footer, help and palette are made of this table, so they cannot disagree; a letter has one meaning on every
+Footer, help and palette are built from this table, so they agree. A letter has the same meaning on every
 screen.
 """
 
@@ -34,15 +34,15 @@ GROUPS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("Screens", SCREEN_KEYS),
     ("coach", COACH_KEYS),
 )
-"""All keys as the help groups them."""
+"""All keys, in the groups of the help."""
 OWN_KEYS: tuple[Key, ...] = (*OPEN_KEYS, *QUESTION_KEYS, *RUN_KEYS, *JOB_KEYS, *TABLE_KEYS, *PANE_KEYS)
-"""What is done to what a screen shows."""
+"""Keys that act on the content of a screen."""
 GENERAL_KEYS: tuple[Key, ...] = (*SCREEN_KEYS, *COACH_KEYS)
-"""What belongs to coach as a whole; it stands behind the others."""
+"""Keys of the whole app; they stand after the others."""
 KEYS: tuple[Key, ...] = (*OWN_KEYS, *GENERAL_KEYS)
 
 SwitchedOff = Mapping[Switch, str]
-"""What the site has switched off, and its words for it."""
+"""Functions that the site has switched off, with its reasons."""
 NOTHING_OFF: SwitchedOff = MappingProxyType({})
 
 MOVES = (
@@ -54,7 +54,7 @@ MOVES = (
 
 
 def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
-    """One key per recipe that names one."""
+    """One launch key for each recipe that declares a key."""
     return tuple(
         Key(
             id=f"launch_{recipe.key}",
@@ -74,7 +74,7 @@ def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
 
 
 def in_force(chosen: Mapping[str, tuple[str, str]]) -> Mapping[str, Key]:
-    """All keys by id, `chosen` being the key and the label of those that are remapped."""
+    """All keys by id. `chosen` has the key and the label of each remapped one."""
     keys = [
         replace(key, key=chosen[key.id][0], label=chosen[key.id][1]) if key.id in chosen else key
         for key in KEYS
@@ -91,13 +91,13 @@ def in_force(chosen: Mapping[str, tuple[str, str]]) -> Mapping[str, Key]:
 
 
 SHIPPED = in_force({})
-"""All keys by id, where nothing is remapped."""
+"""All keys by id, without remapping."""
 
 
 def keys_of(
     spec: ScreenSpec, more: Iterable[Key] = (), table: Mapping[str, Key] = SHIPPED
 ) -> tuple[Key, ...]:
-    """The keys that work on a screen, launch keys before what belongs to coach as a whole."""
+    """The keys that work on a screen. Launch keys come before those of the whole app."""
     own, general = ([table[key.id] for key in keys] for keys in (OWN_KEYS, GENERAL_KEYS))
     return tuple(key for key in (*own, *more, *general) if key.works_on(spec))
 
@@ -105,10 +105,10 @@ def keys_of(
 def why_dead(
     pressed: str, character: str | None, spec: ScreenSpec, table: Mapping[str, Key] = SHIPPED
 ) -> str | None:
-    """Why a key does nothing on a screen that does not have it; None for a key that is no character, and of
-    no screen.
+    """Why a key does nothing on a screen that does not have it. None if it is neither a character nor a key
+    of any screen.
 
-    `pressed` is its name, `character` what it prints.
+    `pressed` is Textual's name of the key, `character` the character that it types.
     """
     found = [key for key in table.values() if key.key == pressed]
     if any(key.opens == spec.name for key in found):
@@ -120,7 +120,7 @@ def why_dead(
 
 
 def bindings_of(spec: ScreenSpec) -> list[BindingType]:
-    """Textual's bindings of a screen; those of the app are bound there too, so that one table is enough."""
+    """Textual's bindings of a screen. The app's own keys are bound there too, so that one table is enough."""
     return [
         Binding(
             key.key,
@@ -138,8 +138,8 @@ def bindings_of(spec: ScreenSpec) -> list[BindingType]:
 def reason_off(
     key: Key, mode: Mode, why_readonly: str | None = None, switched_off: SwitchedOff = NOTHING_OFF
 ) -> str | None:
-    """Why a key does nothing; None when it works. `why_readonly` is the reason if the settings allow no
-    change, `switched_off` has the reason of each switch that the site has put off."""
+    """Why a key does nothing; None if it works. `why_readonly` is the reason if the settings forbid changes;
+    `switched_off` has the site's reason for each switch that is off."""
     if mode is Mode.LIVE and key.switch is not None:
         return switched_off.get(key.switch)
     if not key.is_change or mode is Mode.LIVE:

@@ -1,4 +1,4 @@
-"""Keys of tables: open a row, and change how the table is looked at: filter, order, columns."""
+"""Keys of tables: open a row; change the view of the table (filter, order, columns)."""
 
 from __future__ import annotations
 

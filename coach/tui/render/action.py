@@ -1,5 +1,5 @@
-"""What is about to be done to jobs, as the question shows it: commands, what is left out and why, what to
-know, the script."""
+"""The question before an action on jobs, as lines: commands, jobs left out with the reason, warnings, the
+script."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MAX_SCRIPT_LINES = 2000
 
 
 def heading(verb: Verb, label: str, num_targets: int, width: int) -> Line:
-    """What is asked, of which jobs; a label is other people's text."""
+    """The action and its jobs. A label may be other people's text."""
     what = printable(label) if num_targets == 1 else f"{plural(num_targets, 'job')}: {printable(label)}"
     return clip(line(strong(f" {_HEADS[verb]} "), what), width)
 
 
 def action_lines(action: JobAction, width: int) -> list[Line]:
-    """The commands are wrapped, never cut: they are what is said yes to."""
+    """The lines of the question. Commands are wrapped, never cut, because the user confirms them."""
     rows: list[Line] = [BLANK]
     for command in action.commands:
-        parts = chop_cells(printable(command), max(20, width - 7))  # every blank of it stays
+        parts = chop_cells(printable(command), max(20, width - 7))  # keeps every blank
         rows.append(line(muted("   $ "), Span(parts[0], "accent")))
         rows += [line("     ", Span(part, "accent")) for part in parts[1:]]
     rows.append(BLANK)

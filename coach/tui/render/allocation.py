@@ -1,4 +1,4 @@
-"""One node as lines: its state in words, each of its GPUs with the job that has it, and why the idle ones are
+"""One node as lines: its state in words, each GPU with the job that has it, and the reason if an idle GPU is
 not free."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from coach.tui.render.text import (
 
 
 def node_fact_lines(node: Node, free: Sequence[NodeGpus], now_s: float, width: int) -> list[Line]:
-    """What is known of the node itself, and what a job could have of it now."""
+    """The facts of the node, and the resources that a job could get there now."""
     state = explain_state(node.state)
     sign = node_state_sign(node.state).strip() or "●"
     rows = [
@@ -71,7 +71,8 @@ def slot_lines(
     *,
     are_others_hidden: bool = False,
 ) -> list[Line]:
-    """Each GPU by its index: idle, or whose it is. `is_known`: whether it was told which job has which."""
+    """Each GPU by its index: idle, or the job that has it. `is_known`: Slurm reported which job has which
+    GPU."""
     untold = " by a job that the site hides" if are_others_hidden else " by a job that is not told"
     rows = []
     for slot in slots:
@@ -97,7 +98,7 @@ def _whose(job: Job | None) -> tuple[Span, ...]:
 
 
 def node_job_lines(jobs: Sequence[Job], width: int, *, are_others_hidden: bool = False) -> list[Line]:
-    """The jobs of the queue that have this node."""
+    """The jobs of the queue on this node."""
     if not jobs and are_others_hidden:
         return [line(muted(f"   no job of yours; {hidden_by_site(OTHERS_JOBS)}"))]
     rows = [line(muted("   JOB         USER      STATE        CPUS   USED        LEFT        NAME"))]

@@ -1,4 +1,5 @@
-"""Text for a terminal that shows ASCII alone: each sign becomes one that looks or means the same.
+"""Converts text for a terminal that shows only ASCII: each sign becomes one with a similar look or the same
+meaning.
 
 Every character keeps its width in cells, so that columns stay where they are.
 """
@@ -45,7 +46,7 @@ _SIGNS = {
     "’": "'",
 }
 _BLOCKS = " .:-=+*#@"
-"""From empty to full: bars, heat maps and the dots of a curve."""
+"""Characters from empty to full, for bars, heat maps and the dots of a curve."""
 _EIGHTHS = "▁▂▃▄▅▆▇█"
 _SHADES = "░▒▓"
 _NUM_DOTS = 8
@@ -53,13 +54,13 @@ _MOST_KNOWN = 4096
 
 
 class AsciiText:
-    """Remembers the characters that it met: a screen has few of them, thousands of times."""
+    """Converts text, and caches each character: a screen has few different characters, each many times."""
 
     def __init__(self) -> None:
         self._known = dict(_SIGNS)
 
     def of(self, text: str) -> str:
-        """The text in ASCII, as wide as it was."""
+        """The text in ASCII, with the same width in cells."""
         return text if text.isascii() else _OTHERS.sub(self._replace, text)
 
     def _replace(self, found: re.Match[str]) -> str:
@@ -86,19 +87,19 @@ def _ascii(character: str) -> str:
 
 
 def _dots(count: int) -> str:
-    """A cell of a curve, by the dots that are set in it; the first one shows already."""
+    """The character of a cell of a curve, by its number of dots; one dot is already visible."""
     return _BLOCKS[max(min(count, 1), count * (len(_BLOCKS) - 1) // _NUM_DOTS)]
 
 
 def _line(name: str) -> str:
-    """A character that draws lines, by its Unicode name."""
+    """The ASCII character of a line-drawing character, by its Unicode name."""
     is_flat = "HORIZONTAL" in name or name.endswith((" LEFT", " RIGHT"))
     is_upright = "VERTICAL" in name or name.endswith((" UP", " DOWN"))
     return "+" if " AND " in name or is_flat == is_upright else "-" if is_flat else "|"
 
 
 def _block(character: str) -> str:
-    """A part of a bar, or of a scroll bar."""
+    """The ASCII character for a part of a bar or scroll bar."""
     if character in _EIGHTHS:
         return _BLOCKS[_EIGHTHS.index(character) + 1]
     if character in _SHADES:

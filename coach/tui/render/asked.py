@@ -1,5 +1,5 @@
-"""What stands above an answer that was asked for on demand: how old it is, that it is being asked, or why
-there is none."""
+"""The line above an answer that was asked on demand: its age, that it is being asked, or why there is
+none."""
 
 from __future__ import annotations
 

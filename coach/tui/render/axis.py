@@ -1,6 +1,6 @@
-"""Scales and their ticks: which round values an axis names, and where they stand.
+"""Scales and ticks: the round values on an axis, and their positions.
 
-Pure arithmetic, apart from the charts, so that every chart of every screen has the same kind of axis.
+Pure arithmetic, separate from the charts, so that all charts have the same kind of axis.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _LABEL_GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What the height of a chart stands for."""
+    """The scale of a chart's height."""
 
     low: float
     high: float
     is_log: bool = False
 
     def place(self, value: float | None) -> float | None:
-        """Where a value stands on the scale; None for what it cannot show."""
+        """The position of a value on the scale; None if the scale cannot show the value."""
         if value is None or not math.isfinite(value):
             return None
         if not self.is_log:
@@ -34,16 +34,16 @@ class Scale:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The places of both ends."""
+        """The positions of both ends."""
         return (math.log10(self.low), math.log10(self.high)) if self.is_log else (self.low, self.high)
 
     def share(self, value: float | None) -> float | None:
-        """How far up a value stands, from 0 to 1."""
+        """The height of a value on the scale, from 0 to 1."""
         place, (low, high) = self.place(value), self.ends
         return None if place is None else min(max((place - low) / ((high - low) or 1.0), 0.0), 1.0)
 
     def ticks(self, most: int) -> list[float]:
-        """At most so many round values between the ends; on a logarithmic scale powers of ten first."""
+        """At most `most` round values between the ends; on a logarithmic scale, powers of ten first."""
         if most < 1:
             return []
         if self.is_log:
@@ -54,8 +54,9 @@ class Scale:
 def scale_of(
     values: Iterable[float | None], top: float | None = None, *, is_log: bool = False, from_zero: bool = False
 ) -> Scale | None:
-    """The scale of some values: never of no height, so that a constant is drawn in the middle. `top` ends a
-    scale that starts at 0. Logarithmic only where a value lies above 0. None without a finite value."""
+    """The scale of some values; None without a finite value. Its height is never 0, so that a constant is
+    drawn in the middle. `top` is the end of a scale that starts at 0. The scale is logarithmic only if a
+    value is above 0."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     if not known:
         return None
@@ -100,26 +101,26 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class XAxis:
-    """What the width of charts stands for: seconds since the epoch, or steps."""
+    """The horizontal axis of charts: Unix seconds, or steps."""
 
     start: float
     end: float
     is_time: bool = True
     origin: float | None = None
-    """The time that counts as 0; None: the start."""
+    """The time that is labelled 0; None: the start."""
 
     def column(self, at: float, width: int) -> int | None:
-        """The cell of a place; None outside of the axis."""
+        """The cell of a time or step; None outside the axis."""
         if not self.start <= at <= self.end or width <= 0:
             return None
         share = (at - self.start) / ((self.end - self.start) or 1.0)
         return min(width - 1, round(share * (width - 1)))
 
     def row(self, width: int) -> str:
-        """Its labels below `width` cells, each beginning at its tick, as many as have room."""
+        """The labels below `width` cells, each beginning at its tick. Labels without room are left out."""
         cells = [" "] * width
         labels = self._labelled(max(1, width // 14))
-        # The newest time is never left out for the one before it.
+        # From the right, so that the newest time keeps its label if two labels overlap.
         for at, label in reversed(labels) if self.origin == self.end else labels:
             column = self.column(at, width)
             if column is None:
@@ -129,7 +130,7 @@ class XAxis:
             around = cells[max(0, first - _LABEL_GAP) : first + len(text) + _LABEL_GAP]
             if first < 0 or any(cell != " " for cell in around):
                 continue
-            # A label that is moved to the left keeps its tick where it belongs.
+            # The tick of a label that is moved to the left stays in its column.
             text = text if first == column else f"{label}╵"
             cells[first : first + len(text)] = text
         return "".join(cells)
@@ -153,7 +154,7 @@ class XAxis:
 
 
 def duration(value_s: float, step_s: float) -> str:
-    """A time on an axis whose ticks are `step_s` apart: `30 s`, `1:30`, `5 min`, `2 h`, `1 d`."""
+    """The label of a time on an axis with ticks `step_s` apart: `30 s`, `1:30`, `5 min`, `2 h`, `1 d`."""
     sign, value_s = ("−", -value_s) if value_s < 0 else ("", value_s)
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if step_s % size == 0 and value_s >= size:
@@ -162,7 +163,7 @@ def duration(value_s: float, step_s: float) -> str:
 
 
 def tick_label(value: float, unit: str = "") -> str:
-    """A value at the left edge of a chart, shortly: 12,500 as `12.5k`."""
+    """The short label of a value at the left edge of a chart: 12,500 as `12.5k`."""
     for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size and abs(value) < 1000 * size:
             return f"{number(value / size, 3)}{sign}{unit}"

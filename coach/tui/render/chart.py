@@ -1,7 +1,7 @@
-"""Plots in braille dots, and several of them above one axis, with what happened marked below them.
+"""Charts in braille dots, several above one axis, with events marked below them.
 
-The dots are set here, in integers: a page is drawn each second, and a library's canvas took three quarters of
-its time. Where there is no room for all charts, the last ones become strips of one line each.
+This module sets the dots itself, in integers: a page is drawn each second, and a library's canvas took three
+quarters of the time. If there is no room for all charts, the last ones become strips of one line each.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ Point = tuple[float, float | None]
 LABEL_WIDTH = 7
 MIN_HEIGHT = 4
 MAX_HEIGHT = 12
-"""Lines of one chart among several, with its title."""
+"""The most lines of one chart among several, with its title."""
 NAME_WIDTH = 11
-"""Of a strip's name, which stands before its value."""
+"""The width of a strip's name, which stands before its value."""
 _NARROW = 60
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 _EMPTY, _BLANK = 0x2800, "\u2800"
 _LEFT, _RIGHT = 0x47, 0xB8
-"""Braille: the code of the cell without dots, and the dots of a cell's two columns."""
+"""Braille: the code of the empty cell, and the bits of a cell's left and right column."""
 _BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""The dots of a cell from the top, of its left and its right column."""
+"""The bits of a cell's dots from the top, for its left and its right column."""
 _MIDDLE = 0x12
 """The dots of a flat line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """How a line is drawn: which of eight dots along it are set, so that lines are told apart in black and
-    white too."""
+    """The dash pattern of a line: which of eight dots along it are set. Lines differ also in black and
+    white."""
 
     dots: str
     tone: Tone
 
     @property
     def mark(self) -> Span:
-        """A piece of such a line, for a legend."""
+        """A piece of the line, for a legend."""
         cells = [self.kept(at) & _MIDDLE for at in range(len(self.dots) // 2)]
         return Span("".join(chr(_EMPTY + bits) for bits in cells), self.tone)
 
     def kept(self, at: int) -> int:
-        """The dots of the cell in a column that may be set."""
+        """The bits of a column's cell that may be set."""
         first = 2 * at % len(self.dots)
         return _LEFT * (self.dots[first] == "#") | _RIGHT * (self.dots[first + 1] == "#")
 
@@ -64,42 +64,43 @@ STROKES = (
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Some lines on one scale. `top` ends a scale that starts at 0; without, the scale is that of the
+    """Some lines on one scale. `top` is the end of a scale that starts at 0; without it, the scale fits the
     values."""
 
     title: str
     told: str
     """The newest values, in words."""
     lines: tuple[Sequence[Point], ...]
-    """Each in its own of STROKES; where several meet in one cell, the first gives its tone."""
+    """One after the other, each with its own of STROKES. If several meet in one cell, the cell has the tone
+    of the first."""
     top: float | None = None
     unit: str = ""
     is_log: bool = False
     from_zero: bool = False
     short: str = ""
-    """Its name as a strip; the title where that is short."""
+    """Its name as a strip; empty if the title is short enough."""
     now: str = ""
-    """The newest value as a strip shows it."""
+    """The newest value, as shown in a strip."""
     trouble: str = ""
-    """What is wrong with it, for its title."""
+    """A problem of the values, for its title."""
     letters: str = ""
-    """A letter for each line, drawn on it; empty: told apart by their strokes alone."""
+    """A letter for each line, drawn on it; empty if only strokes distinguish the lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at one place of the axis."""
+    """An event at one place on the axis."""
 
     at: float
     sign: str
-    """One character, that of its legend."""
+    """One character, the same as in the legend."""
     name: str
     tone: Tone = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of the axis that something is said about."""
+    """A part of the axis that a finding is about."""
 
     start: float
     end: float
@@ -110,7 +111,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What stands below charts, and is shaded in them."""
+    """The events below charts, and the shaded parts in them."""
 
     marks: Sequence[Mark] = field(default=())
     stretches: Sequence[Stretch] = field(default=())
@@ -126,8 +127,8 @@ NO_NOTES = Notes()
 def plot(
     lines: Sequence[Sequence[Point]], width: int, height: int, x: tuple[float, float], y: tuple[float, float]
 ) -> list[str]:
-    """Points joined by straight lines between the ends of both scales. A value that is not finite breaks its
-    line."""
+    """Draw points joined by straight lines; `x` and `y` are the ends of the scales. A value that is not
+    finite breaks its line."""
     if width <= 0 or height <= 0:
         return []
     last_column, last_row = width * 2 - 1, height * 4 - 1
@@ -161,7 +162,7 @@ def _join(dots: set[tuple[int, int]], column: int, row: int, to_column: int, to_
 
 
 def legend_line(names: Sequence[str], width: int, letters: str = "") -> Line:
-    """Which stroke is whose."""
+    """The legend of the strokes."""
     parts: list[Span | str] = []
     for at, (name, stroke) in enumerate(zip(names, cycle(STROKES), strict=False)):
         parts += [*([strong(f"{letters[at]} ")] if letters else []), stroke.mark, f" {name}   "]
@@ -177,10 +178,11 @@ def chart_lines(
     notes: Notes = NO_NOTES,
     next_key: str = "",
 ) -> list[Line]:
-    """The charts one above the other in `width` × `height` cells; below them what happened, and their axis.
-    The first one is always there, of the others as many as have room: `next_key` brings the next one up.
+    """The charts one above the other in `width` × `height` cells; below them the events and the axis. The
+    first chart is always drawn, the others as far as there is room; the key `next_key` moves the next chart
+    up.
 
-    `names` are of the lines that each chart has, where it has several.
+    `names` are the names of the lines in each chart, if it has several.
     """
     places, has_names = _arranged(charts, height - 1 - notes.num_lines, names, notes, next_key)
     rows = [legend_line(names, width, charts[0].letters)] if has_names else []
@@ -204,10 +206,10 @@ _Places = list[tuple[Chart, int, bool]]
 def _arranged(
     charts: Sequence[Chart], room: int, names: Sequence[str], notes: Notes, next_key: str
 ) -> tuple[_Places, bool]:
-    """The places of the charts, and if the names of their lines are told above them: only a large chart shows
-    more than one line."""
+    """The places of the charts, and True if the legend of line names stands above them: only a large chart
+    shows more than one line."""
     if next_key and not notes.marks and len(_places(charts, room)) < len(charts):
-        room -= 1  # the legend then names those that have no room
+        room -= 1  # the legend then names the charts without room
     if names:
         places = _places(charts, room - 1)
         if any(len(chart.lines) > 1 and num_lines > 1 for chart, num_lines, _ in places):
@@ -216,8 +218,8 @@ def _arranged(
 
 
 def _places(charts: Sequence[Chart], room: int) -> _Places:
-    """How many lines each chart gets, and if its first line is a heading. With too little room for all, the
-    last ones become strips of one line, then they go."""
+    """The number of lines of each chart, and True if its first line is a heading. With too little room, the
+    last charts become strips of one line, then they are left out."""
     if not charts:
         return []
     first, *others = charts
@@ -239,16 +241,16 @@ def _places(charts: Sequence[Chart], room: int) -> _Places:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where charts above each other stand: their axis, their cells, and what is left of those."""
+    """The frame of charts above each other: their axis, their cells, and the space at the left."""
 
     axis: XAxis
     width: int
     gutter: int
     shaded: frozenset[int] = frozenset()
-    """Columns that are shaded."""
+    """The shaded columns."""
 
     def edge(self, text: str, sign: str, name: str = "") -> Line:
-        """What stands left of the cells: a name, a label of the scale, and the scale's own line."""
+        """The text left of the cells: a name, a label of the scale, and the line of the scale."""
         if not name or self.gutter <= LABEL_WIDTH + 1:
             return (muted(f"{fit(text, self.gutter, 'right')}{sign}"),)
         return (
@@ -264,7 +266,7 @@ def _shaded(axis: XAxis, width: int, notes: Notes) -> frozenset[int]:
 
 
 def _columns(axis: XAxis, width: int, start: float, end: float) -> range:
-    """The cells between two places, as far as they are on the axis."""
+    """The cells between two places, without those outside the axis."""
     first = axis.column(max(start, axis.start), width)
     last = axis.column(min(end, axis.end), width)
     return range(0) if first is None or last is None else range(first, last + 1)
@@ -291,7 +293,7 @@ def _one(chart: Chart, frame: Frame, width: int, height: int, *, has_heading: bo
 
 
 def _labels(scale: Scale, height: int, unit: str) -> dict[int, str]:
-    """The labels of a scale by the lines that they stand in, at least two where there are two lines."""
+    """The labels of a scale by line; at least two labels if there are two lines."""
     found: dict[int, str] = {}
     for value in scale.ticks(max(2, height // 2)):
         share = scale.share(value)
@@ -322,8 +324,8 @@ def _strip(chart: Chart, frame: Frame, width: int) -> Line:
 
 
 def _by_column(points: Sequence[Point], frame: Frame) -> list[float | None]:
-    """The mean of a line in each cell of the axis; between two points the cells hold what the later one
-    says."""
+    """The mean of a line in each cell of the axis. Cells between two points have the value of the later
+    point."""
     sums = [0.0] * frame.width
     counts = [0] * frame.width
     previous = -1
@@ -342,13 +344,13 @@ def _by_column(points: Sequence[Point], frame: Frame) -> list[float | None]:
 
 
 def _joined(cells: Iterable[Span]) -> Line:
-    """Cells beside each other in one span where they have one tone."""
+    """Join neighbouring cells of one tone into one span."""
     runs = groupby(cells, key=lambda cell: cell.tone)
     return tuple(Span("".join(cell.text for cell in run), tone) for tone, run in runs)
 
 
 def _drawn(chart: Chart, scale: Scale, frame: Frame, height: int) -> list[Line]:
-    """The lines above each other, each in its stroke."""
+    """The chart's lines drawn over each other, each in its stroke."""
     width, ends = frame.width, (frame.axis.start, frame.axis.end)
     layers = [
         (stroke, plot([[(at, scale.place(y)) for at, y in points]], width, height, ends, scale.ends))
@@ -366,8 +368,8 @@ def _drawn(chart: Chart, scale: Scale, frame: Frame, height: int) -> list[Line]:
 
 
 def _letters(chart: Chart, scale: Scale, frame: Frame, height: int) -> dict[tuple[int, int], Span]:
-    """The letters on lines, each line's at other columns than the others'; the first line keeps its place
-    where two meet."""
+    """The letters on the lines, by row and column. Each line has its own columns; if two letters meet, the
+    first line's stays."""
     found: dict[tuple[int, int], Span] = {}
     every = max(6, frame.width // 6)
     for index, (points, letter) in enumerate(zip(chart.lines, chart.letters, strict=False)):
@@ -403,7 +405,7 @@ def _axis_line(frame: Frame, width: int) -> Line:
 
 
 def _note_lines(frame: Frame, notes: Notes, width: int) -> list[Line]:
-    """A line for what happened, and one for each stretch."""
+    """One line for all events, and one for each stretch."""
     rows = []
     if notes.marks:
         cells = [Span(" ")] * frame.width
@@ -421,7 +423,7 @@ def _note_lines(frame: Frame, notes: Notes, width: int) -> list[Line]:
 
 
 def _legend(notes: Notes, width: int, more: str) -> list[Line]:
-    """Which sign is what, each once, and which charts had no room."""
+    """The meaning of each sign, once, and the names of the charts without room."""
     known = {mark.sign: mark for mark in notes.marks}
     parts = [
         part

@@ -1,4 +1,4 @@
-"""Partitions and nodes as lines and rows: what is there, and what of it is taken."""
+"""Partitions and nodes as lines and rows: their resources, and the allocated part."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _MEASURED_LAYOUTS = (
     (100, "name state cpus memory gpus use gpu_memory power reason"),
     (140, "name state cpus memory gpus use gpu_memory power partitions reason"),
 )
-"""The columns from a width on, where GPUs are measured."""
+"""(Least width, columns) for nodes with measured GPUs."""
 
 
 def measured_columns(width: int) -> tuple[str, ...]:
-    """The columns for nodes of which some are measured."""
+    """The columns for a list in which some nodes are measured."""
     return tuple([names for least, names in _MEASURED_LAYOUTS if width >= least][-1].split())
 
 
 def gpu_text(gpus: Iterable[GpuCount]) -> str:
-    """GPUs allocated of total, per type: `a100 3/8, h100 –/4`; `–` where there are none."""
+    """GPUs allocated of total, per type: `a100 3/8, h100 –/4`; `–` if there are none."""
     parts = []
     for gpu in gpus:
         count = of_total(gpu.allocated, gpu.total)
@@ -63,7 +63,7 @@ def gpu_text(gpus: Iterable[GpuCount]) -> str:
 
 
 def nodes_in_order(nodes: Iterable[Node], orders: Sequence[Order[Node]] = ()) -> list[Node]:
-    """By `orders`, else those that need a look first."""
+    """Sort nodes by `orders`; without them, nodes in trouble first."""
     order = {"critical": 0, "warning": 1}
     ranked = sorted(nodes, key=lambda node: (order.get(node_state_tone(node.state), 2), natural(node.name)))
     return in_order(ranked, orders)
@@ -75,14 +75,14 @@ def node_rows(
     now_s: float | None = None,
     names: Sequence[str] | None = None,
 ) -> Rows:
-    """One row per node, each made when it comes into sight. `uses` are what one's own trainings measured of
-    the nodes' GPUs, `names` those of the nodes where somebody has them already."""
+    """One row per node, each made when it comes into sight. `uses` are measurements of the nodes' GPUs by the
+    user's trainings; `names` are the names of the nodes, if the caller has them already."""
     keys = [node.name for node in nodes] if names is None else names
     return LazyRows(keys, nodes, lambda node: _node_row(node, uses.get(node.name), now_s))
 
 
 def empty_nodes_note(has_answer: bool, is_hidden: bool, query: str = "") -> str:
-    """The words of an empty table of nodes: hidden, not there, not found, or not read yet."""
+    """The text of an empty table of nodes: hidden by the site, none exist, none match, or not read yet."""
     if is_hidden:
         return hidden_by_site("nodes")
     if not has_answer:
@@ -125,13 +125,13 @@ def _node_row(node: Node, use: DeviceUse | None, now_s: float | None) -> Row:
 
 
 FreeGpus = Mapping[tuple[str | None, str], Sequence[TypeGpus]]
-"""What is free in each partition, by its cluster and name."""
+"""The free GPUs of each partition, by its cluster and name."""
 
 
 def partition_lines(
     partitions: Iterable[Partition], free: FreeGpus, width: int, max_lines: int, is_hidden: bool = False
 ) -> list[Line]:
-    """The partitions side by side, wrapped; what does not fit is counted."""
+    """The partitions side by side, wrapped; the last line counts those without room."""
     if is_hidden:
         return [line(muted(f" {hidden_by_site('partitions')}"))]
     cells = [

@@ -1,5 +1,5 @@
-"""A cohort as rows: one for each person's newest run of every recipe and drill, and one for who has
-nothing."""
+"""A cohort as rows: one for each person's newest run of each recipe and drill, and one for each person
+without runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ COHORT_COLUMNS = (
     Column("age", "LAST WORD", 9, align="right", priority=3),
 )
 MAX_VERDICT_ROWS = 6
-"""So that the table keeps most of the screen."""
+"""The most lines of verdicts, so that the table keeps most of the screen."""
 
 
 def cohort_rows(cohort: Cohort, now_s: float) -> list[Row]:
-    """By person. Who has nothing has a row that says so."""
+    """The rows, by person. A person without runs has one row that says so."""
     rows = []
     for person in cohort.people:
         rows += [_row(person, each, now_s) for each in person.runs] or [_empty_row(person)]
@@ -31,7 +31,7 @@ def cohort_rows(cohort: Cohort, now_s: float) -> list[Row]:
 
 
 def row_key(person: Person, run_id: str = "") -> str:
-    """What the cursor holds on to."""
+    """The key of a row, which keeps the cursor in place."""
     return f"{person.user} {run_id}"
 
 
@@ -66,7 +66,7 @@ def cohort_title(cohort: Cohort) -> str:
 
 
 def verdict_lines(cohort: Cohort, now_s: float, width: int) -> list[Line]:
-    """Who needs somebody to look."""
+    """The people who need help, and why, in words."""
     rows = []
     for words in verdict_words(cohort, now_s):
         for index, part in enumerate(wrap(printable(words), width - 4)):

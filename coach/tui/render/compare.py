@@ -1,4 +1,5 @@
-"""Before and after, with the noise of each, and whether the difference is more than noise."""
+"""Two runs compared: each quantity before and after with its noise, and if the difference exceeds the
+noise."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def compare_lines(
     after: tuple[str, Run | None, str | None],
     width: int,
 ) -> list[Line]:
-    """Both runs as (id, run, state), what differs in their set-up, then one line per quantity."""
+    """The lines of a comparison: the differences of both set-ups, then one line per quantity. `before` and
+    `after` are (id, run, state)."""
     rows = [clip(_run_line("before", *before), width), clip(_run_line("after", *after), width)]
     fix = after[1].fix if after[1] is not None else None
     if fix is not None and after[1] is not None and after[1].parent_run_id == before[0]:
@@ -68,7 +70,7 @@ def compare_lines(
 
 
 def side_by_side(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
-    """Lines at the left of other lines."""
+    """Put lines at the left of other lines."""
     return [
         (*pad(one or BLANK, left_width), Span("  "), *(other or BLANK))
         for one, other in zip_longest(left, right)
@@ -76,7 +78,7 @@ def side_by_side(left: Sequence[Line], right: Sequence[Line], left_width: int) -
 
 
 def differing(runs: Sequence[Run]) -> dict[str, str]:
-    """By the ids of runs, the recipe and the parameters in which not all are alike."""
+    """By run id, the recipe and parameters in which the runs differ."""
     tables = {run.run_id: {"recipe": run.recipe, **run.parameters} for run in runs}
     names = dict.fromkeys(name for table in tables.values() for name in table)
     kept = [name for name in names if len({repr(table.get(name)) for table in tables.values()}) > 1]

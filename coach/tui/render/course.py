@@ -1,7 +1,7 @@
-"""How a training went, as charts above one axis: loss, pace, waiting for data, and its GPUs.
+"""The course of a training as charts above one axis: loss, throughput, wait for data, and its GPUs.
 
-What happened is marked on that axis, and the stretch that a finding speaks of is shaded. Apart from the job's
-page, so that the GPUs screen and a comparison draw the same charts.
+Events are marked on that axis, and the time span of a finding is shaded. It is separate from the job's page,
+so that the GPUs screen and a comparison draw the same charts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coach.tui.render.severity import severity_sign, severity_tone
 from coach.tui.render.text import UNKNOWN, Line, Tone, number, seconds
 
 MIN_TIMED = 0.5
-"""At least this share of the points must tell their time for an axis of time."""
+"""The least share of points with a time that gives an axis of time."""
 _MAX_STRETCHES = 2
 _MAX_MARKS = 400
 _EVENTS: dict[str, tuple[str, str, Tone]] = {
@@ -34,24 +34,24 @@ _EVENTS: dict[str, tuple[str, str, Tone]] = {
     "checkpoint": ("C", "checkpoint", "good"),
     "resume": ("R", "restart", "warning"),
 }
-"""In this order: of several in one cell, the last one shows."""
+"""The signs of events. If several events share a cell, the last sign in this order shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class CourseView:
-    """How the charts are looked at."""
+    """The user's choices for the charts."""
 
     is_log: bool = False
-    """True for the loss on a logarithmic scale."""
+    """True if the loss has a logarithmic scale."""
     first: int = 0
-    """Which chart is drawn first, and largest."""
+    """Index of the chart that is drawn first and largest."""
     tokens_per_sample: int | None = None
-    """Where samples are sequences of tokens: how long they are."""
+    """The number of tokens per sample, if samples are token sequences."""
 
 
 def axis_of(history: History, start_s: float | None, now_s: float, *, is_live: bool) -> XAxis | None:
-    """The axis of all charts of a run: of time where the steps tell theirs or there are none, else of steps.
-    None where nothing was measured."""
+    """The axis of all charts of a run: time if the steps have times or there are no steps, else steps. None
+    if nothing was measured."""
     curve = history.curve
     timed = [point.time_s for point in curve if point.time_s is not None]
     if curve and len(timed) < MIN_TIMED * len(curve):
@@ -95,7 +95,7 @@ def _rate_text(samples_per_s: float | None, tokens_per_sample: int | None) -> st
 
 
 def step_charts(history: History, axis: XAxis, view: CourseView, note: str = "") -> list[Chart]:
-    """Loss, samples/s, and step time with the wait for data in it; none where no step was written."""
+    """Charts of loss, samples/s, and step time with the wait for data in it; empty if there are no steps."""
     curve = history.curve
     if not curve:
         return []
@@ -158,7 +158,7 @@ def _newest(points: Sequence[Point]) -> float | None:
 
 
 def _lost(curve: Sequence[CurvePoint]) -> str:
-    """From which step on the loss is not finite."""
+    """The step from which the loss is not finite, in words; empty if it is finite."""
     lost = next((p.step for p in curve if p.loss is not None and not math.isfinite(p.loss)), None)
     return "" if lost is None else f"not finite from step {lost:.0f}"
 
@@ -166,7 +166,8 @@ def _lost(curve: Sequence[CurvePoint]) -> str:
 def gpu_charts_of(
     history: History, gpus: Sequence[GpuKey], axis: XAxis, num_points: int
 ) -> tuple[list[Chart], list[str]]:
-    """Use, power and memory of the GPUs, as far as measured, and the names of the lines in each chart."""
+    """Charts of utilization, power and memory of the GPUs, as far as measured, and the names of the lines in
+    each chart."""
     shown = shown_gpus(history, gpus) if axis.is_time else []
     if not shown:
         return [], []
@@ -186,7 +187,7 @@ def gpu_charts_of(
 
 @dataclass(frozen=True, slots=True)
 class _GpuColumn:
-    """A column of GPU samples, and what its whole is."""
+    """A quantity of GPU samples, and its value for 100 %."""
 
     column: str
     title: str
@@ -203,7 +204,7 @@ _GPU_COLUMNS = (
 
 
 def _scaled(points: list[Point], whole: float | None) -> list[Point]:
-    """In % of the whole, where that is known."""
+    """The points in % of `whole`; unchanged if that is unknown."""
     return [(at, None if y is None else 100.0 * y / whole) for at, y in points] if whole else points
 
 
@@ -239,7 +240,7 @@ def notes_of(
     diagnosis: Diagnosis | None,
     axis: XAxis,
 ) -> Notes:
-    """What happened on this axis, and the stretch of each of the first findings that tells since when."""
+    """The events on this axis, and the time spans of the first findings that have a start."""
     marks = [
         Mark(at, sign, name, tone)
         for event, (sign, name, tone) in _EVENTS.items()

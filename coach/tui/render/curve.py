@@ -21,8 +21,8 @@ def curve_lines(
     starts_at_zero: bool = False,
     note: str = "",
 ) -> list[Line]:
-    """A titled curve in `width` × `height` cells: the newest value and a note in the title, the range at the
-    left edge."""
+    """A curve in `width` × `height` cells, with the newest value and a note in the title, and the range at
+    the left edge."""
     known = [(x, y) for x, y in points if y is not None]
     finite = [y for _, y in known if math.isfinite(y)]
     rows: list[Line] = [_heading(title, known, width, unit, note)]
@@ -47,7 +47,7 @@ def curve_lines(
 
 
 def _heading(title: str, known: Sequence[tuple[float, float]], width: int, unit: str, note: str) -> Line:
-    """The newest value, and the step from which on values are not finite."""
+    """The title with the newest value, and with the step from which values are not finite."""
     newest = known[-1][1] if known else None
     is_broken = newest is not None and not math.isfinite(newest)
     heading = [muted("─ "), strong(f"{title} "), Span(number(newest), "critical" if is_broken else "")]
@@ -63,7 +63,7 @@ def _heading(title: str, known: Sequence[tuple[float, float]], width: int, unit:
 
 
 def _range(finite: Sequence[float], starts_at_zero: bool) -> tuple[float, float]:
-    """What the curve's height stands for: never nothing, so that a constant is drawn in the middle."""
+    """The range of the curve's height. It is never empty, so that a constant is drawn in the middle."""
     low, high = min(finite), max(finite)
     if starts_at_zero:
         low = min(0.0, low)
@@ -73,8 +73,7 @@ def _range(finite: Sequence[float], starts_at_zero: bool) -> tuple[float, float]
 
 
 def bar(share: float | None, width: int) -> str:
-    """A horizontal bar of a share between 0 and 1, filled to an eighth of a cell; dots where nothing was
-    measured."""
+    """A horizontal bar of a share between 0 and 1, filled to an eighth of a cell; dots if it is unknown."""
     if share is None or not math.isfinite(share):
         return "·" * width
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
@@ -83,7 +82,7 @@ def bar(share: float | None, width: int) -> str:
 
 
 def sparkline(values: Sequence[float | None], width: int, low: float, high: float) -> str:
-    """The newest values as blocks between `low` and `high`; a gap where nothing was measured."""
+    """The newest values as blocks between `low` and `high`; unknown values are gaps."""
     newest = list(values)[-width:] if width > 0 else []
     span = (high - low) or 1.0
     cells = []

@@ -1,4 +1,4 @@
-"""The doctor's report: areas, signs, what was found, why, and what to do."""
+"""The doctor's report as lines: areas, signs, findings, reasons, and remedies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_NAME = 24
 
 
 def report_lines(report: Report, width: int) -> list[Line]:
-    """All of it: the verdict first, because it is what was asked."""
+    """The whole report. The verdict comes first, because the user asked for it."""
     name_width = min(_MAX_NAME, max((len(check.what) for check in report.checks), default=0))
     verdict = wrap(printable(report.verdict), max(20, width - 1))
     rows: list[Line] = [line(Span(f" {text}", _VERDICTS[report.exit_status])) for text in verdict]

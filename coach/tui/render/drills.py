@@ -1,4 +1,5 @@
-"""Drills to read: the list of complaints, the short list of causes, and what is told of an answer."""
+"""Drills as rows and lines: the list of complaints, the short list of causes, and the response to an
+answer."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def _tone(entry: DrillEntry) -> Tone:
 
 
 def drill_lines(entry: DrillEntry, width: int, label: KeyLabel) -> list[Line]:
-    """The complaint of one drill, what to do, and the lesson of one that is settled."""
+    """The complaint of one drill, the task, and its lesson if it is solved or given up."""
     rows: list[Line] = [line(strong(f" {printable(entry.recipe.title)}"))]
     rows += [line(f" {text}") for text in wrap(printable(entry.recipe.summary), width - 2)]
     rows.append(BLANK)
@@ -60,7 +61,7 @@ def drill_lines(entry: DrillEntry, width: int, label: KeyLabel) -> list[Line]:
 
 
 def choice_rows(judgement: Judgement) -> list[Row]:
-    """The short list, and at its end the way out."""
+    """The short list of causes, with giving up at its end."""
     tried = judgement.answer.answer if judgement.answer is not None else None
     rows = []
     for choice in judgement.choices:
@@ -71,7 +72,8 @@ def choice_rows(judgement: Judgement) -> list[Row]:
 
 
 def judgement_lines(judgement: Judgement, width: int) -> list[Line]:
-    """What speaks against a wrong answer; of a settled drill its proof and its lesson."""
+    """The evidence against a wrong answer; for a drill that is solved or given up, its proof and its
+    lesson."""
     answer = judgement.answer
     if answer is None:
         return [line(muted(" choose the cause: ↑ ↓ move, Enter names it"))]

@@ -1,5 +1,4 @@
-"""What the values under the cursor say: each with what it is, where it comes from, how old it is, what to
-do."""
+"""The values under the cursor explained: the meaning of each, its source, its age, and what to do."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from coach.tui.render.text import (
 )
 
 TWO_COLUMNS = 110
-"""From this width on what a value is stands beside where it comes from."""
+"""From this width on, the meaning of a value stands beside its source."""
 _FIRST = ("state", "reason", "finding", "summary", "left", "gpus")
 _NAME = 13
 _SHOWN_GPUS = 4
@@ -43,8 +42,8 @@ _SHOWN_GPUS = 4
 def explain_cells(
     table: str, cells: Sequence[tuple[Column, Cell]], job: Job | None = None
 ) -> tuple[Explained, ...]:
-    """The cells of a row, what asks for an action first. `job` is the row's, where it is one: its reason is
-    told at length."""
+    """Explanations of the cells of a row; cells that need an action come first. `job` is the job of the row,
+    if it has one: its reason is explained at length."""
     named = "findings" if table == "verdicts" else table
     source = TABLES.get(named)
     found = []
@@ -74,7 +73,7 @@ def explain_finding(finding: Finding) -> Explained:
 
 
 def explain_gpus(history: History, gpus: Sequence[GpuKey]) -> tuple[Explained, ...]:
-    """What the newest samples of these GPUs say, quantity by quantity."""
+    """The newest samples of these GPUs explained, quantity by quantity."""
     samples = [history.gpu(*key)[-1] for key in gpus if history.gpu(*key)]
     if not samples:
         return ()
@@ -132,7 +131,7 @@ def explained_lines(
     now_s: float,
     width: int,
 ) -> list[Line]:
-    """Two columns where there is room, else one after the other."""
+    """The lines of the page, in two columns if there is room."""
     rows: list[Line] = []
     for told in values:
         rows += [BLANK] if rows else []

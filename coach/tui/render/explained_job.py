@@ -1,4 +1,4 @@
-"""What the values of a job's screen say: its row in the queue, its training's numbers, its GPUs."""
+"""The values of a job's screen explained: its row in the queue, its training's numbers, its GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEWEST = 20
 def explain_job_page(
     folded: FoldedJob | None, run: Run | None, history: History, now_s: float
 ) -> tuple[Explained, ...]:
-    """The row in the queue where it has one, else the state of the run; then what was measured."""
+    """The job's row in the queue, or the state of a run without one; then the measured values."""
     told: tuple[Explained, ...] = ()
     if folded is not None:
         row = job_rows(Queue((folded,), (folded.job.job_id,)), None, now_s).row(0)
@@ -34,7 +34,7 @@ def explain_job_page(
 
 
 def explain_steps(history: History) -> tuple[Explained, ...]:
-    """The newest steps of the lowest rank; nothing where it has written none."""
+    """The newest steps of the lowest rank; empty if it has written none."""
     steps = list(history.steps(history.ranks[0]))[-_NEWEST:] if history.ranks else []
     if not steps:
         return ()
@@ -46,7 +46,8 @@ def explain_steps(history: History) -> tuple[Explained, ...]:
 
 
 def _step_values(steps: Sequence[Step]) -> dict[str, tuple[str, str]]:
-    """What the newest steps say, by the name of its text; empty where they do not tell."""
+    """The values of the newest steps, by the name of the text that explains each; each is empty if it is not
+    recorded."""
     total_s = sum(step.step_time_s or 0.0 for step in steps)
     waited_s = sum(step.data_time_s or 0.0 for step in steps)
     num_samples = sum(step.num_samples_global or 0 for step in steps)

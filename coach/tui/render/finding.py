@@ -1,4 +1,4 @@
-"""Findings: what was seen, its proof, what to do."""
+"""Findings as lines: the observation, its proof, what to do."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _MAX_WRAPPED = 3
 
 
 def fix_word(findings: Iterable[Finding]) -> str | None:
-    """What `F` shows of these: a `fix` changes the launch, `advice` is for a person to do; None where there
-    is neither."""
+    """The footer's word for `F`: `fix` if a fix changes the launch, `advice` if the user must act; None if
+    there is neither."""
     fixes = [fix for finding in findings for fix in finding.fixes]
     return None if not fixes else "fix" if any(fix.changes for fix in fixes) else "advice"
 
 
 def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool, label: KeyLabel) -> list[Line]:
-    """The top of a job's screen: the primary finding with its proof and its fix, the others in a line each,
-    or that there is none."""
+    """The top of a job's screen: the primary finding with its proof and its fix, and one line for each other
+    finding; or a line that there is none."""
     if diagnosis is None:
         return [look_line(None)]
     if withheld := why_withheld(diagnosis):
@@ -59,34 +59,34 @@ def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool, label
 
 
 def outcome_lines(diagnosis: Diagnosis | None, width: int) -> list[Line]:
-    """What ended it, where, what was lost, and if it can resume; nothing while it runs."""
+    """How the job ended, where, what was lost, and if it can resume; empty while it runs."""
     if diagnosis is None or why_withheld(diagnosis):
         return []
     return [line(strong(f" {text}")) for text in wrap(outcome_text(diagnosis.outcome), width - 2)]
 
 
 def told_finding(diagnosis: Diagnosis | None) -> Finding | None:
-    """The primary finding; None where there is none, or while a drill withholds it."""
+    """The primary finding; None if there is none, or while a drill withholds it."""
     if diagnosis is None or not diagnosis.findings or why_withheld(diagnosis):
         return None
     return diagnosis.findings[0]
 
 
 def cause_place(diagnosis: Diagnosis | None) -> tuple[str, int] | None:
-    """File and line of the log that prove the primary finding; None where no line does."""
+    """File and line of the log that prove the primary finding; None if no line proves it."""
     if diagnosis is None or not diagnosis.findings or why_withheld(diagnosis):
         return None
     return proof_place(diagnosis.findings[0])
 
 
 def proof_place(finding: Finding) -> tuple[str, int] | None:
-    """File and line of the log that prove a finding; None where no line does."""
+    """File and line of the log that prove a finding; None if no line proves it."""
     places = [(item.file, item.line) for item in finding.evidence]
     return next(((file, number) for file, number in places if file is not None and number is not None), None)
 
 
 def look_line(diagnosis: Diagnosis | None, *, is_short: bool = False) -> Line:
-    """Not looked at, nothing known, or healthy: what no finding means. Short is the word alone."""
+    """The meaning of "no finding": not judged yet, not enough data, or healthy. `is_short`: only the word."""
     look = look_of(diagnosis)
     tone: Tone = "good" if look is Look.HEALTHY else "warning" if look is Look.NOTHING_KNOWN else "muted"
     said = look.value if is_short else printable(meaning_of(diagnosis))
@@ -115,7 +115,7 @@ def _primary(finding: Finding, width: int, word: str | None, fix_key: str | None
 
 
 def _wrapped(row: Line, width: int) -> list[Line]:
-    """A line with a sign in its fourth cell; what does not fit goes on below it, at most two lines more."""
+    """Wrap a line that has a sign in its fourth cell, with at most two more lines below it."""
     if line_width(row) <= width:
         return [row]
     sign, *rest = row
@@ -141,7 +141,7 @@ def _other(finding: Finding, findings: Sequence[Finding]) -> Line:
 
 
 def subject_text(finding: Finding) -> str:
-    """Where it happens: `node1 · rank 3 · gpu 0`."""
+    """The place of a finding: `node1 · rank 3 · gpu 0`."""
     subject = finding.subject
     parts = [printable(subject.node)] if subject.node is not None else []
     if subject.rank is not None:
@@ -161,7 +161,7 @@ def _evidence(item: Evidence) -> Line:
 
 
 def evidence_text(item: Evidence) -> str:
-    """The text, with its number where the text does not say it already."""
+    """The text of the evidence, with its number if the text does not contain it."""
     text = printable(item.text)
     if item.value is None:
         return text
@@ -172,7 +172,8 @@ def evidence_text(item: Evidence) -> str:
 
 
 def finding_detail(diagnosis: Diagnosis, width: int, label: KeyLabel, marked: int = 0) -> list[Line]:
-    """Every finding whole, then what could not be judged. A sign stands before one of several findings."""
+    """Every finding in full, then what could not be judged. If there are several findings, a sign marks
+    one."""
     if withheld := why_withheld(diagnosis):
         return [
             line(
@@ -204,7 +205,7 @@ def finding_starts(diagnosis: Diagnosis, width: int) -> list[int]:
 
 
 def whole_lines(finding: Finding, width: int) -> list[Line]:
-    """One finding with its proof and its fixes."""
+    """One finding in full, with its proof and its fixes."""
     where = subject_text(finding)
     rows: list[Line] = [
         line(
@@ -235,7 +236,7 @@ def changes_text(changes: Mapping[str, Any]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A parameter's value as a person reads it."""
+    """A parameter's value in a readable form."""
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):

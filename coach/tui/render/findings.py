@@ -1,4 +1,4 @@
-"""The findings of all jobs as rows, and the worst of them for the top line."""
+"""The findings of all jobs as rows, and the most severe one for the top line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.tui.render.text import UNKNOWN, KeyLabel, Line, Span, age, muted, number, printable, short_id
 
 VERDICT_COLUMNS = ("severity", "rule", "job", "summary", "lost")
-"""Of a job's worst finding, where the screen is about something else."""
+"""The columns for jobs' most severe findings on screens with another subject."""
 FINDING_COLUMNS = (
     Column("severity", "SEVERITY", 10),
     Column("rule", "RULE", 10),
@@ -29,26 +29,26 @@ _CAUSE_WIDTHS = {"job": 14, "summary": 38}
 CAUSE_COLUMNS = tuple(
     replace(each, width=_CAUSE_WIDTHS.get(each.name, each.width)) for each in FINDING_COLUMNS
 )
-"""On the first screen the cause itself is read, so that its column is wide: at 80 columns it takes the place
-of the GPU-hours, and the screen of all findings shows those."""
+"""On the first screen the column of the cause is wide, because people read it there. At 80 columns it
+replaces the GPU-hours, which the Findings screen shows."""
 LEAST_GPU_HOURS = 0.01
-"""Less than this is 36 s of one GPU: its digits tell nobody anything."""
+"""Less than this (36 s of one GPU) is shown as `< 0.01`."""
 
 
 def finding_key(ranked: RankedFinding) -> str:
-    """What the cursor holds on to."""
+    """The key of a finding's row, which keeps the cursor in place."""
     subject = ranked.finding.subject
     return f"{ranked.target} {ranked.finding.rule} {subject.node} {subject.rank} {subject.gpu}"
 
 
 def finding_rows(found: Iterable[RankedFinding], now_s: float) -> list[Row]:
-    """One row per finding, in the order that was given."""
+    """One row per finding, in the given order."""
     rows = {finding_key(each): _row(each, now_s) for each in found}
     return list(rows.values())
 
 
 def cause_rows(groups: Iterable[Sequence[RankedFinding]], now_s: float) -> list[Row]:
-    """One row per cause: of many jobs with the same one the newest, with their number."""
+    """One row per cause. It shows the newest of the jobs with that cause, and their number."""
     return [_row(group[0], now_s, group) for group in groups]
 
 
@@ -82,14 +82,14 @@ def _row(ranked: RankedFinding, now_s: float, alike: Sequence[RankedFinding] = (
 
 
 def gpu_hours(value: float) -> str:
-    """GPU-hours as a person reads them: `0`, `< 0.01`, `12.5`."""
+    """GPU-hours in a readable form: `0`, `< 0.01`, `12.5`."""
     return f"< {LEAST_GPU_HOURS:g}" if 0 < value < LEAST_GPU_HOURS else number(value, 3)
 
 
 def verdict_title(
     num_wrong: int, num_judged: int, num_unread: int, label: KeyLabel, *, is_focused: bool = True
 ) -> str:
-    """Over the jobs that went wrong. The keys are those that lead to a cause from where the cursor is."""
+    """The title above the failed jobs, with the keys that lead from the cursor's pane to a cause."""
     unread = f" · {num_unread} {Look.NOT_LOOKED_AT.value}" if num_unread else ""
     first = "" if is_focused else f"{label('pane')} goes here, "
     ways = f"{first}{label('open')} opens, {label('all_findings')} lists all"
@@ -97,7 +97,7 @@ def verdict_title(
 
 
 def worst_line(worst: RankedFinding | None, *, is_elsewhere: bool = False) -> Line:
-    """`✖ MEM001 ddp-4f2a`, or `elsewhere ✖ MEM001 ddp-4f2a`; nothing where nothing is wrong."""
+    """`✖ MEM001 ddp-4f2a`, or `elsewhere ✖ MEM001 ddp-4f2a`; empty if nothing is wrong."""
     if worst is None:
         return ()
     severity = worst.finding.severity
@@ -107,6 +107,6 @@ def worst_line(worst: RankedFinding | None, *, is_elsewhere: bool = False) -> Li
 
 
 def withheld_line(diagnoses: Iterable[Diagnosis | None]) -> Line:
-    """That a drill among those is still to be answered; nothing where none is."""
+    """A line that a drill among these is not answered; empty if there is none."""
     held = [why_withheld(each) for each in diagnoses if each is not None]
     return next(((Span(each.because, "accent"),) for each in held if each is not None), ())

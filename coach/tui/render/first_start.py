@@ -1,4 +1,4 @@
-"""The strip of the first start: what is here, and the next key. It asks nothing."""
+"""The text of the first start: the resources here, and the next key. It asks Slurm nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def first_start_lines(
     label: KeyLabel,
     width: int,
 ) -> list[Line]:
-    """Two lines on a terminal of 80 columns, seldom three."""
+    """The lines of the text: two on a terminal of 80 columns, seldom three."""
     facts = [place.replace(" · ", " ") if place.startswith("slurm") else _local(place)]
     facts += [_gpus(nodes), f"{plural(len(partitions), 'partition')}" if len(partitions) > 1 else ""]
     if here.environment is not None:

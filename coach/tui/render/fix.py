@@ -1,4 +1,4 @@
-"""A fix before it is applied: what it changes, and what becomes of the run it comes from."""
+"""A fix before it is applied, as lines: its changes, and the choice for the parent run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from coach.tui.render.text import (
 )
 
 _MAX_LOST = 3
-"""The checkpoint that counts, and the newest that do not."""
+"""The most checkpoints shown: the one to resume from, and the newest unusable ones."""
 _CHOICE_TEXT = {
     "cancel": "cancel this run, then launch the child in its place",
     "keep": "let it run on beside the child",
@@ -48,7 +48,7 @@ def why_lines(finding: Finding, width: int) -> list[Line]:
 
 
 def change_lines(offer: RelaunchOffer, width: int) -> list[Line]:
-    """Old against new, and whether the fix changes what is learned."""
+    """Old and new values, and a warning if the fix changes what the model learns."""
     rows: list[Line] = [line(strong(f" {printable(offer.fix.title)}"))]
     name_width = max((len(name) for name, _, _ in offer.changes), default=0)
     for name, old, new in offer.changes:
@@ -71,7 +71,7 @@ def change_lines(offer: RelaunchOffer, width: int) -> list[Line]:
 
 
 def parent_lines(offer: RelaunchOffer, choice: str, width: int, label: KeyLabel) -> list[Line]:
-    """What becomes of the parent, with what would be lost."""
+    """The choice for the parent (cancel, keep, wait), with the work that would be lost."""
     if not offer.is_parent_active:
         return [
             line(
@@ -121,7 +121,7 @@ def _loss_line(offer: RelaunchOffer, choice: str) -> Line:
 
 
 def diff_lines(diff: Iterable[str]) -> list[Line]:
-    """A unified diff: signs say what the colours say."""
+    """A unified diff. The signs have the same meaning as the colours."""
     rows: list[Line] = []
     for text in diff:
         shown = printable(text.rstrip("\n").replace("\t", "    "))

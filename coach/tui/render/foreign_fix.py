@@ -1,5 +1,5 @@
-"""What would mend a job that coach did not launch, as its script would have it: to be read, and done by
-whoever wrote the script."""
+"""The fixes of a job that coach did not launch, as changes of its script. The author of the script reads and
+applies them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ AGAIN_FIELDS = (
     ("exclude", "leave out nodes", "Runs on none of these: n1,n[3-5]."),
     ("array", "array tasks", "Tasks to run again, as 3,7 or 0-9."),
 )
-"""Option of sbatch, label, meaning."""
+"""For each field: option of sbatch, label, meaning."""
 
 
 def first_values(again: Resubmission, found: ForeignFixes | None) -> dict[str, str]:
-    """Option → the value that a finding suggests, else the job's own. Array tasks only of an array."""
+    """Option → the value that a finding suggests, else the job's own value. Only an array has the option for
+    its tasks."""
     values = {option: again.value(option) for option, *_ in AGAIN_FIELDS}
     for each in reversed(found.fixes if found is not None else ()):
         values |= {key: str(value) for key, value in each.fix.changes.items() if key in values}
@@ -34,7 +35,8 @@ def first_values(again: Resubmission, found: ForeignFixes | None) -> dict[str, s
 
 
 def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> list[Line]:
-    """Whose copy of the script it is, what ending the job now would lose, and every fix with its diff."""
+    """The source of the script's copy, the work that ending the job now would lose, and every fix with its
+    diff."""
     if found.origin is not None:
         head = f"script: {found.origin}, {found.framework}"
     else:

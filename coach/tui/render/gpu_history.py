@@ -32,14 +32,14 @@ _SHORT = {
     UTILIZATION.name: "GPU use",
     SM_ACTIVITY.name: "SM active",
 }
-"""What a quantity is called where there is no room for its name."""
+"""Short names of quantities, for strips."""
 
 
 def history_lines(
     history: History, gpus: Sequence[GpuKey], now_s: float, width: int, height: int
 ) -> list[Line]:
-    """Charts of the loss and of each quantity: of a few GPUs each, of more the median, the most and the
-    least."""
+    """Charts of the loss and of each quantity: a line for each of a few GPUs; for more GPUs, the median, the
+    highest and the lowest."""
     losses = [(point.time_s, point.loss) for point in history.curve if point.time_s is not None]
     firsts = [history.gpu(*key)[0].time_s for key in gpus] or [time_s for time_s, _ in losses[:1]]
     if not firsts:
@@ -61,7 +61,8 @@ def _loss_chart(loss: list[Point]) -> Chart:
 def _gpu_charts(
     history: History, gpus: Sequence[GpuKey], start_s: float, now_s: float, width: int, *, is_each: bool
 ) -> Iterator[Chart]:
-    """A chart of each quantity, with a line for each GPU or, without `is_each`, with the lines of all."""
+    """A chart of each quantity. `is_each`: with a line for each GPU; else with the median, the highest and
+    the lowest of all."""
     has_sm = any(history.gpu(*key)[-1].sm_activity_pct is not None for key in gpus)
     quantities = (SM_ACTIVITY, *_ALWAYS) if has_sm else _ALWAYS
     groups = [[key] for key in gpus] if is_each else [gpus]
@@ -93,7 +94,7 @@ def _lines(rows: Sequence[Sequence[Band]], *, is_each: bool) -> tuple[list[Point
 
 
 def _told(found: Spread | None, num_gpus: int) -> str:
-    """The newest values, and how far apart the GPUs are."""
+    """The newest values, and the spread of the GPUs, in words."""
     if found is None:
         return UNKNOWN
     middle = f"{number(found.middle, 3)} {found.quantity.unit}"

@@ -1,5 +1,5 @@
-"""The GPUs of one job as they are now: where the numbers come from, each GPU, how they spread, and what their
-hardware reports."""
+"""The GPUs of one job now: the sources of the numbers, each GPU, their spread, and reports of the
+hardware."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from coach.tui.render.text import (
 )
 
 STALE_S = 30.0
-"""Older values say nothing about now."""
+"""Samples older than this, in seconds, are not shown as current."""
 LOST_S = 10.0
-"""Nor do those of a GPU whose node has told of others since."""
+"""The same limit for a GPU whose node has reported newer samples of other GPUs."""
 _SPARK_WIDTH = 16
 _COLUMNS = (
     Column("gpu", "GPU", 7),
@@ -63,7 +63,7 @@ def name_of(key: GpuKey) -> str:
 
 
 def newest_samples(history: History, gpus: Iterable[GpuKey], now_s: float) -> dict[GpuKey, GpuSample]:
-    """The newest sample of each GPU that is fresh enough to say something about now."""
+    """The newest sample of each GPU, if it is fresh enough to count as current."""
     newest = {key: history.gpu(*key)[-1] for key in gpus}
     return {key: sample for key, sample in newest.items() if _is_fresh(history, sample, now_s)}
 
@@ -83,8 +83,8 @@ def heading_line(
     width: int,
     label: KeyLabel,
 ) -> Line:
-    """How many, the views with the one that is shown, and what they are. `ended_s`: how long ago the job told
-    its last."""
+    """The number of GPUs, the views with the current one marked, and the models of the GPUs. `ended_s`:
+    seconds since the last report of an ended job."""
     names = sorted({sample.name for key in gpus if (sample := history.gpu(*key)[-1]).name is not None})
     num_nodes = len({node for node, _ in gpus})
     parts = [strong(f" {plural(len(gpus), 'GPU')}"), Span(f" on {plural(num_nodes, 'node')}" if gpus else "")]
@@ -100,7 +100,7 @@ def heading_line(
 
 
 def source_lines(history: History, nodes: Sequence[str], num_nodes: int | None, now_s: float) -> list[Line]:
-    """Each way the numbers took, with its nodes and ages; nodes that are silent; nodes that do not show all
+    """Each source of the numbers, with its nodes and ages; nodes without reports; nodes that do not show all
     GPUs of the job."""
     by_rung: dict[Rung, list[float]] = {}
     silent: list[tuple[str, float]] = []
@@ -134,13 +134,13 @@ def _age_span(ages: Sequence[float]) -> str:
 
 
 def _first_two(texts: Sequence[str], others: str) -> list[str]:
-    """Two nodes by name, and of more how many there are."""
+    """The first two nodes by name, and the number of the others."""
     more = [f"{len(texts) - 2} more nodes {others}"] if len(texts) > 2 else []
     return [*texts[:2], *more]
 
 
 def _unseen_gpus(history: History, nodes: Sequence[str]) -> list[str]:
-    """Each node that does not show all GPUs that the job has there."""
+    """Each node that shows fewer GPUs than the job has there."""
     hosts = {node: tuple(history.host(node))[-1:] for node in nodes}
     return [
         f"{printable(node)}: {seen}"
@@ -152,7 +152,7 @@ def _unseen_gpus(history: History, nodes: Sequence[str]) -> list[str]:
 def heat_rows(
     history: History, gpus: Sequence[GpuKey], fresh: dict[GpuKey, GpuSample], quantity: Quantity
 ) -> list[HeatRow]:
-    """One row per node, with a place for each GPU that the job has there."""
+    """One row per node, with one place for each of the job's GPUs there."""
     by_node: dict[str, list[int]] = {}
     for node, gpu in gpus:
         by_node.setdefault(node, []).append(gpu)
@@ -176,7 +176,8 @@ def heat_map_lines(
     width: int,
     height: int,
 ) -> list[Line]:
-    """The quantity in this place among those that are measured, of all GPUs; none where nothing is."""
+    """The heat map of one quantity over all GPUs. `place` is its index among the measured quantities. Empty
+    if nothing is measured."""
     samples = list(fresh.values())
     quantities = measured_quantities(samples)
     if not quantities:
@@ -187,7 +188,8 @@ def heat_map_lines(
 
 
 def grid_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width: int) -> list[Line]:
-    """A line per GPU with all that is known of it; beside utilization always how hard it works."""
+    """A line per GPU with all its values. Utilization is always shown with power or SM activity, which show
+    the real load."""
     samples = [history.gpu(*key)[-1] for key in gpus]
     columns = [
         column.name
@@ -242,7 +244,7 @@ def _share(value: float | None) -> str:
 
 
 def spread_lines(samples: Sequence[GpuSample], num_gpus: int, width: int) -> list[Line]:
-    """Each measured quantity over all GPUs: the least, the median and the most, and whose they are."""
+    """Each measured quantity over all GPUs: minimum, median and maximum, with the GPUs of both ends."""
     who = 18 if width >= 100 else 14
     head = f" {'':<18}{'MIN':>6}  {fit('WHO', who)}{'MEDIAN':>6}  {'MAX':>6}  {fit('WHO', who)}MEASURED"
     rows = [clip(line(muted(head)), width)]
@@ -275,13 +277,13 @@ def spread_lines(samples: Sequence[GpuSample], num_gpus: int, width: int) -> lis
 
 
 def short_name_of(key: GpuKey) -> str:
-    """For example `node17:3`; of a long name the end."""
+    """For example `node17:3`. A long name is cut at its start."""
     node = printable(key[0])
     return f"{node if len(node) <= 9 else '…' + node[-8:]}:{key[1]}"
 
 
 def quantity_line(quantity: Quantity, samples: Sequence[GpuSample], width: int) -> Line:
-    """What the heat map shows, in numbers. Utilization never stands alone."""
+    """The quantity of the heat map in numbers. Utilization never stands alone."""
     found = spread(quantity, samples)
     parts = [strong(f" {quantity.name}"), muted(f" {quantity.unit}")]
     if quantity is UTILIZATION:
@@ -299,7 +301,8 @@ def quantity_line(quantity: Quantity, samples: Sequence[GpuSample], width: int) 
 
 
 def trouble_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width: int) -> list[Line]:
-    """What the driver and the memory of these GPUs have reported: nothing to see where all is well."""
+    """Problems that the driver reported for these GPUs: Xid errors, memory errors, missing links. Empty if
+    there are none."""
     known, told = set(gpus), []
     for event in list(history.gpu_events)[-3:]:
         if (event.node, event.gpu) in known:

@@ -1,4 +1,4 @@
-"""A sweep as lines: one for each value, with a bar for its share of what it might have."""
+"""A sweep as lines: one for each value, with a bar."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BAR = 20
 
 
 def group_lines(group: Group, width: int) -> list[Line]:
-    """The table, widest first; columns that there is no room for are cut at the right."""
+    """The table. Columns without room are cut at the right."""
     head = fit(group.parameter.upper(), 12, "right") + "".join(
         fit(_title(title, group), size + 2, "right") for title, size in _COLUMNS
     )
@@ -76,7 +76,7 @@ def _point_line(point: Point) -> Line:
 
 
 def _target(told: TimeToTarget) -> str:
-    """`0.9 in 12 s`; of one that was not reached the best."""
+    """`0.9 in 12 s`; the best value if the target was not reached."""
     if not told.is_reached:
         return f"{told.target_accuracy:g} {not_reached_words(told)}"
     return f"{told.target_accuracy:g} in {seconds(told.training_s)}"

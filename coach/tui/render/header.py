@@ -21,13 +21,13 @@ from coach.tui.render.text import (
 
 _KEPT_HINTS = ("back", "help", "leave")
 MAX_HINTS = 12
-"""More keys than this are not read at a glance; `?` lists all."""
+"""The most keys in the footer. More cannot be read at a glance; `?` lists all."""
 CLUSTER_SOURCES = ("jobs", "nodes", "partitions", "runs")
 _SLURM_SOURCES = ("jobs", "nodes", "partitions")
 MAX_NAMES = 4
 SLOW_S = 3.0
-"""An answer that takes longer is not the size of the cluster, but a controller at its limit, or one that
-makes this user wait."""
+"""A slower answer, in seconds, is not due to the size of the cluster: the controller is overloaded, or it
+throttles this user."""
 
 
 def data_age(status: SourceStatus, now_s: float) -> float | None:
@@ -35,7 +35,8 @@ def data_age(status: SourceStatus, now_s: float) -> float | None:
 
 
 def ages_line(sources: Mapping[str, SourceStatus], now_s: float) -> Line:
-    """The age of the data, per source: `jobs 2 s · nodes 12 s`. An answer that failed has a sign."""
+    """The age of the data, per source: `jobs 2 s · nodes 12 s`. A sign marks a source whose last answer
+    failed."""
     spans: list[Span] = []
     for name in CLUSTER_SOURCES:
         status = sources.get(name)
@@ -49,8 +50,8 @@ def ages_line(sources: Mapping[str, SourceStatus], now_s: float) -> Line:
 
 
 def top_line(crumbs: Sequence[str], place: str, watermark: str, right: Line, width: int) -> Line:
-    """Where one is on the left, the watermark beside it, the ages on the right: cut from the left part
-    first."""
+    """The breadcrumbs on the left, the watermark beside them, the ages on the right. If there is no room, the
+    left part is cut first."""
     left: list[Span] = [Span(" coach", "accent"), muted("  ")]
     if place:
         left.extend((Span(printable(place)), muted("  ")))
@@ -70,7 +71,7 @@ def top_line(crumbs: Sequence[str], place: str, watermark: str, right: Line, wid
 
 
 def _shorter(right: Line, room: int) -> Line:
-    """Whole entries from the left while they fit: half an age says nothing."""
+    """As many whole entries from the left as fit, because half an age is useless."""
     entries: list[list[Span]] = [[]]
     for span in right:
         if span.text == " · ":
@@ -87,8 +88,8 @@ def _shorter(right: Line, room: int) -> Line:
 
 
 def banner_lines(snapshot: Snapshot, now_s: float, width: int, max_lines: int = 3) -> list[Line]:
-    """One line per distinct trouble: the source's own words, then the age of what is still shown; then rows
-    that were not readable."""
+    """One line per distinct error: the source's own message, then the age of the data still shown; then the
+    number of unreadable rows."""
     rows = [*_error_lines(snapshot, now_s, width), *_bad_row_lines(snapshot)]
     if snapshot.run_problems:
         count = len(snapshot.run_problems)
@@ -101,14 +102,14 @@ def banner_lines(snapshot: Snapshot, now_s: float, width: int, max_lines: int = 
 
 
 def _error_lines(snapshot: Snapshot, now_s: float, width: int) -> Iterator[Line]:
-    """The same error of several sources is one line."""
+    """One line per error. Sources with the same error share a line."""
     by_error: dict[str, list[SourceStatus]] = {}
     for status in snapshot.sources.values():
         if status.error:
             by_error.setdefault(status.error, []).append(status)
     for error, statuses in by_error.items():
         known = [old for status in statuses if (old := data_age(status, now_s)) is not None]
-        # The same source of several targets is one name: the words of the error must fit beside them.
+        # One source of several targets is named once, so that the error's text fits beside the names.
         kinds = list(dict.fromkeys(status.source.partition(":")[0] for status in statuses))
         more = f" +{len(kinds) - MAX_NAMES}" if len(kinds) > MAX_NAMES else ""
         names = ", ".join(kinds[:MAX_NAMES]) + more
@@ -129,7 +130,7 @@ def _bad_row_lines(snapshot: Snapshot) -> Iterator[Line]:
 
 
 def spending_line(snapshot: Snapshot) -> Line:
-    """What Slurm was asked in the last minute, once that holds something up: `24 RPC/min of 24`."""
+    """The RPCs of the last minute, once the budget delays questions: `24 RPC/min of 24`."""
     spending = snapshot.spending
     if spending is None:
         return ()
@@ -147,13 +148,13 @@ def spending_line(snapshot: Snapshot) -> Line:
 
 
 def processor_line(limit_s: float, width: int) -> Line:
-    """The machine's limit of processor time is near: what coach leaves out, and what to do."""
+    """The warning near the machine's limit of processor time: what coach has stopped, and what to do."""
     text = f" ▲ processor limit of {age(limit_s)} nearly reached: no job is judged · start coach again"
     return clip(line(Span(text, "warning")), width)
 
 
 def asleep_line(asleep_s: float, width: int) -> Line:
-    """Nobody has looked for long: why nothing moves, and what to do."""
+    """The note after a long time without a key: why the data are old, and what to do."""
     text = f" ● no key for {age(asleep_s)}: nothing is asked any more · any key goes on"
     return clip(line(Span(text, "warning")), width)
 
@@ -167,7 +168,8 @@ def _width_of(hints: Sequence[Hint]) -> int:
 
 
 def fitting_hints(hints: Sequence[Hint], room: int) -> list[Hint]:
-    """The first ones, as many as fit and are read; the way back and the help stay."""
+    """The first hints, as many as fit, up to MAX_HINTS. The hints for the way back and the help always
+    stay."""
     shown = list(hints)
     while len(shown) > 2 and (len(shown) > MAX_HINTS or _width_of(shown) > room):
         droppable = [hint for hint in shown if hint[0] not in _KEPT_HINTS]
@@ -178,7 +180,7 @@ def fitting_hints(hints: Sequence[Hint], room: int) -> list[Hint]:
 
 
 def footer_line(hints: Sequence[Hint], note: Line, width: int) -> Line:
-    """Keys with their words, as many as fit. A note stands at the right end and wins."""
+    """Keys with their words, as many as fit beside the note at the right end."""
     shown = fitting_hints(hints, width - (line_width(note) + 2 if note else 0))
     spans: list[Span] = [Span(" ")]
     for key_id, key, word, is_on in shown:

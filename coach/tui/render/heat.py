@@ -1,5 +1,5 @@
-"""One quantity of many GPUs on one screen: a node's GPUs side by side, as numbers, the nodes below and beside
-each other."""
+"""A heat map of one quantity over many GPUs: a node's GPUs side by side as numbers, the nodes below and
+beside each other."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _FAR = "▲"
 _GAP = 2
 _MAX_NAME = 14
 _CELLS = (5, 4, 1)
-"""Widths of one GPU: block and number, number, the first digit alone."""
+"""Widths of one GPU's cell: block and number, number, only the first digit."""
 
 
 class Measured(Protocol):
-    """The scale of what is shown."""
+    """The scale of the shown quantity."""
 
     @property
     def unit(self) -> str: ...
     @property
     def outlier(self) -> float:
-        """How far from the median is worth a sign."""
+        """The distance from the median from which a value gets a sign."""
 
     @property
     def top(self) -> float | None: ...
@@ -34,17 +34,17 @@ class Measured(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HeatRow:
-    """A node and its GPUs by index; None where nothing is known."""
+    """A node, and the values of its GPUs by index; None if unknown."""
 
     node: str
     values: tuple[float | None, ...]
 
 
 def heat_lines(rows: Sequence[HeatRow], quantity: Measured, width: int, height: int) -> list[Line]:
-    """As much of each number as fits: the widest form in which all nodes are within `height`, else the
-    shortest, which scrolls.
+    """The map in the widest form in which all nodes fit into `height`, else in the narrowest form, which
+    scrolls.
 
-    The last line says how to read it.
+    The last line explains the map.
     """
     num_slots = max((len(row.values) for row in rows), default=0)
     name_width = min(_MAX_NAME, max((len(row.node) for row in rows), default=0))
@@ -63,7 +63,7 @@ def heat_lines(rows: Sequence[HeatRow], quantity: Measured, width: int, height: 
 
 
 def _shape(num_rows: int, name_width: int, num_slots: int, width: int, height: int) -> tuple[int, int]:
-    """The cell's width, and how many blocks of nodes stand beside each other."""
+    """The cell's width, and the number of blocks of nodes side by side."""
     for cell in _CELLS:
         num_blocks = max(1, (width + _GAP) // (name_width + 2 + num_slots * cell + _GAP))
         if math.ceil(num_rows / num_blocks) <= height:
@@ -77,12 +77,12 @@ def _row(row: HeatRow, quantity: Measured, middle: float, name_width: int, cell:
 
 
 def _tail(name: str, width: int) -> str:
-    """The end of a long name: that is where names of nodes differ."""
+    """The end of a long name, because names of nodes differ at the end."""
     return fit(name, width) if len(name) <= width else "…" + name[1 - width :]
 
 
 def _cell(value: float | None, quantity: Measured, middle: float, width: int) -> Span:
-    """What is far from the median has a sign, and its tone repeats that."""
+    """The cell of one GPU. A value far from the median has a sign and the tone of the sign."""
     if value is None:
         return Span(f"{UNKNOWN:>{width}}", "muted")
     is_far = abs(value - middle) >= quantity.outlier

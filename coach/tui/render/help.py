@@ -1,4 +1,5 @@
-"""All keys of a screen, with what each does and why one is off: those of the footer on the first page."""
+"""All keys of a screen, with their actions and the reason if one is off. The keys of the footer are on the
+first page."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from coach.tui.render.header import MAX_HINTS
 from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, plural, strong, wrap
 
 HelpRow = tuple[str, str, str, str | None]
-"""(key, description, tooltip, reason when off)."""
+"""(key, description, tooltip, reason if it is off)."""
 HelpGroup = tuple[str, Sequence[HelpRow]]
 
 _KEY_WIDTH = 10
@@ -26,7 +27,7 @@ def help_lines(
     width: int,
     height: int,
 ) -> list[Line]:
-    """`first` has the first page to itself, unless all keys together are few; the groups follow below.
+    """`first` fills the first page, unless all keys fit on it; the groups follow below.
 
     `ids` are the labels and ids of the keys that the config can change.
     """

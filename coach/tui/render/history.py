@@ -1,5 +1,5 @@
-"""Jobs that have ended, as rows and at length: how they ended, how well they used what they had, and who says
-so."""
+"""Ended jobs as rows and in full: how they ended, how well they used their resources, and the sources of the
+numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SOURCES = {
 
 
 def past_key(past: PastJob) -> str:
-    """What the cursor holds on to: a number is used again after years."""
+    """The key of a row. It has more than the job id, because Slurm uses ids again after years."""
     return f"{past.job.job_id} {past.job.submit_time_s}"
 
 
@@ -70,7 +70,7 @@ def _row(past: PastJob, now_s: float) -> Row:
 
 
 def _state(past: PastJob) -> str:
-    """How it ended. A job that left the queue unseen has only a last state, which is not how it ended."""
+    """How the job ended. If coach missed its end, the last known state is marked as not final."""
     state = printable(past.job.state)
     return state if is_final(past.job.state) else f"{UNKNOWN} was {state}"
 
@@ -80,7 +80,7 @@ def percent(value: float | None) -> str:
 
 
 def efficiency_lines(past: PastJob, now_s: float, width: int) -> list[Line]:
-    """How it ended and what it used, with who says so."""
+    """How the job ended and which resources it used, with the sources."""
     job, used = past.job, past.efficiency
     said = SOURCES.get(past.source, ("", past.source))[1]
     seen = "" if past.last_seen_s is None else f", {age(now_s - past.last_seen_s)} ago"

@@ -1,4 +1,4 @@
-"""One job as lines: what it is, which GPUs it has, and all that the queue knows about it."""
+"""One job as lines: its head, its GPUs, and all facts in the queue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GAP = 3
 
 
 def job_head(job: Job, user: str | None) -> Line:
-    """What it is, in a line."""
+    """The head of the job in one line."""
     own = "yours" if is_own(job, user) else f"of {printable(job.user)}"
     return line(
         " ",
@@ -44,7 +44,7 @@ def job_head(job: Job, user: str | None) -> Line:
 
 
 def held_gpu_lines(slots: Sequence[GpuSlot], width: int) -> list[Line]:
-    """Which GPUs a job has, by node."""
+    """The GPUs of a job, by node."""
     by_node: dict[str, list[int]] = {}
     for slot in slots:
         by_node.setdefault(slot.node, []).append(slot.index)
@@ -56,7 +56,7 @@ def held_gpu_lines(slots: Sequence[GpuSlot], width: int) -> list[Line]:
 
 
 def facts_line(job: Job, now_s: float, width: int, label: KeyLabel) -> Line:
-    """The facts that are wanted most, in a line."""
+    """The most important facts in one line."""
     facts = {
         "nodes": printable(job.nodes or ""),
         "gpus": whole(job.num_gpus) if job.num_gpus else "",
@@ -75,7 +75,7 @@ def place_node_lines(
     width: int,
     room: int,
 ) -> list[Line]:
-    """What its nodes are, or those where it is planned: as many as have room."""
+    """The job's nodes, or its planned nodes, as many as have room."""
     rows: list[Line] = []
     planned = "" if job is None or job.nodes else "planned on "
     for node, free in nodes:
@@ -91,7 +91,8 @@ MAIN_FACTS = ("nodes", "gpus", "time used", "time limit", "submitted", "started"
 
 
 def job_lines(job: Job, now_s: float, width: int = 0, names: Sequence[str] = ()) -> list[Line]:
-    """What the queue knows about one job, in as many columns as have room: all of it, or the named facts."""
+    """The facts in the queue about one job, in as many columns as have room; all facts, or those in
+    `names`."""
     state, reason, _ = state_words(job, now_s)
     facts: Mapping[str, str] = {
         "job id": printable(job.job_id),
@@ -124,8 +125,8 @@ def job_lines(job: Job, now_s: float, width: int = 0, names: Sequence[str] = ())
 
 
 def in_columns(rows: Sequence[Line], width: int) -> list[Line]:
-    """Lines beside each other, read downwards, in as many columns as have room; each as wide as its longest
-    line. What is longer than half the width stands below, alone."""
+    """Arrange lines in as many columns as have room, to be read downwards. Each column is as wide as its
+    longest line. A line longer than half the width stands alone, below."""
     long = [row for row in rows if line_width(row) > max(_FACT_WIDTH, width // 2)]
     short = [row for row in rows if row not in long]
     for num_columns in range(min(4, max(1, width // _FACT_WIDTH)), 1, -1):
@@ -139,7 +140,7 @@ def in_columns(rows: Sequence[Line], width: int) -> list[Line]:
 
 
 def _beside(columns: Sequence[Sequence[Line]], widths: Sequence[int]) -> list[Line]:
-    """Columns of lines as lines, each column in its width."""
+    """Join columns of lines, each padded to its width."""
     return [
         tuple(
             span

@@ -1,4 +1,5 @@
-"""How a job goes, as charts: its loss, its pace and its GPUs above one axis, and how long a step waits."""
+"""The course of a job as charts: its loss, its throughput and its GPUs above one axis, and the wait of a step
+for data."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from coach.tui.render.course import CourseView, axis_of, course_lines, notes_of
 from coach.tui.render.text import Line
 
 MIN_HEIGHT = 9
-"""Lines of the charts of a job, however long its page is."""
+"""The least number of lines of a job's charts, however long its page is."""
 
 
 def course_rows(page: JobSubject, width: int, height: int) -> list[Line]:
-    """Its charts above one axis, what happened on it, and how long a step waits for data; none where nothing
-    was measured."""
+    """The job's charts above one axis, its events, and the wait of a step for data; empty if nothing was
+    measured."""
     run, history, followed = page.run, page.history, page.followed
     started_s = run.started_time_s if run is not None else None
     axis = axis_of(history, started_s, page.now_s, is_live=page.is_live)
@@ -36,7 +37,7 @@ def course_rows(page: JobSubject, width: int, height: int) -> list[Line]:
 
 
 def _thinned_words(page: JobSubject) -> str:
-    """That old records were thinned to fit the limit; empty where all steps are there."""
+    """The note that old records were thinned to fit the limit; empty if all steps are there."""
     events = page.followed.events if page.followed is not None else ()
     shares = (event.fields.get("every") for event in events if event.event == THINNED_EVENT)
     most = max((each for each in shares if isinstance(each, int)), default=1)

@@ -1,4 +1,4 @@
-"""What a job runs on: its nodes, its GPUs and its ranks, each few of them, or of many those that are odd."""
+"""The devices of a job: its nodes, GPUs and ranks. If there are many, only the unusual ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RANKS_HEIGHT = 12
 
 
 def device_lines(page: JobSubject, width: int) -> list[Line]:
-    """Its nodes, GPUs and ranks, as far as they are measured."""
+    """The job's measured nodes, GPUs and ranks."""
     run, job, history = page.run, page.job, page.history
     rows = _held_gpus(page, width)
     gaps = page.followed.sensor_gaps if page.followed is not None else ()
@@ -39,7 +39,7 @@ def device_lines(page: JobSubject, width: int) -> list[Line]:
 
 
 def _node_lines(page: JobSubject, has_gpus: bool | None, width: int) -> list[Line]:
-    """Each node with its GPUs; of many GPUs how far they are apart."""
+    """Each node with its GPUs; for many GPUs, their spread."""
     history = page.history
     gaps = page.followed.sensor_gaps if page.followed is not None else ()
     if len(history.gpus) <= _MANY_GPUS:
@@ -53,7 +53,7 @@ def _node_lines(page: JobSubject, has_gpus: bool | None, width: int) -> list[Lin
 
 
 def _rank_lines(page: JobSubject, run: Run, width: int) -> list[Line]:
-    """A line for each of a few ranks; of more the odd ones, and a map of all."""
+    """A line for each of a few ranks; for more ranks, the unusual ones and a map of all."""
     if len(page.history.ranks) <= _MANY_RANKS:
         return rank_lines(page.history, width)
     return rank_view_lines(page.history, run, None, width, _RANKS_HEIGHT)

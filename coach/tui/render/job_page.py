@@ -1,4 +1,5 @@
-"""One job as a page, whoever launched it: what ended it, its proof and fix, then how it goes or waits."""
+"""One job as a page, launched by coach or not: why it ended, the proof and the fix, then its course or its
+wait."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ _GAP = 2
 
 
 def hidden_job_words(job_id: str) -> tuple[str, str]:
-    """Two lines for a job that is not known here, where the site hides other users' jobs."""
+    """Two lines for an unknown job, if the site hides other users' jobs."""
     known = f"no job {printable(job_id)} is known here"
     return known, f"if it is somebody else's: {hidden_by_site(OTHERS_JOBS)}"
 
 
 def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
-    """The cause first: it is never below anything that can wait. The charts fill `height` lines; what does
-    not fit makes the page longer."""
+    """The page, with the cause first. The charts fill up to `height` lines; further lines make the page
+    longer."""
     top = [_head(page, width), *_progress(page, width)]
     if width >= WIDE:
         return [*top, *_wide_lines(page, width, height - len(top))]
@@ -50,7 +51,8 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
 
 
 def _wide_lines(page: JobSubject, width: int, height: int) -> list[Line]:
-    """The cause and the devices at the left, the charts at the right, the facts below both."""
+    """The page in two columns: the cause and the devices at the left, the charts at the right, the facts
+    below both."""
     left_width = max(_MIN_LEFT, min(_MAX_LEFT, width * 2 // 5))
     right_width = width - left_width - _GAP
     left = [*_told_lines(page, left_width), *device_lines(page, left_width)]
@@ -63,7 +65,7 @@ def _wide_lines(page: JobSubject, width: int, height: int) -> list[Line]:
 
 
 def _about_lines(page: JobSubject, width: int, room: int) -> list[Line]:
-    """What it was launched with and what the queue knows: all where there is room."""
+    """The launch parameters and the facts in the queue, as many as have room."""
     rows = runs.parameters_lines(page.run, width) if page.run is not None else []
     if page.job is None:
         return rows
@@ -76,7 +78,7 @@ def _about_lines(page: JobSubject, width: int, room: int) -> list[Line]:
 
 
 def beside(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
-    """Lines at the left of other lines."""
+    """Put lines at the left of other lines."""
     gap = Span(" " * _GAP)
     return [
         (*pad(one or BLANK, left_width), gap, *(other or BLANK)) for one, other in zip_longest(left, right)
@@ -84,7 +86,7 @@ def beside(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list
 
 
 def _told_lines(page: JobSubject, width: int) -> list[Line]:
-    """What ended it, where it comes from, and why it waits."""
+    """How the job ended, its parent run, and why it waits."""
     rows = [*_verdict(page, width)]
     if page.run is not None:
         rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
@@ -99,7 +101,7 @@ def _told_lines(page: JobSubject, width: int) -> list[Line]:
 
 
 def facts_lines(page: JobSubject, width: int, height: int) -> list[Line]:
-    """All that the queue knows about it."""
+    """All facts in the queue about the job."""
     rows = [_head(page, width), BLANK]
     if page.run is not None:
         rows += [*runs.parent_lines(page.run, width, page.label), *runs.segment_lines(page.run, width)]
@@ -117,7 +119,7 @@ def _head(page: JobSubject, width: int) -> Line:
 
 
 def _progress(page: JobSubject, width: int) -> list[Line]:
-    """How far it is, while it goes on."""
+    """The progress of a running job."""
     if not page.is_live:
         return []
     used_s: float | None = None
@@ -132,7 +134,7 @@ def _progress(page: JobSubject, width: int) -> list[Line]:
 
 
 def _verdict(page: JobSubject, width: int) -> list[Line]:
-    """The cause, or the word for no finding."""
+    """The cause, or the line for no finding."""
     if page.diagnosis is not None:
         found = findings.findings_lines(page.diagnosis, width, page.can_fix, page.label)
         return [*findings.outcome_lines(page.diagnosis, width), *found, BLANK]
@@ -142,7 +144,7 @@ def _verdict(page: JobSubject, width: int) -> list[Line]:
 
 
 def _reading_text(page: JobSubject) -> str:
-    """How far its files are read, while the first verdict is made."""
+    """The progress of reading its files, until the first verdict."""
     snapshot = page.followed
     if snapshot is None:
         return " · looking for its files…"
@@ -154,7 +156,7 @@ def _reading_text(page: JobSubject) -> str:
 
 
 def _waiting(page: JobSubject, width: int) -> list[Line]:
-    """Why it waits, and its place in the queue."""
+    """Why the job waits, and its place in the queue."""
     folded = page.folded
     if folded is None:
         return []

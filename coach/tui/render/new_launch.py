@@ -1,4 +1,4 @@
-"""The rows of a new launch: what can be launched from here, by where it comes from."""
+"""The rows of the New Launch screen: programs, commands and recipes, by their source."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _WITHOUT_TIMES = ("origin", "name", "about")
 
 
 def shown_columns(rows: Sequence[Launchable]) -> Sequence[str]:
-    """All, or those without the time of launch where nothing was launched: its room goes to the titles."""
+    """The columns. If nothing was launched before, the column of launch times is left out and the titles get
+    its room."""
     return () if any(row.launched_time_s is not None for row in rows) else _WITHOUT_TIMES
 
 
 def launch_key(row: Launchable) -> str:
-    """What the cursor holds on to."""
+    """The key of a row, which keeps the cursor in place."""
     return f"{row.origin.value} {row.request.recipe} {row.name} {row.about}"
 
 
@@ -41,7 +42,7 @@ def _row(each: Launchable, now_s: float) -> Row:
 
 
 def place_lines(found: Launchables | None, width: int) -> list[Line]:
-    """The directory that files and commands are of, and what was left out."""
+    """The directory of the files and commands, and the number of entries left out."""
     if found is None:
         return [line(muted(" looking for scripts and earlier commands…"))]
     rows = [line(muted(" from  "), printable(found.directory))]

@@ -1,6 +1,6 @@
-"""The last hours of a node: what was allocated, and what was measured, above one axis.
+"""The last hours of a node: its allocation and its measurements, above one axis.
 
-Slurm tells what is allocated; only a sampler inside of a job tells what is used. The two are never mixed.
+Slurm reports the allocation; only a sampler inside a job measures the use. The two are never mixed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_PAST_S = 4 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a job tells about its GPUs on a node."""
+    """A job's measurements of its GPUs on a node."""
 
     job_id: str
     history: History
@@ -36,7 +36,7 @@ def past_lines(
     height: int,
     label: KeyLabel,
 ) -> list[Line]:
-    """What was allocated since coach was opened, and what was measured, above one axis."""
+    """The allocation since coach was opened, and the measurements, above one axis."""
     starts = [past.since_s] if past.since_s is not None else []
     for each in measured:
         starts += [each.history.gpu(*key)[0].time_s for key in each.history.gpus if key[0] == node.name]
@@ -61,7 +61,7 @@ def _unmeasured_line(label: KeyLabel, width: int) -> Line:
 
 
 def _allocated(node: Node, past: NodePast, now_s: float) -> list[Chart]:
-    """What was given to jobs, of GPUs, CPUs and memory."""
+    """Charts of the allocated GPUs, CPUs and memory."""
     looks = past.of(node.name)
     num_gpus = sum(gpu.total for gpu in node.gpus)
     return [
@@ -82,7 +82,7 @@ def _allocated(node: Node, past: NodePast, now_s: float) -> list[Chart]:
 def _steps(
     title: str, short: str, looks: Sequence[tuple[float, int | None]], total: int | None, now_s: float
 ) -> Chart:
-    """A number that stays until the next look, in % of all."""
+    """A chart of a number in % of `total`; each value holds until the next observation."""
     points: list[Point] = []
     previous: float | None = None
     for time_s, value in looks:

@@ -1,4 +1,4 @@
-"""One node as a page: its GPUs with what they do, its jobs, what it is, its last hours."""
+"""One node as a page: its GPUs with their use, its jobs, its facts, its last hours."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _LEAST_PAST = 10
 
 @dataclass(frozen=True, slots=True)
 class NodeSubject:
-    """What is known of one node."""
+    """All data about one node."""
 
     node: Node
     free: Sequence[NodeGpus]
     slots: Sequence[GpuSlot]
     jobs: Sequence[Job]
-    """Those that have it."""
+    """The jobs on it."""
     measured: Sequence[Measured]
     told: Asked[tuple[GpuAllocation, ...]] | None
-    """Which job has which GPU, as it was asked; None where no GPU is in use."""
+    """The answer which job has which GPU; None if no GPU is in use."""
     past: NodePast
     are_others_hidden: bool
     now_s: float
@@ -43,7 +43,7 @@ class NodeSubject:
 
 
 def page_lines(page: NodeSubject, width: int, height: int) -> list[Line]:
-    """Its GPUs first, and its jobs, what it is beside or below them, and its last hours."""
+    """The page: its GPUs and its jobs first, its facts beside or below them, then its last hours."""
     node, is_wide = page.node, width >= WIDE
     left_width = width // 2 if is_wide else width
     facts = node_fact_lines(node, page.free, page.now_s, width - left_width or width)
@@ -53,7 +53,7 @@ def page_lines(page: NodeSubject, width: int, height: int) -> list[Line]:
         line(muted(" jobs here")),
         *node_job_lines(jobs, width, are_others_hidden=page.are_others_hidden),
     ]
-    # The state comes first on every terminal: of a node that is down nothing else matters as much.
+    # The state comes first at every width, because it matters most for a node that is down.
     rows = (
         [*side_by_side(gpus, facts, left_width), *work]
         if is_wide
@@ -77,11 +77,11 @@ def _gpu_rows(page: NodeSubject, width: int) -> list[Line]:
 def measured_samples(
     node: str, slots: Sequence[GpuSlot], measured: Sequence[Measured]
 ) -> tuple[dict[int, GpuSample], list[tuple[str, GpuSample]]]:
-    """The newest sample of each GPU by its index on the node, and those of jobs of which it is not told which
-    GPUs they have.
+    """The newest sample of each GPU by its index on the node; and the samples of jobs whose GPUs Slurm did
+    not report, with the job.
 
-    A job counts its own GPUs from 0, and nothing maps them to the node's: they are put in the order of the
-    indices, and each says its number within the job.
+    A job numbers its own GPUs from 0, and nothing maps these numbers to the node's indices. So they are
+    matched in order of the indices, and each sample shows its number within the job.
     """
     found: dict[int, GpuSample] = {}
     others = []
@@ -96,7 +96,7 @@ def measured_samples(
 
 
 def gpu_lines(page: NodeSubject, width: int, *, is_known: bool) -> list[Line]:
-    """Each GPU: whose it is, and what it does where that is measured."""
+    """Each GPU with its job, and its use if that is measured."""
     by_id: Mapping[str, Job] = {job.job_id: job for job in page.jobs}
     samples, others = measured_samples(page.node.name, page.slots, page.measured)
     rows = slot_lines(page.slots, by_id, is_known, width, are_others_hidden=page.are_others_hidden)

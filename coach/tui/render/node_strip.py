@@ -1,5 +1,5 @@
-"""The cluster as strips: a block per node, by the type of its GPUs. What is allocated stands apart from what
-was measured: an allocated GPU may do nothing."""
+"""The cluster as strips: a block per node, by the type of its GPUs. Allocation and measured use are separate,
+because an allocated GPU may be idle."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _NEARLY_ALL = 0.85
 
 @dataclass(frozen=True, slots=True)
 class DrawnStrip:
-    """A strip at one width: it stays as long as its nodes do."""
+    """A strip drawn at one width. It is valid until the nodes change."""
 
     strip: Strip
     cells: str
     nodes_per_cell: int
-    """0: a cell is one GPU, and a blank stands between two nodes."""
+    """The number of nodes in one cell. 0: a cell is one GPU, and a blank separates two nodes."""
     told: Line
 
 
 def drawn_strips(strips: Sequence[Strip], width: int) -> tuple[DrawnStrip, ...]:
-    """All that does not depend on what is measured."""
+    """The parts of the strips that do not depend on measurements."""
     return tuple(_drawn(strip, width) for strip in strips)
 
 
@@ -67,9 +67,9 @@ def _drawn(strip: Strip, width: int) -> DrawnStrip:
 def strip_lines(
     drawn: Sequence[DrawnStrip], uses: Mapping[str, DeviceUse], now_s: float, width: int, most: int
 ) -> list[Line]:
-    """For each type a line of what is allocated, and one of what its GPUs do where that was measured.
+    """For each type of GPU, a line with the allocation, and a line with the use if it is measured.
 
-    `uses` are by node. Of what has no room the number is said.
+    `uses` are by node. The last line counts the types without room.
     """
     rows: list[Line] = []
     for index, each in enumerate(drawn):
@@ -97,7 +97,7 @@ def _lines(drawn: DrawnStrip, uses: Mapping[str, DeviceUse], now_s: float, width
 
 
 def _told(strip: Strip, width: int) -> Line:
-    """The numbers beside the blocks."""
+    """The numbers of a strip, beside its blocks."""
     what = "GPUs" if strip.has_gpus else "CPUs"
     is_wide = width >= _WIDE
     spans = [
@@ -125,7 +125,7 @@ def _devices(node: NodeShare) -> str:
 
 
 def _cell(group: Sequence[NodeShare]) -> str:
-    """How much of these nodes is allocated, as the height of a block."""
+    """The allocated share of these nodes, as the height of a block."""
     total = sum(each.total for each in group)
     known = [each.allocated for each in group if each.allocated is not None]
     if not known or not total:
@@ -137,7 +137,7 @@ def _cell(group: Sequence[NodeShare]) -> str:
 
 
 def _use_cells(drawn: DrawnStrip, uses: Mapping[str, DeviceUse]) -> str:
-    """What the GPUs do, below the blocks of their nodes."""
+    """The use of the GPUs, below the blocks of their nodes."""
     if not drawn.nodes_per_cell:
         return " ".join(_device_uses(each, uses.get(each.node)) for each in drawn.strip.nodes)
     by_cell: dict[int, list[DeviceUse]] = {}

@@ -1,5 +1,4 @@
-"""What the nodes and ranks of a run do: each value with its age, and what was not measured with its
-reason."""
+"""The nodes and ranks of a run: each value with its age, and each missing measurement with its reason."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ _SMALL_SPREAD = 0.1
 def node_lines(
     history: History, gaps: Sequence[SensorGap], has_gpus: bool | None, now_s: float, width: int
 ) -> list[Line]:
-    """CPU, memory and each GPU per node with the age of the value; what was not measured is said once, with
-    its reason."""
+    """CPU, memory and each GPU per node with the age of the value. Each missing measurement is shown once,
+    with its reason."""
     rows: list[Line] = []
     nodes = sorted({*history.nodes, *(node for node, _ in history.gpus)})
     for node in nodes:
@@ -51,8 +50,8 @@ def node_lines(
 
 
 def gap_lines(gaps: Sequence[SensorGap], has_gpus: bool | None, width: int) -> list[Line]:
-    """What was not measured, each reason once with the nodes it holds for. GPUs that nobody asked for are no
-    gap."""
+    """Missing measurements, each reason once with its nodes. GPUs that the job did not request are not
+    missing."""
     rows: list[Line] = []
     seen: dict[tuple[str, str], list[str]] = {}
     for gap in gaps:
@@ -124,7 +123,7 @@ def _gpu_line(newest: GpuSample, samples: Sequence[GpuSample], now_s: float, wid
 
 
 def rank_lines(history: History, width: int) -> list[Line]:
-    """One line per rank: where it is, how long its steps take, what memory it holds. The slowest is named."""
+    """One line per rank: its node and device, its step time, its memory. The slowest rank is named."""
     ranks = history.ranks
     if not ranks:
         return [line(muted(" no rank has written a step yet"))]
@@ -143,8 +142,8 @@ def rank_lines(history: History, width: int) -> list[Line]:
 
 
 def _slowest(times: Mapping[int, float | None]) -> tuple[int, float] | None:
-    """The rank with the longest steps, and how much longer they take than the fastest rank's. None: the
-    difference is too small to name a rank."""
+    """The rank with the longest steps, and how much longer they take than the fastest rank's. None if the
+    difference is too small."""
     known = {rank: time_s for rank, time_s in times.items() if time_s is not None}
     if len(known) < 2 or not min(known.values()):
         return None

@@ -1,4 +1,4 @@
-"""Notices of jobs: the words of a toast, and the sequences that a terminal takes for a notification."""
+"""Notices of jobs: the text of a toast, and the control sequences of terminal notifications."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ OFFER = (
     'terminal, your own command. In the config: notify.ways = ["toast", "bell"]'
 )
 _WITH_777 = ("rxvt", "foot")
-"""Terminals that know OSC 777 and not OSC 9."""
+"""Terminals that support OSC 777 but not OSC 9."""
 
 
 def notice_text(notice: Notice) -> str:
-    """One line, harmless."""
+    """The text of a notice: one line without control characters."""
     words = f"{notice.name}: {notice.words}" if notice.name is not None else notice.words
     return printable(f"{'✖ ' if notice.is_bad else ''}{words}")[:MAX_TEXT]
 
 
 def terminal_notice(text: str, term: str) -> str:
-    """OSC 9 (iTerm2, kitty, WezTerm, Windows Terminal, Ghostty), or OSC 777 where only that is known. `text`
-    has no control characters."""
+    """OSC 9 (iTerm2, kitty, WezTerm, Windows Terminal, Ghostty), or OSC 777 if the terminal supports only
+    that. `text` has no control characters."""
     if term.startswith(_WITH_777):
         return f"\x1b]777;notify;coach;{text.replace(';', ',')}\x07"
     return f"\x1b]9;{text}\x07"

@@ -1,6 +1,6 @@
-"""Several runs above one axis, by step or by time: each has a letter on its line, and a stroke of its own.
+"""Several runs above one axis, by step or by time. Each has a letter on its line, and its own stroke.
 
-Which line is whose is never said by colour alone.
+Colour alone never identifies a line.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ LETTERS = "ABCDEF"
 
 @dataclass(frozen=True, slots=True)
 class Overlaid:
-    """One of the runs."""
+    """One of the runs in the charts."""
 
     run_id: str
     state: str | None
     history: History
     differs: str = ""
-    """What its launch has otherwise, in words."""
+    """The difference of its launch from the others, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverlayView:
-    """How they are looked at."""
+    """The user's choices for the charts."""
 
     is_by_time: bool = False
     is_log: bool = False
     first: int = 0
-    """Which quantity is drawn first, and largest."""
+    """Index of the quantity that is drawn first and largest."""
     next_words: str = "by time"
-    """What the key of the next view leads to."""
+    """The name of the next view, for the key that leads to it."""
 
 
 def _share(point: CurvePoint) -> float | None:
@@ -83,7 +83,7 @@ _QUANTITIES = (
 
 
 def summary_lines(runs: Sequence[Overlaid], width: int) -> list[Line]:
-    """A line for each run: its letter and stroke, its state, how far it is, its loss and its pace."""
+    """A line for each run: its letter and stroke, its state, its progress, its loss and its throughput."""
     name_width = min(30, max(len(short_id(run.run_id)) for run in runs)) if runs else 0
     rows = [
         line(muted(f" {'':8}{fit('RUN', name_width)}  STATE           STEPS      LOSS  SAMPLES/S  DIFFERS"))
@@ -132,12 +132,12 @@ def overlay_lines(
 
 
 def _large(charts: Sequence[Chart], height: int) -> list[Chart]:
-    """As many as can be drawn large: in a strip lines cannot lie over each other."""
+    """As many charts as can be drawn large: a strip cannot show several lines."""
     return list(charts[: max(1, height // 8)])
 
 
 def _how(view: OverlayView, label: KeyLabel) -> Line:
-    """What the axes are, and the keys that change them."""
+    """A line that names the axes, and the keys that change them."""
     by = "time since its first step" if view.is_by_time else "step"
     other = view.next_words
     scale = "even" if view.is_log else "logarithmic"

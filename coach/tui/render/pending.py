@@ -1,5 +1,5 @@
-"""Why a job waits, in a few words beside its row and at length on its screen; the kind of reason by its sign,
-not by colour alone."""
+"""Why a job waits: in a few words beside its row, and in full on its screen. A sign shows the kind of reason,
+not colour alone."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MIN_ALIKE = 2
-"""So many tasks that failed alike, and none that went well, are no accident."""
+"""From this number on, tasks with the same failure and no success are reported as a common cause."""
 BRAKED = "sweep_brake"
-"""The cause of a task that the sweep's brake stopped before it began."""
+"""The cause code of a task that the sweep's brake stopped before its start."""
 
 KINDS: dict[PendingClass, tuple[str, Tone, str]] = {
     PendingClass.WAIT: ("·", "muted", "waits its turn"),
@@ -101,7 +101,7 @@ _LABEL = 14
 
 
 def short_reason(job: Job) -> tuple[str, Tone]:
-    """For example `· in line`, `▲ limit: CPUs`, `✖ too long`; nothing for a job that does not wait."""
+    """For example `· in line`, `▲ limit: CPUs`, `✖ too long`; empty for a job that does not wait."""
     why = explain_job(job)
     if why is None:
         return "", ""
@@ -116,14 +116,13 @@ def _few_words(why: PendingReason, job: Job) -> str:
         return f"after {', '.join(others)}" if others else "other jobs"
     if why.limit_on is not None:
         return f"limit: {why.limit_on}"
-    if code not in _SHORT and " " in why.reason:  # a sentence in place of a code
+    if code not in _SHORT and " " in why.reason:  # the site gave a sentence in place of a code
         return "held" if why.kind is PendingClass.HELD else "node blocked"
     return _SHORT.get(code, why.reason)
 
 
 def start_words(job: Job, now_s: float) -> str:
-    """When Slurm expects it to start, marked as the estimate it is: `~in 3 h`; empty where it does not
-    say."""
+    """The start that Slurm expects, marked as an estimate: `~in 3 h`; empty if there is none."""
     start_s = job.estimated_start_s
     if start_s is None:
         return ""
@@ -131,7 +130,7 @@ def start_words(job: Job, now_s: float) -> str:
 
 
 def why_lines(job: Job, now_s: float, width: int) -> list[Line]:
-    """Why it waits, what can be done, and when Slurm expects it to start; nothing for a job that does not
+    """Why the job waits, what the user can do, and the start that Slurm expects; empty if it does not
     wait."""
     why = explain_job(job)
     if why is None:
@@ -160,7 +159,7 @@ def why_lines(job: Job, now_s: float, width: int) -> list[Line]:
 
 
 def labelled(label: str, text: str, width: int, *, is_strong: bool = False) -> list[Line]:
-    """A label, and its text wrapped beside it, made harmless."""
+    """A label, and its text wrapped beside it without control characters."""
     make = strong if is_strong else Span
     parts = wrap(printable(text), max(20, width - _LABEL - 2)) or [UNKNOWN]
     return [
@@ -170,7 +169,8 @@ def labelled(label: str, text: str, width: int, *, is_strong: bool = False) -> l
 
 
 def place_lines(place: PlaceInQueue, job: Job, now_s: float, width: int) -> list[Line]:
-    """What a place in the queue is made of. What the site does not tell is said, with its own words."""
+    """The parts of a job's place in the queue. For parts that the site does not report, its own message is
+    shown."""
     rows: list[Line] = []
     found = [each for each in _told(place.priorities) if group_id(each.job_id) == group_id(job.job_id)]
     for factors in found[:1]:
@@ -189,7 +189,7 @@ def place_lines(place: PlaceInQueue, job: Job, now_s: float, width: int) -> list
 
 
 def _told(part: Part[tuple[T, ...]]) -> tuple[T, ...]:
-    """Nothing where the site does not tell."""
+    """The values of a part; empty if the site does not report it."""
     return part.value or ()
 
 
@@ -214,7 +214,8 @@ def _fair_share(share: FairShare) -> str:
 
 
 def _is_limit_of(job: Job, limit: Limits) -> bool:
-    """Unknown counts as yes: squeue may not tell a job's account or QOS."""
+    """True if the limit applies to the job. An unknown account or QOS counts as a match, because squeue may
+    not report it."""
     return (job.account if limit.kind == "association" else job.qos) in (None, limit.name)
 
 
@@ -243,10 +244,11 @@ def _braked_line(braked: Sequence[Finding]) -> Line:
 def failed_alike_lines(
     folded: FoldedJob, found: Mapping[str, Finding], width: int, label: KeyLabel
 ) -> list[Line]:
-    """That the first tasks of an array failed alike, and how to cancel the rest.
+    """The note that the first tasks of an array failed with one cause, and how to cancel the rest.
 
-    Nothing where one has completed, where none is left, or where causes differ. `found` is the finding of
-    each task. A sweep with a brake ends itself: then how many tasks did not begin, and why.
+    Empty if a task has completed, if no task is left, or if the causes differ. `found` has the finding of
+    each task. A sweep with a brake cancels its own rest: then the note gives the number of tasks that did not
+    start, and why.
     """
     states = dict(folded.states)
     num_left = sum(count for state, count in folded.states if not is_final(state))
@@ -272,8 +274,8 @@ def task_lines(
     found: Mapping[str, Finding] = MappingProxyType({}),
     limit: int = 200,
 ) -> list[Line]:
-    """The tasks of an array, or the parts of a heterogeneous job, each in a line: those that failed first,
-    with their cause."""
+    """One line for each task of an array, or each part of a heterogeneous job. Failed ones come first, with
+    their cause."""
     counts = ", ".join(f"{count} {printable(state)}" for state, count in folded.states)
     what = "part" if "+" in folded.job.job_id else "task"
     lines = [line(strong(f" {plural(folded.num_tasks, what)}"), f"  {counts}")]

@@ -1,4 +1,4 @@
-"""The plan of a launch: its fields, and what changing one of them asks for."""
+"""The plan of a launch: its fields, and the request after a field is edited."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Field:
     label: str
     value: str
     lock: str | None = None
-    """Why only the site may set it."""
+    """Why only the site may set the field; None if the user may."""
     meaning: str = ""
     """One sentence with unit, limits and default."""
 
 
 _RANKS = ("num_nodes", "nproc_per_node")
-"""What a sweep over the number of ranks decides for each of its runs."""
+"""The fields that a sweep over the number of ranks sets for each run."""
 
 _WHOLE_NUMBERS: Mapping[str, int] = MappingProxyType(
     {"num_nodes": 1, "gpus_per_node": 0, "nproc_per_node": 1, "cpus_per_task": 1, "cpus_per_gpu": 1}
 )
-"""Fields that are whole numbers, with the least each may be."""
+"""Integer fields, each with its least value."""
 
 
 _SIZES: Mapping[str, str] = MappingProxyType(
@@ -67,12 +67,12 @@ _OF_SLURM: Mapping[str, str] = MappingProxyType(
         "cpus_per_gpu": "CPUs per GPU",
     }
 )
-"""Fields → labels: the size of the launch, and what a site may demand of it."""
+"""Fields → labels: the size of the launch, and the options that a site may require."""
 
 
 def plan_fields(plan: Plan) -> tuple[Field, ...]:
-    """What can be changed, as it stands: sizes, the recipe's parameters, then what a site may demand of every
-    launch."""
+    """The fields that the user can change, with their values: sizes, the recipe's parameters, then the
+    options that a site may require."""
     fields = _fields(plan.resources, plan.request, plan.parameters, plan.backend == "slurm")
     fields = _with_sweep(fields, [each.request.sweep_point for each in (plan, *plan.others)])
     return tuple(
@@ -86,7 +86,8 @@ def plan_fields(plan: Plan) -> tuple[Field, ...]:
 
 
 def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> list[Field]:
-    """The values that a group goes over in one field, and not what it decides for each of its runs."""
+    """Replace the field that a sweep varies by its list of values, and leave out the fields that the sweep
+    sets for each run."""
     first = points[0]
     if first is None:
         return fields
@@ -100,7 +101,8 @@ def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> lis
 
 
 def draft_fields(request: LaunchRequest) -> tuple[Field, ...]:
-    """What can be changed while no plan can be made: as it was said, and empty where it was not."""
+    """The fields that the user can change if no plan can be made: the given values, and empty fields for the
+    rest."""
     meanings = resource_meanings(None)
     fields = _fields(request, request, {}, request.backend != "local")
     return tuple(replace(field, meaning=meanings.get(field.name, "")) for field in fields)
@@ -137,8 +139,8 @@ def _editable(value: object) -> str:
 
 
 def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
-    """The request with one field changed; an empty text goes back to the default. Raises UserError for what
-    is no number or time."""
+    """The request with one field changed; an empty text restores the default. Raises UserError if the text is
+    not a valid number or time."""
     text = text.strip()
     if name.startswith(PARAMETER):
         parameters = dict(request.set)
@@ -178,8 +180,8 @@ def _sbatch_options(text: str) -> dict[str, str]:
 
 
 def answered(request: LaunchRequest, choice: Choice) -> LaunchRequest:
-    """The request with one of a refusal's choices taken. What it takes out stays out, whatever the config
-    says."""
+    """The request after the user takes one of a refusal's choices. A removed option stays removed, even if
+    the config sets it."""
     for name, text in choice.changes.items():
         request = edited(request, name, text) if text else replace(request, **{name: ("")})  # type: ignore[arg-type]  # a name of a text field
     return request
@@ -198,7 +200,7 @@ def plan_heading(plan: Plan) -> Line:
 
 
 def plan_notes(plan: Plan, width: int) -> list[Line]:
-    """Warnings, then what is locked, then notes, each wrapped."""
+    """Warnings, then locked fields, then notes, each wrapped."""
     rows: list[Line] = []
     for text in plan.warnings:
         rows.extend(_marked("▲", "warning", _in_labels(text), width))
@@ -219,7 +221,7 @@ def _marked(sign: str, tone: Tone, text: str, width: int) -> list[Line]:
 
 
 def error_lines(error: UserError, width: int) -> list[Line]:
-    """A refusal whole: every line of Slurm's own words, then the hint."""
+    """A refusal in full: every line of Slurm's message, then the hint."""
     rows: list[Line] = []
     for part in error.lines if isinstance(error, Refused) else error.message.splitlines() or [""]:
         for index, text in enumerate(wrap(printable(part), width - 5) or [""]):
@@ -234,8 +236,8 @@ def error_lines(error: UserError, width: int) -> list[Line]:
 
 
 def refusal_lines(refused: Refused, label: str | None, width: int, max_lines: int) -> list[Line]:
-    """Slurm's words, then the marked field and the ways to answer. `label` names the field, None when there
-    is none to set."""
+    """Slurm's message, then the marked field and the choices. `label` names the field; None if there is no
+    field to set."""
     asked = (
         _answers(refused, label, width)
         if label is not None
@@ -268,7 +270,7 @@ def _answers(refused: Refused, label: str, width: int) -> list[Line]:
 
 
 def in_words_of_the_form(error: UserError) -> UserError:
-    """A refusal of coach's with the labels of the fields in place of the command line's options."""
+    """coach's own error, with the labels of the fields in place of the command line's options."""
     if isinstance(error, Refused):
         return error
     hint = _in_labels(error.hint) if error.hint else error.hint
@@ -283,8 +285,8 @@ def _in_labels(text: str) -> str:
 
 
 def script_lines(script: str, *, is_stale: bool = False) -> list[Line]:
-    """The exact script with line numbers; comments and options stand apart. A stale script is dimmed: it is
-    being made again."""
+    """The exact script with line numbers. Comments and options have their own tones. A stale script, which is
+    being made again, is dimmed."""
     rows: list[Line] = []
     texts = script.splitlines()
     digits = len(str(len(texts)))

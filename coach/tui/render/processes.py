@@ -1,4 +1,4 @@
-"""The processes of one job: whose rank each is, and what it holds of GPU and node."""
+"""The processes of one job: the rank of each, and its use of GPU and node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = (
 
 
 def process_lines(processes: Iterable[ProcessSample], now_s: float, width: int) -> list[Line]:
-    """By rank; those without one below, by node."""
+    """The lines of the processes, by rank; below, those without a rank, by node."""
     layout = fit_columns(_COLUMNS, width)
     ordered = sorted(
         processes,
@@ -36,7 +36,7 @@ def process_lines(processes: Iterable[ProcessSample], now_s: float, width: int) 
 
 
 def searched(process: ProcessSample) -> str:
-    """What a filter is matched against."""
+    """The text that a filter searches."""
     gpus = " ".join(f"gpu{gpu}" for gpu in process.gpus or ())
     rank = "" if process.rank is None else f"rank{process.rank}"
     return f"{process.node} {rank} {gpus} {process.pid} {process.name}".lower()

@@ -1,4 +1,4 @@
-"""How far a job is: its time limit as a bar, its steps, the time left."""
+"""The progress of a job: its time limit as a bar, its steps, the time left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _BAR_WIDTH = 12
 def progress_lines(
     progress: Progress | None, used_s: float | None, limit_s: float | None, width: int
 ) -> list[Line]:
-    """`used_s` and `limit_s` are the job's, None where they are unknown. Empty where nothing is known."""
+    """`used_s` and `limit_s` are the job's used time and time limit; None if unknown. Empty if nothing is
+    known."""
     spans: list[Span] = []
     left_s = limit_s - used_s if used_s is not None and limit_s else None
     if used_s is not None and limit_s and left_s is not None:

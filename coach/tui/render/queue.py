@@ -1,5 +1,5 @@
-"""The queue as rows: arrays folded, own jobs first and marked by a sign, how a training goes, and why a job
-waits in a few words."""
+"""The queue as rows: arrays folded, the user's jobs first and marked by a sign, the progress of a training,
+and in a few words why a job waits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MORE_COLUMNS = (
     Column("priority", "PRIORITY", 10, align="right", is_extra=True),
     Column("submit", "SUBMITTED", 12, align="right", is_extra=True),
 )
-"""Columns for whoever asks for them."""
+"""Columns that are shown only if the user chooses them."""
 _TRAINING_COLUMNS = (
     Column("progress", "PROGRESS", 9, grow=2, is_extra=True),
     Column("to_go", "TO GO", 8, align="right", is_extra=True),
@@ -42,8 +42,8 @@ _TRAINING_COLUMNS = (
     Column("doing", "PROGRESS", 9, grow=2, is_extra=True),
     Column("why", "FINDING, WHY", 13, grow=8, is_extra=True),
 )
-"""Of trainings that are followed. `short_name` is for narrow lists; `doing` is the progress, or when a
-waiting job starts."""
+"""Columns for followed trainings. `short_name` is for narrow lists; `doing` is the progress, or the start of
+a waiting job."""
 JOB_COLUMNS = (
     Column("own", "", 1),
     Column("job_id", "JOB ID", 9, grow=2),
@@ -75,7 +75,7 @@ _ALL_LAYOUTS = (
     (133, "own job_id name user state progress loss rate use gpus left why"),
     (164, "own job_id name user state progress loss rate use memory partition nodes gpus left why"),
 )
-"""The columns from a width on, where trainings are followed; the last fall away first."""
+"""(Least width, columns) for lists with followed trainings. The last columns are dropped first."""
 
 
 def training_columns(width: int, *, are_all_shown: bool) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ _CODES = {
     "CANCELLED": "CA",
     "TIMEOUT": "TO",
 }
-"""Of squeue: how many tasks of an array are in which state."""
+"""squeue's short state names, for the count of an array's tasks in each state."""
 
 
 _OTHERS_HIDDEN = hidden_by_site(OTHERS_JOBS)
@@ -105,14 +105,14 @@ _OTHERS_HIDDEN = hidden_by_site(OTHERS_JOBS)
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task in a row of its own, below the array that was unfolded."""
+    """A row of one task, below the row of its unfolded array."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class UnfoldedRow:
-    """The row above them."""
+    """The row of an unfolded array, above its tasks."""
 
     folded: FoldedJob
 
@@ -125,23 +125,23 @@ def is_own(job: Job, user: str | None) -> bool:
 
 
 def job_of(row: QueueRow) -> Job:
-    """The job that a row shows; of a folded one, all of it together."""
+    """The job of a row; for a folded array, one job that stands for all tasks."""
     if isinstance(row, Job):
         return row
     return row.folded.job if isinstance(row, UnfoldedRow) else row.job
 
 
 def row_key(row: QueueRow) -> str:
-    """A job's number; for all of an array the array's, which stays while its tasks start and end."""
+    """The key of a row: the job id; for a folded array the array's id, which stays the same while its tasks
+    start and end."""
     job = job_of(row)
     return group_id(job.job_id) if isinstance(row, FoldedJob | UnfoldedRow) else job.job_id
 
 
 def target_of(row: QueueRow, jobs: Iterable[Job]) -> str | None:
-    """What names exactly the jobs that a row stands for: the array's number only if no task of `jobs` is
-    hidden.
+    """The name that means exactly the jobs of a row: the array's id only if no task of `jobs` is hidden.
 
-    None where Slurm did not print all of the row's tasks, or no expression names just these parts.
+    None if Slurm did not print all of the row's tasks, or if no expression names exactly these parts.
     """
     job = job_of(row)
     if not is_part(job.job_id) and isinstance(row, Job | TaskRow):
@@ -162,7 +162,7 @@ def target_of(row: QueueRow, jobs: Iterable[Job]) -> str | None:
 
 
 def in_place(jobs: Iterable[Job], user: str | None) -> list[Job]:
-    """Own first, then running before waiting, newest first."""
+    """Sort jobs: the user's first, then running before waiting, newest first."""
 
     def number(job: Job) -> int:
         return int(job.job_id[:18])
@@ -172,7 +172,7 @@ def in_place(jobs: Iterable[Job], user: str | None) -> list[Job]:
 
     ordered = list(jobs)
     if all(job.job_id.isdecimal() for job in ordered):
-        ordered.sort(key=number)  # a number holds a third of what `natural` makes of it
+        ordered.sort(key=number)  # a number takes a third of the memory of `natural`'s key
     else:
         ordered.sort(key=lambda job: natural(job.job_id))
     ordered.sort(key=lambda job: -(job.submit_time_s or 0.0))
@@ -183,8 +183,8 @@ def in_place(jobs: Iterable[Job], user: str | None) -> list[Job]:
 def arranged(
     jobs: Iterable[Job], unfolded: Collection[str] = (), orders: Sequence[Order[Job]] = ()
 ) -> list[QueueRow]:
-    """The rows of these jobs: by `orders`, and where that leaves it open as they come. `unfolded` are the
-    keys of unfolded rows."""
+    """The rows of these jobs, sorted by `orders`; ties keep their order. `unfolded` are the keys of unfolded
+    rows."""
     rows = in_order(fold_rows(jobs), orders, lambda row: row if isinstance(row, Job) else row.job)
     if not unfolded:
         return [*rows]
@@ -199,7 +199,7 @@ def arranged(
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The queue as it is shown: its rows, their keys, and how many jobs are meant by them."""
+    """The queue as shown: its rows, their keys, and the number of jobs that they stand for."""
 
     rows: Sequence[QueueRow] = ()
     keys: Sequence[str] = ()
@@ -217,7 +217,7 @@ def queue_of(
     unfolded: Collection[str] = (),
     orders: Sequence[Order[Job]] = (),
 ) -> Queue:
-    """What `find` leaves of jobs that are in their place."""
+    """The queue of the jobs that `find` selects from jobs that are already sorted."""
     found = find(jobs)
     rows = arranged(found, unfolded, orders)
     num_own = sum(job.user == user for job in jobs) if user is not None else 0
@@ -228,7 +228,7 @@ def queue_of(
 def job_rows(
     queue: Queue, user: str | None, now_s: float | None = None, training_of: TrainingOf = nothing_of
 ) -> Rows:
-    """Each row is made when it comes into sight. `now_s` is what ages are counted to."""
+    """The rows; each is made when it comes into sight. Ages are counted up to `now_s`."""
     return LazyRows(queue.keys, queue.rows, lambda row: _row(row, user, now_s, training_of))
 
 
@@ -274,12 +274,12 @@ def _row(row: QueueRow, user: str | None, now_s: float | None, training_of: Trai
 
 
 def _start_in(start: str, width: int) -> str:
-    """The start of a waiting job; a narrow column leaves the `in` out."""
+    """The start of a waiting job. In a narrow column the `in` is left out."""
     return start if len(start) <= width else start.replace("~in ", "~")
 
 
 def _reason(row: QueueRow, said: str) -> tuple[str, Tone]:
-    """Why a job waits, or how many tasks are in which state. `said` is Slurm's reason."""
+    """Why a job waits, or the number of tasks in each state. `said` is Slurm's reason."""
     job = job_of(row)
     reason, tone = short_reason(job) if job.state == "PENDING" and job.is_visible else (said, "muted")
     if not isinstance(row, FoldedJob | UnfoldedRow):
@@ -290,7 +290,7 @@ def _reason(row: QueueRow, said: str) -> tuple[str, Tone]:
 
 
 def _counted(folded: FoldedJob, reason: str) -> str:
-    """How many tasks are in which state, where not all are in the same, and why the others wait: `2 R 6 PD ·
+    """If tasks are in different states, the number in each state, and why the waiting ones wait: `2 R 6 PD ·
     in line`."""
     if len(folded.states) < 2:
         return reason
@@ -301,7 +301,7 @@ def _counted(folded: FoldedJob, reason: str) -> str:
 
 
 def state_words(job: Job, now_s: float | None) -> tuple[str, str, Tone]:
-    """State, reason and tone; for a local run of another machine where it is, and the last word known."""
+    """State, reason and tone. For a local run on another machine: the machine, and the last known state."""
     if job.is_visible:
         return printable(job.state), printable(job.reason or ""), job_state_tone(job.state)
     spoke_s = job.last_word_time_s
@@ -318,8 +318,8 @@ def queue_title(
     *,
     are_others_hidden: bool = False,
 ) -> str:
-    """For example `queue · 19 jobs, 3 yours · filter "ddp": 2 of 19`. `num_jobs` is None as long as only the
-    own ones are known."""
+    """For example `queue · 19 jobs, 3 yours · filter "ddp": 2 of 19`. `num_jobs` is None while coach has only
+    the user's jobs."""
     if are_all_shown and are_others_hidden:
         title = f"queue · {queue.num_own:,} yours, {_OTHERS_HIDDEN}"
     elif are_all_shown and num_jobs is None:
@@ -336,14 +336,14 @@ def queue_title(
 
 @dataclass(frozen=True, slots=True)
 class EmptyBecause:
-    """What decides on the words of an empty queue."""
+    """The facts that decide the text of an empty queue."""
 
     has_answer: bool
     are_all_shown: bool
     query: str = ""
     are_others_hidden: bool = False
     can_launch: bool = True
-    """False where nothing may be changed."""
+    """False if launches are not allowed."""
     is_recorded: bool = False
     has_queue: bool = True
     """False on a machine without Slurm."""
@@ -351,7 +351,8 @@ class EmptyBecause:
 
 
 def empty_queue_note(why: EmptyBecause, label: KeyLabel) -> str:
-    """What an empty table says, and what one can do: nothing read is not the same as nothing there."""
+    """The text of an empty queue, and what the user can do. A queue that was not read has another text than
+    an empty one."""
     if not why.has_answer:
         return "waiting for the first answer…"
     everybody = "" if why.are_all_shown or not why.has_queue else f"{label('all')}: everybody's"
@@ -381,7 +382,7 @@ def _nothing_there(why: EmptyBecause) -> str:
 
 
 def _more_cells(job: Job, now_s: float | None) -> tuple[Cell, ...]:
-    """One for each of _MORE_COLUMNS. `now_s` is what times are counted to."""
+    """One cell for each of _MORE_COLUMNS. Times are counted up to `now_s`."""
     why = explain_job(job)
     submitted_s = now_s - job.submit_time_s if now_s is not None and job.submit_time_s is not None else None
     return (

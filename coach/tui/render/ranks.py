@@ -1,4 +1,4 @@
-"""The ranks of a training as a map that shows all of them, the odd ones marked and told in words first."""
+"""A map of all ranks of a training. Unusual ranks are marked, and described first in words."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from coach.tui.render.text import (
 
 _MOST_ODD = 3
 MAX_LISTED = 16
-"""Of so many ranks each has a line of its own."""
+"""Up to this number of ranks, each has its own line."""
 _BESIDE = 8
-"""So many ranks stand beside each other where nothing is known about their nodes."""
+"""The number of ranks in one row if their nodes are unknown."""
 
 
 def rank_view_lines(
     history: History, run: Run | None, quantity: int | None, width: int, height: int
 ) -> list[Line]:
-    """All ranks in one quantity, by its place among RANK_QUANTITIES; None: the one in which a rank is
-    furthest off."""
+    """All ranks in one quantity. `quantity` is its index in RANK_QUANTITIES; None: the quantity in which a
+    rank deviates most."""
     ranks = ranks_of(history)
     if not ranks.standings:
         return [line(muted(" no rank has written a step yet"))]
@@ -57,13 +57,13 @@ def rank_view_lines(
 
 
 def shown_quantity(history: History) -> int:
-    """The place of the quantity in which a rank is furthest off."""
+    """The index of the quantity in which a rank deviates most."""
     found = ranks_of(history).oddest
     return RANK_QUANTITIES.index(found[1]) if found is not None else 0
 
 
 def oddest_line(ranks: Ranks, width: int) -> Line:
-    """Which rank is furthest off, and by what."""
+    """The rank that deviates most, and by how much."""
     num = len(ranks.standings)
     found = ranks.oddest
     if found is None:
@@ -91,7 +91,7 @@ def _words(quantity: RankQuantity, distance: float) -> str:
 def ranks_lines(
     ranks: Ranks, quantity: RankQuantity, width: int, height: int, per_node: int | None
 ) -> list[Line]:
-    """The odd ones first, then the map of all ranks in one quantity, or a line for each of a few."""
+    """The unusual ranks first, then the map of all ranks in one quantity, or a line for each of a few."""
     rows = [oddest_line(ranks, width)]
     if len(ranks.standings) <= MAX_LISTED:
         return [*rows, *table_lines(ranks, ranks.standings, width)]
@@ -106,7 +106,7 @@ def ranks_lines(
 def _heat_rows(
     ranks: Ranks, quantity: RankQuantity, per_node: int | None, width: int, height: int
 ) -> list[HeatRow]:
-    """A row for each node, or for some ranks that follow each other."""
+    """A row for each node, or for some consecutive ranks if nodes are unknown."""
     size = per_node or _BESIDE
     while per_node is None and math.ceil(len(ranks.standings) / size) >= height and size < width // 2:
         size *= 2
@@ -123,7 +123,7 @@ def _heat_rows(
 
 
 def table_lines(ranks: Ranks, shown: Sequence[Standing], width: int) -> list[Line]:
-    """A line for each: where it is, how long its steps take, how long they wait for data, its memory."""
+    """A line for each rank: its node, its step time, its wait for data, its memory."""
     odd = {quantity.name: {each.rank for each, _ in ranks.odd(quantity)} for quantity in RANK_QUANTITIES}
     node_width = 12 if width >= 80 and any(each.node for each in shown) else 0
     head = f" RANK  {fit('NODE', node_width)}   STEP  STEP TIME   DATA WAIT    MEMORY  LOSS"
@@ -132,7 +132,7 @@ def table_lines(ranks: Ranks, shown: Sequence[Standing], width: int) -> list[Lin
 
 
 def _table_line(each: Standing, odd: Mapping[str, set[int]], node_width: int) -> Line:
-    """`odd` has the ranks that are far from the others, by the names of the quantities."""
+    """`odd` has the unusual ranks, by the name of the quantity."""
     wait = UNKNOWN if each.wait_pct is None else f"{each.wait_pct:.0f}%"
     cells = (
         ("step", f"{each.step:>7}"),

@@ -1,4 +1,4 @@
-"""Recipes to read: the ladder as rows, a lesson, what a trainer changes, and what a parameter means."""
+"""Recipes as rows and lines: the ladder, a lesson, the diff of a trainer, and the meaning of a parameter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECIPE_COLUMNS = (
 )
 _LABEL = 17
 TWO_COLUMNS, THREE_COLUMNS = 100, 150
-"""From this width on a lesson, its diff and what to expect stand side by side."""
+"""From these widths on, a lesson, its diff and the expected result stand in two or three columns."""
 _EXPECTED = ("**What to expect", "**What to look at", "**Duration", "**Rules worth watching")
 _FACTS_EXPECTED = ("expect", "duration", "GPU-hours", "rules to watch", "shows on purpose")
 
@@ -38,7 +38,7 @@ def recipe_rows(pages: Iterable[Page]) -> list[Row]:
 
 
 def lesson_lines(page: Page, width: int) -> list[Line]:
-    """What the recipe is for, what it says of itself, then its lesson."""
+    """The recipe's purpose, its facts, then its lesson."""
     rows: list[Line] = [line(strong(f" {printable(page.recipe.title)}"))]
     rows += _wrapped(page.recipe.summary, width)
     rows.append(BLANK)
@@ -51,7 +51,7 @@ def lesson_lines(page: Page, width: int) -> list[Line]:
 
 
 def lesson_parts(lesson: str) -> tuple[str, str]:
-    """A lesson in two: what it teaches, and what is to be seen when it is launched."""
+    """The two parts of a lesson: what it teaches, and what the user sees after a launch."""
     taught: list[str] = []
     expected: list[str] = []
     part = taught
@@ -63,7 +63,7 @@ def lesson_parts(lesson: str) -> tuple[str, str]:
 
 
 def expected_lines(page: Page, width: int) -> list[Line]:
-    """What is to be seen: in a sentence, how long it takes, which rules may speak, and why."""
+    """The expected result: a sentence, the duration, the rules that may fire, and why."""
     rows: list[Line] = [line(strong(f" what {printable(page.recipe.name)} is to look like")), BLANK]
     for word, text in facts(page):
         if word in _FACTS_EXPECTED:
@@ -73,7 +73,7 @@ def expected_lines(page: Page, width: int) -> list[Line]:
 
 
 def side_by_side(page: Page, width: int) -> list[Line]:
-    """Lesson, diff and what to expect in columns: two of them where there is no room for three."""
+    """Lesson, diff and expected result in three columns, or in two if there is no room for three."""
     taught = "\n\n".join(
         part for part in lesson_parts(page.lesson)[0].split("\n\n") if not part.startswith("#")
     )
@@ -94,8 +94,8 @@ def _cut(rows: Sequence[Line], width: int) -> list[Line]:
 
 
 def markdown_lines(text: str, width: int) -> list[Line]:
-    """Markdown as far as lessons use it: headings, bold, lists, code. Paragraphs are wrapped anew, code is
-    left as it is."""
+    """The Markdown of lessons as lines: headings, bold, lists, code. Paragraphs are wrapped; code is
+    unchanged."""
     rows: list[Line] = []
     paragraph: list[str] = []
 
@@ -141,7 +141,7 @@ def _wrapped(text: str, width: int) -> list[Line]:
 
 
 def diff_lines(page: Page) -> list[Line]:
-    """What the trainer changes against the step before."""
+    """The trainer's diff from the previous step of the ladder."""
     if page.previous is None:
         return [line(muted(" the first step: there is nothing before it to compare with"))]
     if not page.diff:
@@ -162,7 +162,7 @@ def diff_lines(page: Page) -> list[Line]:
 
 
 def unified_lines(diff: Sequence[str]) -> list[Line]:
-    """Lines of a unified diff in their tones."""
+    """The lines of a unified diff, with tones."""
     return [line(Span(f" {printable(row)}", _tone(row))) for row in diff]
 
 
@@ -181,7 +181,7 @@ def _tone(row: str) -> Tone:
 
 
 def change_lines(diff: Sequence[str], script: str) -> list[Line]:
-    """What the values of the form change in the script, then the script."""
+    """The changes in the script that the values of the form make, then the script."""
     changed = [row for row in diff if not row.startswith(("---", "+++"))]
     if not changed:
         head = [line(muted(" the script by default; a value typed into the form shows here what it changes"))]
@@ -191,13 +191,13 @@ def change_lines(diff: Sequence[str], script: str) -> list[Line]:
 
 
 def problem_lines(error: UserError) -> list[Line]:
-    """Why no script can be made of the values of the form."""
+    """Why no script can be made from the values of the form."""
     return [line(Span(f" {printable(in_words_of_the_form(error).message)}", "critical"))]
 
 
 def meaning_lines(parameter: Parameter, problem: str | None, width: int) -> list[Line]:
-    """The meaning of the parameter under the cursor, then its unit, limits and default, or what is wrong with
-    its value. Wrapped, never cut."""
+    """The meaning of the parameter under the cursor, then its unit, limits and default, or the error in its
+    value. Wrapped, never cut."""
     said = printable(f"{parameter.name}: {parameter.help}")
     below = limits_and_default(parameter) if problem is None else problem
     tone: Tone = "muted" if problem is None else "critical"

@@ -17,7 +17,7 @@ def rule_lines(text: str, width: int) -> list[Line]:
         elif not indent:
             rows += [line(strong(f" {part}")) for whole in lines for part in wrap(whole, width - 2)]
         else:
-            # Two spaces are a paragraph; what stands further in is a list, whose lines stay as they are.
+            # An indent of two spaces is a paragraph. A deeper indent is a list, whose lines stay unchanged.
             wholes = [" ".join(lines)] if indent == 2 else lines
             rows += [line(f"   {part}") for whole in wholes for part in wrap(whole, width - 4)]
     return rows

@@ -1,4 +1,4 @@
-"""One run: what it is, and how it goes."""
+"""One run as lines: its head, its parameters, its times and its steps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from coach.tui.render.text import (
 def head_line(
     run: Run | None, target: TargetSnapshot | None, state: str | None, now_s: float, width: int
 ) -> Line:
-    """State, recipe and size; of a run that has ended or not begun also when."""
+    """State, recipe and size; for a run that has ended or not begun, also the time."""
     state_part = _state_span(run, state, now_s)
     if run is None:
         return clip(line(" ", state_part, f"  {times_text(run, target, now_s)}"), width)
@@ -51,7 +51,7 @@ def head_line(
 
 
 def parent_lines(run: Run, width: int, label: KeyLabel) -> list[Line]:
-    """The run that it was made of, and the fix; none for a run of its own."""
+    """The parent run, and the fix that made this run from it; empty if it has no parent."""
     if not run.parent_run_id:
         return []
     fix = f": {printable(run.fix.title)} ({run.fix.rule})" if run.fix else ""
@@ -69,7 +69,7 @@ def segment_lines(run: Run, width: int) -> list[Line]:
 
 
 def target_lines(target: TargetSnapshot | None, width: int) -> list[Line]:
-    """How it stands to the accuracy that it was asked for; none where it was asked for none."""
+    """The accuracy so far against the run's target accuracy; empty if it has no target."""
     told = time_to_target(target) if target is not None else None
     if told is None:
         return []
@@ -78,7 +78,7 @@ def target_lines(target: TargetSnapshot | None, width: int) -> list[Line]:
 
 
 def parameters_lines(run: Run, width: int) -> list[Line]:
-    """What it was launched with."""
+    """The parameters of its launch."""
     rows = [line(muted(f" {text}")) for text in wrap(parameters_text(run.parameters), width - 2)]
     about = []
     if run.device.get("type"):
@@ -120,7 +120,7 @@ def size_text(run: Run) -> str:
 
 
 def times_text(run: Run | None, target: TargetSnapshot | None, now_s: float) -> str:
-    """Time used and left, from the queue where it knows, else from the run directory."""
+    """Time used and left, from the queue if it has the job, else from the run directory."""
     job, has_ended = (target.job, target.has_ended) if target is not None else (None, False)
     if job is not None and job.time_used_s is not None and not has_ended:
         return _used_text(job.time_used_s, job.time_left_s)
@@ -137,7 +137,7 @@ def times_text(run: Run | None, target: TargetSnapshot | None, now_s: float) -> 
 
 
 def _ended_time_s(run: Run, target: TargetSnapshot | None) -> float | None:
-    """By exit.json where that has it, else by run.json."""
+    """The end in Unix seconds, from exit.json, else from run.json."""
     if target is not None and target.exit is not None and target.exit.ended_time_s is not None:
         return target.exit.ended_time_s
     return run.ended_time_s
@@ -159,7 +159,7 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
 
 
 def step_time_line(curve: Sequence[CurvePoint], width: int) -> Line:
-    """The steps, and data time against step time lately: a bar of the share."""
+    """The steps, and the recent data time as a share of the step time, with a bar."""
     timed = [p for p in curve if p.step_time_s]
     if not timed:
         return line(muted(" step time: not measured yet"))
@@ -185,7 +185,7 @@ def step_time_line(curve: Sequence[CurvePoint], width: int) -> Line:
 
 
 def _mean_per_step(times: Iterable[tuple[float | None, int]]) -> float | None:
-    """The mean over steps of a mean time of some steps each."""
+    """The mean time of a step, from pairs of (mean time, number of steps)."""
     known = [(time_s, num_steps) for time_s, num_steps in times if time_s is not None]
     if not known:
         return None

@@ -1,5 +1,5 @@
-"""What fills the lines that a short queue leaves: the loss and the speed of trainings in small curves, else
-the newest runs, else what can be launched."""
+"""Content for the room below a short queue: small curves of the loss and throughput of trainings, else the
+newest runs, else recipes to launch."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ from coach.tui.training import Training
 _LEAST_WIDTH = 44
 _BLOCK = 7
 _NAME = 22
-"""A line with the name, and the curve."""
+"""The width of a run's name in the list of the newest runs."""
 
 
 def curve_blocks(shown: Sequence[tuple[Line, Training]], width: int, height: int) -> list[Line]:
-    """As many as fit, each below its heading; a curve is at least 44 columns wide. Empty where there is no
-    room or no training."""
+    """As many curves as fit, each below its heading; a curve is at least 44 columns wide. Empty if there is
+    no room or no training."""
     curved = [(head, training) for head, training in shown if len(training.glance.curve) > 1]
     num_columns = max(1, min(2 * len(curved), width // _LEAST_WIDTH))
     num_curves = 2 if num_columns >= 2 else 1
     across = max(1, min(len(curved), num_columns // num_curves))
     if num_curves == 2 and len(curved) > across * (height // _BLOCK):
-        across, num_curves = num_columns, 1  # the loss of all says more than the speed of some
+        # The loss of all trainings is more useful than the throughput of some.
+        across, num_curves = num_columns, 1
     if not curved or height < _BLOCK:
         return []
     num_rows = min(-(-len(curved) // across), height // _BLOCK)
@@ -61,7 +62,7 @@ def curve_blocks(shown: Sequence[tuple[Line, Training]], width: int, height: int
 
 
 def heading(name: str, title: str, state: str | None, verdict: Cell | None) -> Line:
-    """Over the curves of one training: its number, its name, its state where it has ended, what is wrong."""
+    """The heading of one training's curves: job id, name, state if it has ended, and its cause."""
     ended = (Span("  "), state_span(state)) if state is not None else ()
     found = (Span("  "), Span(verdict.text, verdict.tone)) if verdict is not None else ()
     return (*line(" ", strong(short_id(name)), f" {printable(title)}"), *ended, *found)
@@ -70,7 +71,7 @@ def heading(name: str, title: str, state: str | None, verdict: Cell | None) -> L
 def run_lines(
     runs: Sequence[tuple[Run, str | None, Cell | None]], now_s: float, width: int, most: int
 ) -> list[Line]:
-    """The newest runs, a line each: name, state, when, and what is wrong, else its parameters."""
+    """The newest runs, a line each: name, state, time, and the cause or else the parameters."""
     rows = []
     for run, state, verdict in runs[:most]:
         began_s = run.ended_time_s or run.started_time_s or run.created_time_s
@@ -96,7 +97,7 @@ def run_lines(
 
 
 def launch_lines(keys: Sequence[tuple[str, str, str]], width: int) -> list[Line]:
-    """What the digits launch: key, name and title of each."""
+    """The recipes that the digits launch: key, name and title of each."""
     return [
         clip(line(" ", Span(f"{key:>2}  ", "key"), strong(f"{name:<16}"), muted(printable(title))), width)
         for key, name, title in keys

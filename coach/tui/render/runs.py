@@ -32,7 +32,7 @@ RUN_COLUMNS = (
 
 
 def run_state(run: Run, job: Job | None, target: TargetSnapshot | None) -> str | None:
-    """The state of a run by whoever knows best: what follows it, then the queue, then its own file."""
+    """The run's state from the best source: its followed target, then the queue, then its own file."""
     if target is not None and target.state is not None:
         return target.state
     if job is not None:
@@ -53,7 +53,7 @@ def run_rows(
     marked: Iterable[str],
     now_s: float,
 ) -> list[Row]:
-    """One row per run. Throughput is `–` where nobody has looked yet."""
+    """One row per run. Throughput is `–` until the run has been read."""
     marks = set(marked)
     newest_first = sorted(runs, key=lambda run: (run.created_time_s or 0.0, run.run_id), reverse=True)
     rows = []
@@ -110,7 +110,7 @@ def _row(
 
 
 def is_elsewhere(run: Run, state: str | None) -> bool:
-    """Whether the run goes on where nobody here can see it."""
+    """True if the run continues on a machine that coach cannot observe from here."""
     return not run.is_visible and not is_final(state)
 
 
@@ -118,14 +118,14 @@ def _state_cell(run: Run, state: str | None) -> Cell:
     if is_elsewhere(run, state):
         return Cell(printable(place(run.host)), "muted")
     if state in (None, "PENDING") and run.submission is not None:
-        # The column has no room for "never submitted", which the run's own page says.
+        # The column has no room for "never submitted"; the run's own page shows it.
         short = Submission.NOT_QUEUED if run.submission is Submission.NEVER else run.submission
         return Cell(short.words, "warning")
     return Cell(printable(state) if state else UNKNOWN, job_state_tone(state))
 
 
 def _belongs_to(run: Run) -> str:
-    """The parent, or the place in a sweep: `batch_size 64`."""
+    """The run's parent, or its value in a sweep: `batch_size 64`."""
     if run.parent_run_id:
         return short_id(run.parent_run_id)
     return printable(f"{run.sweep.parameter} {run.sweep.value}") if run.sweep is not None else ""

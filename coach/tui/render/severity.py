@@ -1,4 +1,4 @@
-"""Words, signs and tones of severities and states: colour never stands alone."""
+"""Words, signs and tones of severities and states. Colour is never the only sign."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def severity_sign(severity: Severity) -> Span:
 
 
 def job_state_tone(state: str | None) -> Tone:
-    """Running is good, waiting is plain, ended well is muted, ended otherwise is critical."""
+    """The tone of a job's state: running is good, waiting is plain, completed is muted, any other end is
+    critical."""
     if state is None:
         return "muted"
     if state == "RUNNING":
@@ -53,7 +54,7 @@ def state_span(state: str | None) -> Span:
 
 
 def node_state_tone(state: str) -> Tone:
-    """A node that cannot be used is critical, one that will not take new work is a warning."""
+    """The tone of a node's state: critical if the node is unusable, a warning if it accepts no new jobs."""
     words = set(state.lower().replace("*", "+not_responding").split("+"))
     if words & {"down", "fail", "failing", "not_responding", "error", "inval", "unknown"}:
         return "critical"
@@ -65,5 +66,5 @@ def node_state_tone(state: str) -> Tone:
 
 
 def node_state_sign(state: str) -> str:
-    """A sign beside the tone, so that colour does not stand alone."""
+    """The sign of a node's state, so that colour is not the only sign."""
     return {"critical": "✖ ", "warning": "▲ "}.get(node_state_tone(state), "  ")

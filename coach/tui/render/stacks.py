@@ -1,4 +1,4 @@
-"""Where every rank stands, and the question before a job is entered that coach did not launch."""
+"""Stacks of all ranks as lines, and the question before coach enters a job that it did not launch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SIGNS = {Kind.ODD: "▲ "}
 
 
 def stacks_lines(stacks: Stacks, width: int) -> list[Line]:
-    """All of the report, wrapped: paths are long, and what is cut off is the line that is wanted."""
+    """The whole report, wrapped: paths are long, and a cut would remove the line number at their end."""
     return [row for each in report(stacks, merge(stacks)) for row in _wrapped(each, width)]
 
 
 def burst_lines(bursts: Sequence[StackBurst], now_s: float, width: int, most: int = 4) -> list[Line]:
-    """Where each rank stood when its stacks were sampled last, with the age of that."""
+    """The last sampled stack of each rank, with its age."""
     newest = {(burst.node, burst.label): burst for burst in bursts}
     if not newest:
         return []
@@ -41,8 +41,8 @@ def burst_lines(bursts: Sequence[StackBurst], now_s: float, width: int, most: in
 
 
 def question_lines(plan: StacksPlan, width: int) -> list[Line]:
-    """The command is wrapped, never cut: it is what is said yes to."""
-    first, *more = chop_cells(printable(plan.command), max(20, width - 7))  # every blank of it stays
+    """The question. The command is wrapped, never cut, because the user confirms it."""
+    first, *more = chop_cells(printable(plan.command), max(20, width - 7))  # keeps every blank
     rows = [BLANK, line(muted("   $ "), Span(first, "accent"))]
     rows += [line("     ", Span(part, "accent")) for part in more]
     rows.append(BLANK)

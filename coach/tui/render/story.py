@@ -1,4 +1,4 @@
-"""The captions of the demo: what is seen, and the key that shows it, as one quiet line."""
+"""The captions of the demo: one line with a description and the key that shows it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from coach.tui.render.text import KeyLabel, Line, Span, clip, line, line_width, 
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """`{it}` is the job that it is about, `{id}` of a hint the key with this id."""
+    """A caption. `{it}` stands for its job; in a hint, `{id}` stands for the key with this id."""
 
     seen: str
     on_first: str
     """The hint on the first screen."""
     on_job: str = ""
-    """The hint on the screen of the job that it is about."""
+    """The hint on the screen of its job."""
 
 
 CAPTIONS: dict[str, Caption] = {
@@ -41,8 +41,8 @@ _WAYS = (("story_next", "next"), ("story_previous", "before"), ("back", "ends th
 def caption_line(
     name: str, number: int, count: int, it: str, place: str, label: KeyLabel, width: int
 ) -> Line:
-    """`place` is `first`, `job` (the screen of the one that it is about) or another. The last of the story's
-    own keys are left out where they have no room."""
+    """`place` is `first`, `job` (the screen of its job) or another. If there is no room, the last of the
+    demo's keys are left out."""
     caption = CAPTIONS.get(name)
     seen = caption.seen.format(it=printable(it)) if caption is not None else printable(name)
     hint = _hint(caption, place, label) if caption is not None else ""

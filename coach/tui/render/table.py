@@ -1,6 +1,6 @@
-"""Rows and columns of a keyed table, and which columns a width has room for.
+"""Rows and columns of a keyed table, and the choice of the columns that fit a width.
 
-Widths are fixed per terminal width: nothing is measured from the data, so a new row never moves the others.
+Column widths depend only on the terminal's width, not on the data, so a new row never moves the others.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _DIGITS = re.compile("([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Columns with the highest `priority` numbers are dropped first; `grow` shares what is left
-    over.
+    """One column. Columns with the highest `priority` numbers are dropped first; `grow` is the column's share
+    of the width left over.
 
-    An extra one is shown only to whom asks for it.
+    An extra column is shown only if the user chooses it.
     """
 
     name: str
@@ -38,22 +38,22 @@ class Cell:
     text: str
     tone: Tone = ""
     fill: Callable[[int], str] | None = None
-    """Makes the text for the width of its column: a bar or a curve takes what there is."""
+    """Makes the text for a given width, for a bar or a curve that fills its column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: its key is what the cursor holds on to."""
+    """One row. Its key keeps the cursor on it when rows move."""
 
     key: str
     cells: tuple[Cell, ...]
     """One per column of the whole table, shown or not."""
     search: str = ""
-    """What a filter is matched against, lower case."""
+    """The text that a filter searches, in lower case."""
 
 
 class Rows(Protocol):
-    """Any number of rows, of which only those in sight are made."""
+    """Any number of rows; only those in sight are made."""
 
     @property
     def keys(self) -> Sequence[str]: ...
@@ -62,7 +62,7 @@ class Rows(Protocol):
 
 
 class ListRows:
-    """Rows that are few enough to be there already."""
+    """Rows in a list, for small tables."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
@@ -73,7 +73,7 @@ class ListRows:
 
 
 class LazyRows(Generic[T]):
-    """Rows of values, each made when it is asked for."""
+    """Rows of values, each made on access."""
 
     def __init__(self, keys: Sequence[str], values: Sequence[T], render: Callable[[T], Row]) -> None:
         self.keys = keys
@@ -98,7 +98,7 @@ MARGIN = 1
 def fit_columns(columns: Sequence[Column], width: int, chosen: Sequence[str] = ()) -> Layout:
     """Drop columns by priority until the rest fits, then let the growing ones share what is left.
 
-    `chosen` are those that a person asked for, in that order; of them the last are dropped first.
+    `chosen` are the columns that the user chose, in that order; the last of them are dropped first.
     """
     shown = [(index, column) for index, column in enumerate(columns) if not column.is_extra]
     if chosen:
@@ -121,7 +121,7 @@ def fit_columns(columns: Sequence[Column], width: int, chosen: Sequence[str] = (
 
 
 def header_line(layout: Layout, order: tuple[str, bool] | None = None) -> Line:
-    """`order` is the column that the rows are sorted by, and whether the largest come first."""
+    """`order` is the column that sorts the rows, and True if the largest come first."""
     cells = []
     for _, column, width in layout.columns:
         sign = "" if order is None or order[0] != column.name else "↓" if order[1] else "↑"
@@ -142,7 +142,7 @@ def row_line(row: Row, layout: Layout) -> Line:
 
 
 class RowLines(Sequence[Line]):
-    """The lines of rows at one layout: each is made when it is looked at, and kept."""
+    """The lines of rows in one layout. Each is made on access, then cached."""
 
     def __init__(self, rows: Rows, layout: Layout) -> None:
         self._rows = rows
@@ -169,8 +169,8 @@ class RowLines(Sequence[Line]):
 
 
 def matching(rows: Rows, query: str) -> Rows:
-    """Rows that contain every word of the query. It makes every row: what is many is filtered before it
-    becomes rows."""
+    """The rows that contain every word of the query. It makes every row, so large tables filter their values
+    before they become rows."""
     words = query.lower().split()
     if not words:
         return rows
@@ -183,5 +183,5 @@ def searchable(*texts: str | None) -> str:
 
 
 def natural(name: str) -> tuple[str | int, ...]:
-    """node2 before node10: text and numbers by turns."""
+    """The sort key that puts node2 before node10: text and numbers in turn."""
     return tuple([int(part[:18]) if at % 2 else part for at, part in enumerate(_DIGITS.split(name))])

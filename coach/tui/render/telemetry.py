@@ -1,5 +1,5 @@
-"""What a job's GPUs do now, in a few lines: each node with where its numbers come from, how old they are, and
-what they do not show."""
+"""The current use of a job's GPUs in a few lines: each node with the source of its numbers, their age, and
+their gaps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def telemetry_lines(
     width: int,
     label: KeyLabel,
 ) -> list[Line]:
-    """`error` is why the stream from inside of the job has ended; None when it goes on, or there was none."""
+    """`error` is why the stream from inside the job has ended; None if it continues, or if there was none."""
     rows = [line(strong(" telemetry"))]
     for node in history.nodes[:_MAX_NODES]:
         told = provenance(history, node, now_s) or UNKNOWN
@@ -76,7 +76,7 @@ def telemetry_lines(
 def step_use_lines(
     asked: Asked[Any], steps: Iterable[StepUse], now_s: float, width: int, label: KeyLabel
 ) -> list[Line]:
-    """What sstat tells: peaks, so that no present value is made of them."""
+    """The values of sstat. They are peaks, so none is shown as a current value."""
     rows = [asked_line("sstat", asked, now_s, label)]
     for step in steps:
         text = f"step {step.step_id.partition('.')[2]}, {plural(step.num_tasks, 'task')}: "
@@ -94,7 +94,7 @@ def _host_text(host: HostSample) -> str:
 
 
 def _gpu_text(gpu: GpuSample) -> str:
-    """Utilization stands last: alone it would pass for efficiency."""
+    """The values of one GPU. Utilization comes last, because alone it looks like efficiency."""
     return (
         f"gpu {gpu.gpu}   power {_number(gpu.power_w)} of {_number(gpu.power_limit_w)} W   "
         f"memory {_number(gpu.memory_used_mib)} of {_number(gpu.memory_total_mib)} MiB   "

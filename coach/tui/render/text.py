@@ -1,7 +1,7 @@
-"""Spans, lines and numbers: what every renderer returns.
+"""Spans, lines and formatted numbers, which every renderer returns.
 
-Other people's text passes through `printable` here, and lines carry text beside a tone, never markup, so that
-no name can become a style, an action or a terminal control. Widgets turn tones into theme colours.
+Other people's text passes through `printable` here, and lines hold text and a tone, never markup. So no name
+can become a style, an action or a terminal control. Widgets turn tones into theme colours.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Tone = Literal[
     "shaded",
 ]
 TONES: tuple[Tone, ...] = get_args(Tone)[1:]
-"""All but the plain one."""
+"""All tones except the plain one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Some text in one tone. `action` is a key's id, for the mouse."""
+    """Some text in one tone. `action` is the id of the key that a click presses."""
 
     text: str
     tone: Tone = ""
@@ -45,7 +45,7 @@ class Span:
 
 Line = tuple[Span, ...]
 KeyLabel = Callable[[str], str]
-"""The key with an id, as it is shown: a person may have chosen another one than the shipped one."""
+"""Returns the label of the key with an id: the user's choice, else the shipped key."""
 BLANK: Line = ()
 
 
@@ -85,7 +85,7 @@ def fit(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
 
 
 def whole_words(text: str, width: int) -> str:
-    """As many words as fit, and a sign that there are more; a word alone is cut."""
+    """As many words as fit, and a sign if there are more; a single word that is too long is cut."""
     if cell_len(text) <= width:
         return text
     head = set_cell_size(text, max(1, width - 1))
@@ -157,7 +157,7 @@ def of_total(part: int | None, total: int | None) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A measured number, shortly; NaN and infinities are said as they are."""
+    """A measured number in short form; NaN and infinities are written as such."""
     if value is None:
         return UNKNOWN
     if value != value:
@@ -203,7 +203,7 @@ def clock(value: float | None) -> str:
 
 
 def age(value: float | None) -> str:
-    """How old something is, coarsely: `2 s`, `4 min`, `3 h`, `5 d`."""
+    """A rough age: `2 s`, `4 min`, `3 h`, `5 d`."""
     if value is None:
         return UNKNOWN
     value = max(0.0, value)
@@ -228,7 +228,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def crumb(is_run: bool, target: str) -> str:
-    """What the way in the top line calls a run, or a job that has none."""
+    """The text of a run, or of a job without a run, in the breadcrumbs."""
     return f"{'run' if is_run else 'job'} {short_id(target)}"
 
 

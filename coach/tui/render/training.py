@@ -1,5 +1,5 @@
-"""A training in the cells of a line: progress, loss, speed, devices. Each fits the width that its column
-has."""
+"""A training as the cells of a row: progress, loss, throughput, devices. Each fits the width of its
+column."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from coach.tui.render.text import UNKNOWN, age, clock, mib, number, printable, w
 from coach.tui.training import Training
 
 TrainingOf = Callable[[Job], tuple[Training | None, Cell | None]]
-"""What is known of a job's training, and its verdict where it has one."""
+"""Returns a job's training, and the cell of its verdict; None for each that is unknown."""
 OLD_S = 30.0
-"""A measured number older than this is shown with its age."""
+"""A measured number older than this, in seconds, is shown with its age."""
 _NO_CELL = Cell(UNKNOWN, "muted")
 _MANY_CAUSES = frozenset({"code_error", "unknown_failure"})
 _LEAST_SUMMARY = 30
-"""A summary with less room than this says less than the name of the cause."""
+"""With less room than this, the name of the cause is shown, not the summary."""
 
 
 def nothing_of(job: Job) -> tuple[Training | None, Cell | None]:
-    """Where no job is followed."""
+    """The TrainingOf for lists without followed jobs."""
     return None, None
 
 
 def training_cells(training: Training | None, *, is_running: bool, now_s: float | None) -> tuple[Cell, ...]:
-    """Progress, time to go, loss, samples a second, use, memory and power of its devices."""
+    """Cells for progress, time left, loss, samples/s, and use, memory and power of its devices."""
     if training is None:
         return (_NO_CELL,) * 7
     progress = training.progress
@@ -91,14 +91,15 @@ def _loss_cell(curve: Sequence[CurvePoint]) -> Cell:
 
 
 def squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
-    """At most `width` values: each the last of its part, so that a loss that is not finite stays."""
+    """At most `width` values: each is the last of its part, so that a loss that is not finite stays
+    visible."""
     if len(values) <= width:
         return [*values]
     return [values[(index + 1) * len(values) // width - 1] for index in range(width)]
 
 
 def use_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
-    """The use of GPUs as a bar with its number; an old one with its age in place of the bar."""
+    """The use of GPUs as a bar with its number; an old value has its age in place of the bar."""
     if use is None:
         return _NO_CELL
     if use.use_pct is None:
@@ -119,7 +120,7 @@ def _cpu_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
 
 
 def _old_cell(told: str, old: str) -> Cell:
-    """A number with its age; that it is old where there is no room for the age."""
+    """A number with its age, or with a mark that it is old if there is no room for the age."""
     ways = (f"{told} {old}", f"{told} old", f"{told.removeprefix('cpu ')} old")
 
     def fill(width: int) -> str:
@@ -129,7 +130,7 @@ def _old_cell(told: str, old: str) -> Cell:
 
 
 def memory_cell(use: DeviceUse | None) -> Cell:
-    """Of its GPUs, else of its nodes."""
+    """The memory used on its GPUs, else on its nodes."""
     if use is None or use.memory_used_mib is None:
         return _NO_CELL
     of = f"/{mib(use.memory_total_mib)}" if use.memory_total_mib is not None else ""
@@ -137,7 +138,7 @@ def memory_cell(use: DeviceUse | None) -> Cell:
 
 
 def power_cell(use: DeviceUse | None) -> Cell:
-    """Of all GPUs together."""
+    """The power of all GPUs together."""
     if use is None or use.power_w is None:
         return _NO_CELL
     of = f"/{use.power_limit_w:.0f}" if use.power_limit_w is not None else ""
@@ -150,7 +151,7 @@ def _old(use: DeviceUse, now_s: float | None) -> str:
 
 
 def look_cell(diagnosis: Diagnosis | None) -> Cell | None:
-    """The word for no finding, once somebody has looked."""
+    """The cell for a job without a finding; None until it was judged."""
     look = look_of(diagnosis)
     if diagnosis is None or look in (Look.NOT_LOOKED_AT, Look.WENT_WRONG):
         return None
@@ -164,7 +165,7 @@ def look_cell(diagnosis: Diagnosis | None) -> Cell | None:
 
 
 def finding_cell(finding: Finding) -> Cell:
-    """Sign, code and cause in a few words; the summary where there is room for it."""
+    """Sign, code and cause in a few words; the summary if there is room for it."""
     sign, tone = severity_sign(finding.severity).text, severity_tone(finding.severity)
     summary = printable(finding.summary)
     cause = summary if finding.cause in _MANY_CAUSES else printable(finding.cause.replace("_", " "))

@@ -1,5 +1,5 @@
-"""Where a job could start now: each partition with its free GPUs by type, the most that one node has, and who
-may use it."""
+"""Where a job could start now: each partition with its free GPUs by type, the most free GPUs on one node, and
+who may use it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def where_lines(
     width: int,
     is_hidden: bool = False,
 ) -> list[Line]:
-    """A block for each partition, the default one first. `associations` are the user's; None: not told."""
+    """A block for each partition, the default one first. `associations` are the user's; None if Slurm did not
+    report them."""
     if is_hidden:
         return [line(muted(f" {hidden_by_site('partitions')}"))]
     rows: list[Line] = []

@@ -1,5 +1,5 @@
-"""The short list of a drill: the learner names a cause, and is told what speaks against it, or shown the
-proof and the lesson."""
+"""The answer screen of a drill: the learner chooses a cause, and gets the evidence against it, or the proof
+and the lesson."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _LOOKING = "looking at the run…"
 
 
 class AnswerScreen(DecisionScreen, screen="answer"):
-    """Above the causes, below what is told; the causes go when there is nothing left to find."""
+    """Causes above, the response below. The list of causes disappears once the drill is solved or given
+    up."""
 
     def __init__(self, context: Context, run_id: str) -> None:
         super().__init__(context, ("cluster", f"run {short_id(run_id)}", "answer"), _LOOKING)

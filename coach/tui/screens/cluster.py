@@ -1,4 +1,4 @@
-"""The Cluster screen, the first one: one's own jobs and how they go, what went wrong, what is free."""
+"""The Cluster screen, the first one: the user's jobs and their progress, failures, free GPUs."""
 
 from __future__ import annotations
 
@@ -74,15 +74,16 @@ from coach.workflows.watching.table_views import SavedView
 
 MAX_VERDICTS = 5
 REST_S = 0.3
-"""When the cursor has rested this long on a job, its files are read for the detail beside the list."""
+"""After the cursor has rested on a job for this time, in seconds, its files are read for the detail beside
+the list."""
 _LEAST_QUEUE = 5
 _ROWS_AROUND = 2
 """The top line and the keys."""
 
 
 class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
-    """Home. On top stand one's own jobs and how they go. Below them stand the findings of those that went
-    wrong, then the free GPUs and the nodes. On a wide terminal the job under the cursor stands beside."""
+    """The home screen: the user's jobs and their progress on top; below, the findings of failed jobs, then
+    the free GPUs and the nodes. On a wide terminal, the job under the cursor is shown beside the list."""
 
     not_in_footer = frozenset({"compare", "fix"})
 
@@ -94,22 +95,23 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._unfolded: set[str] = set()
         self._num_wrong = 0
         self._wrong: dict[str, str] = {}
-        """The targets of the jobs that went wrong, by the keys of their rows."""
+        """The targets of the failed jobs, by the keys of their rows."""
         self._told = Told(context)
         self._detail = Detail(context)
         self._overview = Overview(context, self._deliver, self.refresh_all)
         self._resting: Timer | None = None
         self._beside: object = None
-        """What stands beside the list: it is read when the cursor has rested on it."""
+        """The subject of the detail beside the list. Its files are read after the cursor has rested on it."""
         self._found: Arranged[tuple[list[Node], list[str]]] = Arranged(([], []), self._deliver)
         self._queue: Arranged[Queue] = Arranged(Queue(), self._deliver)
         self._is_failed_shown = False
         self._critical: frozenset[str] = frozenset()
-        """The targets that have ended with a critical cause."""
+        """The targets that ended with a critical cause."""
         self._failed: tuple[object, object, object, list[Job]] = (None, None, None, [])
-        """The queue, the past jobs and the critical ones, and those of them that failed today."""
+        """A cache: the queue, the past jobs, the critical targets, and the jobs of these that failed
+        today."""
         self._in_place: tuple[object, bool, list[Job]] = (None, False, [])
-        """The queue, True if it has everybody's jobs, and the jobs in their order."""
+        """A cache: the queue, True if it has everybody's jobs, and the sorted jobs."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="first", can_focus=False)
@@ -164,7 +166,8 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._show_detail()
 
     def _show_first_start(self, width: int) -> int:
-        """How many lines it takes: none after the first key, and at every later start."""
+        """Show the text of the first start. Returns its number of lines: 0 after the first key, and at later
+        starts."""
         rows, strip = self._told.first_start_lines(width), self.pane("#first")
         strip.display = bool(rows)
         strip.styles.height = max(1, len(rows))
@@ -172,7 +175,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         return len(rows)
 
     def _show_cluster(self, width: int, height: int, num_verdicts: int) -> int:
-        """How many lines the strips and the nodes take."""
+        """Show the strips and the nodes. Returns their number of lines."""
         snapshot = self.context.snapshot
         strip = self._overview.lines(width, height)
         partitions = self.pane("#partitions")
@@ -216,7 +219,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)
 
     def _share_room(self, width: int, num_lines: int) -> None:
-        """Lines that a short queue leaves are for the curves of trainings, or for the newest runs."""
+        """Give the lines below a short queue to the curves of trainings, or to the newest runs."""
         wanted, pane = max(_LEAST_QUEUE, self.queue.num_rows + 2), self.pane("#running")
         left = num_lines - wanted
         title, rows = self._told.filling(width - 2, left - 1)
@@ -245,8 +248,8 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             self._detail.show_nothing(beside)
 
     def _target_beside(self) -> str | None:
-        """What is shown beside the list by its name: of a cause its newest job; while the queue has no row,
-        what went wrong last, else the newest run."""
+        """The target shown beside the list by its name: the newest job of the cause under the cursor; if the
+        queue has no row, the last failure, else the newest run."""
         if self.verdicts.has_focus:
             return self._wrong.get(self.verdicts.cursor_key or "")
         if self._row() is not None:
@@ -254,7 +257,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         return next(iter(self._wrong.values()), None) or self._told.newest_run()
 
     def on_keyed_table_moved(self) -> None:
-        """Show what is known at once; it is read when the cursor rests."""
+        """Show the data in memory at once; the files are read after the cursor has rested."""
         self._show_detail()
 
     def _rest_soon(self) -> None:
@@ -263,7 +266,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._resting = self.set_timer(REST_S, self._read_rested) if self._is_detail_shown else None
 
     def _read_rested(self) -> None:
-        """Have the files of the job under the cursor read."""
+        """Ask the app to read the files of the job under the cursor."""
         row = self._row()
         target = self._target_beside()
         if target is None and row is not None:
@@ -276,7 +279,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             self.post_message(ScreenShown())
 
     def action_detail(self) -> None:
-        """Hide what stands beside the list, or show it again."""
+        """Hide the detail beside the list, or show it again."""
         if self.app.size.width < LEAST_WIDTH:
             self.note(f"the detail needs {LEAST_WIDTH} columns: this terminal has {self.app.size.width}")
             return
@@ -285,7 +288,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._changed()
 
     def _show_verdicts(self, most: int) -> int:
-        """How many lines they take: none while nothing is wrong."""
+        """Show the verdicts. Returns their number of lines: 0 if nothing is wrong."""
         causes, table = self._told.causes(), self.verdicts
         wrong = [each for group in causes for each in group]
         self._critical = ended_critically(causes)
@@ -302,7 +305,8 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         return num_lines if wrong else 0
 
     def on_descendant_focus(self) -> None:
-        """Name the keys that lead from the focused pane to a cause, and show its row beside the list."""
+        """Name the keys that lead from the focused pane to a cause, and show the pane's row beside the
+        list."""
         self._show_detail()
         self._title_verdicts()
 
@@ -322,7 +326,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.app.post_message(Done(callback))
 
     def _found_nodes(self) -> tuple[list[Node], list[str]]:
-        """The nodes that are shown, in their order, and their names."""
+        """The shown nodes, sorted, and their names."""
         nodes, view = self.context.snapshot.nodes, copy(self._node_view)
 
         def make() -> tuple[list[Node], list[str]]:
@@ -345,7 +349,8 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         return self._queue.of(jobs, len(jobs), way, make, self.refresh_all)
 
     def _asked_jobs(self) -> Sequence[Job]:
-        """Those of the queue, or what failed today: the same object as long as nothing is new."""
+        """The jobs of the queue, or those that failed today. Returns the same object until there are new
+        data."""
         jobs, past = self.context.snapshot.jobs, self.context.answers.past_jobs
         if not self._is_failed_shown:
             return jobs
@@ -359,7 +364,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         return self._shown_queue().row(self.queue.cursor_key)
 
     def action_unfold(self) -> None:
-        """A row for each task of the array under the cursor, or one for all of them again."""
+        """Unfold the array under the cursor into one row per task, or fold it again."""
         row = self._row()
         if row is None or not is_part(job_of(row).job_id):
             self.note(f"{self.context.label('unfold')} unfolds an array: the cursor is on none")
@@ -397,12 +402,12 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
     def point_at(self, target: str) -> bool:
         run = self.context.run(target)
-        self.show()  # a job that has just come has no row yet
+        self.show()  # a new job has no row yet
         self.queue.focus()
         return self.queue.go_to(str(run.job_id if run is not None else target))
 
     def show_only(self, words: str, view: str = "") -> None:
-        """Filter everybody's jobs by these words, or look by a saved view."""
+        """Filter everybody's jobs by these words, or show a saved view."""
         if view:
             self._show_view(view)
             return
@@ -417,11 +422,11 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
     @property
     def _shown_view(self) -> SavedView:
-        """The way that the queue is looked at now."""
+        """The current view of the queue."""
         return SavedView("", self._queue_view.view, self.context.are_all_shown, self._is_failed_shown)
 
     def action_views(self) -> None:
-        """Choose a view by its name, or keep the one that is shown."""
+        """Choose a view by its name, or save the current one."""
         palette = ViewChoice(self.context, self._show_view, self._save_view, self._forget_view)
         self.app.push_screen(palette)
 
@@ -480,7 +485,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         return [self._choose(row) for row in rows if row is not None]
 
     def _chosen_verdict(self) -> list[Chosen]:
-        """The newest job of the cause under the cursor, as Enter opens it."""
+        """The newest job of the cause under the cursor, which Enter also opens."""
         target = self._wrong.get(self.verdicts.cursor_key or "")
         chosen = choose_target(self.context, target) if target is not None else None
         return [chosen] if chosen is not None else []
@@ -489,7 +494,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         (self._of_verdict if self.focused is self.verdicts else self.job_choice).fix()
 
     def _choose(self, row: QueueRow) -> Chosen:
-        """What the row shows, and no task that a filter hides."""
+        """The jobs of the row, without tasks that a filter hides."""
         job, target = job_of(row), target_of(row, self.context.snapshot.jobs)
         is_array = is_part(job.job_id) and (target is None or target.isdecimal() or "[" in target)
         chosen = choose_job(self.context, job, target or row_key(row), is_array=is_array)
@@ -499,7 +504,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         return replace(chosen, why_not_mine=f"{why}: show all of it, without filter")
 
     def action_select(self) -> None:
-        """Select the job under the cursor, or no longer, and go on to the next."""
+        """Select or deselect the job under the cursor, and move to the next."""
         row = self._row()
         if row is None or self.focused is not self.queue:
             self.note(f"{self.context.label('select')} selects jobs of the queue")

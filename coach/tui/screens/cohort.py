@@ -20,11 +20,12 @@ from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 
 REREAD_S = 30.0
-"""No run says something more often, and hundreds of files are opened each time."""
+"""Seconds between two reads. Runs do not write more often, and each read opens hundreds of files."""
 
 
 class CohortScreen(ListScreen, screen="cohort"):
-    """Reads the directory again every half minute while it is on top and somebody is awake."""
+    """The table of people and runs. It reads the directory again every REREAD_S while it is on top and the
+    user is active."""
 
     questions = (Question.COHORT,)
 

@@ -1,4 +1,4 @@
-"""The Compare screen: what a change did, measured, and the curves of the runs over each other."""
+"""The Compare screen: the measured effect of a change, and the curves of the runs over each other."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ _WIDE = 160
 BY_TIME = "by time"
 _CURVES = ("by step", BY_TIME)
 _LEAST_CURVE = 11
-"""Below a table the curves have at least so many lines; where there are less, a key turns the page."""
+"""The least number of lines for the curves below a table. With less room, a key switches between table and
+curves."""
 
 
 class CompareScreen(CoachScreen, screen="compare"):
-    """Two runs, the parent or the older one first, as a table and as curves; of more their curves."""
+    """Two runs as a table and as curves, the parent or the older run first; more than two runs only as
+    curves."""
 
     def __init__(self, context: Context, before: str, after: str, *more: str) -> None:
         super().__init__(context, ("cluster", "compare"))
@@ -31,7 +33,7 @@ class CompareScreen(CoachScreen, screen="compare"):
         self._run_ids = run_ids
         self._view = 0
         self._views: tuple[str, ...] = _CURVES
-        """What the key of the next view goes through, in the room that there was last."""
+        """The views that the key of the next view cycles through, for the last known room."""
         self._is_log = False
         self._quantity = 0
         self.targets = run_ids
@@ -63,7 +65,7 @@ class CompareScreen(CoachScreen, screen="compare"):
     def _stacked_lines(
         self, rows: list[Line], runs: Sequence[Overlaid], width: int, height: int
     ) -> list[Line]:
-        """The table above the curves where both have room, else one of them."""
+        """The table above the curves if both have room, else one of them."""
         told = summary_lines(runs, width)
         room = height - len(rows) - len(told) - 1
         if room >= _LEAST_CURVE:

@@ -1,4 +1,4 @@
-"""The question before something is done to jobs: the exact commands, answered by `y`, never by Enter."""
+"""The question before an action on jobs: the exact commands, confirmed by `y`, never by Enter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from coach.tui.widgets.text_field import TextField
 
 
 class ConfirmScreen(DecisionScreen, screen="confirm"):
-    """One action on one job or many. A new time limit is typed here first."""
+    """The question for one action on one or more jobs. For a new time limit, the user first types it here."""
 
     def __init__(self, context: Context, verb: Verb, targets: tuple[str, ...], label: str) -> None:
         title = f"{verb} {targets[0]}" if len(targets) == 1 else f"{verb} {len(targets)} jobs"
@@ -32,7 +32,7 @@ class ConfirmScreen(DecisionScreen, screen="confirm"):
         self._label = label
         self._action: JobAction | None = None
         self.entered: str | None = None
-        """The text of the limit that was asked about."""
+        """The text of the time limit for which the commands were requested."""
         if self._needs_limit:
             self._busy = None
 
@@ -64,7 +64,7 @@ class ConfirmScreen(DecisionScreen, screen="confirm"):
             field.focus()
 
     def on_input_changed(self, event: TextField.Changed) -> None:
-        """What is shown no longer is what was typed."""
+        """Close the guard: the shown commands no longer match the typed limit."""
         if event.input.value != self.entered:
             self.entered, self._action = None, None
             self.ask()

@@ -1,4 +1,4 @@
-"""The doctor: what works here, what does not, and what to do, on one screen."""
+"""The Doctor screen: the parts of this cluster or machine that work, those that do not, and what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coach.tui.widgets.lines import LinesView
 
 
 class DoctorScreen(CoachScreen, screen="doctor"):
-    """Looks at this place, never at what a recording shows."""
+    """The doctor's report. It examines the current machine, even while a recording is shown."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "doctor"))

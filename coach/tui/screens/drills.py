@@ -1,5 +1,5 @@
-"""The Drills screen: planted faults to practise on, each under the complaint of whoever has it. Enter opens
-the plan."""
+"""The Drills screen: planted faults for practice, each described by a user's complaint. Enter opens the
+plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coach.workflows.teaching.drills import DrillEntry
 
 
 class DrillsScreen(ListScreen, screen="drills"):
-    """Above the drills, below what is known of the one under the cursor."""
+    """The drills above, the page of the drill under the cursor below."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "drills"))
@@ -37,10 +37,10 @@ class DrillsScreen(ListScreen, screen="drills"):
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
-        self.post_message(DrillsWanted())  # what was launched or answered meanwhile
+        self.post_message(DrillsWanted())  # drills may have been launched or answered meanwhile
 
     def set_drills(self, entries: Sequence[DrillEntry], problems: tuple[UserError, ...]) -> None:
-        """The drills have been read."""
+        """Show the drills that were read."""
         self._entries = entries
         self.refresh_all()
         if problems:

@@ -1,5 +1,4 @@
-"""What the row or the values under the cursor say: what each is, where it comes from, how old it is, what to
-do."""
+"""The values under the cursor explained: the meaning of each, its source, its age, and what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +16,8 @@ from coach.tui.widgets.lines import LinesView
 
 
 class ExplainedScreen(CoachScreen, screen="explained"):
-    """The values as they were when it opened; their ages go on. `E` opens the page of the finding's rule."""
+    """The values at the time of opening, with their growing ages. `E` opens the page of the finding's
+    rule."""
 
     def __init__(
         self, context: Context, title: str, values: Sequence[Explained], finding: Finding | None = None

@@ -1,4 +1,4 @@
-"""All findings of one run, whole: proof, fixes, and what could not be measured."""
+"""All findings of one run in full: proof, fixes, and missing measurements."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from coach.tui.widgets.lines import LinesView
 
 
 class FindingScreen(CoachScreen, screen="finding"):
-    """Reads like `coach check`."""
+    """The findings, in the form of `coach check`."""
 
     def __init__(self, context: Context, run_id: str) -> None:
         super().__init__(context, ("cluster", crumb(context.run(run_id) is not None, run_id), "findings"))
         self.run_id = run_id
         self.targets = (run_id,)
         self._index = 0
-        """Of the finding that is marked."""
+        """Index of the marked finding."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")
@@ -43,7 +43,7 @@ class FindingScreen(CoachScreen, screen="finding"):
 
     @property
     def _finding(self) -> Finding | None:
-        """The one that is marked."""
+        """The marked finding."""
         diagnosis = self.context.diagnoses.get(self.run_id)
         findings = diagnosis.findings if diagnosis is not None else ()
         return findings[min(self._index, len(findings) - 1)] if findings else None
@@ -55,7 +55,7 @@ class FindingScreen(CoachScreen, screen="finding"):
         self._mark(self._index - 1)
 
     def _mark(self, index: int) -> None:
-        """Mark a finding, and bring it into sight."""
+        """Mark a finding, and scroll to it."""
         starts = self._starts()
         if not 0 <= index < len(starts):
             self.note("no further finding in this direction")
@@ -65,7 +65,7 @@ class FindingScreen(CoachScreen, screen="finding"):
         self.pane("#body").scroll_to(y=starts[index], animate=False, immediate=True)
 
     def action_open(self) -> None:
-        """The line that proves the marked finding, in its log."""
+        """Open the log at the line that proves the marked finding."""
         place = proof_place(self._finding) if self._finding is not None else None
         if place is None:
             self.note("no line of a log proves this: its proof stands here")

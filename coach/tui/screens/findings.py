@@ -1,4 +1,4 @@
-"""The Findings screen: what is wrong with all jobs of one's own, the most costly first."""
+"""The Findings screen: the findings of all the user's jobs, the most costly first."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from coach.tui.widgets.keyed_table import KeyedTable
 
 
 class FindingsScreen(ListScreen, screen="findings"):
-    """The same list as `coach check` prints. Jobs that ended within a day are read one after the other while
-    it is on top."""
+    """The same list as `coach check` prints. While it is on top, jobs that ended within a day are read one
+    after the other."""
 
     questions = (Question.PAST_JOBS,)
 
@@ -73,7 +73,7 @@ class FindingsScreen(ListScreen, screen="findings"):
             self.post_message(ScreenOpened("finding", target))
 
     def action_open_log(self) -> None:
-        """The log of the row's job, at the line that proves the finding."""
+        """Open the log of the row's job, at the line that proves the finding."""
         key, target = self.table.cursor_key, self._target()
         if target is None:
             self.note_no_row()
@@ -82,6 +82,6 @@ class FindingsScreen(ListScreen, screen="findings"):
         self.post_message(ScreenOpened("log", target, *([place] if place else [])))
 
     def _target(self) -> str | None:
-        """The job of the row under the cursor."""
+        """The target of the row under the cursor."""
         key = self.table.cursor_key
         return next((each.target for each in self._found if finding_key(each) == key), None)

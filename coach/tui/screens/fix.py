@@ -1,5 +1,5 @@
-"""The Fix screen: the finding, the changed launch as a diff, what becomes of the parent. `y` relaunches, once
-it was seen."""
+"""The Fix screen: the finding, the changed launch as a diff, the choice for the parent. `y` relaunches, once
+the screen was painted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An own job that coach did not launch, submitted again: time, memory, nodes to leave out, and the exact
-sbatch line; below it the changes of its script that a finding suggests. `y` submits."""
+"""The form that submits again the user's job that coach did not launch: time, memory, excluded nodes, and the
+exact sbatch line; below, the changes of its script that a finding suggests. `y` submits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AgainField(TextField):
 
 
 class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
-    """What is submitted is the line that is shown. The old job stays as it is."""
+    """The form. It submits exactly the shown line, and leaves the old job unchanged."""
 
     def __init__(self, context: Context, job_id: str) -> None:
         super().__init__(context, ("cluster", f"job {job_id}", "fix"), "looking for its batch script…")
@@ -60,7 +60,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
     async def set_fixes(
         self, again: Resubmission | UserError, found: ForeignFixes | None, lost: Sequence[str]
     ) -> None:
-        """`again` is why it cannot be submitted again, where nobody has its script."""
+        """Show the form. `again` is an error if the job's script cannot be found."""
         self._found, self._lost = found if found is not None and found.fixes else None, lost
         if isinstance(again, UserError):
             self.refuse(again)
@@ -83,7 +83,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
         self._make()
 
     def _make(self) -> None:
-        """The line of what stands in the fields."""
+        """Make the sbatch line from the fields."""
         if self._again is None:
             return
         self._action = None

@@ -1,4 +1,4 @@
-"""The GPUs screen: what the GPUs of one job do, each or all of them, now and in the past hour, its processes
+"""The GPUs screen: the use of one job's GPUs, each or all together, now and in the past hour; its processes
 and its ranks."""
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from coach.tui.widgets.lines import LinesView
 
 VIEWS = ("gpus", "history", "processes", "ranks")
 MAX_GRID = 16
-"""More GPUs on several nodes are shown as a heat map."""
+"""The most GPUs on several nodes that are shown as a grid; more are shown as a heat map."""
 
 
 def _newest_word_s(history: History, nodes: Sequence[str], otherwise_s: float) -> float:
-    """The time of a job that has ended: when a node told something last."""
+    """The time to show for an ended job: its last report from a node."""
     origins = [origin.time_s for node in nodes if (origin := history.origin(node)) is not None]
     return max(origins, default=otherwise_s)
 
@@ -51,7 +51,7 @@ class GpusScreen(CoachScreen, screen="gpus"):
         self._view = 0
         self._quantity = 0
         self._rank_quantity: int | None = None
-        """None: the one in which a rank is furthest off."""
+        """The chosen quantity; None: the one in which a rank deviates most."""
         self._words: tuple[str, ...] = ()
 
     def compose_body(self) -> Iterator[Widget]:

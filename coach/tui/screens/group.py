@@ -1,4 +1,4 @@
-"""The runs of a sweep as one table: what each value gave."""
+"""The Group screen: the runs of a sweep as one table, with the result of each value."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
 
 MAX_FOLLOWED = 12
-"""Each run that is followed is several files that are read again and again; the command shows larger
-groups."""
+"""The most runs that are followed: each means several files that are read repeatedly. The command line shows
+larger groups."""
 
 
 class GroupScreen(CoachScreen, screen="group"):

@@ -1,4 +1,4 @@
-"""The help: the keys of the footer on the first page, then every other key that works on the screen below."""
+"""The help: the keys of the footer on the first page, then every other key of the screen below."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from coach.tui.widgets.lines import LinesView
 
 
 class HelpScreen(CoachScreen, screen="help"):
-    """Made of the key table alone."""
+    """The help, built from the key table alone."""
 
     def __init__(
         self, context: Context, of: ScreenSpec, crumbs: tuple[str, ...], first: tuple[Hint, ...]
     ) -> None:
-        """`first` is what the footer of that screen shows."""
+        """`of` is the screen below; `first` are the hints of its footer."""
         super().__init__(context, (*crumbs, "keys"))
         self._of = of
         self._first = first
@@ -45,7 +45,8 @@ class HelpScreen(CoachScreen, screen="help"):
         )
 
     def _in_footer(self, keys: Mapping[str, Key]) -> list[tuple[str, Key | None]]:
-        """Its keys with their labels; None for the hint that stands for the keys of all recipes."""
+        """The keys in the footer with their labels; None for the hint that stands for the keys of all
+        recipes."""
         found = [(label, keys.get(key_id)) for key_id, label, _, _ in self._first]
         return [(label, key if key is not None and key.label == label else None) for label, key in found]
 
@@ -55,7 +56,7 @@ class HelpScreen(CoachScreen, screen="help"):
         ]
 
     def _groups(self, keys: Mapping[str, Key]) -> list[HelpGroup]:
-        """The other keys; those of the recipes before the ones that belong to coach as a whole."""
+        """The other keys; those of the recipes come before those of the whole app."""
         first = {key.id for _, key in self._in_footer(keys) if key is not None}
         groups = (*GROUPS[:-2], ("Launch a recipe", self.context.launch_keys), *GROUPS[-2:])
         rest = (
@@ -68,7 +69,7 @@ class HelpScreen(CoachScreen, screen="help"):
         return key.label, key.description, key.tooltip, self.reason_off(key)
 
     def _launch(self, label: str) -> HelpRow:
-        """The keys of the recipes, as the footer shows them: in one."""
+        """One row for the keys of all recipes, as in the footer."""
         launches = self.context.launch_keys
         recipes = ", ".join(f"{key.label} {key.word}" for key in launches)
         return label, "Launch a recipe", recipes, self.reason_off(launches[0]) if launches else None

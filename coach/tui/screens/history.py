@@ -1,4 +1,4 @@
-"""The History screen: one's jobs that have ended, with how well they used what they had."""
+"""The History screen: the user's ended jobs, with how well they used their resources."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from coach.workflows.jobs.ended_jobs import PastJobs
 
 
 class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
-    """Asked once when it opens: accounting where it answers, else the run directories and what was seen in
-    the queue."""
+    """The table of ended jobs, asked once when it opens: from accounting if it answers, else from the run
+    directories and from the queues that coach saw."""
 
     questions = (Question.PAST_JOBS,)
 
@@ -80,7 +80,7 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
         )
 
     def _notes(self, width: int) -> list[Line]:
-        """Who could not tell his part."""
+        """The sources that did not answer, and rows that could not be read."""
         past = self._told.value
         if past is None:
             return []
@@ -94,7 +94,7 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
         ]
 
     def _run_id(self, past: PastJob) -> str | None:
-        """The run of a job, where its directory is still there."""
+        """The run id of a job; None if its directory is gone."""
         return past.run_id if past.run_id is not None and self.context.run(past.run_id) is not None else None
 
     def _chosen(self) -> list[Chosen]:
@@ -102,7 +102,7 @@ class HistoryScreen(JobKeys, TableViewScreen, screen="history"):
         if past is None:
             return []
         chosen = choose_target(self.context, self._run_id(past) or past.job.job_id, past.job)
-        # Every row is one's own; a run directory may not tell whose it is.
+        # Every row is the user's own job, but a run directory may not record its owner.
         return [replace(chosen, why_not_mine=None)] if chosen is not None else []
 
     def action_open(self) -> None:

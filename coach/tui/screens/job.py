@@ -1,6 +1,7 @@
-"""One job, whoever launched it: what ended it, its proof and its fix, how it goes, and the end of its log.
+"""The Job screen, for jobs launched by coach or not: why the job ended, the proof and the fix, its course,
+and the end of its log.
 
-Of a waiting job it tells why it waits. Facts are folded behind `v`.
+For a waiting job it shows why it waits. The key `v` shows further facts.
 """
 
 from __future__ import annotations
@@ -33,21 +34,20 @@ from coach.tui.widgets.cause_and_log import CauseAndLog
 
 _JOB_ID = re.compile(r"\d{1,18}(?:_\d{1,9})?", re.ASCII)
 _UNREAD_STATES = frozenset({"PENDING", "CONFIGURING"})
-"""A job in these states has written nothing yet."""
+"""A job in these states has no files to read yet."""
 
 
 class JobScreen(JobKeys, CoachScreen, screen="job"):
     """One job, live."""
 
     def __init__(self, context: Context, name: str, past: PastJob | None = None) -> None:
-        """`name` is a run's id, a job's number, or that of an array; `past` is a job that has ended, which
-        the queue no longer knows."""
+        """`name` is a run's id, a job id or an array's id; `past` is an ended job that has left the queue."""
         super().__init__(context, ("cluster", crumb(context.run(name) is not None, name)))
         self.job_choice = JobChoice(self, self._chosen)
         self._asked_for = name
         self._past = past
         self._found: tuple[tuple[Job, ...], FoldedJob | None] = ((), None)
-        """The queue in which the job was looked up last, and the job."""
+        """A cache: the queue in which the job was last looked up, and the job."""
         self._has_asked = False
         self._are_facts_shown = False
         self._is_log = False
@@ -59,7 +59,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
     def on_mount(self) -> None:
         self.query_one("#body").focus()
 
-    # What it is about
+    # Subject
 
     @property
     def _run(self) -> Run | None:
@@ -67,7 +67,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
 
     @property
     def target(self) -> str:
-        """What is followed: the run's id, else the job's number."""
+        """The followed target: the run's id, else the job id."""
         run = self._run
         return run.run_id if run is not None else self._asked_for
 
@@ -76,14 +76,14 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         return (self.target,)
 
     def _folded(self) -> FoldedJob | None:
-        """Its row; once found, the last one is kept."""
+        """The job's row. The last row is kept after the job has left the queue."""
         jobs = self.context.snapshot.jobs
         if self._found[0] is not jobs or self._found[1] is None:
             found = rows_named(self.context, self._asked_for, self._past)
             self._found = (jobs, found or self._found[1])
         return self._found[1]
 
-    # What is shown
+    # Display
 
     def show(self) -> None:
         context, folded = self.context, self._folded()
@@ -117,7 +117,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         )
 
     def _why_unknown(self) -> tuple[str, ...]:
-        """What is said where no list has the job."""
+        """The text for a job that is in no list."""
         asked = self.context.snapshot.sources.get(f"row:{self._asked_for}")
         if self.targets and (asked is None or asked.data_time_s is None):
             return (f"asking Slurm for job {printable(self._asked_for)}…",)
@@ -135,7 +135,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         return not is_final(folded.job.state) and all(part.job_id not in known for part in folded.parts)
 
     def _slots(self, folded: FoldedJob | None) -> list[GpuSlot]:
-        """Its GPUs, as far as its nodes say the same."""
+        """The job's GPUs, if its nodes agree on them."""
         allocations = self.context.answers[Question.ALLOCATIONS].value
         if folded is None or allocations is None:
             return []
@@ -145,7 +145,8 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         return [slot for slot in allocation_map(nodes, allocations) if slot.job_id in ids]
 
     def _follow(self, subject: JobSubject) -> None:
-        """Have the job read and judged while it is looked at: an array has a verdict for each task alone."""
+        """Have the job read and judged while its screen is on top. Of an array, only single tasks get a
+        verdict."""
         is_read = subject.run is not None or self._can_be_read(subject.folded)
         wanted = (subject.target,) if is_read else ()
         if wanted != self.targets:
@@ -160,7 +161,8 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         return folded.num_tasks == 1 and folded.job.state not in _UNREAD_STATES
 
     def _ask(self, folded: FoldedJob) -> None:
-        """Ask what is worth asking in the job's state. An answer from before it knows nothing of it."""
+        """Ask the questions that fit the job's current state. When the state changes, ask anew: older answers
+        do not cover it."""
         wanted = self._questions_about(folded)
         for question in wanted:
             if question not in self.questions:
@@ -171,7 +173,8 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         if all(job.raw_job_id is None for job in folded.parts):
             return ()
         is_mine = is_own(folded.job, self.context.user)
-        is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)  # it holds what was measured, no answers
+        # A recording has measurements, but no answers.
+        is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)
         reasons = {
             Question.PLACE_IN_QUEUE: is_mine and any(job.state == "PENDING" for job in folded.parts),
             Question.ALLOCATIONS: not is_recorded
@@ -180,7 +183,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         }
         return tuple(question for question, is_wanted in reasons.items() if is_wanted)
 
-    # What its keys do
+    # Keys
 
     def keys(self) -> tuple[Key, ...]:
         run, keys = self._run, super().keys()

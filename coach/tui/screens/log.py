@@ -1,4 +1,4 @@
-"""The log of one job, whole screen: any part of a file of any size, or both streams in one by time."""
+"""The Log screen: any part of a job's log of any size, or both streams merged by time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _WORDS = "words to find; capitals count if you type one"
 
 
 class LogScreen(CoachScreen, screen="log"):
-    """A pager that follows."""
+    """The pager of one job's log. It follows the growing file."""
 
     def __init__(self, context: Context, target: str, place: tuple[str, int] | None = None) -> None:
-        """`place` is a file and the number of a line in it: where to open."""
+        """`place` is the file and line number to open at."""
         super().__init__(context, ("cluster", crumb(context.run(target) is not None, target), "log"))
         self.targets = (target,)
         self._target = target
@@ -35,12 +35,12 @@ class LogScreen(CoachScreen, screen="log"):
         self._shown: tuple[str, ...] = ()
         """The files in the pager."""
         self._words: str | None = None
-        """What is searched for; None: errors."""
+        """The search words; None: search for errors."""
         self._look: LogLook | None = None
-        """What is being read."""
+        """The request for the window that is being read."""
         self._progress = ""
         self._sizes: dict[str, int] = {}
-        """How long the files were when they were asked for."""
+        """The sizes of the files in bytes, when they were last requested."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="heading", can_focus=False)
@@ -56,10 +56,10 @@ class LogScreen(CoachScreen, screen="log"):
 
     @property
     def _is_recorded(self) -> bool:
-        """True where the files are not here: a recording holds their ends alone."""
+        """True if the files themselves are missing: a recording holds only their ends."""
         return self.context.mode in (Mode.REPLAY, Mode.DEMO)
 
-    # What is shown
+    # Display
 
     def show(self) -> None:
         files, tails = self._told()
@@ -75,13 +75,13 @@ class LogScreen(CoachScreen, screen="log"):
             self.note(f"its log: {status.error}")
 
     def _told(self) -> tuple[Sequence[LogFile], Sequence[LogTail]]:
-        """Where the streams go, standard output first, and their ends."""
+        """The files of the streams, standard output first, and their ends."""
         target = self.context.snapshot.targets.get(self._target)
         if target is None:
             return (), ()
         if target.log_files or target.run is None:
             return target.log_files, target.log_tails
-        # A run's logs lie in its directory; nothing had to be found.
+        # A run's logs have fixed names in its directory, so they need no search.
         tails = sorted(target.log_tails, key=lambda tail: not tail.file.endswith("stdout.log"))
         return [LogFile(tail.file, is_found=True) for tail in tails], tails
 
@@ -93,7 +93,7 @@ class LogScreen(CoachScreen, screen="log"):
         return next((tail for tail in self._told()[1] if tail.file == path), None)
 
     def _follow(self, files: Sequence[LogFile], tails: Sequence[LogTail]) -> None:
-        """Ask for the log if another one is wanted, or if its end is in sight and it has grown."""
+        """Request the log if the user wants another one, or if its end is in sight and it has grown."""
         file = self._file()
         if file is None:
             return
@@ -136,7 +136,7 @@ class LogScreen(CoachScreen, screen="log"):
             self._show_title()
 
     def set_window(self, look: LogLook, window: LogWindow) -> None:
-        """Show what was read, unless something else is wanted by now."""
+        """Show the window that was read, unless the user wants another one by now."""
         if look is not self._look:
             return
         self._look, self._shown = None, look.files
@@ -152,7 +152,7 @@ class LogScreen(CoachScreen, screen="log"):
             self._look, self._are_both_shown = None, False
             if self._shown != look.files or self._pager.follows:
                 self._shown = look.files
-                self._show_end(self._tail(look.files[0]))  # the file is gone: what was read of it last
+                self._show_end(self._tail(look.files[0]))  # the file is gone: show its last end in memory
             self.note(error.message)
             self._show_title()
 
@@ -174,7 +174,7 @@ class LogScreen(CoachScreen, screen="log"):
             self._pager.set_title(f"{name} · {place}")
 
     def _place_words(self, window: LogWindow) -> str:
-        """Which lines are in sight."""
+        """The lines in sight, in words."""
         if not window.lines:
             return "no line yet"
         first, last = self._pager.in_sight
@@ -190,7 +190,7 @@ class LogScreen(CoachScreen, screen="log"):
             words[0] = words[0] + f" of {tail.num_lines:,}" if window.first_line is not None else words[0]
         return " · ".join(words)
 
-    # What its keys do
+    # Keys
 
     def on_log_pager_moved(self) -> None:
         self._show_title()
@@ -231,8 +231,8 @@ class LogScreen(CoachScreen, screen="log"):
         self._find(None, is_backwards=True)
 
     def _find(self, words: str | None, *, is_backwards: bool) -> None:
-        """Go to the next line that holds these words, or reports an error: in the window, else in the rest of
-        the file."""
+        """Go to the next line with these words, or with an error if there are no words: in the window, else
+        in the rest of the file."""
         window = self._pager.window
         if window is None or not window.lines:
             self.note("there is no line yet")
@@ -253,7 +253,7 @@ class LogScreen(CoachScreen, screen="log"):
             self._ask(LogLook(self._shown, offset, None, words, words is None, is_backwards))
 
     def _next_in(self, window: LogWindow, words: str | None, is_backwards: bool) -> int | None:
-        """Index of the next line of the window that is searched for."""
+        """Index of the next match in the window; None if there is none."""
         first, last = self._pager.in_sight
         offset = self._pager.focus_offset
         at = window.offsets.index(offset) if offset in window.offsets[:-1] else None
@@ -288,7 +288,7 @@ class LogScreen(CoachScreen, screen="log"):
         pager.redraw()
 
     def action_both(self) -> None:
-        """Both streams in one, or one of them again."""
+        """Merge both streams by time, or show one of them again."""
         if len(self._told()[0]) == 1:
             self.note("both streams go to this file")
         elif self._is_recorded:
@@ -336,7 +336,7 @@ def _not_found(look: LogLook, label: KeyLabel) -> str:
 
 
 def window_of(tail: LogTail) -> LogWindow:
-    """The end of a log that is all there is of it, as a window."""
+    """The end of a log as a window, for a log of which only the end is available."""
     count = len(tail.lines)
     return LogWindow(
         tail.file,

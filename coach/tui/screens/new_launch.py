@@ -1,5 +1,5 @@
-"""The screen of a new launch: trainings of the project, earlier commands, files, recipes. Enter opens the
-plan of the row under the cursor."""
+"""The New Launch screen: trainings of the project, earlier commands, files, recipes. Enter opens the plan of
+the row under the cursor."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from coach.workflows.launching.launchables import Launchables
 
 
 class NewLaunchScreen(ListScreen, screen="new_launch"):
-    """What can be launched is looked for each time that the screen comes to the top: a launch from here makes
-    an earlier command."""
+    """The table of launches. It is read each time that the screen comes to the top, because a launch from
+    here becomes an earlier command."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "new launch"))

@@ -1,4 +1,5 @@
-"""One node: its GPUs with what they do, its jobs, what a job could have of it, and its last hours."""
+"""The Node screen: the node's GPUs with their use, its jobs, the resources that a job could get, and its last
+hours."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from coach.tui.widgets.lines import LinesView
 
 
 class NodeScreen(CoachScreen, screen="node"):
-    """Asks once which job has which GPU, if any GPU of the node is in use."""
+    """One node. It asks Slurm once which job has which GPU, if any GPU of the node is in use."""
 
     def __init__(self, context: Context, name: str) -> None:
         super().__init__(context, ("cluster", f"node {name}"))
         self._name = name
         self._jobs_here: tuple[tuple[Job, ...], tuple[Job, ...]] = ((), ())
-        """Of which queue, and those of it that are here: looked up once per answer."""
+        """A cache: the queue, and its jobs on this node."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")
@@ -54,7 +55,7 @@ class NodeScreen(CoachScreen, screen="node"):
             self.pane("#body").set_lines([line(muted(" the cluster has no such node"))])
 
     def _follow_jobs(self) -> None:
-        """Read one's own jobs that run here: only they tell what the GPUs do."""
+        """Follow the user's running jobs here: only they measure the GPUs."""
         wanted = tuple(
             run.run_id if (run := self.context.run_of_job(job.job_id)) is not None else job.job_id
             for job in self._jobs()
@@ -65,7 +66,7 @@ class NodeScreen(CoachScreen, screen="node"):
             self.post_message(ScreenShown())
 
     def _measured(self) -> list[Measured]:
-        """The histories of jobs here that tell of GPUs."""
+        """The measurements of jobs here that report GPUs."""
         found = []
         for job in self._jobs():
             run = self.context.run_of_job(job.job_id)

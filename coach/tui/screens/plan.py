@@ -1,5 +1,5 @@
-"""The plan of a launch: what will be asked for, what was decided, the exact script. Enter submits, once it
-was seen."""
+"""The Plan screen: the resources to request, the decisions of coach, the exact script. Enter submits, once
+the screen was painted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.text_field import TextField
 
 EDIT_PAUSE_S = 0.25
-"""The plan is made again when typing has paused this long."""
+"""The plan is made again after typing has paused for this time, in seconds."""
 
 _MAX_ANSWER_LINES = 9
 
@@ -52,7 +52,7 @@ class PlanField(TextField):
     ]
 
     class Picked(Message):
-        """A digit was pressed for one of the choices."""
+        """The user pressed the digit of a choice."""
 
         def __init__(self, choice: Choice) -> None:
             super().__init__()
@@ -62,12 +62,12 @@ class PlanField(TextField):
         super().__init__(field.value, field.value, classes="plan-field", disabled=field.lock is not None)
         self.field = field
         self.said = field.value
-        """The text that the plan was last asked for with: an edit and its way back are two edits."""
+        """The text of the last request for a plan. Typing a character and deleting it counts as two edits."""
         self.choices: tuple[Choice, ...] = ()
-        """What a refusal offers: while it stands, a digit picks one."""
+        """The choices of a refusal. While it is shown, a digit picks one."""
 
     def show(self, field: Field) -> None:
-        """The plan's own value, unless it is being typed."""
+        """Show the plan's value, unless the user is editing the field."""
         self.field = field
         self.placeholder = field.value
         self.disabled = field.lock is not None
@@ -75,14 +75,14 @@ class PlanField(TextField):
             self.put(field.value)
 
     def put(self, text: str) -> None:
-        """Have a value that nobody typed."""
+        """Set a value that the user did not type."""
         self.said = text
         with self.prevent(TextField.Changed):
             self.value = text
 
     @property
     def is_said(self) -> bool:
-        """True if the plan was asked for with the text that is shown."""
+        """True if the last plan was requested with the shown text."""
         return self.value == self.said
 
     def on_blur(self) -> None:
@@ -98,8 +98,8 @@ class PlanField(TextField):
 
 
 class PlanRow(Horizontal):
-    """A field with its label and its meaning; the first column has a sign when there is something about
-    it."""
+    """A field with its label and its meaning. The first column shows a sign if the field is locked or
+    refused."""
 
     def __init__(self, field: Field) -> None:
         self.label = Static(classes="plan-label", markup=False)
@@ -109,7 +109,7 @@ class PlanRow(Horizontal):
         self.mark()
 
     def show(self, field: Field) -> None:
-        """What the newest plan says about it."""
+        """Show the field as in the newest plan."""
         if field.meaning != self.input.field.meaning:
             self.meaning.update(field.meaning)
         self.input.show(field)
@@ -124,11 +124,10 @@ class PlanRow(Horizontal):
 
 
 class PlanScreen(DecisionScreen, screen="plan"):
-    """Every edit makes the plan again; what is submitted is what is shown."""
+    """The form of a plan. Every edit makes the plan again; exactly the shown plan is submitted."""
 
     def __init__(self, context: Context, title: str, draft: LaunchRequest | None = None) -> None:
-        """`draft` is what is asked for at first. When no plan can be made of it, it can be changed all the
-        same."""
+        """`draft` is the first request. If no plan can be made from it, the user can still edit it."""
         super().__init__(context, ("cluster", title), "making the plan…")
         self.plan: Plan | None = None
         self._request = draft
@@ -149,7 +148,7 @@ class PlanScreen(DecisionScreen, screen="plan"):
 
     @property
     def edit(self) -> int:
-        """Counts the edits: a plan made for an older one is not shown."""
+        """The number of edits. A plan that was made for an older edit is not shown."""
         return self._edit
 
     async def set_plan(self, plan: Plan, request: LaunchRequest, edit: int) -> None:
@@ -172,8 +171,8 @@ class PlanScreen(DecisionScreen, screen="plan"):
             row.input.focus()
 
     def _show_draft(self, error: UserError) -> None:
-        """No plan could be made of the defaults: the fields that were to make it, at the one that the refusal
-        names."""
+        """Show the fields of the draft, because no plan could be made from it. The focus goes to the field
+        that the refusal names."""
         if self._request is None:
             return
         rows = [PlanRow(field) for field in draft_fields(self._request)]
@@ -187,7 +186,7 @@ class PlanScreen(DecisionScreen, screen="plan"):
                 self.call_after_refresh(row.input.focus)
 
     def _refused_row(self) -> PlanRow | None:
-        """The row that a refusal of Slurm's is about."""
+        """The row of the field that Slurm's refusal names."""
         name = self._error.field if isinstance(self._error, Refused) else None
         rows = (row for row in self.query(PlanRow) if row.input.field.name == name)
         return next((row for row in rows if row.input.field.lock is None), None)
@@ -206,8 +205,8 @@ class PlanScreen(DecisionScreen, screen="plan"):
             shown[field.name].show(field)
 
     async def _replace_fields(self, fields: tuple[Field, ...]) -> None:
-        """Other fields than before. Those that stay keep their place on the screen, their text and the focus:
-        the form is never blank."""
+        """Replace the fields. Fields that stay keep their place, their text and the focus, so that the form
+        is never blank."""
         holder, names = self.query_one("#fields"), {field.name for field in fields}
         is_first = not self.query(PlanRow)
         for row in self.query(PlanRow):
@@ -226,7 +225,7 @@ class PlanScreen(DecisionScreen, screen="plan"):
             self._focus_first()
 
     def _focus_first(self) -> None:
-        """Onto the first value that can be changed."""
+        """Focus the first field that the user can edit."""
         first = next((field for field in self.query(PlanField) if not field.disabled), None)
         if first is not None:
             self.set_focus(first)
@@ -252,7 +251,7 @@ class PlanScreen(DecisionScreen, screen="plan"):
         self.pane("#answer").set_lines(rows)
 
     def on_descendant_focus(self) -> None:
-        """The meaning of the field that has the focus is seen whole."""
+        """Show the meaning of the focused field in full."""
         for row in self.query(PlanRow):
             if row.input is self.focused:
                 self.call_after_refresh(row.scroll_visible, animate=False)

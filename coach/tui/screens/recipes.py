@@ -1,5 +1,5 @@
-"""The Recipes screen: the whole ladder, each step with its lesson, what it changes, and a form for its
-parameters. Enter opens the plan."""
+"""The Recipes screen: the whole ladder, each step with its lesson, its diff, and a form for its parameters.
+Enter opens the plan."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from coach.tui.widgets.text_field import TextField
 from coach.workflows.launching.recipes import Page
 
 EDIT_PAUSE_S = 0.25
-"""The script is made again when typing has paused this long."""
+"""The script is made again after typing has paused for this time, in seconds."""
 VIEWS = ("lesson", "diff", "expected", "script")
 WIDE_VIEWS = ("lesson", "script")
-"""Where lesson, diff and what is expected stand side by side."""
+"""The views on a wide terminal, where lesson, diff and expected result stand side by side."""
 
 
 class ParameterField(TextField):
@@ -61,7 +61,7 @@ class ParameterField(TextField):
 
 
 class RecipesScreen(ListScreen, screen="recipes"):
-    """Left the ladder, right what is known of the step under the cursor, and its form."""
+    """The ladder at the left; the page of the step under the cursor, and its form, at the right."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "recipes"))
@@ -69,13 +69,13 @@ class RecipesScreen(ListScreen, screen="recipes"):
         self._problems: tuple[UserError, ...] = ()
         self._view = VIEWS[0]
         self._said: dict[str, dict[str, str]] = {}
-        """Launch name → parameter → what was typed."""
+        """Launch name → parameter → typed text."""
         self._shown: str | None = None
-        """Launch name of the recipe whose form stands."""
+        """Launch name of the recipe whose form is shown."""
         self._script: tuple[tuple[str, ...], str] | None = None
         self._problem: UserError | None = None
         self.edit = 0
-        """Counts what was asked: a script made for something older is not shown."""
+        """The number of requests. A script that was made for an older request is not shown."""
 
     def compose_body(self) -> Iterator[Widget]:
         with Horizontal(id="steps"):
@@ -97,7 +97,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
         return next((p for p in self._pages or () if p.launch_name == self.table.cursor_key), None)
 
     def set_pages(self, pages: Sequence[Page], problems: tuple[UserError, ...]) -> None:
-        """The recipes have been read."""
+        """Show the recipes that were read."""
         self._pages, self._problems = pages, problems
         self.refresh_all()
         if problems:
@@ -109,7 +109,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
             self.show()
 
     def refuse(self, error: UserError, edit: int) -> None:
-        """Why there is no script for what was typed."""
+        """Show why no script can be made from the typed values."""
         if edit == self.edit:
             self._problem = error
             self.show()
@@ -148,7 +148,8 @@ class RecipesScreen(ListScreen, screen="recipes"):
 
     @property
     def _views(self) -> tuple[str, ...]:
-        """The views at this width; one that a narrower terminal showed is among the first."""
+        """The views at this width. If the current view does not exist on a wide terminal, the first one
+        replaces it."""
         if not self._is_wide:
             return VIEWS
         self._view = self._view if self._view in WIDE_VIEWS else WIDE_VIEWS[0]
@@ -203,13 +204,13 @@ class RecipesScreen(ListScreen, screen="recipes"):
 
     @staticmethod
     def _wrong(field: ParameterField) -> str | None:
-        """What is wrong with a field's text; None when it is a value, unusual ones too."""
+        """The error in a field's text; None if it is a valid value, even an unusual one."""
         if not field.value.strip():
             return None
         try:
             value = parameters.convert(field.parameter, field.value.strip(), field.parameter.name)
         except UserError as error:
-            # A sweep's parameter takes several values: the launch says what is wrong with them.
+            # A sweep gives a parameter several values, separated by commas; the launch checks them.
             return None if "," in field.value else error.message
         return parameters.warning(field.parameter, value)
 
@@ -223,7 +224,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
             self.show()
 
     def _take(self, field: ParameterField) -> bool:
-        """Keep the text of a field. False: it is kept already."""
+        """Store the text of a field. Returns False if it was stored already."""
         if field.value == field.said:
             return False
         text = field.said = field.value

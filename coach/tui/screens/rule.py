@@ -1,5 +1,5 @@
-"""The page of a rule: what it sees, why that matters, when it stays silent, and what to do. Or of a topic, as
-the lessons are shown."""
+"""The page of a rule: the observation, why it matters, when the rule stays silent, and what to do. A topic's
+page looks like a lesson."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coach.tui.widgets.lines import LinesView
 
 
 class RuleScreen(CoachScreen, screen="rule"):
-    """Reads like `coach explain`."""
+    """The page, with the text of `coach explain`."""
 
     def __init__(self, context: Context, code: str) -> None:
         super().__init__(context, ("cluster", code))

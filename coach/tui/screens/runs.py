@@ -1,4 +1,4 @@
-"""The Runs screen: every run of yours, newest first, with what was found in it."""
+"""The Runs screen: all the user's runs, newest first, with their findings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where every rank of a running job stands. The stacks of a run are taken at once, those of another job after
-`y`."""
+"""The Stacks screen: the stack of each rank of a running job. For a run of coach they are taken at once, for
+another job after `y`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _TAKING = "taking the stacks of every rank, fifteen seconds at most…"
 
 
 class StacksScreen(DecisionScreen, screen="stacks"):
-    """`S` takes them again: two pictures some seconds apart tell a slow rank from one that hangs."""
+    """The stacks. `S` takes them again: two samples some seconds apart distinguish a slow rank from a hanging
+    one."""
 
     def __init__(self, context: Context, target: str, label: str) -> None:
         super().__init__(context, ("cluster", f"stacks {target}"), _PLANNING)

@@ -1,5 +1,4 @@
-"""Where a job could start now: what is free in each partition, how long a job may run there, and whether one
-may use it."""
+"""The Where screen: the free GPUs of each partition, its time limit, and if the user may use it."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ from coach.workflows.jobs.place_in_queue import PlaceInQueue
 
 
 class WhereScreen(CoachScreen, screen="where"):
-    """What is free comes with the nodes; one's accounts are asked only where a partition is not open to
-    all."""
+    """Where a job could start now. Free GPUs come from the nodes in memory; Slurm is asked for the user's
+    accounts only if a partition is not open to all."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "where"))

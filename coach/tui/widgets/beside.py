@@ -16,7 +16,7 @@ _LEAST_LOG = 6
 
 
 class Beside(Vertical):
-    """Scrolls when Tab has gone there."""
+    """The detail. It scrolls when it has the focus."""
 
     def __init__(self) -> None:
         super().__init__(id="beside")

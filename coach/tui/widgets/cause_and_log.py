@@ -1,4 +1,4 @@
-"""What ended a job, and below it its log with the line of the cause marked."""
+"""The cause of a job's end, and below it the log with the line of the cause marked."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
 
 _MIN_LOG_LINES = 3
-"""The log has the room for this many lines, however long the page above it is."""
+"""The least number of lines for the log, however long the page above it is."""
 _HIGH = 30
 _LOG_SHARE = 0.25
-"""Of a higher terminal, the log has this share."""
+"""The log's share of a high terminal."""
 _ROWS_AROUND = 2
 """The top line and the keys."""
 
 
 class CauseAndLog(Container):
-    """Lines, and a log where one was read. Without a log the lines have all the room."""
+    """Lines, and below them a log if one was read. Without a log the lines have all the room."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._tails: Sequence[LogTail] = ()
         self.file: str | None = None
-        """The log that is shown."""
+        """The shown log file."""
         self._wanted: str | None = None
-        """The file that was asked for by a key."""
+        """The file that the user chose by a key."""
 
     def compose(self) -> ComposeResult:
         yield LinesView(id="body")
@@ -43,8 +43,8 @@ class CauseAndLog(Container):
         place: tuple[str, int] | None,
         now_s: float | None = None,
     ) -> None:
-        """`lines_at` makes the lines for a width and a height, `place` is file and line of the cause; `now_s`
-        is the time, while the job runs."""
+        """`lines_at` makes the lines for a width and a height; `place` is file and line of the cause; `now_s`
+        is the current time in Unix seconds while the job runs, else None."""
         self._tails = tails
         width, height = self.app.size
         body, log = self.query_one("#body", LinesView), self.query_one("#log", LogView)
@@ -61,14 +61,14 @@ class CauseAndLog(Container):
 
     @staticmethod
     def _log_rows(tail: LogTail | None, height: int) -> int:
-        """How many lines the log has at least, with its title."""
+        """The least number of lines for the log, with its title."""
         if tail is None:
             return 0
         wanted = int(height * _LOG_SHARE) if height >= _HIGH else _MIN_LOG_LINES
         return 1 + min(max(1, len(tail.lines)), wanted)
 
     def _tail(self, place: tuple[str, int] | None) -> LogTail:
-        """The file that was asked for, else that of the cause, else the standard output."""
+        """The log that the user chose, else that of the cause, else the standard output."""
 
         def order(tail: LogTail) -> tuple[bool, bool, bool, str]:
             is_cause = place is not None and tail.file == place[0]
@@ -81,7 +81,7 @@ class CauseAndLog(Container):
         self.query_one("#log", LogView).set_tail(tail, printable(tail.file.rsplit("/", 1)[-1]), marked, now_s)
 
     def choose(self, stream: str) -> str | None:
-        """Show `stdout` or `stderr`. Returns why that changes nothing."""
+        """Show `stdout` or `stderr`. Returns the reason if that changes nothing, else None."""
         if not self._tails:
             return "its log is not read yet"
         wanted = [tail.file for tail in self._tails if _is_stderr(tail.file) == (stream == "stderr")]

@@ -1,4 +1,4 @@
-"""Lines that are made for the room there is: charts and maps, drawn again when their place changes."""
+"""A pane of lines made for its size, for charts and maps. They are drawn again when the size changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Draw = Callable[[int, int], Sequence[Line]]
 
 
 class DrawnView(LinesView):
-    """Says in its title when there is more than fits."""
+    """The pane. Its title says if there is more than fits."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, classes="pane")
@@ -32,7 +32,7 @@ class DrawnView(LinesView):
         height = self.room.height
         if height <= 0:
             return
-        # One column is left to the scrollbar, so that the lines do not depend on whether there is one.
+        # One column is reserved for the scrollbar, so that the lines are the same with and without it.
         lines = self._draw(self.size.width - 1, height)
         num_pages = -(-len(lines) // height)
         self.set_title(f"{self._base_title} · {num_pages} pages: PgDn" if num_pages > 1 else self._base_title)

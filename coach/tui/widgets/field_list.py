@@ -1,8 +1,8 @@
-"""Fields with their labels, one below the other, that scroll.
+"""A scrolling list of fields with their labels.
 
-Textual compares a layout with the one before to know what to paint. Where it was asked for a region between a
-scroll and the layout that follows, the one before is already scrolled, and nothing is painted: labels then
-stand beside the values of other fields.
+Textual compares each layout with the previous one to find the parts to paint. If a widget's region is
+requested between a scroll and the next layout, the previous layout is already scrolled and nothing is
+painted: labels then stand beside the values of other fields.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from textual.containers import VerticalScroll
 
 
 class FieldList(VerticalScroll):
-    """Painted whole whenever it has scrolled. Its fields have the focus, never itself."""
+    """The list. It is painted whole after each scroll. Its fields take the focus; the list itself does
+    not."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, classes="pane", can_focus=False)

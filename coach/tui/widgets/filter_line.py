@@ -1,4 +1,4 @@
-"""The line in which a filter, or the choice of columns, is typed: shown on its key, gone on Enter or Esc."""
+"""The input line for a filter or a choice of columns. Its key shows it; Enter or Esc hides it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ WORDS = "filter: every word must occur"
 
 
 class FilterLine(TextField):
-    """What is typed works while one types."""
+    """The input line. Each typed character takes effect at once."""
 
     class Left(Message):
-        """What was typed stays."""
+        """The input line was closed, and its text stays in effect."""
 
     def __init__(self) -> None:
         super().__init__(id="filter")
@@ -38,20 +38,22 @@ class FilterLine(TextField):
         placeholder: str,
         otherwise: str = "",
     ) -> None:
-        """Tell `on_typed` what is typed about this table; `otherwise`, when it is given up."""
+        """Ask for a text about this table: `on_typed` gets the text after each change; `otherwise` is called
+        on Esc."""
         self._table, self._on_typed, self._otherwise = table, on_typed, otherwise
         self.placeholder = placeholder
         self.value = value
         self.display = True
         self.can_focus = True
-        self.screen.set_focus(self)  # now: `focus` would come after the keys that are here already
+        # At once: `focus` would take effect only after keys that have already arrived.
+        self.screen.set_focus(self)
 
     def apply(self) -> None:
         if self._table is not None:
             self._on_typed(self.value)
 
     def clear_filter(self, tables: Iterable[KeyedTable]) -> bool:
-        """Drop the filter of these tables. Whether there was one, or one was being typed."""
+        """Drop the filters of these tables. Returns True if there was one, or if one was being typed."""
         was_open = self.display
         filtered = [table for table in tables if table.query_text]
         for table in filtered:
@@ -69,7 +71,7 @@ class FilterLine(TextField):
         self.close()
 
     def close(self) -> None:
-        """Go away, with the focus back where it was."""
+        """Hide the line, and return the focus."""
         table, self._table = self._table, None
         if table is not None:
             self.screen.set_focus(table)

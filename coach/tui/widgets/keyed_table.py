@@ -1,7 +1,8 @@
-"""A table whose rows have keys: new rows are compared with the old ones, never cleared, so that cursor and
-scroll stay.
+"""A table whose rows have keys. New rows are compared with the old ones by key, so that cursor and scroll
+position stay.
 
-Only the rows in sight are made and compared: a queue of tens of thousands costs what a screenful of it costs.
+Only the rows in sight are made and compared, so a queue of tens of thousands of jobs costs as much as one
+screen of rows.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ class KeyedTable(LinesView):
 
     @property
     def num_rows(self) -> int:
-        """How many rows are shown: those that match the filter."""
+        """The number of rows that match the filter."""
         return len(self._rows.keys)
 
     @property
     def keys(self) -> Sequence[str]:
-        """Keys of the rows that are shown."""
+        """Keys of the rows that match the filter."""
         return self._rows.keys
 
     @property
@@ -83,25 +84,25 @@ class KeyedTable(LinesView):
 
     @property
     def cursor_cells(self) -> list[tuple[Column, Cell]]:
-        """The row under the cursor, with its columns; none in an empty table."""
+        """The cells of the row under the cursor, with their columns; empty in an empty table."""
         if not self.num_rows:
             return []
         return list(zip(self._columns, self._rows.row(self._cursor).cells, strict=True))
 
     @property
     def marked_keys(self) -> list[str]:
-        """The marked rows, as far as they are shown."""
+        """Keys of the marked rows that match the filter."""
         return [key for key in self._rows.keys if key in self._marks] if self._marks else []
 
     def toggle_mark(self) -> None:
-        """Mark the row under the cursor, or no longer, and go on to the next."""
+        """Mark or unmark the row under the cursor, and move to the next."""
         if self._cursor_key is not None:
             self._marks ^= {self._cursor_key}
             self._repaint(self._cursor, 1)
             self.action_move(1)
 
     def clear_marks(self) -> bool:
-        """False: there was none."""
+        """Remove all marks. Returns False if there were none."""
         had_marks = bool(self._marks)
         self._marks.clear()
         self.refresh()
@@ -112,7 +113,7 @@ class KeyedTable(LinesView):
         return self._query
 
     def set_rows(self, rows: Rows | Sequence[Row], empty: str = "") -> None:
-        """Show these rows. The cursor stays on its key; when that is gone, at its place."""
+        """Show these rows. The cursor stays on its key; if that is gone, it stays at its place."""
         if rows is self._all_rows and empty == self._empty:
             return
         self._all_rows = ListRows(rows) if isinstance(rows, Sequence) else rows
@@ -129,8 +130,8 @@ class KeyedTable(LinesView):
         return [column.name for _, column, _ in self._layout.columns]
 
     def lay_out(self, chosen: Sequence[str], order: tuple[str, bool] | None) -> None:
-        """Show only these columns (none named: all but the extra ones), and a sign at the one that the rows
-        are sorted by."""
+        """Show only these columns (empty: all but the extra ones), and a sign at the column that sorts the
+        rows."""
         if (chosen, order) != (self._chosen, self._order):
             self._chosen, self._order = chosen, order
             self._fit(self.room.width)
@@ -139,7 +140,8 @@ class KeyedTable(LinesView):
         self._rows = matching(self._all_rows, self._query)
         held = self._place_of_cursor()
         if held is not None and held != self._cursor:
-            # Rows came or went above: scroll with them, so that the cursor's row does not move on the screen.
+            # Rows were added or removed above: scroll by their number, so that the cursor's row does not
+            # move.
             self._cursor, moved = held, held - self._cursor
             self._paint_rows()
             if self.scroll_offset.y or moved > 0:
@@ -152,7 +154,7 @@ class KeyedTable(LinesView):
         self._keep_in_sight()
 
     def _place_of_cursor(self) -> int | None:
-        """Where the row is now that the cursor was on; None where it is gone."""
+        """New index of the row under the cursor; None if it is gone."""
         keys, key = self._rows.keys, self._cursor_key
         if key is None:
             return None
@@ -207,7 +209,7 @@ class KeyedTable(LinesView):
         self._move_to(index if index >= 0 else self.num_rows - 1)
 
     def go_to(self, key: str) -> bool:
-        """Put the cursor on the row with this key. False: there is none."""
+        """Put the cursor on the row with this key. Returns False if there is none."""
         has_row = key in self._rows.keys
         if has_row:
             self._move_to(self._rows.keys.index(key))

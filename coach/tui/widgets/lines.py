@@ -1,7 +1,7 @@
 """A pane of lines that repaints only the lines that changed.
 
-Everything coach shows is made of such lines, so that a quiet screen sends nothing over a slow link, and text
-is never read as markup.
+All of coach's text is shown by such panes, so that an unchanged screen sends nothing over a slow connection,
+and text is never read as markup.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOVES: list[BindingType] = [
 
 
 class LinesView(ScrollView, can_focus=True):
-    """Shows lines, scrolls, and repaints what changed."""
+    """A pane of lines that scrolls, and repaints only changed lines."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in TONES} | {"lines--cursor"}
     BINDINGS: ClassVar[list[BindingType]] = _MOVES
@@ -48,13 +48,13 @@ class LinesView(ScrollView, can_focus=True):
         return self._lines
 
     def set_title(self, title: str) -> None:
-        """The title in the border: never markup, and painted only when it changed."""
+        """Set the title in the border. It is never markup, and is painted only if it changed."""
         if title != self._title:
             self._title = title
             self.border_title = Content(f" {title} ")
 
     def set_lines(self, lines: Sequence[Line]) -> None:
-        """Replace the lines; only those that differ are painted again."""
+        """Replace the lines. Only lines that differ are repainted."""
         old, self._lines = self._lines, lines
         self._measure(max((line_width(row) for row in lines), default=0), len(lines))
         self._repaint_changes(old, lines)
@@ -65,7 +65,7 @@ class LinesView(ScrollView, can_focus=True):
 
     @property
     def room(self) -> Size:
-        """What is left for text: without border and scrollbar."""
+        """The size left for text, without border and scrollbar."""
         return self.scrollable_content_region.size
 
     def _repaint_changes(self, old: Sequence[Line], new: Sequence[Line], first: int = 0) -> None:
@@ -95,8 +95,8 @@ class LinesView(ScrollView, can_focus=True):
         return Strip.join([strip.crop(0, width - 1), Strip([sign])])
 
     def strip_of(self, row: Line, base: Style | None = None) -> Strip:
-        """Spans in the theme's colours for their tones. What a renderer has forgotten to make harmless ends
-        here."""
+        """The line with the theme's colours for its tones. Control characters that a renderer forgot are
+        replaced here."""
         style = base or self.rich_style
         return Strip(
             [

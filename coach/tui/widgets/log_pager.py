@@ -1,6 +1,7 @@
-"""A window of a log: follows the log while one looks at its end, stands still when one has scrolled up.
+"""A pane for a window of a log. It follows the log while the end is in sight, and stands still after the user
+scrolls up.
 
-It says when it needs another window; who reads the file is not known here.
+It posts a message when it needs another window, and does not read the file itself.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from coach.tui.render.text import Line, Span, Tone, muted, printable
 from coach.tui.widgets.lines import LinesView
 
 _MIN_NUMBERED_WIDTH = 100
-"""On a narrower terminal line numbers are shown only on their key."""
+"""On a narrower terminal, line numbers are shown only after their key."""
 
 
 class LogPager(LinesView):
-    """Shows lines of a file of any size."""
+    """The pager, for a file of any size."""
 
     class Moved(Message):
-        """Other lines are in sight."""
+        """The lines in sight have changed."""
 
     class Wanted(Message):
-        """Lines outside of the window are wanted."""
+        """The user wants lines outside the window."""
 
         def __init__(self, offset: int | None) -> None:
-            """`offset` is where the first line in sight shall begin; None: the log's end."""
+            """`offset` is the byte at which the first line in sight begins; None: the log's end."""
             super().__init__()
             self.offset = offset
 
@@ -40,28 +41,29 @@ class LogPager(LinesView):
         self.window: LogWindow | None = None
         self.is_wrapped = True
         self.is_numbered: bool | None = None
-        """None: where the terminal is wide enough."""
+        """True if line numbers are shown; None: if the terminal is wide enough."""
         self.words = ""
-        """What was searched for: shown wherever it stands."""
+        """The search words, which are highlighted in all lines."""
         self.focus_offset: int | None = None
-        """Where the line begins that was searched for."""
+        """The byte at which the found line begins."""
         self.follows = True
         """True while the log's end is in sight and stays there as the log grows."""
         self._first_rows: list[int] = []
-        """Of each line of the window its first row."""
+        """The first row of each line of the window."""
         self._top: int | None = None
-        """Where the first line in sight begins."""
+        """The byte at which the first line in sight begins."""
         self._wanted: int | None = None
-        """The place for which a window was asked for last, unasked."""
+        """The byte for which the last window was requested because the user came near the window's end."""
         self._laid_out_for = Size(0, 0)
         self._is_placing = False
         self._is_focus_awaited = False
-        """True until the line that was searched for is in sight."""
+        """True until the found line is in sight."""
 
-    # What is shown
+    # Display
 
     def set_window(self, window: LogWindow, *, top: int | None = None, is_focused: bool = False) -> None:
-        """Show another window: its end, or with the line that begins at `top` first, or with its focus."""
+        """Show another window: its end, or first the line that begins at byte `top`, or the line of its
+        focus."""
         self.window = window
         if is_focused and window.focus is not None:
             self.focus_offset = window.offsets[window.focus]
@@ -71,12 +73,12 @@ class LogPager(LinesView):
         self._lay_out()
 
     def show_line(self, index: int) -> None:
-        """Bring a line of the window into sight, as what was searched for."""
+        """Scroll to a line of the window and highlight it as the found line."""
         if self.window is not None:
             self.set_window(replace(self.window, focus=index), is_focused=True)
 
     def redraw(self) -> None:
-        """The same lines, drawn as it is wanted now."""
+        """Draw the same lines again, after a change of the display options."""
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -104,7 +106,7 @@ class LogPager(LinesView):
         return len(f"{window.first_line + len(window.lines) - 1}") + 1
 
     def _rows_of(self, window: LogWindow, index: int, number_width: int) -> list[Line]:
-        """A line of the log: one row, or as many as it needs."""
+        """The rows of a line of the log: one row, or as many as it needs when wrapped."""
         text = printable(window.lines[index].replace("\t", "    "))
         is_found = window.offsets[index] == self.focus_offset
         tone: Tone = "critical" if index in window.errors else ""
@@ -124,7 +126,7 @@ class LogPager(LinesView):
         ]
 
     def _spans(self, text: str, tone: Tone) -> list[Span]:
-        """The text, with what was searched for in another colour."""
+        """The text, with the search words in another colour."""
         words = self.words
         where = text.lower() if folds_case(words) else text
         if not words or words not in where or len(where) != len(text):
@@ -135,10 +137,10 @@ class LogPager(LinesView):
             end = place + len(words)
         return [*spans, Span(text[end:], tone)]
 
-    # Where it stands
+    # Position
 
     def _place(self) -> None:
-        """Bring into sight what belongs there, now that the lines have their room."""
+        """Scroll to the wanted line, after the layout of the lines."""
         window = self.window
         if window is not None:
             if self._is_focus_awaited and window.focus is not None:
@@ -166,13 +168,13 @@ class LogPager(LinesView):
         is_near_start = self.scroll_offset.y < page and not window.has_start
         is_near_end = self.max_scroll_y - self.scroll_offset.y < page and not window.has_end
         if (is_near_start or is_near_end) and self._top != self._wanted:
-            self._wanted = self._top  # of a line without an end the same window comes back
+            self._wanted = self._top  # for an endless line, the same window comes back
             self.post_message(self.Wanted(self._top))
         self.post_message(self.Moved())
 
     @property
     def in_sight(self) -> tuple[int, int]:
-        """Indexes of the first and the last line that are seen."""
+        """Indexes of the first and the last line in sight."""
         y = self.scroll_offset.y
         last = bisect_right(self._first_rows, y + max(0, self.room.height - 1)) - 1
         return max(0, bisect_right(self._first_rows, y) - 1), max(0, last)
@@ -200,6 +202,6 @@ class LogPager(LinesView):
 
 
 def _short(file: str) -> str:
-    """One letter for a stream: what one sees beside each line."""
+    """The letter of a stream, shown beside each line."""
     name = file.rsplit("/", 1)[-1]
     return "e" if name.endswith((".err", ".e")) or "stderr" in name else "o"

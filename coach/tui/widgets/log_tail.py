@@ -1,4 +1,5 @@
-"""The end of a log: follows it while one looks at the end, stands still when one has scrolled up."""
+"""A pane for the end of a log. It follows the log while the end is in sight, and stands still after the user
+scrolls up."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from coach.tui.render.text import Line, Span, age, line, muted, printable
 from coach.tui.widgets.lines import LinesView
 
 SILENT_S = 60.0
-"""A training that prints nothing for so long is worth a word: it may hang, or only print seldom."""
+"""After this time without output, in seconds, the pane says so: the training may hang, or only print
+seldom."""
 
 
 class LogView(LinesView):
@@ -21,11 +23,12 @@ class LogView(LinesView):
     def set_tail(
         self, tail: LogTail | None, name: str, marked: int | None = None, now_s: float | None = None
     ) -> None:
-        """`name` is the file that was asked for: it is shown while there is no line yet.
+        """`name` is the name of the file, which is shown while there is no line yet.
 
-        `now_s`: the time, while the job runs; a log that has been silent for a while is said to be.
+        `now_s` is the current time in Unix seconds while the job runs, to show how long the log has been
+        silent.
 
-        `marked` is the number of the line that proves the cause. It is brought into sight once.
+        `marked` is the number of the line that proves the cause. The pane scrolls to it once.
         """
         is_other = (tail.file if tail else None) != self._file
         is_at_end = is_other or self.scroll_offset.y >= self.max_scroll_y
@@ -53,7 +56,7 @@ class LogView(LinesView):
             self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
 
     def _show_line(self, index: int) -> None:
-        """Bring a line into sight, with as many of those below it as there is room for."""
+        """Scroll to a line, with as many of the lines below it as fit."""
         first = min(index, max(0, len(self.lines) - self.room.height))
         self.scroll_to(y=first, animate=False, immediate=True)
 

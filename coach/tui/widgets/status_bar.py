@@ -1,4 +1,4 @@
-"""The top line (where one is, how old the data is), the banner of trouble, and the bottom line of keys."""
+"""The top line (breadcrumbs and the age of the data), the banner of errors, and the bottom line of keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TopBar(LinesView):
 
 
 class Banner(LinesView):
-    """As many lines as there is trouble; none when all is well."""
+    """The errors of the sources, one line each; no line without an error."""
 
     def __init__(self) -> None:
         super().__init__(id="banner", can_focus=False)
@@ -36,8 +36,8 @@ class Banner(LinesView):
 
 
 class KeyBar(LinesView):
-    """The keys that work here, and a note at the right end; without a note, what Slurm is asked. A click on a
-    key presses it."""
+    """The keys that work here, and at the right end a note, or the RPCs to Slurm. A click on a key presses
+    it."""
 
     class Pressed(Message):
         def __init__(self, key_id: str) -> None:
@@ -77,13 +77,13 @@ class KeyBar(LinesView):
 
 
 class CaptionBar(LinesView):
-    """One line of the demo's story, above the keys; none once it is left."""
+    """One caption of the demo, above the keys; no line after the user leaves the demo's story."""
 
     def __init__(self) -> None:
         super().__init__(id="caption", can_focus=False)
 
     def tell(self, context: Context, spec: ScreenSpec, subjects: Sequence[str]) -> None:
-        """Show the caption that is told now. `subjects` are what the screen is about."""
+        """Show the current caption. `subjects` are the runs and jobs that the screen is about."""
         story = context.story
         chapter = story.chapter if story is not None else None
         self.display = chapter is not None

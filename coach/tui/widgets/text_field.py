@@ -1,7 +1,7 @@
-"""A line of text that is typed. The app gives it each key at once, before it looks at the next one.
+"""A one-line text field. The app gives it each key at once, before it handles the next one.
 
-Textual inserts characters in the field's own queue and runs Backspace, the arrows and Enter later, as
-bindings: of `Backspace 2` in one packet the 2 comes first.
+Textual inserts characters through the field's own queue, and runs Backspace, the arrows and Enter later, as
+bindings: of `Backspace 2` in one packet, the 2 would come first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 
 class TextField(Input):
-    """Its text is selected when it gets the focus (`CoachScreen.set_focus`)."""
+    """The field. Its text is selected when it gets the focus (`CoachScreen.set_focus`)."""
 
     def __init__(
         self,
@@ -30,17 +30,17 @@ class TextField(Input):
             classes=classes,
             disabled=disabled,
             compact=True,
-            select_on_focus=False,  # Textual's comes later than the keys behind the one that gave the focus
+            select_on_focus=False,  # Textual would select only after keys that have already arrived
         )
         self.cursor_blink = False
         self.is_held = False
         """True while its text must stay as it is."""
 
     def takes(self, character: str) -> bool:
-        """True if a typed character is no text here, but did something else."""
+        """True if the field handles a typed character itself, and does not insert it."""
         return False
 
     def replace(self, text: str, start: int, end: int) -> None:
-        """Every edit comes through here."""
+        """Replace a part of the text. Every edit passes through this method."""
         if not self.is_held:
             super().replace(text, start, end)
