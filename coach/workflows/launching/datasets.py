@@ -73,7 +73,7 @@ class Place:
 
     dataset: str
     kind: str
-    """`real` or `generated`; `text` for the text; `brought` for a user's own data."""
+    """`real` or `generated`; `text` for the language models' text; `brought` for a user's own data."""
     path: str
     state: str
     """`verified`, `there`, `incomplete`, `damaged`, `missing`."""
