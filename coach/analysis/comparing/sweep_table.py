@@ -137,7 +137,7 @@ def best_first(points: Iterable[Point], metric: str) -> tuple[Point, ...]:
     points = tuple(points)
     if not any(metric in point.metrics for point in points):
         known = sorted({name for point in points for name in point.metrics})
-        hint = f"they have: {', '.join(known)}" if known else "no run of the group has told a number yet"
+        hint = f"they have: {', '.join(known)}" if known else "no run of the group has reported a metric yet"
         raise UserError(f"--best {metric}: no run of the group has this metric", hint)
     sign = 1 if is_less_better(metric) else -1
 

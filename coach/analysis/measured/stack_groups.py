@@ -178,7 +178,7 @@ def _place_by_kernel(rank: RankStack) -> Place:
     channel = rank.wait_channel
     at = f" ({channel})" if channel else ""
     if rank.state is None:
-        return Place("not to be seen: the process has ended meanwhile, or is somebody else's", None)
+        return Place("not visible: the process has ended, or belongs to another user", None)
     if rank.state == "D":
         return Place(f"held up by a disk or a file server{at}", False)
     if rank.state in ("T", "t"):
@@ -186,7 +186,7 @@ def _place_by_kernel(rank: RankStack) -> Place:
     if rank.state == "R" or (rank.cpu_pct or 0.0) > _BUSY_PCT:
         return Place("computing", False)
     if channel is not None and any(word in channel for word in _SLEEPS):
-        return Place(f"asleep by its own wish{at}", False)
+        return Place(f"in a sleep call of its own{at}", False)
     return Place(f"for something{at}", True)
 
 

@@ -84,7 +84,7 @@ def _judge_term(terminal: Terminal) -> Check:
     colours = {2**24: "16 million"}.get(terminal.num_colours, str(terminal.num_colours))
     value = f"{value}, {colours} colours"
     if terminal.num_colours < MIN_COLOURS:
-        because = "severities are then told by their signs and words alone"
+        because = "severities are then shown by signs and words alone"
         return Check("terminal", "kind", CheckState.WARNING, value, because, todo)
     return Check("terminal", "kind", CheckState.OK, value)
 
@@ -110,7 +110,7 @@ def judge_config(settings: Settings, problem: UserError | None = None) -> list[C
     """The files that the settings came from, their keys without effect, and the keys that the site locked."""
     if problem is not None:
         todo = "; ".join(filter(None, (problem.hint, "`coach config --check` names all that is wrong")))
-        because = f"{problem.message}; what stands above and below is how it would be without any config"
+        because = f"{problem.message}; the checks above and below assume no config"
         return [Check("config", "files", CheckState.WRONG, "coach does not start with them", because, todo)]
     files = [str(file.path) for file in settings.files if file.mtime_ns is not None]
     value = f"valid: {', '.join(files)}" if files else "no file: every value is a default"

@@ -138,7 +138,7 @@ def _ask_allocation(row: QueuedJob, io: Io) -> Allocation:
         raise UserError(f"job {row.job_id}: {result.error or failure_words(result.stderr)}")
     allocation = parse_allocation(result.stdout.decode("utf-8", "replace"))
     if allocation is None:
-        raise UserError(f"job {row.job_id}: Slurm does not tell what it has on its nodes")
+        raise UserError(f"job {row.job_id}: Slurm does not report its resources on its nodes")
     return allocation
 
 

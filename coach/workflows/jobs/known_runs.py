@@ -191,7 +191,7 @@ def _judge_local(run: Run, processes: Mapping[str, int], io: Io, now_s: float) -
             return KnownRun(run, f"it is {run.state} on this machine")
         return KnownRun(run, _sound_of(run, io, now_s))  # run.json names no process
     if run.run_id in processes:
-        return KnownRun(run, f"process {processes[run.run_id]} of it is running")
+        return KnownRun(run, f"its process {processes[run.run_id]} is running")
     if run.ended_time_s is None and _may_have_left_a_command(run):
         # Its supervisor died. The command may still run, and only its files can show that.
         sound = _sound_of(run, io, now_s)

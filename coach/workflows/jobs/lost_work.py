@@ -106,7 +106,7 @@ def lost_lines(
             f"lost: {cost} since the newest complete checkpoint, {_named(newest, found)}, {old} old",
             *torn,
         )
-    where = found.directory if found.is_whole else f"what was looked at of {found.directory}"
+    where = found.directory if found.is_whole else f"the searched part of {found.directory}"
     return (f"lost: {cost}: no complete checkpoint of its time was found in {where}", *torn)
 
 

@@ -352,8 +352,8 @@ class ForeignFiles(ABC):
             others = ", ".join(found.rivals)
             return [
                 (
-                    f"{where}: what else lies there may be of other jobs that ran there too ({others}): "
-                    "--log, --metrics name it"
+                    f"{where}: other files there may belong to other jobs that ran there too ({others}): "
+                    "name yours with --log, --metrics"
                 )
             ]
         cut = (

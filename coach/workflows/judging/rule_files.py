@@ -116,7 +116,7 @@ def _problems(row: Wording, rules: Sequence[Rule], signatures: Sequence[Signatur
     causes = {rule.code: rule.cause for rule in rules}
     first = next(iter(diagnosis.findings), None)
     if first is not None and first.cause != causes[own.rule] and first.rule != own.rule:
-        yield f"its example is told as {first.cause} ({first.rule}), not as {causes[own.rule]}"
+        yield f"its example is diagnosed as {first.cause} ({first.rule}), not as {causes[own.rule]}"
 
 
 def slow_text(row: Signature) -> str | None:

@@ -63,7 +63,6 @@ def struck_words(num_struck: int) -> tuple[str, str]:
     """Warnings to show before the user passes the ticket on."""
     number = "1 secret was struck" if num_struck == 1 else f"{num_struck} secrets were struck"
     return (
-        f"{number if num_struck else 'no secret was found'}: only those of known forms can be told"
-        " from other text",
+        f"{number if num_struck else 'no secret was found'}: only secrets of known forms are recognized",
         "nothing is sent; your name, your paths and your jobs stay in it: read it before you pass it on",
     )

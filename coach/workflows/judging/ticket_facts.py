@@ -153,7 +153,7 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
     except UserError as error:
         return {**told, "problem": f"{error.message} ({error.hint})"}
     kept = found.why_not_kept
-    problem = f"it may have changed since: nobody gives the copy of then ({kept})" if kept else None
+    problem = f"it may have changed since: the submitted copy is not available ({kept})" if kept else None
     return {**told, "origin": found.origin, "problem": problem, "text": found.text[:_MAX_SCRIPT_BYTES]}
 
 

@@ -93,7 +93,9 @@ def _unkept(found: FoundScript) -> tuple[str, ...]:
     """A note where only the file of the script is left, which may have changed since the submission."""
     if found.why_not_kept is None:
         return ()
-    return (f"the script is its file as it is now: nobody gives the copy of then ({found.why_not_kept})",)
+    return (
+        f"the script is its file as it is now: the submitted copy is not available ({found.why_not_kept})",
+    )
 
 
 def _notes(

@@ -205,7 +205,7 @@ def _with_ranks(
     raise UserError(
         (
             f"{num_ranks} ranks: "
-            f"{problem.message if problem else 'not with so many nodes, or ranks on each, as were said'}"
+            f"{problem.message if problem else 'not possible with the requested nodes, or ranks per node'}"
         ),
         problem.hint if problem else "leave out --nodes and --nproc-per-node",
     )

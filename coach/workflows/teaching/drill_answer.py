@@ -167,6 +167,6 @@ def speaks_against(
     lines = []
     for rule in (rule for rule in rules if rule.cause == cause):
         page = rule_page(type(rule))
-        saw = "saw nothing of it" if sight.can_judge(rule) else "could not judge, for want of what it needs"
+        saw = "saw nothing of it" if sight.can_judge(rule) else "could not judge: its data are missing"
         lines.append(f"{page.code} {saw}. It looks for this: {page.summary}")
     return tuple(lines) or (f"no rule saw anything of {cause} in what was measured",)

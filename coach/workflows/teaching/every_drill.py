@@ -122,7 +122,7 @@ class _Conduct:
         try:
             return self._mended(result, ran, drill)
         except UserError as refused:
-            return _missing(replace(result, is_fixed=False), f"what mends it was refused: {refused.message}")
+            return _missing(replace(result, is_fixed=False), f"its fix was refused: {refused.message}")
 
     def _mended(self, result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
         asked = twin_request(drill, self._site.backend)

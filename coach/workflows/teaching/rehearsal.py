@@ -146,7 +146,7 @@ class Rehearsal:
             return started.ended.result(), None
         self._cancel(started)
         reason = snapshot.job.reason if snapshot.job is not None else None
-        return "CANCELLED", reason or "no reason told"
+        return "CANCELLED", reason or "no reason given"
 
     def _cancel(self, started: _Started) -> None:
         """Cancel a run of this rehearsal, and wait for its end."""
@@ -262,9 +262,7 @@ def _broken(tried: Rehearsed) -> Rehearsed:
     """Describe the failure by the cause that was found, else by the final state."""
     found, hint = tried.finding, f"coach check {tried.run_id}"
     if found is None:
-        return replace(
-            tried, problem=f"it ended {tried.state or 'in a state that nobody can say'}", hint=hint
-        )
+        return replace(tried, problem=f"it ended {tried.state or 'in an unknown state'}", hint=hint)
     fix = next((f"{fix.title}; " for fix in found.fixes), "")
     return replace(tried, problem=f"{found.rule} {found.name}: {found.summary}", hint=f"{fix}{hint}")
 

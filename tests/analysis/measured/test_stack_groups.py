@@ -116,9 +116,9 @@ def test_without_a_stack_the_collectives_and_the_kernel_tell() -> None:
     [
         ({"state": "R", "cpu_pct": 99.0}, "computing"),
         ({"state": "T"}, "stopped by a signal or a debugger"),
-        ({"wait_channel": "hrtimer_nanosleep"}, "asleep by its own wish (hrtimer_nanosleep)"),
+        ({"wait_channel": "hrtimer_nanosleep"}, "in a sleep call of its own (hrtimer_nanosleep)"),
         ({"wait_channel": None}, "for something"),
-        ({"state": None}, "not to be seen: the process has ended meanwhile, or is somebody else's"),
+        ({"state": None}, "not visible: the process has ended, or belongs to another user"),
     ],
 )
 def test_what_the_kernel_says_of_a_process_is_put_into_words(said: dict[str, object], words: str) -> None:

@@ -251,7 +251,7 @@ def test_a_process_that_the_command_left_behind_keeps_the_run(world: World, stat
     try:
         # The kernel shows it a moment after Popen has returned.
         wait_until(lambda: b"COACH_RUN_ID" in environment.read_bytes(), 10.0, "it has its environment")
-        assert only(world).alive_because == f"process {left.pid} of it is running"
+        assert only(world).alive_because == f"its process {left.pid} is running"
     finally:
         left.kill()
         left.wait()

@@ -99,7 +99,7 @@ def test_ranks_are_put_on_as_few_nodes_as_have_room_for_them(world: World) -> No
 
 def test_nodes_and_ranks_that_were_said_are_kept(world: World) -> None:
     assert ranks(plan(world, set={"world_sizes": "2,4"}, partition="cpu", num_nodes=2)) == [(2, 1), (2, 2)]
-    with pytest.raises(UserError, match="1 ranks: not with so many nodes"):
+    with pytest.raises(UserError, match="1 ranks: not possible with the requested nodes"):
         plan(world, set={"world_sizes": "1"}, partition="cpu", num_nodes=2)
 
 

@@ -182,7 +182,7 @@ def test_a_child_that_needs_another_fix_gets_it_until_the_chain_has_to_end(tmp_p
     (result,) = results(told, "idle_hands")
     assert (result.is_fixed, result.misses) == (
         False,
-        ("what mends it was refused: no further fix: 4 fixes in a row",),
+        ("its fix was refused: no further fix: 4 fixes in a row",),
     )
 
 
