@@ -152,7 +152,7 @@ def _judge(
 
 
 def _judge_lost(standing: Standing, settings: Settings, io: Io, now_s: float) -> KnownRun:
-    """Judge a run whose launch was interrupted by Slurm's record of it."""
+    """Judge a run whose launch was interrupted, from Slurm's record of it."""
     run, job = standing.run, standing.job
     if job is not None:
         known = replace(run, state=job.state, ended_time_s=job.end_time_s if is_final(job.state) else None)
