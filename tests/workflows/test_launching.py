@@ -1,5 +1,5 @@
 """From a request to a run and back: submit, refuse, cancel, fix. Slurm's clients are small scripts that
-answer as the real ones do."""
+answer like the real ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLIENTS = {
 
 
 def queued(state: str, user: str | None = None, submitted: str = "", limit: str = "10:00") -> str:
-    """A squeue that knows one job, whatever its number."""
+    """A squeue with one job, which answers for any job id."""
     row = f"$6|$6|{user or user_name()}|{state}|{submitted}|{limit}|0:05|1|1|None|"
     return f'echo "{row}"'
 

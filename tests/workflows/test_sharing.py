@@ -1,5 +1,5 @@
-"""A launch that shares a summary with a cohort: said in its plan, refused or left out where it cannot be, and
-kept up to date by coach."""
+"""A launch that shares a summary with a cohort: noted in its plan, refused or left out if it is impossible,
+and kept up to date by coach."""
 
 from __future__ import annotations
 

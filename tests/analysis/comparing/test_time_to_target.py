@@ -17,7 +17,7 @@ def event(name: str, step: int, time_s: float, **fields: Any) -> MetricEvent:
 
 
 def evaluations(*accuracies: float, seconds: float = 10.0) -> list[MetricEvent]:
-    """One every 100 steps."""
+    """One evaluation every 100 steps."""
     return [
         event("eval", 100 * number, 1000.0 + seconds * number, accuracy=accuracy)
         for number, accuracy in enumerate(accuracies, 1)

@@ -45,7 +45,7 @@ OF_THE_MANUAL = [
     "SUSPENDED",
     "TIMEOUT",
 ]
-"""Job state codes of squeue's manual."""
+"""Job state codes in the manual of squeue."""
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -1,5 +1,5 @@
-"""Somebody else's batch script is read and changed in the words of its framework, and nothing else of it is
-touched."""
+"""Somebody else's batch script is read and changed in the words of its framework; the rest of it stays as it
+is."""
 
 from __future__ import annotations
 

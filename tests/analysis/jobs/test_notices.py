@@ -1,4 +1,4 @@
-"""What of one's own jobs is told beside the screens."""
+"""The events of one's own jobs that are shown as a notice."""
 
 from __future__ import annotations
 

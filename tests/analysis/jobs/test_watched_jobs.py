@@ -1,4 +1,4 @@
-"""What is new from one picture of the watched jobs to the next, and when the last one has ended."""
+"""The news from one snapshot of the watched jobs to the next, and the end of the last one."""
 
 from __future__ import annotations
 

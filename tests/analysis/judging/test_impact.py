@@ -1,4 +1,4 @@
-"""What a finding costs: an upper bound from what is known of the job, and nothing where nobody knows."""
+"""The cost of a finding: an upper bound from this job alone, and none if it is not known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a number comes from is said with it."""
+"""Each number is shown with its source."""
 
 from __future__ import annotations
 

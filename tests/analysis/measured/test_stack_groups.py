@@ -1,4 +1,4 @@
-"""Which rank the others wait for, told from where each one stands."""
+"""The rank that the others wait for, found from each rank's place in the code."""
 
 from __future__ import annotations
 

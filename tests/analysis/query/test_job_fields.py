@@ -1,4 +1,4 @@
-"""The filter language as people type it, on rows of a queue."""
+"""The filter language as people type it, applied to rows of a queue."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_the_help_has_a_line_for_each_field() -> None:
 
 
 def test_fifty_thousand_jobs_are_compiled_once_and_looked_at_word_by_word() -> None:
-    """The dear word, plain text, is looked for last: only in what the others have left."""
+    """Plain text, the most expensive word, is searched last: only in rows that match the others."""
     looked_at = []
 
     def text(each: object) -> str:

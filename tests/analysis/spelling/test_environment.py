@@ -1,4 +1,4 @@
-"""Environments as people write them: what is understood, and what each mistake is told."""
+"""Environments as people write them: which forms are read, and the message for each mistake."""
 
 from __future__ import annotations
 

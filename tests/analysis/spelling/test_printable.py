@@ -1,4 +1,4 @@
-"""What others wrote is harmless, and as wide as coach believes."""
+"""Other people's text is harmless, and as wide as coach computes."""
 
 from __future__ import annotations
 

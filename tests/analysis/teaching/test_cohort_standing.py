@@ -1,4 +1,4 @@
-"""What a cohort's summaries come to: whose, who waits, who is silent, who has nothing."""
+"""The state of a cohort from its summaries: who runs, waits, is silent, or has no run."""
 
 from __future__ import annotations
 

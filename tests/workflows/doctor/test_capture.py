@@ -1,4 +1,4 @@
-"""A capture of a site: it names nobody, and the parsers read it as they read the site itself."""
+"""A capture of a site contains no names, and the parsers read it as they read the site itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUEUES = ("squeue-22.05.txt", "squeue-24.11.txt", "cluster-jobs-22.05.txt", "clu
 
 
 def answer_of(kind: str) -> dict[str, Any]:
-    """An answer of the capture that was sent."""
+    """One answer of the capture that was sent."""
     told = json.loads(captured("capture-22.05.8.json"))
     assert (told["schema"], told["kind"]) == (capture.SCHEMA, capture.KIND)
     found: dict[str, Any] = told["answers"][kind]

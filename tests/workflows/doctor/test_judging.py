@@ -1,4 +1,4 @@
-"""What was found, and what the doctor makes of it."""
+"""The doctor's judgement of each answer."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_a_file_server_whose_clock_is_off_is_told_and_by_how_much(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
     ahead = here.judge_skew(tmp_path, Skew(90.0, 0.1))
     assert (ahead.state, ahead.value) == (WARNING, f"{tmp_path}: 90.0 s ahead of this machine's")
-    assert here.judge_skew(tmp_path, Skew(-3.0, 2.5)).state is OK  # it was slow to answer: nobody knows
+    assert here.judge_skew(tmp_path, Skew(-3.0, 2.5)).state is OK  # slow answer: the skew is not known
 
 
 def test_found_environments_say_how_they_would_be_used() -> None:

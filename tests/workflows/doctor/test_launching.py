@@ -1,4 +1,4 @@
-"""The doctor's opinion of the main job, from its plan and from Slurm's own word on it."""
+"""The doctor's judgement of the main job, from its plan and from Slurm's test of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Do it to the right jobs, all of them by one command, and leave a record that is true: what a number, and
-run.json's last word, are worth."""
+"""Act on the right jobs, all of them in one command, and leave a true record, even if job ids are reused and
+run.json is out of date."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_very_many_jobs_are_named_by_several_commands(world: World) -> None:
 
 
 def perform_nothing_else(world: World, action: JobAction) -> int:
-    """How many commands were run."""
+    """Number of commands that were run."""
     world.client("scontrol", 'echo "$@" >> "$FAKE/scontrol.all"')
     assert len(perform(action, world.env, 5.0).done) == 250
     return len((world.root / "scontrol.all").read_text().splitlines())

@@ -1,5 +1,5 @@
-"""What is lost when a job is ended: the newest complete checkpoint of any framework counts, and a torn one is
-said to be torn."""
+"""The work lost when a job is ended: the newest complete checkpoint of any framework counts, and a torn one
+is reported as torn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW_S = 2_000_000.0
 
 
 def torch_file() -> bytes:
-    """As torch.save writes it: a zip without compression."""
+    """A file as torch.save writes it: a zip without compression."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("model/data.pkl", b"x" * 5000)
@@ -38,7 +38,7 @@ def safetensors_file() -> bytes:
 
 
 class Then(SystemIo):
-    """This machine's files, at a known time."""
+    """This machine's files, at a fixed time."""
 
     def __init__(self) -> None:
         super().__init__({})

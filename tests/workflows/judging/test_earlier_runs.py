@@ -1,5 +1,5 @@
-"""What `coach check` says of a run that is not the first of its kind: from run directories, and from what was
-kept of them."""
+"""`coach check` on a run that is not the first of its kind: from run directories, and from stored
+verdicts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Machine:
     def run(
         self, number: int, log: bytes = OOM, state: str = "FAILED", user: str | None = None, **parameters: Any
     ) -> str:
-        """The run of this hour. It read nothing from a GPU: what it says is its log."""
+        """The run of this hour. No GPU was measured: its log is all that it has."""
         run_id = f"20261121-{number:02}0000-ddp-{number:04}"
         paths = runs.create_run_dir(self.settings.runs_root, run_id)
         start_s = BEGIN_S + 3600.0 * number

@@ -1,4 +1,4 @@
-"""The files of a job that coach did not launch: found by name and by time, bounded, and never another
+"""The files of a job that coach did not launch: found by name and time, within bounds, and never another
 job's."""
 
 from __future__ import annotations

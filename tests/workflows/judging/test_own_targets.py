@@ -1,4 +1,5 @@
-"""What `coach check` judges when nobody names a target: each own job once, from one look at the queue."""
+"""The jobs that `coach check` judges when nobody names a target: each own job once, from one question to the
+queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are kept: by cluster, above the user's file, and never above the site."""
+"""Remembered answers: kept by cluster; they override the user's file, and never the site's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A sweep: a group of runs that is planned, submitted and shown as one. Slurm's clients are scripts that
-answer as the real ones do."""
+answer like the real ones."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_runs_that_ask_slurm_for_the_same_are_one_array(world: World) -> None:
         *(("17_0", 0.1, 1), ("17_1", 0.1, 2), ("17_2", 0.2, 1), ("17_3", 0.2, 2))
     ]
     assert {run.sweep.parameter for run in runs if run.sweep} == {"lr, seed"}
-    assert all("sweep" not in run.launch for run in runs)  # a relaunch is of one run
+    assert all("sweep" not in run.launch for run in runs)  # a relaunch has one run
 
 
 def test_an_array_that_is_refused_leaves_no_run(world: World) -> None:

@@ -1,4 +1,4 @@
-"""How the tables are looked at is kept; what is wrong in the file is told and does not count."""
+"""Table settings are kept; an error in the file is reported, and its values are ignored."""
 
 from __future__ import annotations
 
