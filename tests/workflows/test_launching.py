@@ -162,7 +162,7 @@ def test_a_read_only_coach_neither_launches_nor_cancels(world: World) -> None:
     assert not world.settings.runs_root.exists()
 
 
-def test_what_was_not_said_comes_from_the_config(world: World) -> None:
+def test_values_that_a_launch_leaves_out_come_from_the_config(world: World) -> None:
     defaults = LaunchDefaults(
         partition="gpu", time="20:00", setup=("module load x",), sbatch={"comment": "a"}
     )
@@ -201,7 +201,7 @@ def test_a_job_is_cancelled_by_its_id_with_its_run(world: World) -> None:
         ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", UserError, "Invalid job id"),
     ],
 )
-def test_what_is_not_mine_or_over_is_not_cancelled(
+def test_a_job_of_another_user_or_an_ended_one_is_not_cancelled(
     world: World, squeue: str, error: type[UserError], words: str
 ) -> None:
     world.client("squeue", squeue)

@@ -147,7 +147,7 @@ def test_who_checks_a_run_tells_the_cohort_what_was_found(
     assert told["state"] == "COMPLETED"
 
 
-def test_who_may_change_nothing_tells_nothing(
+def test_a_read_only_coach_shares_nothing(
     recorded: Callable[..., Path],
     place: Path,
     monkeypatch: pytest.MonkeyPatch,

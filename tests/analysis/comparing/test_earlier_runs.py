@@ -97,7 +97,7 @@ def test_a_throughput_is_put_beside_that_of_the_same_runs_of_two_weeks() -> None
 
 
 @pytest.mark.parametrize("other", [{"device": "A100"}, {"world_size": 4}, {"parameters": {"batch_size": 8}}])
-def test_what_makes_another_speed_is_not_compared(other: dict[str, object]) -> None:
+def test_runs_with_another_expected_speed_are_not_compared(other: dict[str, object]) -> None:
     before = [fast(number, 100.0, **other) for number in (1, 2, 3)]
     assert across(fast(9, 80.0), before).pace is None
 

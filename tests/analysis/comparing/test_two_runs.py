@@ -127,7 +127,7 @@ def test_epochs_are_compared_by_their_own_scatter() -> None:
     assert (epoch.verdict, epoch.ratio) == (BETTER, pytest.approx(0.5, rel=0.02))
 
 
-def test_what_was_not_measured_is_unknown_not_zero() -> None:
+def test_an_unmeasured_quantity_is_unknown_and_not_zero() -> None:
     comparison = against((), series(0.1, seed=2))
     assert {row.verdict for row in comparison.rows} == {NOT_COMPARABLE}
     assert {row.before for row in comparison.rows} == {None}

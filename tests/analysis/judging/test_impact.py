@@ -48,7 +48,7 @@ def target(state: str = "RUNNING", num_gpus: int | None = 4, *saved_s: float) ->
         (replace(FINDING, consequence_of="NUM001"), target(), 0.0),
     ],
 )
-def test_what_was_lost_is_counted_once_and_never_guessed(
+def test_lost_gpu_hours_are_counted_once_and_never_guessed(
     finding: Finding, where: TargetSnapshot, hours: float | None
 ) -> None:
     assert lost_gpu_hours(finding, where) == hours

@@ -99,7 +99,7 @@ def test_a_fence_is_longer_than_any_in_its_text() -> None:
     assert fenced(["x ```` y", "`"], "bash") == ["`````bash", "x ```` y", "`", "`````"]
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_missing_parts_of_a_ticket_are_reported_as_missing() -> None:
     told = {**TOLD, "slurm_record": {"text": None, "command": "", "problem": "sacct: disabled"}}
     told |= {"error": None, "log_ends": [], "tried": [], "environment": {}, "job": {}}
     text = "\n".join(ticket_markdown(told))

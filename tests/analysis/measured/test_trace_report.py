@@ -92,7 +92,7 @@ def test_copies_have_a_direction_a_rate_and_the_kind_of_memory() -> None:
     assert (fill.name, fill.num_bytes, fill.bytes_per_s) == ("fill", None, None)
 
 
-def test_what_stands_out_is_said_the_largest_first() -> None:
+def test_remarks_come_with_the_largest_share_first() -> None:
     first, second, third = told_gpu().remarks
     assert first.startswith("the device waits for data 20% of the time")
     assert second.startswith("collectives that nothing hides take 10% of the time")

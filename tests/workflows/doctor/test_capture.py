@@ -145,7 +145,7 @@ def test_the_same_name_is_the_same_word_and_another_capture_has_another() -> Non
     assert STRIKES.field("state", "\x1b[31m") == shape("\x1b[31m")
 
 
-def test_what_does_not_answer_is_captured_as_that_and_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_an_unanswered_question_is_captured_as_such_and_no_file_is_overwritten(tmp_path: Path) -> None:
     taken = capture.take(FakeIo(), "alice")
     assert {answer["returncode"] for answer in taken["answers"].values()} == {None}
     assert "alice" not in capture.as_text(taken)

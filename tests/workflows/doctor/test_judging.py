@@ -54,7 +54,7 @@ def test_an_old_slurm_is_told_what_it_lacks_since_when_and_what_to_set() -> None
     assert 'launch.gpu_request = "gres"' in (lacking.todo or "")
 
 
-def test_a_version_that_is_not_told_is_unknown() -> None:
+def test_a_missing_version_is_unknown() -> None:
     assert slurm.judge_config({})[-1].state is UNKNOWN
 
 
@@ -224,7 +224,7 @@ def test_an_environment_whose_torch_cannot_be_seen_from_here_asks_to_be_describe
     assert (known.value, known.todo) == ("modules=pytorch/2.6, torch 2.6.0", None)
 
 
-def test_what_of_the_config_does_not_count_and_what_is_locked_is_told(tmp_path: Path) -> None:
+def test_keys_without_effect_and_locked_keys_are_reported(tmp_path: Path) -> None:
     settings = Settings(
         runs_root=tmp_path,
         cache_dir=tmp_path,
@@ -247,7 +247,7 @@ def test_what_of_the_config_does_not_count_and_what_is_locked_is_told(tmp_path: 
         ({}, False, WARNING, "not set"),
     ],
 )
-def test_mail_is_told_to_work_or_what_takes_its_place(
+def test_mail_works_or_its_replacement_is_named(
     config: dict[str, str], is_there: bool, state: CheckState, words: str
 ) -> None:
     check = slurm.judge_mail(config, lambda program: is_there)

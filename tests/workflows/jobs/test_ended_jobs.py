@@ -126,7 +126,7 @@ def test_a_dead_controller_and_no_accounting_leave_what_the_files_know(settings:
     assert any("queue does not answer" in note for note in past.notes)
 
 
-def test_what_is_older_than_asked_is_left_out(settings: Settings) -> None:
+def test_jobs_older_than_requested_are_left_out(settings: Settings) -> None:
     finished_run(settings, "77", ended_time_s=now_s() - 5 * 86400)
     assert look(settings, NO_ACCOUNTING).jobs == ()
 

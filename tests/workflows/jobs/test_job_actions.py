@@ -127,7 +127,7 @@ def test_marked_jobs_are_held_by_one_command_and_the_others_are_left_out_and_sai
         (Verb.CANCEL, "17 FAILED None 10:00 1", "it has ended already"),
     ],
 )
-def test_what_cannot_be_done_says_why_before_anything_is_asked(
+def test_an_impossible_action_gives_its_reason_before_any_question(
     world: World, verb: Verb, row: str, why: str
 ) -> None:
     rows(world, row)

@@ -148,7 +148,7 @@ def test_the_hours_that_a_requeued_run_waited_are_not_lost(work: Work) -> None:
     assert line.endswith("the newest complete checkpoint, 10:00:00 old")
 
 
-def test_what_was_written_before_the_job_is_not_its_own(work: Work) -> None:
+def test_a_checkpoint_from_before_the_job_is_not_its_own(work: Work) -> None:
     work.write("pretrained.pt", torch_file(), 600)
     assert work.found(NOW_S - 3600).saved == ()
     (line,) = lost_lines(work.found(NOW_S - 3600), NOW_S - 3600, None, NOW_S)

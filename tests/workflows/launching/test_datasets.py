@@ -103,7 +103,7 @@ def test_without_a_network_it_says_so_and_what_to_do(
     [(BYTES[:-9], 200, "its SHA-256 is"), (b"", 404, "answered 404")],
     ids=["cut short", "missing"],
 )
-def test_what_is_not_what_was_published_is_not_kept(
+def test_a_wrong_or_failed_download_is_not_kept(
     settings: Settings, env: dict[str, str], tmp_path: Path, body: bytes, status: int, words: str
 ) -> None:
     for archive in serve(body, status):

@@ -154,7 +154,7 @@ def test_an_array_that_is_refused_leaves_no_run(world: World) -> None:
         ({"sweep": {"lr": "1,2"}, "at_once": 2}, MACHINE, "this machine train one after the other"),
     ],
 )
-def test_a_sweep_that_cannot_be_is_told(
+def test_an_impossible_sweep_is_refused_with_the_reason(
     world: World, request_: dict[str, object], site: Site, words: str
 ) -> None:
     with pytest.raises(UserError, match=words):

@@ -204,7 +204,7 @@ def test_a_twin_of_several_drills_is_run_once(tmp_path: Path) -> None:
     assert [result.misses for result in found] == [(), ()]
 
 
-def test_what_is_not_here_is_skipped_and_what_is_refused_is_not(tmp_path: Path) -> None:
+def test_a_drill_without_its_needs_is_skipped_and_a_refused_launch_is_a_miss(tmp_path: Path) -> None:
     assert "needs" in (only(tmp_path, "generous_memory", {}).skipped or "")
     refused = UserError("recipe spelling needs deepspeed: not found")
     assert only(tmp_path, "spelling", {"spelling": refused}).skipped == refused.message
