@@ -47,15 +47,15 @@ MAX_NAMES = 4096  # ports and mounts of all nodes of a large job; a file may cla
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The mean of some consecutive steps of the lowest rank. A loss that is not finite stays not finite."""
+    """The mean of consecutive steps of the lowest rank. If one loss is NaN or infinite, so is the mean."""
 
     step: int
-    """The last of its steps."""
+    """The last step in it."""
     num_steps: int
     time_s: float | None
     loss: float | None
     samples_per_s: float | None
-    """Rate of all ranks together."""
+    """Samples per second of all ranks together."""
     data_time_s: float | None
     step_time_s: float | None
 

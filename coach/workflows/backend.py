@@ -1,7 +1,7 @@
-"""Which backend a launch goes to.
+"""Decide which backend a launch uses.
 
-Wherever a Slurm client or configuration exists, `auto` means Slurm, answered or not: nobody trains on a login
-node by accident because the controller was down for a minute.
+Wherever a Slurm client or configuration exists, `auto` means Slurm, even if the controller does not answer:
+nobody trains on a login node by accident because the controller was down for a minute.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
 
 def resolve_backend(requested: str, env: Mapping[str, str], settings: Settings | None = None) -> str:
-    """`slurm` or `local`. With settings it is for a launch: Raises UserError when the site has none, or
-    none that is local."""
+    """Return `slurm` or `local`. Pass settings for a launch: raises UserError if the site allows no launches,
+    or no local ones."""
     if requested not in BACKENDS:
         raise UserError(f"backend {requested!r}: expected one of {', '.join(BACKENDS)}")
     resolved = requested if requested != "auto" else _found(env)
@@ -41,7 +41,7 @@ def _refuse_if_locked(requested: str, resolved: str, env: Mapping[str, str], set
 
 
 def why_no_local_backend(settings: Settings) -> str | None:
-    """Why nothing trains on this machine; None when it may."""
+    """Why training on this machine is not allowed; None if it is."""
     return settings.why_off(Switch.LOCAL_BACKEND)
 
 

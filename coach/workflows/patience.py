@@ -1,8 +1,8 @@
-"""Says that a file system does not answer while a person waits for it, and lets Ctrl-C end the program.
+"""Report that a file system does not answer while a person waits for it, and let Ctrl-C end the program.
 
-A call to a file server that is gone lasts until the server is back. Only a signal that kills breaks it off,
-and Python's own handler of Ctrl-C waits for the call. Without a word nobody would know what a command, or a
-start of the screens, waits for.
+A call to a dead file server blocks until the server is back. Only a signal that kills the process interrupts
+it, and Python's own handler of Ctrl-C waits for the call. Without a report nobody would know why a command,
+or the start of the screens, takes long.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from coach import runs
 from coach.sources.machine.mount_point import words_of_hang
 
 PATIENCE_S = 5.0
-"""A command may last longer for good reasons: only then the file systems are tried."""
+"""Seconds. A command may take long for good reasons: the file systems are tried only after this time."""
 ANSWER_S = 3.0
 _LOOK_S = 0.05
 
 
 @contextlib.contextmanager
 def patience(after_s: float = PATIENCE_S, answer_s: float = ANSWER_S) -> Iterator[None]:
-    """While this lasts, file systems that do not answer are told on stderr. It leaves no thread behind."""
+    """While the block runs, report on stderr file systems that do not answer. Leaves no thread behind."""
     has_ended = threading.Event()
     teller = threading.Thread(target=_tell, args=(has_ended, after_s, answer_s), name="patience", daemon=True)
     teller.start()
@@ -53,22 +53,22 @@ def _tell(has_ended: threading.Event, after_s: float, answer_s: float) -> None:
 
 
 def _let_ctrl_c_kill() -> None:
-    """By the C library: Python lets the main thread alone do it, which waits."""
+    """Reset the handler through the C library: Python can do it only in the main thread, which is blocked."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
-        import ctypes  # a Python may have been built without it, and only a hang needs it
+        import ctypes  # a Python may be built without it; only a hang needs it
 
         ctypes.CDLL(None).signal(signal.SIGINT, None)
 
 
 def _places() -> list[Path]:
-    """Where coach keeps things, and where the person stands."""
+    """The directories that coach uses, and the working directory."""
     env = os.environ
     kept = [runs.default_config_dir(env), runs.default_runs_root(env), runs.default_cache_dir(env)]
     return [*kept, Path("/proc/self/cwd/.")]
 
 
 def silent(paths: Sequence[Path], limit_s: float, has_ended: threading.Event) -> list[Path]:
-    """Of these, the paths about which no answer came in time."""
+    """The paths that did not answer within `limit_s`."""
     answered = {path: threading.Event() for path in paths}
     for path, event in answered.items():
         threading.Thread(target=_ask, args=(path, event), name="asking", daemon=True).start()

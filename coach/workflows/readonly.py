@@ -1,7 +1,7 @@
-"""Whether coach may change anything here, and why not: asked once, told in one line.
+"""Decide whether coach may change anything here, and why not, in one line.
 
-Root's slip reaches everybody's jobs, so root only looks unless it was said otherwise. Every front end and
-workflow asks here, so that the reason is the same words on the screen and on the command line.
+A slip of root's affects everybody's jobs, so root is read-only unless `--as-root` is given. Every front end
+and workflow asks this module, so screen and command line give the same reason.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _KEY = "readonly"
 
 
 def held_back(settings: Settings, env: Mapping[str, str], uid: int | None = None) -> Settings:
-    """The settings, read-only when root has not said that it is meant. `uid` is the effective user; None:
-    this process's."""
+    """The settings, read-only for root without `--as-root`. `uid` is the effective user; None: this
+    process's."""
     is_root = (os.geteuid() if uid is None else uid) == 0
     if not is_root or settings.is_readonly or env.get(AS_ROOT_VARIABLE) == "1":
         return settings
@@ -31,12 +31,12 @@ def held_back(settings: Settings, env: Mapping[str, str], uid: int | None = None
 
 
 def is_held_back(settings: Settings) -> bool:
-    """Whether it is read-only because of who started it, and not because somebody wanted it so."""
+    """True if coach is read-only because root started it, not because of a setting."""
     return settings.is_readonly and settings.origins.get(_KEY) == ROOT_REASON
 
 
 def why_readonly(settings: Settings) -> tuple[str, str] | None:
-    """Why nothing may be changed, and what allows it; None when it may be."""
+    """Why nothing may be changed, and how to allow it; None if changes are allowed."""
     if not settings.is_readonly:
         return None
     if is_held_back(settings):
@@ -48,8 +48,8 @@ def why_readonly(settings: Settings) -> tuple[str, str] | None:
 
 
 def refuse_if_readonly(settings: Settings, what: str, *switches: Switch) -> None:
-    """Raise UserError when nothing may be changed, or when the site has switched one of these off. `what` is
-    what coach will not do: "launches nothing"."""
+    """Raise UserError if nothing may be changed, or if the site has switched one of these off. `what`
+    completes the message: "launches nothing"."""
     why = why_readonly(settings)
     if why is not None:
         reason, hint = why

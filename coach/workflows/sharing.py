@@ -1,4 +1,4 @@
-"""What a run shows its cohort, as far as coach decides it: where, and what a look at it has found.
+"""Decide what a run shows its cohort: in which directory, and which findings.
 
 The file itself is written by `coach.node.share`, which the run's own processes use as well.
 """
@@ -23,14 +23,14 @@ from coach.model.training.run import Run
 from coach.node import share
 
 JOB_PATIENCE_S = 3.0
-"""How long the verdict of a job waits for the shared directory. The job's end itself has waited before it."""
+"""Seconds that a job's verdict waits for the shared directory. The job's end has waited for it already."""
 
 
 def shared_where(request: LaunchRequest) -> tuple[LaunchRequest, tuple[str, ...], tuple[str, ...]]:
-    """The request with the directory as it is, what the plan says of it, and what it warns of.
+    """The request with the directory resolved, the plan's notes on it, and its warnings.
 
-    Raises UserError for a directory that was named for this launch and cannot be shared in; one that the
-    config or the parent run brings along is left out instead.
+    Raises UserError if a directory named for this launch cannot be used; one that the config or the parent
+    run brings along is left out instead.
     """
     if request.share is None or request.share == NOWHERE:
         return request, (), ()
@@ -45,8 +45,8 @@ def shared_where(request: LaunchRequest) -> tuple[LaunchRequest, tuple[str, ...]
 
 
 def unshared(request: LaunchRequest) -> LaunchRequest:
-    """A launch that tries coach or the site, and is nobody's work, shares nothing unless it was said to, or
-    the site has locked where."""
+    """A request that shares nothing, for a launch that only tests coach or the site; unless the user asked to
+    share, or the site has locked the directory."""
     if request.share is not None:
         return request
     return replace(request, share=NOWHERE, defaulted=request.defaulted | {"share"})
@@ -63,30 +63,30 @@ def _why_not(directory: Path) -> str | None:
 
 
 def share_diagnosis(run: Run | None, diagnosis: Diagnosis) -> None:
-    """Tell the cohort what was judged, and how the run ended where it has."""
+    """Tell the cohort the diagnosis, and how the run ended if it has."""
     if run is not None and _is_shared(run):
         share.share_in_time(runs.RunPaths(run.run_dir), _told(diagnosis), _end_of(diagnosis))
 
 
 def share_own_verdict(run: Run | None, diagnosis: Diagnosis) -> None:
-    """The same for a job that judges itself at its end, and holds its nodes meanwhile."""
+    """Tell it for a job that judges itself at its end, and holds its nodes meanwhile."""
     if run is not None and _is_shared(run):
         share.share_in_time(runs.RunPaths(run.run_dir), _told(diagnosis), _end_of(diagnosis), JOB_PATIENCE_S)
 
 
 def share_answer(run: Run) -> None:
-    """Tell the cohort how far a learner is with a drill; what it was, is not told."""
+    """Tell the cohort how far a learner is with a drill, without the cause."""
     if _is_shared(run):
         share.share_in_time(runs.RunPaths(run.run_dir))
 
 
 def _told(diagnosis: Diagnosis) -> dict[str, str] | None:
-    """What there is to tell of it; None where nobody may be told yet."""
+    """The part of the diagnosis to share; None if it must still be withheld."""
     return None if why_withheld(diagnosis) is not None else _primary(diagnosis.findings)
 
 
 def _primary(findings: Sequence[Finding]) -> dict[str, str]:
-    """Empty where nothing was found."""
+    """Empty if there is no finding."""
     primary = next((finding for finding in findings if finding.is_primary), None)
     return {} if primary is None else {"code": primary.rule, "severity": primary.severity.word}
 
@@ -96,8 +96,7 @@ def _end_of(diagnosis: Diagnosis) -> str | None:
 
 
 class Aside:
-    """Does what writes files, in a thread of its own: a directory that hangs must not keep the screens
-    waiting."""
+    """Writes files in a thread of its own: a directory that hangs must not keep the screens waiting."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Callable[[], object]] = {}
@@ -105,7 +104,7 @@ class Aside:
         self._thread: threading.Thread | None = None
 
     def do(self, name: str, task: Callable[[], object]) -> None:
-        """Have it done soon, in the place of one of this name that is not begun. Returns at once."""
+        """Run the task soon; it replaces a waiting task of the same name. Returns at once."""
         with self._lock:
             self._tasks[name] = task
             if self._thread is None:
@@ -113,7 +112,7 @@ class Aside:
                 self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until all is done, for so long at most."""
+        """Wait until all tasks are done, at most `timeout_s`."""
         with self._lock:
             thread = self._thread
         if thread is not None:
@@ -131,14 +130,14 @@ class Aside:
 
 
 class Sharer:
-    """Passes on what a session finds."""
+    """Shares a session's findings with the cohort."""
 
     def __init__(self) -> None:
         self._told: dict[str, object] = {}
         self._aside = Aside()
 
     def tell(self, snapshot: Snapshot) -> None:
-        """Note what is new. Returns at once."""
+        """Share new findings. Returns at once."""
         for name, diagnosis in snapshot.diagnoses.items():
             target = snapshot.targets.get(name)
             run = target.run if target is not None else None
@@ -150,7 +149,7 @@ class Sharer:
                 self._aside.do(name, partial(share_diagnosis, run, diagnosis))
 
     def tell_end(self, run: Run, state: str) -> None:
-        """Note how a job ended that could not say so itself: it was killed, or never started. Returns at
+        """Share how a job ended that could not report it itself: it was killed, or never started. Returns at
         once."""
         if _is_shared(run):
             paths = runs.RunPaths(run.run_dir)

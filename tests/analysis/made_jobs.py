@@ -1,4 +1,4 @@
-"""Rows of the queue, with what a test says and defaults for the rest."""
+"""Rows of the queue, with the values that a test gives and defaults for the rest."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def test_a_script_that_slurm_does_not_give_is_taken_from_its_file_and_that_is_sa
     fixed = closed_coach("fix", job_id)
     assert f"script: the file of its command as it is now ({script})" in fixed.stdout, fixed.stderr
     asked = closed_coach("resubmit", job_id)
-    assert "the script is its file as it is now: nobody gives the copy of then" in asked.stderr
+    assert "the script is its file as it is now: the submitted copy is not available" in asked.stderr
     nothing = closed_coach("resubmit", wrapped, "--yes")
     assert nothing.returncode == 2
     assert "nobody has its batch script any more" in nothing.stderr

@@ -108,7 +108,7 @@ def test_a_job_that_coach_did_not_launch_is_entered_after_a_question_only_and_th
     assert told.returncode == 0, told.stderr
     first, second = told.stdout.splitlines()[:2]
     assert first.startswith("rank 0 waits for something (futex")
-    assert "; rank 1 is asleep by its own wish (" in first
+    assert "; rank 1 is in a sleep call of its own (" in first
     assert second.startswith("not where the others are: rank 1 (node")
     assert f"seen by /proc (not by py-spy: {because}" in told.stdout
     assert "faulthandler: the process was not started below `coach run`" in told.stdout

@@ -1,4 +1,4 @@
-"""Runs on a real disk and a queue that a test writes."""
+"""Runs on a real disk, and a queue written by a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY_S = 86400.0
 
 
 class World(SystemIo):
-    """The Io of its runs. `rows` is the queue; None: the controller does not answer."""
+    """The Io of these runs. `rows` is the queue; None: the controller does not answer."""
 
     def __init__(self, root: Path) -> None:
         super().__init__({})

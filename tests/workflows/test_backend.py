@@ -1,4 +1,4 @@
-"""Where `auto` goes: never to this machine where Slurm is installed."""
+"""The choice of `auto`: never this machine where Slurm is installed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A learner's way through a drill on the command line: listed, withheld, named wrong, named right; and the
-engine that never knows."""
+"""A learner's way through a drill on the command line: listed, withheld, answered wrong, answered right; the
+engine is never told."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_no_other_way_to_its_files_tells_more(
     home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir = home / "runs" / RUN_ID
-    scheduled = home / "runs" / ".logs" / f"{RUN_ID}.out"  # where Slurm writes it
+    scheduled = home / "runs" / ".logs" / f"{RUN_ID}.out"  # Slurm's path for its output
     scheduled.parent.mkdir()
     (run_dir / "stdout.log").rename(scheduled)
     (run_dir / "stdout.log").symlink_to(scheduled)
@@ -259,7 +259,7 @@ def test_a_drill_comes_with_its_fault_and_what_a_person_says_wins(settings: Sett
     asked = LaunchRequest("strange_loss", set={"lr": 2}, mem="2G", env={"A": "mine"})
     said = with_defaults(asked, settings)
     assert (said.set["lr"], said.mem, said.env) == (2, "2G", {"A": "mine", "B": "drill"})
-    again = with_defaults(said, settings)  # a plan that is changed is planned again
+    again = with_defaults(said, settings)  # a changed plan is planned again
     assert (again.set, again.mem, again.env) == (said.set, said.mem, said.env)
     child = with_defaults(LaunchRequest("strange_loss", parent_run_id=RUN_ID), settings)
     assert (dict(child.set), child.mem) == ({}, None)

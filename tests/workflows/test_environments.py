@@ -1,5 +1,5 @@
-"""Environments from the config to a relaunch: which one trains, what the plan says of it, and that a fix
-keeps it."""
+"""Environments from the config to a relaunch: which one trains, the notes in the plan, and that a fix keeps
+it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """From a request to a run and back: submit, refuse, cancel, fix. Slurm's clients are small scripts that
-answer as the real ones do."""
+answer like the real ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLIENTS = {
 
 
 def queued(state: str, user: str | None = None, submitted: str = "", limit: str = "10:00") -> str:
-    """A squeue that knows one job, whatever its number."""
+    """A squeue with one job, which answers for any job id."""
     row = f"$6|$6|{user or user_name()}|{state}|{submitted}|{limit}|0:05|1|1|None|"
     return f'echo "{row}"'
 
@@ -162,7 +162,7 @@ def test_a_read_only_coach_neither_launches_nor_cancels(world: World) -> None:
     assert not world.settings.runs_root.exists()
 
 
-def test_what_was_not_said_comes_from_the_config(world: World) -> None:
+def test_values_that_a_launch_leaves_out_come_from_the_config(world: World) -> None:
     defaults = LaunchDefaults(
         partition="gpu", time="20:00", setup=("module load x",), sbatch={"comment": "a"}
     )
@@ -201,7 +201,7 @@ def test_a_job_is_cancelled_by_its_id_with_its_run(world: World) -> None:
         ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", UserError, "Invalid job id"),
     ],
 )
-def test_what_is_not_mine_or_over_is_not_cancelled(
+def test_a_job_of_another_user_or_an_ended_one_is_not_cancelled(
     world: World, squeue: str, error: type[UserError], words: str
 ) -> None:
     world.client("squeue", squeue)

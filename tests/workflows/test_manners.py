@@ -1,5 +1,5 @@
-"""A live session is polite: it counts what it asks, sleeps when nobody looks, and leaves alone what is not on
-the screen."""
+"""A live session spares Slurm: it counts its questions, sleeps when nobody looks, and does not ask about jobs
+off the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own command under `coach run`, on this machine: what it printed is diagnosed, wherever it went."""
+"""A user's own command under `coach run`, on this machine: its output is diagnosed, wherever it was sent."""
 
 from __future__ import annotations
 

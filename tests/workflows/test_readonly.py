@@ -1,4 +1,4 @@
-"""Root only looks, unless it says that it is meant; whoever is refused learns why."""
+"""Root is read-only unless it gives `--as-root`; every refusal has a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session that runs takes up new settings: rules, advice, what may be changed, how often Slurm is asked."""
+"""A running session takes up new settings: rules, advice, permissions, polling intervals."""
 
 from __future__ import annotations
 

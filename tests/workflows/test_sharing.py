@@ -1,5 +1,5 @@
-"""A launch that shares a summary with a cohort: said in its plan, refused or left out where it cannot be, and
-kept up to date by coach."""
+"""A launch that shares a summary with a cohort: noted in its plan, refused or left out if it is impossible,
+and kept up to date by coach."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_who_checks_a_run_tells_the_cohort_what_was_found(
     assert told["state"] == "COMPLETED"
 
 
-def test_who_may_change_nothing_tells_nothing(
+def test_a_read_only_coach_shares_nothing(
     recorded: Callable[..., Path],
     place: Path,
     monkeypatch: pytest.MonkeyPatch,

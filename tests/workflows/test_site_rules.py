@@ -1,4 +1,4 @@
-"""The site's locks, limits, switches and advice, whichever way a launch begins."""
+"""The site's locks, limits, switches and advice apply however a launch begins."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_local_backend_that_is_switched_off_launches_nothing(slurm: dict[str, 
     with pytest.raises(UserError, match="there is no Slurm here, and a local launch: switched off"):
         resolve_backend("auto", {"PATH": "/nowhere"}, off)
     assert resolve_backend("auto", slurm, off) == "slurm"
-    assert resolve_backend("local", slurm) == "local"  # to look is another thing
+    assert resolve_backend("local", slurm) == "local"  # without settings it is not for a launch
 
 
 def test_a_locked_backend_is_the_one_that_counts(slurm: dict[str, str]) -> None:

@@ -1,1 +1,1 @@
-"""Runs compared: two of them, a sweep, a chain of fixes, earlier ones."""
+"""Compare runs: two of them, a sweep, a chain of fixes, earlier ones."""

@@ -1,7 +1,7 @@
-"""One run among those before it: what was tried already, which node fails, what throughput was reached. Pure.
+"""Compare a run with earlier ones: earlier attempts, nodes that fail, throughput reached before. Pure.
 
-A single failure is the rules' to explain. That it is the fifth of its kind is seen only from what earlier
-ones left behind, which is little: so everything here works on the few values of a `PastRun`.
+The rules explain a single failure. That it is the fifth of its kind can be seen only from the few values that
+earlier runs left: everything here works on a `PastRun`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from coach.model.training.run import Run
 
 MAX_ATTEMPTS = 50
 PACE_DAYS = 14
-"""A throughput of longer ago was reached on another installation of drivers, libraries and data."""
+"""Older throughputs are not compared: drivers, libraries and data may have changed since."""
 MIN_PACES = 3
-"""Of fewer runs nobody knows how much they differ among themselves."""
+"""The scatter between runs cannot be estimated from fewer."""
 
 _DAY_S = 86400.0
 _MIN_FAILED = 3
@@ -37,14 +37,15 @@ _OF_NODES = frozenset(
         *("all_gpus_busy", "cuda_unavailable", "driver_too_old", "stale_nfs"),
     }
 )
-"""Causes that lie in the machine more often than in the program: that others do not have them tells which."""
+"""Causes that more often lie in the machine than in the program: if other nodes do not have them, it is the
+machine."""
 _CAUSES = {"NODE_FAIL": "slurm_node_fail", "BOOT_FAIL": "slurm_node_fail", "OUT_OF_MEMORY": "host_oom"}
-"""What a state says by itself."""
+"""Slurm state → its cause."""
 _NUMBER = re.compile(r"\d+")
 
 
 def work_of(run: Run | None, job: Job | None) -> str | None:
-    """What an attempt is an attempt at; None where there is nothing to tell it by."""
+    """A key for attempts at the same work; None if nothing identifies the work."""
     if run is not None:
         return f"recipe {run.recipe}"
     if job is None or job.work_dir is None:
@@ -53,7 +54,7 @@ def work_of(run: Run | None, job: Job | None) -> str | None:
 
 
 def seen_run(job: Job, nodes: tuple[str, ...], end_s: float | None) -> PastRun | None:
-    """A job as the queue alone knows it."""
+    """A job as the queue alone describes it."""
     work = work_of(None, job)
     if work is None:
         return None
@@ -70,8 +71,7 @@ def seen_run(job: Job, nodes: tuple[str, ...], end_s: float | None) -> PastRun |
 def past_run(
     snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis, nodes: tuple[str, ...]
 ) -> PastRun | None:
-    """What is to be kept of a target; None for what is neither a run nor a job. `nodes` are those of its
-    job."""
+    """The values of a target to remember; None if it is neither a run nor a job. `nodes` are the job's."""
     run, job = snapshot.run, snapshot.job
     end_s = snapshot.now_s if snapshot.has_ended else None
     work = work_of(run, job)
@@ -98,7 +98,7 @@ def past_run(
 
 
 def _with_finding(past: PastRun, findings: Iterable[Finding]) -> PastRun:
-    """With its first finding above info. Without one, a cause that its state told is taken back as well."""
+    """Add its first finding above info. Without one, also drop a cause derived from its state."""
     found = next((each for each in findings if each.severity > Severity.INFO), None)
     if found is None:
         return replace(past, rule=None, cause=None, summary=None, node=None)
@@ -106,7 +106,7 @@ def _with_finding(past: PastRun, findings: Iterable[Finding]) -> PastRun:
 
 
 def _as_launched(past: PastRun, run: Run) -> PastRun:
-    """With what a run's own record says of its launch."""
+    """Add the launch as the run's own record has it."""
     device = run.device.get("name") or run.device.get("type")
     return replace(
         past,
@@ -126,8 +126,8 @@ def _peak(history: History, name: str) -> float | None:
 
 
 def _others_cpu_pct(history: History) -> float | None:
-    """What the node's CPUs did beyond the job's own. Its use of the CPUs that it was given is not less than
-    its share of the whole node."""
+    """Percent of the node's CPUs used by others than the job; the largest node mean. A lower bound: the job's
+    percentage refers to its own CPUs, and is at least its share of the whole node."""
     means = []
     for node in history.nodes:
         rest = [
@@ -140,7 +140,7 @@ def _others_cpu_pct(history: History) -> float | None:
 
 
 def across(this: PastRun, known: Sequence[PastRun]) -> Across:
-    """What those before it say of this one. `known` are the user's, each once, in any order."""
+    """Facts about this run from earlier ones. `known` are the user's, each once, in any order."""
     begin_s = this.started_s if this.started_s is not None else this.submitted_s
     others = [each for each in known if (each.target, each.submitted_s) != (this.target, this.submitted_s)]
     before = [each for each in others if begin_s is not None and _ended_before(each, begin_s)]
@@ -153,8 +153,8 @@ def _ended_before(past: PastRun, time_s: float) -> bool:
 
 
 def _in_turn(this: PastRun, same: Iterable[PastRun]) -> tuple[PastRun, ...]:
-    """One after the other: the tasks of an array, or what was submitted before the last had failed, are no
-    further attempts."""
+    """Attempts that followed one another. The tasks of an array, or jobs submitted before the previous one
+    failed, are no further attempts."""
     chain: list[PastRun] = []
     next_s = this.submitted_s if this.submitted_s is not None else this.started_s
     for each in sorted(same, key=lambda past: past.ended_s or 0.0, reverse=True):
@@ -177,7 +177,7 @@ def _records(this: PastRun, others: Sequence[PastRun]) -> tuple[NodeRecord, ...]
     for node in this.nodes:
         mine = failed.get(node, [])
         if len(mine) >= _MIN_FAILED:
-            # Of many nodes the unluckiest is looked at: the interval is the wider, the more there are.
+            # The worst of many nodes is picked, so the interval widens with the number of nodes (Bonferroni).
             low, high = wilson(len(mine), num_runs[node], num_intervals=len(num_runs))
             peers = (num_failed - len(mine), num_all - num_runs[node])
             found.append(NodeRecord(node, len(mine), num_runs[node], low, high, *peers, tuple(mine)))
@@ -185,7 +185,8 @@ def _records(this: PastRun, others: Sequence[PastRun]) -> tuple[NodeRecord, ...]
 
 
 def wilson(num_hits: int, num_all: int, num_intervals: int = 1) -> tuple[float, float]:
-    """Wilson's 95 % interval of a rate, so wide that all of several hold together."""
+    """Wilson's 95 % interval of a rate, widened so that `num_intervals` of them hold together
+    (Bonferroni)."""
     z = NormalDist().inv_cdf(1 - 0.025 / max(1, num_intervals))
     rate, spread = num_hits / num_all, z * z / num_all
     middle = (rate + spread / 2) / (1 + spread)
@@ -214,6 +215,6 @@ def _pace(this: PastRun, same: Iterable[PastRun]) -> Pace | None:
 
 
 def _speed_by(past: PastRun) -> tuple[Mapping[str, Any], str | None, int | None]:
-    """What the throughput depends on, beside the machine and the code."""
+    """The values, beside machine and code, that determine the throughput."""
     parameters = {name: value for name, value in past.parameters.items() if name not in LENGTH_PARAMETERS}
     return parameters, past.device, past.world_size

@@ -1,4 +1,4 @@
-"""Where a run arrived: the last value of each metric, by which runs of a group can be ranked. Pure."""
+"""The last value of each metric of a run, to rank the runs of a group. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
 
 _LAST_STEPS = 10
-"""The loss of one step is that of one batch: the mean over so many is told."""
+"""The loss of one step depends on its batch: the mean over this many steps is reported."""
 _LESS_IS_BETTER = re.compile(
     r"loss|time|memory|steps_to|norm|error|perplexity|wer|cer|mse|mae|rmse", re.IGNORECASE
 )
@@ -22,8 +22,9 @@ _NO_METRICS = frozenset({"event", "time_s", "step", "epoch", "seconds"})
 
 def final_metrics(snapshot: TargetSnapshot, history: History, measured: Measured) -> Mapping[str, float]:
     """Name → value: `loss` and `grad_norm` of the last steps, `eval_…` of the last evaluation that has it,
-    `samples_per_s`, `step_time_s`, `memory_mib`; `time_to_target_s` (without start-up) and `steps_to_target`
-    of a run that reached its `target_accuracy`. What was not measured, or is not finite, is left out."""
+    `samples_per_s`, `step_time_s`, `memory_mib`; for a run that reached its `target_accuracy`,
+    `time_to_target_s` (without start-up) and `steps_to_target`. Values that are missing or not finite are
+    left out."""
     found: dict[str, float | None] = {}
     steps = list(history.steps(history.ranks[0])) if history.ranks else []
     for name in ("loss", "grad_norm", "accuracy"):
@@ -52,7 +53,7 @@ def _to_target(snapshot: TargetSnapshot) -> dict[str, float | None]:
 
 
 def is_less_better(metric: str) -> bool:
-    """True for losses, times, memory and errors; of anything else more is taken for better."""
+    """True for losses, times, memory and errors; for other metrics more counts as better."""
     return _LESS_IS_BETTER.search(metric) is not None
 
 

@@ -1,7 +1,7 @@
-"""A run, the fix that made another of it, the next fix: a chain that must end. Pure.
+"""A chain of runs, each made from the one before by a fix: its members, its end, and its best run. Pure.
 
-Fault upon fault may ask for fix upon fix. After four the launch is another one than was asked for, and a
-launch that was tried before ends as it did before: then a person has to look.
+Several faults may need several fixes. After four fixes the launch has little in common with the first, and a
+launch tried before would end the same way: then a person has to look.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Link:
 
     run_id: str
     fix: str | None
-    """What made it of the one before; None for the first."""
+    """The fix that made it from the run before; None for the first."""
     state: str | None
     trial_steps: int | None
-    """It only tried the fix, for so many steps."""
+    """Number of steps, if it only tried the fix."""
     is_well: bool
-    """It completed, and nothing at warning or above was found in it."""
+    """True if it completed without a finding at warning or above."""
     throughput: Estimate | None
     is_best: bool = False
 
 
 def ancestry(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
-    """The runs that led to this one, the first of them first, itself last."""
+    """The runs that led to this one, oldest first, itself last."""
     by_id = {each.run_id: each for each in known}
     chain, seen = [run], {run.run_id}
     while (parent := by_id.get(chain[0].parent_run_id or "")) is not None and parent.run_id not in seen:
@@ -46,8 +46,8 @@ def ancestry(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def family(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
-    """The first run of its chain and all that was made of it, in the order of their launches; this one among
-    them."""
+    """The first run of its chain and all runs made from it, in the order of their launches; includes this
+    run."""
     by_id = {each.run_id: each for each in known} | {run.run_id: run}
 
     def root(each: Run) -> str:
@@ -63,8 +63,8 @@ def family(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def siblings(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
-    """What fixes have made of this run already, without what was ended from outside: that tells nothing of
-    its fix."""
+    """Runs that fixes made from this run, without those ended from outside: they say nothing about their
+    fix."""
     return tuple(
         each
         for each in known
@@ -73,8 +73,8 @@ def siblings(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def why_no_further(plan: Plan, chain: Sequence[Run], beside: Sequence[Run] = ()) -> str | None:
-    """Why this child of the chain's last run is not to be launched, beside its other children; None when it
-    may be."""
+    """Why this child of the chain's last run must not be launched, considering its other children too; None
+    if it may."""
     num_fixes = sum(run.fix is not None for run in chain)
     if num_fixes >= MAX_FIXES:
         return f"{num_fixes} fixes in a row have led to {chain[-1].run_id}: another launch than was asked for"
@@ -95,8 +95,8 @@ def _outcome(run: Run) -> str:
 
 
 def with_best(links: Sequence[Link]) -> tuple[Link, ...]:
-    """The chain with the one that is to be kept: of those that are well, and no trials, the fastest beyond
-    noise; of equal ones the earliest."""
+    """The chain with the run to keep marked: the fastest, beyond noise, of the runs that are well and no
+    trials; the earliest of equally fast ones."""
     best: Link | None = None
     for link in links:
         if (
@@ -127,5 +127,6 @@ def _launch_of(
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """What only one of them knows is of another version of coach, and was at its default."""
+    """True if both agree on every common name. A name that only one has comes from another version of coach,
+    and was at its default."""
     return all(one[name] == other[name] for name in one.keys() & other.keys())

@@ -1,8 +1,8 @@
-"""Two runs over the same steps: how many times as fast, and how sure that is. Pure.
+"""Compare the speed of two runs over the same steps, with a confidence interval. Pure.
 
-Both runs see the same samples at the same step, so what a step costs by itself (a long batch, an evaluation
-before it) stands on both sides: stretches of the same steps are compared one by one, and the interval comes
-from how their ratios differ.
+Both runs see the same samples at the same step, so the cost of a special step (a long batch, an evaluation
+before it) is the same in both. Blocks of the same steps are compared one by one, and the interval comes from
+the scatter of their ratios.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from coach.model.training.metrics import Step
 
 
 def speedup(before: Sequence[Step], after: Sequence[Step]) -> Estimate | None:
-    """Samples per second after over before, over the steps that both have; None when there are none.
+    """Samples per second of the second run over the first, over their common steps; None if there are none.
 
-    The value is the median of the stretches' ratios; the 95 % interval is of their logarithms, whose scatter
-    is even, given as the half width around the value. Its noise is None where there are too few steps.
+    The value is the median of the blocks' ratios. The 95 % interval is computed from their logarithms, whose
+    scatter is symmetric, and given as half width around the value; None if there are too few steps.
     """
     old, new = _timed(before), _timed(after)
     common = steady(sorted(old.keys() & new.keys()))
@@ -37,12 +37,12 @@ def speedup(before: Sequence[Step], after: Sequence[Step]) -> Estimate | None:
 
 
 def says_difference(ratio: Estimate, min_ratio: float) -> bool:
-    """Whether a ratio differs from 1 by more than its interval and more than `min_ratio`."""
+    """True if a ratio differs from 1 by more than its interval and more than `min_ratio`."""
     return ratio.noise is not None and abs(ratio.value - 1.0) > max(ratio.noise, min_ratio)
 
 
 def _timed(series: Sequence[Step]) -> dict[int, tuple[float, float]]:
-    """Step → samples and seconds; of a step that was taken again after a resume, the last time."""
+    """Step → samples and seconds; for a step that was repeated after a resume, the last time."""
     return {
         step.step: (float(step.num_samples_global), step.step_time_s)
         for step in series

@@ -1,8 +1,8 @@
-"""What laws of scaling say of throughput over ranks: Amdahl of a fixed whole, Gustafson of work that grows
-with the ranks, the Universal Scalability Law of both. Pure.
+"""Fit scaling laws to throughput over ranks: Amdahl for fixed work, Gustafson for work that grows with the
+ranks, and the Universal Scalability Law for both. Pure.
 
-A law is fitted to the speed-up by least squares. A forecast is a band, and only near what was measured:
-fitted to 32 GPUs at most, Amdahl's law was 13 % below what 64 GPUs of the same machine then did.
+A law is fitted to the speed-ups by least squares. A forecast is a band, and only near the measurements:
+fitted to 32 GPUs at most, Amdahl's law was 13 % below the measured speed-up of 64 GPUs of the same machine.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 STRONG, WEAK = "strong", "weak"
 MIN_SIZES_USL = 5
-"""It has two parameters, and noise takes the place of one of them with fewer."""
+"""The law has two parameters; with fewer sizes, noise determines one of them."""
 MIN_SIZES_FORECAST = 3
 MAX_REACH = 4
-"""How many times the largest size that was measured a forecast may be about."""
+"""A forecast reaches to this multiple of the largest size measured."""
 _NUM_STEPS = 60
 _GOLDEN = (5**0.5 - 1) / 2
 
@@ -27,59 +27,59 @@ class Size:
     num_ranks: int
     throughput: float
     global_batch: int | None = None
-    """Samples of one step of all ranks; None: not known."""
+    """Samples of one step of all ranks; None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The speed-up on more ranks than were measured, between two bounds."""
+    """The speed-up on more ranks than were measured, as two bounds."""
 
     num_ranks: int
     low: float
-    """The least that Amdahl's law or Gustafson's gives, fitted without any one of the measurements."""
+    """The lowest value of Amdahl's or Gustafson's law, fitted while leaving out each measurement in turn."""
     high: float
-    """With the efficiency of the most ranks that were measured: it does not rise with more."""
+    """Assumes the efficiency of the most ranks measured: efficiency does not rise with more ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """What the laws say. Speed-ups are over one rank, or over the fewest, taken as perfect."""
+    """The fitted laws. Speed-ups are relative to one rank, or to the fewest ranks, taken as perfect."""
 
     kind: str | None
-    """`strong`: the same samples a step, shared by all; `weak`: the same samples for each rank; None:
-    neither, or not known."""
+    """`strong`: the samples of a step are fixed, and shared by all ranks; `weak`: the samples per rank are
+    fixed; None: neither, or not known."""
     num_sizes: int
     serial_share: float
-    """Of Amdahl's law where the whole is fixed, else of Gustafson's: what is not divided among the ranks."""
+    """The share that is not divided among the ranks: by Amdahl's law for fixed work, else by Gustafson's."""
     most: float | None
-    """The speed-up that Amdahl's law never passes; None: of Gustafson's there is none, or it is not fixed."""
+    """The speed-up that Amdahl's law never exceeds; None for Gustafson's, which has no limit, or if the work
+    is not fixed."""
     contention: float | None
-    """Sigma of the Universal Scalability Law; None: too few sizes."""
+    """Sigma of the Universal Scalability Law; None if there are too few sizes."""
     coherence: float | None
-    """Its kappa: what every pair of ranks costs."""
+    """Kappa of that law: the cost of each pair of ranks."""
     best_num_ranks: float | None
-    """Where that law has its peak; None: it has none."""
+    """The number of ranks at that law's peak; None if it has none."""
     forecasts: tuple[Forecast, ...]
 
 
 def amdahl(share: float, num_ranks: float) -> float:
-    """The speed-up of a fixed whole, of which `share` is done by one rank alone."""
+    """Speed-up of fixed work, if a `share` of it runs on one rank alone."""
     return 1 / (share + (1 - share) / num_ranks)
 
 
 def gustafson(share: float, num_ranks: float) -> float:
-    """The work done in the same time, when each rank brings its own, and `share` of the time is not
-    divided."""
+    """Work done in the same time, if each rank adds its own work and a `share` of the time is not divided."""
     return num_ranks - share * (num_ranks - 1)
 
 
 def usl(contention: float, coherence: float, num_ranks: float) -> float:
-    """The speed-up with a queue for what is shared, and a cost of every pair."""
+    """Speed-up with contention for shared resources, and a cost for each pair of ranks."""
     return num_ranks / (1 + contention * (num_ranks - 1) + coherence * num_ranks * (num_ranks - 1))
 
 
 def scaling_of(sizes: Sequence[Size]) -> Scaling | None:
-    """What the laws say of these; None with fewer than two numbers of ranks."""
+    """Fit the laws; None with fewer than two numbers of ranks."""
     by_ranks = {size.num_ranks: size for size in sizes if size.throughput > 0}
     ordered = [by_ranks[number] for number in sorted(by_ranks)]
     if len(ordered) < 2:
@@ -119,7 +119,7 @@ def _forecasts(points: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
     if len(points) < MIN_SIZES_FORECAST:
         return ()
     most, speedup = points[-1]
-    # Without the first point, which is 1 by definition, nothing is left out.
+    # Leaving out the first point changes nothing: it is 1 by definition.
     fewer = [[*points[:place], *points[place + 1 :]] for place in range(1, len(points))]
     fits = [(law, _fitted(law, each)) for law in (amdahl, gustafson) for each in (points, *fewer)]
     made = []
@@ -131,18 +131,18 @@ def _forecasts(points: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
 
 
 def _fitted(law: Callable[[float, float], float], points: Sequence[tuple[int, float]]) -> float:
-    """The share of 0 to 1 with the least squares of the speed-ups."""
+    """The share from 0 to 1 with the least squared error of the speed-ups."""
     return _least(lambda share: sum((law(share, number) - told) ** 2 for number, told in points))
 
 
 def fit_usl(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Sigma and kappa, neither below 0, with the least squares of the speed-ups."""
+    """Sigma and kappa, both at least 0, with the least squared error of the speed-ups."""
 
     def error(contention: float, coherence: float) -> float:
         return sum((usl(contention, coherence, number) - told) ** 2 for number, told in points)
 
     def best_coherence(contention: float) -> float:
-        # It is small: its square root is looked for, so that 1e-5 is found as well as 0.1.
+        # Kappa is small: the search is over its square root, so that 1e-5 is found as well as 0.1.
         return _least(lambda root: error(contention, root**2)) ** 2
 
     contention = _least(lambda root: error(root**2, best_coherence(root**2))) ** 2
@@ -150,7 +150,7 @@ def fit_usl(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 
 def _least(error: Callable[[float], float]) -> float:
-    """Where between 0 and 1 an error with one valley is least: by the golden section."""
+    """The place from 0 to 1 of the minimum of an error with one valley, by golden-section search."""
     low, high = 0.0, 1.0
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = error(left), error(right)
@@ -168,7 +168,7 @@ def _least(error: Callable[[float], float]) -> float:
 
 
 def scaling_words(scaling: Scaling) -> tuple[str, ...]:
-    """The laws in sentences."""
+    """The fitted laws in sentences."""
     share = f"{scaling.serial_share:.2%}"
     if scaling.kind == STRONG:
         limit = f": no number of ranks is more than {scaling.most:.3g} times as fast" if scaling.most else ""

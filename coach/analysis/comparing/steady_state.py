@@ -1,8 +1,8 @@
-"""How large a quantity is in steady state, and how sure that is.
+"""Estimate a quantity in steady state, with a confidence interval.
 
-Steps are not independent of each other (a loader delivers in bursts, clocks drift), so single steps would
-promise a precision that is not there: the series is cut into blocks, and the interval comes from how the
-blocks differ.
+Steps are not independent of each other (a loader delivers in bursts, clocks drift), so an interval from
+single steps would be too narrow. The series is cut into blocks, and the interval comes from the scatter of
+the blocks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _T95 = (
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and the half width of its 95 % interval; None where there are too few data to say."""
+    """A value and the half width of its 95 % interval; None if there are too few data."""
 
     value: float
     noise: float | None
@@ -59,13 +59,13 @@ class Estimate:
 
 
 def t95(num_values: int) -> float:
-    """How many standard errors the 95 % interval reaches to either side, where the scatter itself is known
-    from so few values (two at least)."""
+    """Standard errors from the mean to each end of the 95 % interval, if the scatter is estimated from this
+    many values (at least two)."""
     return _T95[min(num_values - 2, len(_T95) - 1)]
 
 
 def steady(series: Sequence[_T]) -> list[_T]:
-    """The series without its warm-up: its first tenth, and at least some steps."""
+    """The series without its warm-up: the first tenth, and at least some steps."""
     return list(series)[max(MIN_WARMUP_STEPS, math.ceil(len(series) * WARMUP_SHARE)) :]
 
 
@@ -86,7 +86,7 @@ def estimate_independent(values: Sequence[float]) -> Estimate | None:
 
 
 def estimate_rate(amounts: Sequence[float], seconds: Sequence[float]) -> Estimate | None:
-    """Amount per second: whole blocks are divided, because the mean of single steps' rates is not the
+    """Amount per second: whole blocks are divided, because the mean of the rates of single steps is not the
     rate."""
     rates = [a / s for a, s in zip(amounts, seconds, strict=True)]
     pairs = zip(blocks(amounts), blocks(seconds), strict=True)
@@ -94,7 +94,7 @@ def estimate_rate(amounts: Sequence[float], seconds: Sequence[float]) -> Estimat
 
 
 def blocks(values: Sequence[float]) -> list[Sequence[float]]:
-    """Consecutive blocks of equal length (the newest values where it does not divide)."""
+    """Consecutive blocks of equal length; the oldest values are left out if it does not divide."""
     num_blocks = min(MAX_BLOCKS, len(values) // MIN_BLOCK)
     if num_blocks == 0:
         return []
@@ -108,12 +108,12 @@ def _of_blocks(means: Sequence[float], values: Sequence[float]) -> Estimate | No
         return None
     if len(values) < MIN_STEADY or len(means) < 2:
         return Estimate(median(values), None, len(values))
-    # The median of n means scatters pi/2 times as much (in variance) as their mean.
+    # The variance of the median of n means is pi/2 times that of their mean.
     error = stdev(means) * math.sqrt(math.pi / 2 / len(means))
     return Estimate(median(means), t95(len(means)) * error, len(values))
 
 
 def newest_step(history: History) -> Step | None:
-    """The last step of the rank that is furthest."""
+    """The last step of the rank with the most steps."""
     last = [tuple(history.steps(rank))[-1:] for rank in history.ranks]
     return max((steps[0] for steps in last if steps), key=lambda step: step.step, default=None)

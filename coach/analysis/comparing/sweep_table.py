@@ -1,7 +1,7 @@
-"""A group of runs as one table: what each value of a sweep gave, and how much of what it might have. Pure.
+"""A group of runs as one table: the result of each value of a sweep, and its efficiency. Pure.
 
-Runs of a group differ in one value on purpose, so they are not judged against each other as `compare` does; a
-run that ended for want of memory is a result like the others.
+Runs of a group differ in one value on purpose, so they are not compared pairwise as by `compare`; a run that
+ended out of memory is a result like any other.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Member:
     state: str | None
     measured: Measured
     finding: Finding | None
-    """What ended it, or the loudest of what was found."""
+    """The finding that ended it, or its most severe one."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Where it arrived; see `final_metrics`."""
+    """Its last metrics; see `final_metrics`."""
     target: TimeToTarget | None = None
-    """How it stands to its `target_accuracy`; None: none was set."""
+    """Its progress to its `target_accuracy`; None if none was set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +56,28 @@ class Point:
     ratio: float | None
     """Throughput over that of the first value that has one."""
     efficiency: float | None
-    """Over ranks: throughput per rank over that of the fewest ranks. Else: throughput over the best of the
-    group."""
+    """In a sweep over ranks: throughput per rank over that of the fewest ranks. Otherwise: throughput over
+    the best of the group."""
     step_time: Estimate | None
     data_time: Estimate | None
     memory_mib: float | None
     result: str
-    """`measured`, `out of memory`, or in which state it is without a measurement."""
+    """`measured`, `out of memory`, or the run's state if there is no measurement."""
     metrics: Mapping[str, float]
-    """Where it arrived; see `final_metrics`."""
+    """Its last metrics; see `final_metrics`."""
     global_batch: int | None = None
     """Samples of one step of all ranks."""
     target: TimeToTarget | None = None
-    """How it stands to its `target_accuracy`; None: none was set."""
+    """Its progress to its `target_accuracy`; None if none was set."""
 
     @property
     def target_words(self) -> str | None:
-        """`0.9: 12.3 s, 120 steps`, or the best of a run that did not get there."""
+        """`0.9: 12.3 s, 120 steps`, or the best accuracy of a run that did not reach it."""
         return None if self.target is None else short_words(self.target)
 
     @property
     def is_result(self) -> bool:
-        """Whether the run told what it was launched to tell."""
+        """True if the run gave the result that it was launched for."""
         return self.state == "COMPLETED" or self.result == OUT_OF_MEMORY
 
 
@@ -92,7 +92,7 @@ class Group:
 
     @property
     def scaling(self) -> Scaling | None:
-        """What the laws of scaling say; None where it is not about ranks, or too few were measured."""
+        """The fitted scaling laws; None if the sweep is not over ranks, or too few sizes were measured."""
         if self.parameter != WORLD_SIZE:
             return None
         return scaling_of(
@@ -105,7 +105,7 @@ class Group:
 
     @property
     def scaling_words(self) -> tuple[str, ...]:
-        """The same in sentences."""
+        """The scaling laws in sentences."""
         return scaling_words(self.scaling) if self.scaling is not None else ()
 
 
@@ -116,7 +116,7 @@ def group_of(group_id: str, known: Iterable[Run]) -> list[Run]:
 
 
 def member_of(run: Run, snapshot: TargetSnapshot, history: History, findings: Sequence[Finding]) -> Member:
-    """A run of the group as it was read, with what was found in it."""
+    """A run of the group, with its measurements and its findings."""
     expected = [finding for finding in findings if finding.rule in run.expects]
     loud = [finding for finding in findings if finding.severity >= Severity.WARNING]
     measured = measure(snapshot, history)
@@ -132,12 +132,12 @@ def member_of(run: Run, snapshot: TargetSnapshot, history: History, findings: Se
 
 
 def best_first(points: Iterable[Point], metric: str) -> tuple[Point, ...]:
-    """The points by one metric, the best first; then runs that failed, and last those without it. Raises
-    UserError where no run has it."""
+    """The points by one metric, the best first; then failed runs, and last runs without the metric. Raises
+    UserError if no run has it."""
     points = tuple(points)
     if not any(metric in point.metrics for point in points):
         known = sorted({name for point in points for name in point.metrics})
-        hint = f"they have: {', '.join(known)}" if known else "no run of the group has told a number yet"
+        hint = f"they have: {', '.join(known)}" if known else "no run of the group has reported a metric yet"
         raise UserError(f"--best {metric}: no run of the group has this metric", hint)
     sign = 1 if is_less_better(metric) else -1
 
@@ -169,7 +169,7 @@ def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:
 
 
 def _of_fewest_ranks(known: Iterable[tuple[float, Member]]) -> tuple[int, float] | None:
-    """The fewest ranks, and the throughput that they reached."""
+    """The fewest ranks, and their throughput."""
     sizes = ((member.measured.world_size, rate) for rate, member in known)
     return min(((size, rate) for size, rate in sizes if size), default=None)
 
@@ -209,7 +209,7 @@ def _result(member: Member) -> str:
 
 
 def is_out_of_memory(state: str | None, finding: Finding | None) -> bool:
-    """Whether want of memory ended the run, which a sweep over the batch is there to find."""
+    """True if the run ended out of memory, the limit that a sweep over the batch looks for."""
     if state == "OUT_OF_MEMORY":
         return True
     return state not in (None, "COMPLETED") and finding is not None and finding.cause in _MEMORY_CAUSES

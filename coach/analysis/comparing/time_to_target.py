@@ -1,7 +1,7 @@
-"""How long a training took to answer as well as it was asked to: `target_accuracy`. Pure.
+"""Time until a training reached its `target_accuracy`. Pure.
 
-Of two trainings the faster one is not the one with more samples per second, but the one that gets there
-first. The accuracy is known at evaluations alone, so a time is exact to the evaluation before it.
+The faster of two trainings is not the one with more samples per second, but the one that reaches its target
+first. Accuracy is known only at evaluations, so a time is exact to the previous evaluation.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import MetricEvent
 
 _LEAST_NOISE = 0.1
-"""One run tells nothing of how much the next one differs: a tenth of the time stands for it."""
+"""One run does not show how much the next one differs: assume a tenth of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeToTarget:
-    """How a run stands to its target. Times are None where they were not measured."""
+    """A run's progress to its target. Times are None if not measured."""
 
     target_accuracy: float
     is_reached: bool
     is_going: bool
-    """True while it may still be reached."""
+    """True while the target may still be reached."""
     step: int | None
-    """The optimizer steps that it took."""
+    """Optimizer steps until it was reached."""
     accuracy: float | None
-    """What was measured when it was reached."""
+    """The accuracy measured when it was reached."""
     best_accuracy: float | None
-    """The best of all evaluations; None: there was none."""
+    """The best of all evaluations; None if there was none."""
     training_s: float | None
-    """From the first step on. Not measured where the run went on from a checkpoint: the time before it was
-    another process's."""
+    """Seconds from the first step until then. None if the run resumed from a checkpoint: an earlier process
+    spent the time before."""
     total_s: float | None
-    """From the start of the process on."""
+    """Seconds from the start of the process until then."""
     earlier_s: float | None
-    """The time since the evaluation before, which had not reached it; None: it was the first."""
+    """Seconds from the previous evaluation, which had not reached it; None if there was none."""
     earlier_steps: int | None
-    """The steps since then."""
+    """Steps from that evaluation until then."""
 
 
 def time_to_target(snapshot: TargetSnapshot) -> TimeToTarget | None:
-    """None where the run was asked for no accuracy."""
+    """None if the run has no target accuracy."""
     evaluations = [event for event in snapshot.events if event.event == "eval"]
     reached = [event for event in snapshot.events if event.event == "target"]
     if reached:
@@ -61,7 +61,7 @@ def time_to_target(snapshot: TargetSnapshot) -> TimeToTarget | None:
 def _reached(
     snapshot: TargetSnapshot, event: MetricEvent, evaluations: Sequence[MetricEvent]
 ) -> TimeToTarget | None:
-    """What the event tells; None where it does not say which accuracy was asked for."""
+    """The values of the event; None if it names no target accuracy."""
     target = _number(event, "target_accuracy")
     if target is None:
         return None
@@ -115,17 +115,17 @@ def not_reached_words(told: TimeToTarget) -> str:
 
 
 def training_time(told: TimeToTarget | None) -> Estimate | None:
-    """The time without start-up, exact to the evaluation before it."""
+    """Time without start-up, exact to the previous evaluation."""
     return None if told is None else _estimate(told.training_s, told.earlier_s)
 
 
 def total_time(told: TimeToTarget | None) -> Estimate | None:
-    """The time with start-up."""
+    """Time with start-up."""
     return None if told is None else _estimate(told.total_s, told.earlier_s)
 
 
 def steps(told: TimeToTarget | None) -> Estimate | None:
-    """The optimizer steps that it took."""
+    """Optimizer steps to the target."""
     return None if told is None else _estimate(told.step, told.earlier_steps)
 
 

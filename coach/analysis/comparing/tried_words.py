@@ -1,4 +1,4 @@
-"""One attempt at something, in words: what made it, what was changed, and what that did. Pure."""
+"""Describe one attempt in words: how it was made, what was changed, and the effect. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from coach.model.training.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One attempt. `how` says what made it and what was changed; `measured` what that did."""
+    """One attempt. `how`: how it was made and what was changed; `measured`: the effect."""
 
     target: str
     state: str | None
     ended_s: float | None
     found: str | None
-    """The root cause that was found; None: nothing above a remark, or nobody has judged it."""
+    """The root cause found; None if there is no finding above info, or if nobody has judged it."""
     is_judged: bool
     how: list[str]
     measured: list[str]
 
 
 def attempt(past: PastRun, this: PastRun) -> Tried:
-    """Another attempt at the same, beside the one that is looked at."""
+    """Another attempt at the same work, compared with this one."""
     is_later = (past.submitted_s or 0.0) > (this.submitted_s or 0.0)
     changed = past.changes_since(this) if is_later else this.changes_since(past)
     when = "submitted after this one" if is_later else "submitted before this one"
@@ -40,7 +40,7 @@ def found_in(past: PastRun | None) -> str | None:
 
 
 def how_made(run: Run) -> list[str]:
-    """The fix, or the relaunch, that made this run of another; empty for one that was launched by itself."""
+    """The fix, or the relaunch, that made this run from another; empty if there is no parent."""
     if run.fix is None:
         return [] if run.parent_run_id is None else [f"launched again from {run.parent_run_id}"]
     trial = "" if run.fix.trial_steps is None else f", tried for {run.fix.trial_steps} steps"
@@ -49,7 +49,7 @@ def how_made(run: Run) -> list[str]:
 
 
 def measured_words(rows: Iterable[Row]) -> list[str]:
-    """What a change did, a line for each quantity that can be compared."""
+    """The effect of a change, a line for each quantity that can be compared."""
     return [
         _row_words(row)
         for row in rows

@@ -1,7 +1,6 @@
-"""Two runs side by side: what changed, by how much, and whether that is more than noise. Pure.
+"""Compare two runs: what changed, by how much, and whether that is more than noise. Pure.
 
-A fix is only worth its name when the difference is measured; and two runs that did different work are said to
-be not comparable.
+A fix has to show a measured difference; and runs that did different work are reported as not comparable.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ NO_DIFFERENCE = "no difference measured"
 NOT_COMPARABLE = "not comparable"
 
 MIN_RATIO = 0.01
-"""A difference below 1 % is never called one: placement and clocks alone make as much from run to run."""
+"""A difference below 1 % is never reported: placement and clocks alone cause as much between runs."""
 _LOSS_WINDOW_SHARE = 0.1
 _MIN_LOSS_WINDOW = 20
 
@@ -54,7 +53,7 @@ class Row:
     unit: str
     before: float | None
     before_noise: float | None
-    """Half the width of the 95 % interval; None when it is not known."""
+    """Half the width of the 95 % interval; None if not known."""
     after: float | None
     after_noise: float | None
     ratio: float | None
@@ -62,7 +61,7 @@ class Row:
     verdict: Annotated[str, Literal["better", "worse", "no difference measured", "not comparable"]]
     """`better`, `worse`, `no difference measured` or `not comparable`."""
     because: str | None = None
-    """Why it is not comparable, or what a number alone does not say: `NaN from step 2 → finite`."""
+    """Why it is not comparable, or a remark that the numbers do not show: `NaN from step 2 → finite`."""
 
     @property
     def is_unmeasured(self) -> bool:
@@ -72,8 +71,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a change did: one row per quantity, and the differences of the set-up that explain or forbid
-    it."""
+    """The effect of a change: one row per quantity, and the differences of the set-up that explain or forbid
+    the comparison."""
 
     before: str
     after: str
@@ -84,7 +83,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one run's steady part shows, each None where it was not measured."""
+    """Quantities of one run's steady part; None if not measured."""
 
     world_size: int | None
     throughput: Estimate | None
@@ -97,14 +96,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One run as far as it matters here."""
+    """One run, with the values that the comparison needs."""
 
     snapshot: TargetSnapshot
     history: History
 
     @property
     def lead(self) -> list[Step]:
-        """All that is kept of the lowest rank."""
+        """All kept steps of the lowest rank."""
         return list(self.history.steps(self.history.ranks[0])) if self.history.ranks else []
 
     @property
@@ -143,7 +142,7 @@ class _Side:
 
 
 def measure(snapshot: TargetSnapshot, history: History) -> Measured:
-    """The quantities that `compare` puts side by side, of one run."""
+    """The quantities of one run that `compare` shows."""
     side = _Side(snapshot, history)
     return Measured(
         side.world_size,
@@ -161,7 +160,7 @@ def throughput(snapshot: TargetSnapshot, history: History) -> Estimate | None:
 
 
 def world_size(snapshot: TargetSnapshot, history: History) -> int | None:
-    """How many ranks trained; None where nobody says."""
+    """Number of ranks that trained; None if not known."""
     return _Side(snapshot, history).world_size
 
 
@@ -191,7 +190,7 @@ def compare(
 
 
 def _differs(what: str, old: object, new: object) -> str | None:
-    """Why two runs cannot be compared; what is not known is not held against them."""
+    """Why two runs cannot be compared; an unknown value is no obstacle."""
     return None if old is None or new is None or old == new else f"{what} ({old} → {new})"
 
 
@@ -210,20 +209,20 @@ def _row(
 
 
 def _throughput_rows(old: _Side, new: _Side, obstacle: str | None, length: str | None) -> list[Row]:
-    """In samples; where both samples are sequences of tokens, also in tokens, whose pace can be compared
-    whatever the length of a sequence."""
+    """Throughput in samples; if both runs' samples are token sequences, also in tokens, whose rate is
+    comparable for any sequence length."""
     samples = _throughput_row(old, new, obstacle or length)
     if old.tokens_per_sample is None or new.tokens_per_sample is None:
         return [samples]
     tokens = _row("tokens", "tokens/s", old, new, _tokens, True, obstacle)
-    if length is None:  # the same pace in other words, and the same verdict
+    if length is None:  # the same rate in another unit, and the same verdict
         tokens = replace(tokens, ratio=samples.ratio, verdict=samples.verdict, because=samples.because)
     return [samples, tokens]
 
 
 def _throughput_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
-    """By the steps that both made, where there are enough: what a step costs by itself then stands on both
-    sides."""
+    """Compare over the common steps, if there are enough: the cost of special steps is then the same in
+    both."""
     row = _row("throughput", "samples/s", old, new, _throughput, True, obstacle)
     paired = speedup(old.lead, new.lead) if obstacle is None else None
     if paired is None or paired.noise is None:
@@ -263,7 +262,7 @@ def _verdict(
         few = min(side.num_values for side in (a, b) if side.noise is None)
         return NOT_COMPARABLE, f"too few values to know the noise ({few})"
     difference = b.value - a.value
-    # Intervals of independent runs add in squares.
+    # Half widths of independent intervals add in quadrature.
     noise = math.hypot(a.noise, b.noise)
     if abs(difference) <= max(noise, MIN_RATIO * abs(a.value)):
         return NO_DIFFERENCE, None
@@ -292,7 +291,7 @@ def _step_time(side: _Side) -> Estimate | None:
 
 
 def _data_time(side: _Side) -> Estimate | None:
-    """Of the rank that waits most: the others wait for it."""
+    """Of the rank that waits longest: the others wait for it."""
     series = [
         [step.data_time_s for step in steady(side.history.steps(rank)) if step.data_time_s is not None]
         for rank in side.history.ranks
@@ -309,16 +308,16 @@ def _epoch_time(side: _Side) -> Estimate | None:
         and event.rank == lead
         and isinstance(event.fields.get("seconds"), (int, float))
     ]
-    # The first epoch pays for start-up and cold caches.
+    # The first epoch includes start-up and cold caches.
     return estimate_independent(seconds[1:] or seconds)
 
 
 def _memory_peak(side: _Side) -> Estimate | None:
-    """The largest there was: on the device as torch counts it, else as the driver does, else of the host.
+    """The peak memory: on the device as torch counts it, else as the driver does, else of the host.
 
-    A maximum has no noise of its own.
+    A maximum has no interval.
 
-    None before the first step: what is used then is not yet the training's.
+    None before the first step: memory used until then is not yet the training's.
     """
     if not side.lead:
         return None
@@ -333,16 +332,16 @@ def _memory_peak(side: _Side) -> Estimate | None:
 
 
 def _run_time_rows(old: _Side, new: _Side, obstacle: str | None) -> list[Row]:
-    """How long each run took as a whole, where both did all of the same work; the only pace of a program that
-    tells none."""
+    """The total time of each run, if both did all of the same work; the only measure for a program that
+    prints no rate."""
     if any(side.snapshot.state != "COMPLETED" for side in (old, new)) or _do_other_work(old, new):
         return []
     return [_row("run time", "s", old, new, _run_time, False, obstacle)]
 
 
 def _run_time(side: _Side) -> Estimate | None:
-    """From start to end. One value has no noise of its own: a tenth of it stands for it, and two seconds for
-    the start-up."""
+    """Seconds from start to end. One value has no interval: a tenth of it is assumed, and two seconds for the
+    start-up."""
     run = side.snapshot.run
     if run is None or run.started_time_s is None or run.ended_time_s is None:
         return None
@@ -351,7 +350,7 @@ def _run_time(side: _Side) -> Estimate | None:
 
 
 _WORK = frozenset({"epochs", "max_steps", "steps", "num_samples", "train_samples"})
-"""Parameters that say how much is trained."""
+"""Parameters that set the amount of training."""
 
 
 def _do_other_work(old: _Side, new: _Side) -> bool:
@@ -362,8 +361,8 @@ def _do_other_work(old: _Side, new: _Side) -> bool:
 
 
 def _target_rows(old: _Side, new: _Side, place: str | None, dataset: str | None) -> list[Row]:
-    """What it took to reach an accuracy, where one was asked for. A change of batch, precision or model may
-    change how a run gets there, so none of them stands in the way."""
+    """The cost of reaching an accuracy, if a target was set. Changes of batch, precision or model may change
+    how a run gets there, so they do not prevent the comparison."""
     targets = [time_to_target(side.snapshot) for side in (old, new)]
     asked = [told.target_accuracy for told in targets if told is not None]
     if not asked:
@@ -391,7 +390,7 @@ _OfTarget = Callable[[TimeToTarget | None], Estimate | None]
 
 
 def _no_target(targets: Iterable[TimeToTarget | None]) -> str | None:
-    """Which run did not reach its target, and what it did reach."""
+    """The run that did not reach its target, and the accuracy that it reached."""
     for told, which in zip(targets, ("first", "second"), strict=True):
         if told is None:
             return f"no target_accuracy was set in the {which} run"
@@ -422,7 +421,7 @@ def _loss_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
 
 
 def _first_not_finite(side: _Side) -> str | None:
-    """`NaN from step 2` when the newest losses are not finite; one bad step that was overcome does not
+    """`NaN from step 2` if the newest losses are not finite; a single bad step before finite ones does not
     count."""
     lead = [step for step in side.lead if step.loss is not None]
     if not lead or math.isfinite(lead[-1].loss or 0.0):
@@ -433,7 +432,7 @@ def _first_not_finite(side: _Side) -> str | None:
 
 
 def _loss(side: _Side, last_step: int) -> Estimate | None:
-    """Smoothed over the last tenth before a step that both runs reached."""
+    """The mean loss of the last tenth of a run's steps, up to the last step that both runs reached."""
     losses = [
         s.loss for s in side.lead if s.step <= last_step and s.loss is not None and math.isfinite(s.loss)
     ]

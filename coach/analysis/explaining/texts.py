@@ -1,7 +1,7 @@
-"""What each column, job state and GPU value is, where it comes from, and what to do: all texts in one place.
+"""All texts that explain columns, job states and GPU values: the meaning, the source, and what to do.
 
-Reasons of Slurm and states of nodes are explained by `queueing/`, which takes them apart; rules by their own
-pages. A text is (what it is, where it comes from, what to do); the last may be empty.
+Slurm's reasons and node states are explained in `queueing/`, which parses them; rules on their own pages. A
+text is (what it is, where it comes from, what to do); the last may be empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TABLES: dict[str, str] = {
     "job": "jobs",
     "node": "nodes",
 }
-"""Table → the source that its values were read by, whose age is told."""
+"""Table → the source of its values, whose age is shown."""
 
 COLUMNS: dict[str, Text] = {
     # The queue.
@@ -355,4 +355,4 @@ JOB_STATES: dict[str, tuple[str, str]] = {
     "UPDATE_DB": ("Slurm writes its end to the accounting database", "wait"),
     "EXPEDITING": ("it was requeued with the highest priority", "wait"),
 }  # fmt: skip
-"""Slurm's states of a job → what it means, what to do."""
+"""Slurm's job states → the meaning, and what to do."""

@@ -1,7 +1,7 @@
-"""Explains a value where it stands: what it is, where it comes from, what to do.
+"""Explain a value on the screen: what it is, where it comes from, what to do.
 
-One lookup for screens and commands. What is Slurm's own (a state, a reason) is explained by its value, what
-is a column's by the column.
+Screens and commands share this look-up. Slurm's own words (states, reasons) are explained by their value, all
+others by their column.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from coach.analysis.queueing.node_state import STATE_WORDS, explain_state
 from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_pending
 
 _OF_OTHERS = ("metrics/", "the sampler", "coach", "you")
-"""Origins that are not the source of the row: its age is not theirs."""
+"""Origins other than the row's source: the source's age does not apply to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One value. `source` is the name of the source whose age is its age; None: its age is not known."""
+    """One value. `source` is the source whose age is the value's age; None: the age is not known."""
 
     name: str
-    """What it is called on the screen: `STATE`."""
+    """The title on the screen: `STATE`."""
     value: str
     what: str
     origin: str
     to_do: str = ""
     source: str | None = None
     time_s: float | None = None
-    """When it was measured, where the value itself tells."""
+    """Time of measurement, if the value itself has one."""
 
 
 def explain_column(table: str, column: str, title: str, value: str, source: str | None) -> Explained | None:
-    """A cell by its column; None where there is no text for it."""
+    """Explain a cell by its column; None if the column has no text."""
     text = COLUMNS.get(f"{table}.{column}")
     if text is None:
         return None
@@ -55,13 +55,13 @@ def _with_state(told: Explained) -> Explained:
 
 
 def _word(value: str) -> str:
-    """Slurm's state in a cell, which may have a sign before it and a count behind it."""
+    """Slurm's state in a cell, which may have a sign before it and a count after it."""
     found = [word for word in value.replace("+", " ").split() if word.isupper() and len(word) > 3]
     return found[0] if found else value
 
 
 def explain_reason(why: PendingReason, source: str | None = None) -> Explained:
-    """Why a job waits."""
+    """Explain why a job waits."""
     kind = {
         PendingClass.WAIT: "a wait",
         PendingClass.LIMIT: "a limit",
@@ -76,8 +76,8 @@ def explain_reason(why: PendingReason, source: str | None = None) -> Explained:
 
 
 def explain_word(word: str) -> Explained | None:
-    """A state or reason of Slurm's, or a column by `table.column`, as a command is given it; None: no such
-    word."""
+    """Explain one of Slurm's states or reasons, or a column as `table.column`; None if the word is
+    unknown."""
     if word in COLUMNS:
         table, _, column = word.partition(".")
         return explain_column(table, column, "", "", None)

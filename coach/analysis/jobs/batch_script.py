@@ -1,9 +1,8 @@
-"""What somebody else's batch script asks for, and how it would say a change, in the words of its framework.
-Pure.
+"""Read the options of somebody else's batch script, and write changes in the words of its framework. Pure.
 
-A script is a program: only what stands there as an option with a plain value (or a variable that is set once
-to one) is read, and nothing else is ever changed. What it does not say is not guessed; whoever asks for a
-change then gets it back as not said.
+A script is a program. Only options with a plain value (or with a variable that is set once to one) are read,
+and nothing else is ever changed. Missing values are not guessed: the caller gets back the changes that the
+script has no place for.
 """
 
 from __future__ import annotations
@@ -20,16 +19,17 @@ from coach.analysis.spelling.printable import printable
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a framework calls its options, the first name the one to add; and what counts when an option is not
-    given."""
+    """A framework's names for its options, the first name for an added one; and the values of options that
+    are not given."""
 
     name: str
     mark: re.Pattern[str]
     words: Mapping[str, tuple[str, ...]]
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """They count only where some other option of it is given: then none is set in the program itself."""
+    """They apply only if another option of the framework is given: otherwise the program itself may set the
+    values."""
     in_code: Mapping[str, str] = field(default_factory=dict)
-    """How the program itself says it."""
+    """How the program's own code sets it."""
 
 
 _DIALECTS = (
@@ -119,9 +119,9 @@ PARAMETER_OF_OPTION: Mapping[str, str] = MappingProxyType(
         **{name: key for each in _DIALECTS for key, names in each.words.items() for name in names},
     }
 )
-"""Option of a training program, with _ for each -, → what rules and fixes call its parameter."""
+"""Option of a training program, with _ for each -, → its parameter in rules and fixes."""
 _SBATCH = {"mem": "", "time": "t", "signal": "", "exclude": "x", "cpus_per_task": "c", "ntasks_per_node": ""}
-"""What is asked of Slurm, with the letter that says the same."""
+"""sbatch options that can be changed, with their one-letter forms."""
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _HEADER = re.compile(r"(?:[ \t]*(?:#.*)?\n)*")
 """Slurm reads its options up to the first command."""
@@ -135,14 +135,14 @@ PRECISIONS = {
     **dict.fromkeys(("16", "16-mixed"), "fp16"),
     "bf16-mixed": "bf16",
 }
-"""A framework's word for a precision → the rules' word."""
+"""A framework's name for a precision → the rules' name."""
 _FLAG = r"(?<![\w.-])--{name}\b(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Where an option stands: its value, which may be set elsewhere, and the end of the words that give
-    it."""
+    """One place that sets an option: its value, which may stand in another text, and the end of the words
+    that set it."""
 
     text: int
     start: int
@@ -152,24 +152,24 @@ class _Use:
     name: str
     dash: str
     joint: str
-    """What stands before the name, and between it and the value."""
+    """The characters before the name, and between name and value."""
     is_on_command_line: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A batch script, and behind it the configuration files that it names."""
+    """A batch script, followed by the configuration files that it names."""
 
     texts: tuple[str, ...]
     framework: Dialect
     parameters: Mapping[str, Any]
     asked: Mapping[str, str]
-    """Of Slurm, by its options."""
+    """The sbatch options that it sets."""
     uses: Mapping[str, tuple[_Use, ...]]
 
 
 def read_script(texts: Sequence[str], also: str = "") -> Script:
-    """`also` is what else tells the framework: its log."""
+    """`also` is further text that identifies the framework: its log."""
     seen = _without_comments(texts)
     framework = next(
         (each for told in ("\n".join(seen), also) for each in _DIALECTS if each.mark.search(told)),
@@ -190,12 +190,13 @@ def read_script(texts: Sequence[str], also: str = "") -> Script:
 
 
 def _without_comments(texts: Sequence[str]) -> tuple[str, ...]:
-    """Blanks in their place: all else stays where it is."""
+    """Replace comments with blanks, so that all positions stay the same."""
     return tuple(_COMMENT.sub(lambda found: " " * len(found[0]), text) for text in texts)
 
 
 def _unambiguous_uses(seen: Sequence[str], framework: Dialect) -> dict[str, tuple[_Use, ...]]:
-    """Where each parameter is given with one value alone: by the framework's names, else by another's."""
+    """The places of each parameter that has one value alone: by the framework's names, else by another
+    framework's."""
     uses: dict[str, tuple[_Use, ...]] = {}
     for dialect in (framework, *_DIALECTS):
         for key, names in dialect.words.items():
@@ -219,7 +220,7 @@ def _raised_flags(seen: Sequence[str]) -> dict[str, Any]:
 
 
 def change_script(script: Script, changes: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The texts with the changes, and the names of those that they have no place for."""
+    """The changed texts, and the names of changes that the script has no place for."""
     edits: list[tuple[int, int, int, str]] = []
     unsaid: list[str] = []
     for key, value in changes.items():
@@ -318,7 +319,7 @@ def _flags(texts: Sequence[str], name: str) -> Iterator[tuple[int, re.Match[str]
 
 
 def _directives(text: str, name: str) -> Iterator[tuple[int, int, str]]:
-    """Span and value of each time that the header asks for it; the last counts."""
+    """Span and value of each place in the header that sets the option; the last one counts."""
     letter = _SBATCH.get(name, "")
     long = re.escape(name.replace("_", "-"))
     short = rf"|-{letter}[= \t]*" if letter else ""
@@ -336,7 +337,7 @@ def _directive(text: str, key: str, value: str) -> tuple[int, int, int, str]:
     found = list(_directives(text, key))
     if found:
         return 0, found[-1][0], found[-1][1], value
-    if key == "mem":  # Slurm takes only one of them
+    if key == "mem":  # Slurm accepts only one of them
         other = list(_OTHER_MEMORY.finditer(text, 0, _end_of_header(text)))
         if other:
             return 0, *other[-1].span("option"), f"--mem={value}"
@@ -345,7 +346,7 @@ def _directive(text: str, key: str, value: str) -> tuple[int, int, int, str]:
 
 
 def _export(text: str, name: str, value: str) -> tuple[int, int, int, str]:
-    """Beside what the variable says already: it may hold several settings."""
+    """Add the value to those that the variable has: it may hold several settings."""
     found = list(_assignments(text, name))
     if found:
         kept = [
@@ -359,7 +360,7 @@ def _export(text: str, name: str, value: str) -> tuple[int, int, int, str]:
 
 
 def _behind_header(text: str) -> int:
-    """After the last #SBATCH line that Slurm reads, else after the first line."""
+    """The position after the last #SBATCH line that Slurm reads, else after the first line."""
     options = list(re.finditer(r"^#SBATCH\b.*\n", text[: _end_of_header(text)], re.MULTILINE))
     if options:
         return options[-1].end()

@@ -1,8 +1,8 @@
-"""Which row of the queue is the job of a run, also where nobody wrote the run's job id down.
+"""Find the row of the queue that is a run's job, even if the run's job id was never recorded.
 
-A number is no identity: job ids begin at 1 again on a cluster that was set up anew, and two clusters that
-share a home directory give the same ones. Followed by its number alone, a run of last year would show, and
-cancel, somebody's job of today.
+A job id alone does not identify a job: ids restart at 1 on a cluster that was set up anew, and two clusters
+that share a home directory use the same ids. If coach followed ids alone, a run of last year would show, and
+could cancel, somebody else's job of today.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run, Submission
 
 MAX_CLOCK_SKEW_S = 300.0
-"""Between the clock of a login node, by which a run was made, and the controller's, by which its job was
-submitted."""
+"""Seconds by which the clock of a login node, which dates a run, may differ from the controller's, which
+dates its job."""
 
 MAX_REQUEUE_AFTER_S = 86400.0
-"""A job can be requeued after its end only as long as the controller remembers it: minutes, or a day where a
-site is generous."""
+"""A job can be requeued after its end as long as the controller remembers it: minutes, or a day at some
+sites."""
 
 
 def is_job_of(job: Job, run: Run, cluster: str | None = None) -> bool:
-    """Whether this row is the run's job, requeued or not. `cluster` is where the row is from, None when it
-    has no name."""
+    """True if this row is the run's job, requeued or not. `cluster` is the row's cluster, None if it has no
+    name."""
     if job.job_id != (run.job_id or run.run_id):
         return False
     return run.backend == "local" or (
@@ -38,15 +38,15 @@ def is_job_of(job: Job, run: Run, cluster: str | None = None) -> bool:
 
 
 def _is_newer(job: Job, run: Run) -> bool:
-    """Whether it was submitted after the run's own job, and not because that was requeued."""
+    """True if it was submitted after the run's own job, and is not that job requeued."""
     if job.num_requeues != 0 or job.submit_time_s is None or run.submitted_time_s is None:
         return False
     return job.submit_time_s > run.submitted_time_s + MAX_CLOCK_SKEW_S
 
 
 def fits(run: Run, user: str, submitted_s: float | None, cluster: str | None = None) -> bool:
-    """Whether a job with this run's number, of this user and submitted then (None: not known), can be the
-    run's."""
+    """True if a job with this run's number can be the run's. `user` and `submitted_s` are the job's (None:
+    not known)."""
     if is_of_another_cluster(run, cluster) or (run.user is not None and user != run.user):
         return False
     made_s = run.created_time_s
@@ -59,26 +59,26 @@ def fits(run: Run, user: str, submitted_s: float | None, cluster: str | None = N
 
 
 def is_of_another_cluster(run: Run, cluster: str | None) -> bool:
-    """Whether both have a name, and not the same."""
+    """True if both clusters have a name and the names differ."""
     return None not in (run.cluster, cluster) and str(run.cluster).casefold() != str(cluster).casefold()
 
 
-# A run whose job id nobody wrote down, because the answer of sbatch was lost. A run names the file that its
-# job writes to, and Slurm tells that file of each job, with the script that was submitted. A job has nothing
-# else of its run's own: any number of runs have its name.
+# A run without a job id, because the answer of sbatch was lost. The run names its job's output file and
+# script, and Slurm reports both for each job. Nothing else of a job identifies the run: many runs have the
+# same name.
 
 
 def has_lost_its_job(run: Run) -> bool:
-    """True for a run that waits for Slurm and has no job id. A job that starts writes its id down itself."""
+    """True if a run waits for Slurm and has no job id. A job that starts writes its id itself."""
     is_waiting = run.started_time_s is None and not is_final(run.state)
     return run.backend == "slurm" and run.job_id is None and is_waiting and run.submission is None
 
 
 def jobs_in_queue(lost: Iterable[Run], jobs: Iterable[Job], cluster: str | None = None) -> dict[str, Job]:
-    """Run id → the job whose StdOut is the run's, or whose command is its script. Of a run that is a task of
-    an array the task.
+    """Run id → the job whose StdOut is the run's, or whose command is its script. For a run that is an array
+    task, the job is that task.
 
-    Of several, as when somebody submitted the script once more, the one that is alive.
+    If there are several, because somebody submitted the script again, the one that is alive.
     """
     lost = list(lost)
     of_output = {path: run for run in lost for path in _outputs(run)}
@@ -96,7 +96,7 @@ def jobs_in_queue(lost: Iterable[Run], jobs: Iterable[Job], cluster: str | None 
 
 
 def jobs_by_submit_line(lost: Iterable[Run], told: Iterable[tuple[str, Job]]) -> dict[str, Job]:
-    """Run id → the newest job of accounting whose command submitted the run's script."""
+    """Run id → the newest job in accounting whose submit command names the run's script."""
     scripts = _Scripts(lost)
     found: dict[str, Job] = {}
     for line, row in told:
@@ -107,7 +107,7 @@ def jobs_by_submit_line(lost: Iterable[Run], told: Iterable[tuple[str, Job]]) ->
 
 
 class _Scripts:
-    """The scripts by which runs are submitted: each its own, or one array's for a whole group."""
+    """The submitted scripts of runs: one for each run, or one for a whole group that is an array."""
 
     def __init__(self, lost: Iterable[Run]) -> None:
         self._of_script: dict[str, Run] = {}
@@ -120,8 +120,8 @@ class _Scripts:
                 of_task[_task_of(run.sweep)] = run
 
     def runs_of(self, command: str, row: Job) -> list[tuple[Run, Job]]:
-        """The runs that a command submitted, each with its job: tasks that wait stand in one row."""
-        for word in (command, *_words(command)):  # squeue tells it without quotes
+        """The runs that a command submitted, each with its job: waiting tasks share one row."""
+        for word in (command, *_words(command)):  # squeue prints it without quotes
             run = self._of_script.get(word)
             if run is not None:
                 return [(run, row)]
@@ -134,22 +134,22 @@ class _Scripts:
         ids = parse_task_ids(row.job_id)
         if ids is None:
             return
-        # Slurm cuts a long list of waiting tasks short: then it is any of them.
+        # Slurm may cut a long list of waiting tasks: the run may then be any of them.
         for task in of_task if ids.is_cut else ids.tasks:
             if task in of_task:
                 yield of_task[task], replace(row, job_id=f"{ids.array_id}_{task}")
 
 
 def _task_of(point: SweepPoint) -> int:
-    """The array task of a run: the one of the user's batch file, else its place in the group."""
+    """The array task of a run: as numbered in the user's batch file, else its index in the group."""
     is_said = point.parameter == ARRAY_TASK and isinstance(point.value, int)
     return int(point.value) if is_said else point.index
 
 
 def with_job(run: Run, job_id: str | None, is_queue_known: bool) -> Run:
-    """A run with the job that was found, or with the knowledge that the queue has none.
+    """The run with the job that was found, or marked as having none in the queue.
 
-    The screens show it so.
+    The screens show this.
     """
     if not has_lost_its_job(run):
         return run if run.submission is None else replace(run, state=None)
@@ -167,14 +167,14 @@ def _tasks_of(row: Job) -> Iterator[Job]:
 
 
 def _outputs(run: Run) -> tuple[str, ...]:
-    """The run's StdOut as Slurm may tell it: some versions leave a doubled %."""
+    """The run's StdOut as Slurm may report it: some versions leave a doubled %."""
     run_dir = Path(run.run_dir)
     output = str(runs.scheduler_logs(run_dir.parent, run_dir.name)[0])
     return output, output.replace("%", "%%")
 
 
 def _words(line: str) -> list[str]:
-    """A command's words; those between blanks where its quotes do not close."""
+    """The words of a command; split at blanks if its quotes are not closed."""
     try:
         return [*shlex.split(line), *line.split()]
     except ValueError:
@@ -182,7 +182,7 @@ def _words(line: str) -> list[str]:
 
 
 class RunJobs:
-    """The runs and the rows as they were told last."""
+    """The newest known runs and rows of the queue."""
 
     def __init__(self, cluster: str | None) -> None:
         self._cluster = cluster
@@ -191,13 +191,13 @@ class RunJobs:
         self._lost: list[Run] = []
         self._own: tuple[Job, ...] = ()
         self._found: dict[str, str | None] = {}
-        """Run id → job id, of runs whose job id nobody wrote down; None: the queue has no job of it."""
+        """Run id → job id, for runs whose job id was never recorded; None: the queue has no job of the
+        run."""
 
     def see_runs(self, runs: Sequence[Run]) -> None:
-        """All runs, newest first.
+        """Take in all runs, newest first.
 
-        A job that was told before its run is found too; but what was told then does not say that a run has
-        none.
+        A new run may match a job seen before. If it matches none, that does not prove that it has no job.
         """
         self._lost = [run for run in runs if has_lost_its_job(run)]
         new = [run for run in self._lost if run.run_id not in self._found]
@@ -206,13 +206,13 @@ class RunJobs:
         self._newest_of_job = {run.job_id: run for run in reversed(runs) if run.job_id}
 
     def see_rows(self, rows: Mapping[str, Job]) -> None:
-        """The whole queue by job id. Tasks that wait stand in one row: here each has its own."""
+        """Take in the whole queue by job id. Waiting tasks share one row; each gets a row of its own here."""
         waiting = {job.job_id: job for row in rows.values() if "[" in row.job_id for job in _tasks_of(row)}
         self._rows = {**waiting, **rows} if waiting else rows
 
     def see_outputs(self, jobs: Iterable[Job]) -> bool:
-        """Own jobs with the files that they write to. Returns True if another run has found its job, or is
-        known to have none."""
+        """Take in own jobs with their output files. Returns True if one more run has a job, or is known to
+        have none."""
         self._own = tuple(jobs)
         found = jobs_in_queue(self._lost, self._own, self._cluster) if self._lost else {}
         before = self._found
@@ -222,13 +222,13 @@ class RunJobs:
         return self._found != before
 
     def found(self) -> list[tuple[Run, str]]:
-        """Runs whose run.json does not name the job yet, with their jobs."""
+        """Runs whose run.json has no job id yet, with their jobs."""
         found = ((run, self._found.get(run.run_id)) for run in self._lost)
         return [(run, job_id) for run, job_id in found if job_id is not None]
 
     def row_of(self, run: Run) -> Job | None:
-        """The run's row in the queue; of several runs with its number it belongs to the newest that it can
-        belong to."""
+        """The run's row in the queue. If several runs have its job id, the row belongs to the newest run that
+        fits."""
         run = self._joined(run)
         row = self._rows.get(run.job_id or run.run_id)
         if row is None or not is_job_of(row, run, self._cluster):
@@ -238,7 +238,7 @@ class RunJobs:
         return None if newest and is_overtaken and is_job_of(row, newest, self._cluster) else row
 
     def with_state(self, run: Run) -> Run:
-        """The run in the state that the queue tells, unless it has ended and was not requeued."""
+        """The run in the state that the queue reports, unless it has ended and was not requeued."""
         run = self._joined(run)
         job = self.row_of(run)
         if job is None or (is_final(run.state) and not job.was_requeued_after(run.ended_time_s)):
@@ -250,8 +250,8 @@ class RunJobs:
 
 
 def run_as_job(run: Run) -> Job:
-    """A run as a row of the queue, as its own file tells, where Slurm has forgotten the job or there was
-    none. Its number is then the run's id."""
+    """The run as a row of the queue, from its own file, for a job that Slurm has forgotten or a local run.
+    Without a job id, its number is the run's id."""
     limit = run.resources.get("time_limit_s")
     limit_s = int(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
     used_s = None

@@ -1,9 +1,9 @@
-"""Which jobs an action can be done to, why not to the others, and how Slurm wants the chosen ones named. All
-pure.
+"""Decide which jobs an action applies to, why not to the others, and how to name the chosen ones to Slurm.
+Pure.
 
-Slurm's clients differ in what they take for a job: `%2` of an array's limit is refused by all of them, a hold
-of a whole array marks its running tasks as well, and the time limit of one waiting task is not changed,
-without a word. What is asked here is what was seen to work.
+Slurm's clients accept different job names: all refuse the `%2` of an array's limit, a hold of a whole array
+also marks its running tasks, and a change of one waiting task's time limit is ignored without an error. This
+module uses only the forms that were seen to work.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import LeftOut, QueuedJob, Verb
 
 MAX_PER_COMMAND = 100
-"""Jobs that one command names: each is a request of its own to the controller, and the client waits for all
-of them."""
+"""Jobs named in one command at most: each is a separate request to the controller, and the client waits for
+all of them."""
 
 _HELD = frozenset({"JobHeldUser", "JobHeldAdmin"})
 _HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 
 
 def why_not(verb: Verb, state: str, reason: str | None = None, can_requeue: bool | None = None) -> str | None:
-    """Why an action does nothing to a job in this state; None when it may, as far as is known."""
+    """Why an action has no effect on a job in this state; None if it is possible, as far as is known."""
     if verb is Verb.RESUBMIT:
         return None
     if verb is Verb.REQUEUE:
@@ -73,8 +73,8 @@ def _is_held(state: str, reasons: frozenset[str]) -> bool:
 
 
 def why_not_limit(job: QueuedJob, time_limit_s: int) -> str | None:
-    """Why a job does not get this time limit; None when it may. Slurm itself lets a user raise the limit of a
-    waiting job at most."""
+    """Why a job cannot get this time limit; None if it can. Slurm lets a user raise the limit only of a
+    waiting job."""
     if job.time_limit_s is not None and time_limit_s > job.time_limit_s:
         return (
             f"its limit is {format_time(job.time_limit_s)}: users may only lower a limit, an administrator "
@@ -89,11 +89,11 @@ def why_not_limit(job: QueuedJob, time_limit_s: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a target means of one row: all of it, or some of its waiting tasks."""
+    """The part of a row that a target names: all of it, or some of its waiting tasks."""
 
     row: QueuedJob
     tasks: tuple[int, ...] | None
-    """None: the row is no part of an array, or Slurm did not print all of its tasks."""
+    """None if the row is no part of an array, or if Slurm did not print all of its tasks."""
 
     @property
     def name(self) -> str:
@@ -104,7 +104,8 @@ class Part:
 
 
 def parts_of(target: str, rows: Iterable[QueuedJob]) -> tuple[Part, ...]:
-    """What `17`, `17_3`, `17_[3-8%2]`, `20+1` or `20+[0-1]` means of the rows of its whole job or array."""
+    """The rows, or parts of them, that `17`, `17_3`, `17_[3-8%2]`, `20+1` or `20+[0-1]` names. `rows` are all
+    of its job or array."""
     wanted = parse_task_ids(target)
     tasks = None if wanted is None or wanted.is_cut else frozenset(wanted.tasks)
     found = []
@@ -123,8 +124,8 @@ def parts_of(target: str, rows: Iterable[QueuedJob]) -> tuple[Part, ...]:
 def names_for(
     verb: Verb, target: str, accepted: Sequence[Part], rows: Sequence[QueuedJob]
 ) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
-    """How a command names these parts of one job, and those that it cannot name. `rows` are all of the
-    job."""
+    """The names for these parts of one job in a command, and the parts that cannot be named. `rows` are all
+    rows of the job."""
     base = group_id(target)
     if all(parse_task_ids(part.row.job_id) is None for part in accepted):
         return (target if _is_component(target) else base,), ()
@@ -150,7 +151,7 @@ def _is_all_that_lives(accepted: Iterable[Part], base: str, rows: Iterable[Queue
 
 
 def _single_tasks(accepted: Sequence[Part], base: str) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
-    """Rows of one task by name. The others are left out."""
+    """Names for rows of one task each. Other rows are left out."""
     single = [part for part in accepted if _has_one_task(part.row)]
     others = [part for part in accepted if part not in single]
     reason = f"Slurm changes the limit of tasks that wait only for the whole array {base}"

@@ -1,7 +1,7 @@
-"""Whether a job holds GPUs on which nothing is, and since when: what the user's own command is run for.
+"""Decide if a job holds unused GPUs, and since when: the condition for running the user's own command.
 
-The finding GPU003 says so after two minutes. A command acts, so it asks for more: every GPU of the job is
-seen now, each is empty and idle, no process of the job is on one or works.
+Finding GPU003 reports it after two minutes. A command acts, so its condition is stricter: every GPU of the
+job was measured just now, each is empty and idle, and no process of the job uses a GPU or the CPU.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from coach.lookback.history import History
 from coach.model.training.telemetry import GpuSample
 
 EMPTY_MIB = 1024.0
-"""The driver holds some hundreds; more belongs to a process, even to one that NVML hides."""
+"""MiB in use on an empty GPU: the driver holds some hundreds. More belongs to a process, even to one that
+NVML hides."""
 QUIET_CPU_PCT = 20.0
-"""Of one CPU: shells, sleep and the sampler take less."""
+"""Percent of one CPU: shells, sleep and the sampler use less."""
 FRESH_S = 90.0
-"""An older sample says nothing of now."""
+"""Seconds. An older sample does not show the present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,15 @@ class IdleGpus:
 
     since_s: float
     is_start_seen: bool
-    """False where they were idle from the first sample on: how long before that is not known."""
+    """False if they were idle from the first sample on: the true start is then not known."""
     newest_s: float
     nodes: tuple[str, ...]
     num_gpus: int
 
 
 def idle_gpus(history: History, num_gpus: int | None, now_s: float) -> IdleGpus | None:
-    """None where a GPU works or holds something, where a process works, and where either is not known.
-    `num_gpus` is how many the job has."""
+    """None if a GPU works or holds memory, if a process works, or if either is not known. `num_gpus` is the
+    number of GPUs that the job has."""
     devices = [samples for key in history.gpus if (samples := history.gpu(*key))]
     if not devices or num_gpus is None or len(devices) < num_gpus:
         return None
@@ -48,15 +49,15 @@ def idle_gpus(history: History, num_gpus: int | None, now_s: float) -> IdleGpus 
 
 
 def _since(devices: Sequence[Sequence[GpuSample]]) -> tuple[float, bool]:
-    """When the last of them was seen at work, and True; where none was, when the first samples came, and
-    False."""
+    """Time at which one of them was last seen at work, and True; if none ever was, the time of the first
+    samples, and False."""
     busy_s = [sample.time_s for samples in devices for sample in samples if not _is_empty(sample)]
     return max(busy_s or [samples[0].time_s for samples in devices]), bool(busy_s)
 
 
 def is_due(idle: IdleGpus, minutes: float, last_run_s: float | None) -> bool:
-    """Whether the command is to be run: once for each time that the GPUs are idle for so long. What began
-    before the last run, or may have, is the time that it was run for."""
+    """True if the command has to run: once for each period in which the GPUs are idle this long. A period
+    that began before the last run, or may have, had its run."""
     if idle.newest_s - idle.since_s < 60.0 * minutes:
         return False
     return last_run_s is None or (idle.is_start_seen and idle.since_s > last_run_s)
@@ -68,9 +69,8 @@ def _is_empty(sample: GpuSample) -> bool:
 
 
 def _is_quiet(history: History, node: str, now_s: float) -> bool:
-    """Whether no process of the job on a node works. A list that is empty or old means that they were not
-    seen; of a process that has just started, such as the `sleep` of a loop, the processor time is not known
-    yet."""
+    """True if no process of the job on a node works. An empty or old list means that processes were not seen.
+    The CPU use of a process that has just started, such as the `sleep` of a loop, is not known yet."""
     fresh = [each for each in history.processes(node) if now_s - each.time_s <= FRESH_S]
     cpu_pct = [each.cpu_pct for each in fresh if each.cpu_pct is not None]
     is_on_gpu = any(each.gpus or each.gpu_memory_mib for each in fresh)

@@ -1,7 +1,7 @@
-"""What of one's own jobs is worth interrupting somebody for: a start, an end, a finding. Pure.
+"""Choose the events of one's own jobs worth an interruption: a start, an end, a finding. Pure.
 
-The screens tell it beside the screen on top: as a toast, a bell, a notification of the terminal. A picture is
-gone through once, however many jobs it has.
+The screens show them as a toast, a bell, or a notification of the terminal. Each snapshot is read once,
+however many jobs it has.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from coach.model.slurm.cluster import has_failed, is_final
 from coach.model.snapshot import Snapshot
 
 CAUSE_S = 15.0
-"""The end of a job that failed is told with its cause, if that is known within this time."""
+"""Seconds. The end of a failed job is reported with its cause, if the cause is found within this time."""
 MOST_TOLD = 3
-"""More at once are told as one."""
+"""More notices at once are combined into one."""
 _QUEUE = "jobs"
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing to tell. `name` is a run id or a job id; of several, None."""
+    """One notice. `name` is a run id or a job id; None for several jobs."""
 
     name: str | None
     words: str
@@ -42,26 +42,26 @@ class _Standing:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The end of a job that failed, until its cause is known."""
+    """The end of a failed job, held back until its cause is known."""
 
     state: str
     since_s: float
 
 
 class Notices:
-    """Goes from one picture to the next. What was so when coach opened is no news."""
+    """Compares each snapshot with the one before. The state at coach's start is not news."""
 
     def __init__(self, user: str) -> None:
         self._user = user
         self._standings: Mapping[str, _Standing] = {}
         self._begun_s: float | None = None
         self._seen: tuple[object, object] | None = None
-        """Jobs and runs of the picture before."""
+        """Jobs and runs of the previous snapshot."""
         self._held: dict[str, _Held] = {}
         self._findings: dict[str, frozenset[str]] = {}
 
     def notices(self, picture: Snapshot) -> list[Notice]:
-        """What is new in this picture. Several at once are one."""
+        """The news of this snapshot. Several at once become one notice."""
         if not _is_queue_known(picture):
             return []
         is_first = self._begun_s is None
@@ -99,8 +99,8 @@ class Notices:
             yield Notice(name, now.state, is_bad=False)
 
     def _new_findings(self, picture: Snapshot) -> Iterator[Notice]:
-        """Those above info of jobs that run. A process that has ended is judged as a whole when Slurm says
-        so."""
+        """Findings above info of running jobs. Once a process has ended, the verdict waits until Slurm
+        reports the end."""
         for name, diagnosis in picture.diagnoses.items():
             standing, target = self._standings.get(name), picture.targets.get(name)
             has_ended = target is not None and target.exit is not None
@@ -128,7 +128,7 @@ def has_active_jobs(picture: Snapshot, user: str) -> bool:
 
 
 def notice_facts(notice: Notice) -> Mapping[str, str]:
-    """What the user's own command finds in its environment; several jobs have no name."""
+    """The environment variables for the user's own command; without a name for several jobs."""
     return {
         "COACH_JOB": notice.name or "",
         "COACH_NOTICE": notice.words,
@@ -142,7 +142,7 @@ def _is_queue_known(picture: Snapshot) -> bool:
 
 
 def _standings(picture: Snapshot, user: str) -> Mapping[str, _Standing]:
-    """The user's runs, and his jobs that are no run's."""
+    """The user's runs, and his jobs that belong to no run."""
     jobs = {job.job_id: job for job in picture.jobs if job.user == user}
     found: dict[str, _Standing] = {}
     of_runs = set()

@@ -14,7 +14,7 @@ from coach.model.training.metrics import MetricEvent
 
 _MIN_STEPS = 20
 _MIN_TIME_S = 30.0
-"""A pace is told from this many steps in this time on: the first steps compile, warm up and fill caches."""
+"""A pace needs this many steps in this time at least: the first steps compile, warm up and fill caches."""
 _BAR = re.compile(
     r"(?<![\w/.])(?P<done>\d{1,9})/(?P<total>\d{1,9}) \[(?P<used>[\d:]{4,11})<(?P<left>[\d:]{4,11}),"
 )
@@ -28,14 +28,15 @@ class Progress:
 
     step: int
     num_steps: int | None
-    """Planned for the whole training; None where nothing tells."""
+    """Number planned for the whole training; None if it is not known."""
     left_s: float | None
     """Seconds to the last step at the pace of the newest tenth; None while the pace is not known."""
     is_bar: bool = False
-    """True if a progress bar in the log says so: it may count an epoch, not the training."""
+    """True if it comes from a progress bar in the log, which may count an epoch, not the training."""
 
     def ends_late_by_s(self, limit_left_s: float | None) -> float | None:
-        """How long after its time limit it would end; None if it ends before, or if that is unknown."""
+        """Seconds by which it would exceed its time limit; None if it ends before, or if that is not
+        known."""
         if self.is_bar and self.step < _MIN_STEPS:
             return None
         if self.left_s is None or limit_left_s is None or self.left_s <= limit_left_s:

@@ -1,4 +1,4 @@
-"""A training of several segments, in words: one line for each, and what was lost between two."""
+"""Describe a training of several segments in words: a line for each, with the work lost between two."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Which records are thinned when all of them together hold too much: a plan made of sizes alone.
+"""Plan which records to thin when all of them together are too large, from sizes alone.
 
-The part that is least missed goes first: the rotated telemetry of all runs, then the rest of the telemetry,
-then the metrics, each from the oldest run to the newest. Nothing is removed as a whole: a part becomes one
-coarser file.
+The least needed part goes first: the rotated telemetry of all runs, then their other telemetry, then their
+metrics, each from the oldest run to the newest. No part is removed: it becomes one coarser file.
 """
 
 from __future__ import annotations
@@ -13,33 +12,33 @@ from dataclasses import dataclass
 from coach.model.training.records import Part, RecordLimits, RunRecords, Volume
 
 PACKED_BYTES = 2**20
-"""A part is thinned to this: some 5,000 samples, more than a chart has columns."""
+"""Bytes of a thinned part: some 5,000 samples, more than a chart has columns."""
 LOOSE_BYTES = PACKED_BYTES * 3 // 2
-"""A single file up to this size is left as it is: events are kept, so that a thinned part may be larger than
-its goal."""
+"""A single file up to this size is left unchanged. Events are kept, so a thinned part may exceed
+PACKED_BYTES."""
 _SLACK = 0.9
-"""Thinning goes on to this share of a limit, so that the next run does not start it again."""
+"""Thinning continues to this share of a limit, so that the next run does not start it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThinStep:
-    """One part of one run becomes one file."""
+    """Replace one part of one run by one file."""
 
     run_id: str
     part: Part
     before: Volume
     after: Volume
-    """An estimate: the real size depends on how many events there are."""
+    """An estimate: the real size depends on the number of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThinPlan:
-    """What is thinned, in this order."""
+    """The steps, in their order."""
 
     steps: tuple[ThinStep, ...]
     now: Volume
     after: Volume
-    """All records when every step is done, by estimate."""
+    """Estimated size of all records after every step."""
     limits: RecordLimits
 
     @property
@@ -93,7 +92,7 @@ def plan_thinning(
 
 
 def _volume(one: RunRecords, part: Part, old: Volume) -> Volume:
-    """What a step takes: the second packs the rotated parts, as the first left them, with the rest."""
+    """Size of the input of a step: the TELEMETRY step also packs the result of the OLD step."""
     if part is Part.OLD:
         return one.old
     return old + one.telemetry if part is Part.TELEMETRY else one.metrics

@@ -1,4 +1,4 @@
-"""What is new of the runs and jobs whose end somebody waits for. Pure."""
+"""Report the news of runs and jobs whose end somebody waits for. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import Snapshot
 
 GONE_S = 60.0
-"""A job that neither the queue nor its run tells of is waited for no longer than this: a queue's answer may
-be as old."""
+"""Seconds to wait for a job that neither the queue nor its run reports: an answer of the queue may be this
+old."""
 _QUEUE = "jobs"
 
 
@@ -34,10 +34,10 @@ class _Standing:
 
 
 class WatchedJobs:
-    """Follows names from one picture to the next, and says what changed."""
+    """Follows names from one snapshot to the next, and reports the changes."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """`names` are run ids and job ids; that of an array means all its tasks."""
+        """`names` are run ids and job ids; an array's id means all its tasks."""
         self._names = tuple(dict.fromkeys(names))
         self._told: dict[str, _Standing] = {}
         self._findings: dict[str, frozenset[str]] = {}
@@ -55,7 +55,7 @@ class WatchedJobs:
         return len(self._names) - len(self._done)
 
     def news(self, picture: Snapshot) -> list[News]:
-        """What the picture says that the one before did not, in the order of the names."""
+        """The changes from the previous snapshot to this one, in the order of the names."""
         return [each for name in self._names for each in self._news_of(name, picture)]
 
     def _news_of(self, name: str, picture: Snapshot) -> Iterator[News]:
@@ -85,9 +85,9 @@ class WatchedJobs:
             yield News(picture.now_s, name, "Slurm does not know it any more", True)
 
     def _new_findings(self, name: str, picture: Snapshot) -> Iterator[News]:
-        """Findings above info that were not there before; one that went and came back is new again.
+        """Findings above info that are new; a finding that disappeared and came back is new again.
 
-        A process that has ended is judged as a whole when Slurm says so.
+        Once a process has ended, the verdict waits until Slurm reports the end.
         """
         target = picture.targets.get(name)
         if target is not None and target.exit is not None:
@@ -103,7 +103,7 @@ class WatchedJobs:
 
 
 def active_names(picture: Snapshot, user: str) -> tuple[str, ...]:
-    """The user's runs that wait or run, and his jobs that coach did not launch, an array as one."""
+    """The user's active runs, and his active jobs that coach did not launch, an array as one."""
     runs = [run for run in picture.runs if run.state is not None and not is_final(run.state)]
     of_runs = {run.job_id for run in picture.runs} | {run.run_id for run in picture.runs}
     jobs = [

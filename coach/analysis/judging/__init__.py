@@ -1,1 +1,1 @@
-"""Diagnoses put into an order and into words: no finding, several jobs, ranking."""
+"""Order diagnoses and put them into words: no finding, several jobs, ranking."""

@@ -1,4 +1,4 @@
-"""The findings of one job as Markdown, to be put into a mail, an issue or a chat. Pure."""
+"""The findings of one job as Markdown, for a mail, an issue or a chat. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.judging.finding import Diagnosis, Evidence, Finding
 
 _FENCE = "    "
-"""Four spaces are a code block, whatever the text holds."""
+"""Four spaces make a code block, whatever the text contains."""
 
 
 def diagnosis_markdown(diagnosis: Diagnosis, name: str) -> str:
-    """What ended it and each finding with its proof and its fixes. `name` is what people call the job."""
+    """How the job ended, and each finding with its proof and fixes. `name` is the job's name for readers."""
     return "\n".join(_lines(diagnosis, name)) + "\n"
 
 

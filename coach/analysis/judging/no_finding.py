@@ -1,7 +1,6 @@
-"""What a diagnosis without a finding means, in one of three words. Pure.
+"""Say what a diagnosis without a finding means: not looked at, nothing known, or healthy. Pure.
 
-Nobody has looked, somebody looked and knows nothing, and all is well are three things. Every list, screen and
-command takes the word from here.
+These three are different facts. Every list, screen and command takes its word from this module.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ _WAITING = frozenset({"PENDING", "CONFIGURING"})
 
 
 class Look(StrEnum):
-    """The value is the word that is shown."""
+    """The value is the word shown."""
 
     WENT_WRONG = "went wrong"
-    """A finding at warning or above says more."""
+    """There is a finding at warning or above, which says more."""
     NOT_LOOKED_AT = "not looked at"
     NOTHING_KNOWN = "nothing known"
     HEALTHY = "healthy"
@@ -41,7 +40,7 @@ _MEANINGS = {
 
 
 def look_of(diagnosis: Diagnosis | None) -> Look:
-    """The word for one target. None: nobody has judged it."""
+    """The word for one target. None: it was not judged yet."""
     if diagnosis is None:
         return Look.NOT_LOOKED_AT
     if any(finding.severity > Severity.INFO for finding in diagnosis.findings):
@@ -52,7 +51,7 @@ def look_of(diagnosis: Diagnosis | None) -> Look:
 
 
 def look_of_past(past: PastRun | None) -> Look:
-    """The same of what is remembered of a run that has ended."""
+    """The word for a remembered run that has ended."""
     if past is None or not past.is_judged:
         return Look.NOT_LOOKED_AT
     if past.rule is not None:
@@ -61,12 +60,12 @@ def look_of_past(past: PastRun | None) -> Look:
 
 
 def sign_of(look: Look) -> str:
-    """One character, so that colour never stands alone."""
+    """One character, so that colour never carries the meaning alone."""
     return _SIGNS[look]
 
 
 def meaning_of(diagnosis: Diagnosis | None) -> str:
-    """The word with its meaning, as a line."""
+    """The word with its meaning, as one line."""
     look = look_of(diagnosis)
     if look is Look.NOT_LOOKED_AT and diagnosis is not None:
         return "not looked at: it has not started"
@@ -76,7 +75,7 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
 
 
 def why_no_fix(diagnosis: Diagnosis | None) -> str:
-    """The answer to a key that asks for a fix without an offer."""
+    """The answer to the fix key when there is no fix to offer."""
     look = look_of(diagnosis)
     if diagnosis is not None and (withheld := why_withheld(diagnosis)):
         return withheld.because

@@ -18,21 +18,21 @@ _SLURM = {
 
 
 def outcome_text(outcome: Outcome | None) -> str:
-    """What ended it and where, the work that was lost, and if it can resume; empty while it runs, and where
-    nothing is known."""
+    """The cause and place of the end, the work lost, and whether the run can resume; empty while it runs, and
+    if nothing is known."""
     if outcome is None or outcome.end in (End.RUNNING, End.COMPLETED):
         return ""
     return "; ".join(filter(None, (end_text(outcome), lost_text(outcome))))
 
 
 def lost_text(outcome: Outcome) -> str:
-    """The work that was lost since the last complete checkpoint, and if it can resume; empty where neither is
+    """The work lost since the last complete checkpoint, and whether the run can resume; empty if neither is
     known."""
     return "; ".join(filter(None, (_lost(outcome), _resume(outcome))))
 
 
 def end_text(outcome: Outcome) -> str:
-    """What ended it, and the rank and the node that ended first; empty where nothing is known."""
+    """The cause of the end, and the rank and node that ended first; empty if nothing is known."""
     reason = printable(outcome.reason or "")
     match outcome.end:
         case End.EXCEPTION:
@@ -74,7 +74,7 @@ def _resume(outcome: Outcome) -> str:
 
 
 def earlier_runs_lines(outcome: Outcome | None) -> Iterable[str]:
-    """One line about the runs above the judged one in its log; none where it stands alone."""
+    """One line on the runs above the judged one in its log; none if the log has only one run."""
     if outcome is None or not outcome.earlier:
         return
     yield f"{_earlier(outcome.earlier)}: {printable(outcome.earlier[-1].ended)}"

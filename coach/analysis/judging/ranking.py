@@ -1,5 +1,5 @@
-"""The findings of many jobs in one order: what costs most GPU-hours first. Screens and commands rank by the
-same measure."""
+"""Rank the findings of many jobs: the most GPU-hours lost first. Screens and commands use the same
+measure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot, TargetSnapshot
 
 RECENT_S = 86400.0
-"""Jobs that ended longer ago are history."""
+"""Seconds. Jobs that ended longer ago are left out."""
 _MANY_CAUSES = frozenset({"code_error", "unknown_failure"})
 _NUMBER = re.compile(r"\d[\d.,:]*")
 
 
 @dataclass(frozen=True, slots=True)
 class RankedFinding:
-    """A finding with its job, and what it cost at most; None where nobody knows."""
+    """A finding with its job, and an upper bound of its cost; None if that is not known."""
 
     target: str
     job_name: str | None
@@ -28,7 +28,7 @@ class RankedFinding:
     finding: Finding
     lost_gpu_hours: float | None
     ended_s: float | None
-    """When the job ended; None while it runs, or where nobody knows."""
+    """Time of the job's end; None while it runs, or if that is not known."""
 
 
 def ranked_of(diagnosis: Diagnosis, target: TargetSnapshot) -> tuple[RankedFinding, ...]:
@@ -44,7 +44,7 @@ def ranked_of(diagnosis: Diagnosis, target: TargetSnapshot) -> tuple[RankedFindi
 
 
 def ranked_findings(snapshot: Snapshot, ended: Mapping[str, Job]) -> dict[str, tuple[RankedFinding, ...]]:
-    """Those of each target that is followed and was judged. `ended` are jobs that the queue may have
+    """The findings of each followed target that was judged. `ended` are jobs that the queue may have
     forgotten."""
     found = {}
     for name, diagnosis in snapshot.diagnoses.items():
@@ -57,8 +57,8 @@ def ranked_findings(snapshot: Snapshot, ended: Mapping[str, Job]) -> dict[str, t
 
 
 def by_impact(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> list[RankedFinding]:
-    """Those of jobs that run or ended within a day: causes before what follows from them, then by cost, then
-    by severity, then what runs or ended last."""
+    """Findings of jobs that run or ended within a day: causes before consequences, then by cost, by severity,
+    and by the time of the end, the newest first."""
     recent = [
         each
         for findings in found.values()
@@ -78,8 +78,8 @@ def by_impact(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> lis
 
 
 def went_wrong(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> list[RankedFinding]:
-    """Of each job that went wrong its worst cause, in the order of `coach check`: by severity, then by cost.
-    A remark is nothing wrong."""
+    """The worst cause of each job that went wrong, in the order of `coach check`: by severity, then by cost.
+    Info findings do not count."""
     of_job: dict[str, RankedFinding] = {}
     for each in sorted(
         by_impact(found, now_s), key=lambda each: (-each.finding.severity, not each.finding.is_primary)
@@ -90,9 +90,9 @@ def went_wrong(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> li
 
 
 def by_cause(wrong: Iterable[RankedFinding]) -> list[tuple[RankedFinding, ...]]:
-    """Findings of one cause together, the newest job first; the groups in the order of their first ones.
+    """Group findings by cause, the newest job first; groups are in the order of their first findings.
 
-    A rule for any error has many causes: its words tell them apart, without their numbers.
+    A rule for any error covers many causes: its message, without the numbers in it, tells them apart.
     """
     groups: dict[tuple[str, str], list[RankedFinding]] = {}
     for each in wrong:
@@ -107,22 +107,22 @@ def _ended_s(each: RankedFinding) -> float:
 
 
 def worst(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> RankedFinding | None:
-    """The gravest of all, of those the most costly; a remark is none."""
+    """The most severe finding (ties: most GPU-hours lost); info findings do not count."""
     causes = [each for each in by_impact(found, now_s) if each.finding.severity > Severity.INFO]
     return min(causes, key=lambda each: (-each.finding.severity, -(each.lost_gpu_hours or 0.0)), default=None)
 
 
-# The cost of a finding is an upper bound, from what is known of the job alone: nobody measures what a job
-# would have done otherwise.
+# The cost of a finding is an upper bound, from this job alone: nobody can measure how the job would have run
+# without it.
 
 _HOUR_S = 3600.0
 
 
 def lost_gpu_hours(finding: Finding, target: TargetSnapshot) -> float | None:
-    """At most so much was lost, None where nobody knows. Of a job that broke off, all since its last
-    checkpoint; else since it began to hold.
+    """Upper bound of the GPU-hours lost; None if not known. For a job that broke off, the time since its last
+    checkpoint; else the time since the finding began.
 
-    A consequence costs nothing beyond what its cause does, and a remark nothing at all.
+    A consequence costs nothing more than its cause, and an info finding costs nothing.
     """
     if finding.consequence_of is not None or finding.severity is Severity.INFO:
         return 0.0
@@ -137,7 +137,7 @@ def lost_gpu_hours(finding: Finding, target: TargetSnapshot) -> float | None:
 
 
 def num_gpus_of(target: TargetSnapshot) -> int | None:
-    """GPUs that the job has, or had."""
+    """GPUs that the job has or had."""
     if target.job is not None and target.job.num_gpus is not None:
         return target.job.num_gpus
     return target.run.num_gpus if target.run is not None else None

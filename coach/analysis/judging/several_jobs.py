@@ -1,8 +1,7 @@
-"""Several judged jobs as one: own jobs in the order of how bad they are, and an array or a heterogeneous job
-as a whole. Pure.
+"""Judge several jobs together: own jobs in the order of severity, and an array or a heterogeneous job as a
+whole. Pure.
 
-An array of a thousand tasks fails in few ways: what went wrong is told once for each cause, with the tasks
-that it befell.
+An array of a thousand tasks fails in few ways: each cause is reported once, with the tasks that it hit.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Judged:
 
     @property
     def worst(self) -> Finding | None:
-        """The root cause where something is wrong; a remark is nothing to get up for."""
+        """The root cause, if there is a finding above info."""
         return next((each for each in self.diagnosis.findings if each.severity > Severity.INFO), None)
 
     @property
@@ -43,19 +42,19 @@ class Judged:
 
     @property
     def is_unread(self) -> bool:
-        """Whether there was nothing at all to judge it by."""
+        """True if there was no data to judge it by."""
         snapshot = self.snapshot
         return not (snapshot.log_tails or snapshot.events or snapshot.run is not None)
 
     @property
     def is_blind(self) -> bool:
-        """Whether nothing was found because nothing could be read."""
+        """True if nothing was found because nothing could be read."""
         return self.worst is None and not self.is_waiting and self.is_unread
 
 
 def worst_first(judged: Sequence[Judged]) -> list[Judged]:
-    """By severity, then by what was lost, then the newest. What waits has not gone wrong yet, and what could
-    not be read is not well."""
+    """Sort by severity, then by GPU-hours lost, then unread jobs first, then the newest. A waiting job counts
+    as neither bad nor unread."""
 
     def order(each: Judged) -> tuple[int, float, bool, float]:
         worst = each.worst
@@ -72,7 +71,7 @@ def worst_first(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
-    """What is known of all parts together. `judged` are some of them or all, the worst first."""
+    """The diagnosis of all parts together. `judged` are some or all of them, the worst first."""
     alike: dict[tuple[str, str], list[tuple[Judged, Finding]]] = {}
     for each in judged:
         for finding in each.diagnosis.findings:
@@ -98,7 +97,7 @@ def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
 
 
 def state_of(parts: Sequence[Job]) -> str | None:
-    """That of the liveliest part; when all have ended, the most frequent of those that did not complete."""
+    """The state of the liveliest part; if all have ended, the most frequent state other than COMPLETED."""
     if not parts:
         return None
     if any(not is_final(job.state) for job in parts):
@@ -108,7 +107,7 @@ def state_of(parts: Sequence[Job]) -> str | None:
 
 
 def _of_all(group: Sequence[tuple[Judged, Finding]], num_parts: int, is_primary: bool) -> Finding:
-    """The worst of them, said of all."""
+    """The worst finding of the group, worded for all its parts."""
     finding = max((finding for _, finding in group), key=lambda each: each.severity)
     if num_parts == 1:
         return replace(finding, is_primary=is_primary)

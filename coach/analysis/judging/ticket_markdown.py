@@ -1,7 +1,7 @@
-"""A ticket as Markdown: headings in coach's own words, and everything else in fences. Pure.
+"""A ticket as Markdown: headings in coach's own words, everything else in fences. Pure.
 
-All that other people wrote stands in a fence that is longer than any in it, so nothing of it is Markdown,
-HTML or a mention, wherever the ticket is put.
+Text by other people stands in a fence longer than any fence inside it, so none of it acts as Markdown, HTML
+or a mention, wherever the ticket is pasted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coach.runs import RUN_ID
 _MAX_WIDTH = 400
 _TICKS = re.compile("`+")
 _PLAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_+-]{0,60}[A-Za-z0-9])?")
-"""A name that no Markdown can be in."""
+"""A name that cannot contain Markdown."""
 _NONE = "none"
 
 
@@ -26,7 +26,7 @@ def ticket_markdown(told: Mapping[str, Any]) -> list[str]:
 
 
 def fenced(lines: Iterable[str], language: str = "") -> list[str]:
-    """Lines in a fence that none of them can close."""
+    """The lines in a fence that none of them can close."""
     shown = [cut(printable(line.expandtabs(4)).rstrip(), _MAX_WIDTH) for line in lines]
     longest = max((len(ticks) for line in shown for ticks in _TICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -58,7 +58,7 @@ _NOT_TRIED = "no other run or job of the same is known here"
 
 
 def _title(told: Mapping[str, Any]) -> str:
-    """Names only what cannot be Markdown."""
+    """The title, made only of words that cannot be Markdown."""
     target, state = str(told["target"]), str(told["state"] or "")
     kind = "Run" if RUN_ID.match(target) else "Job"
     what = f"{kind} {target}" if target[:1].isdigit() and _PLAIN.fullmatch(target) else "A job"
@@ -70,7 +70,7 @@ def _section(title: str, lines: Iterable[str], language: str = "text") -> Iterat
 
 
 def _pairs(values: Mapping[str, Any]) -> list[str]:
-    """`name: value`, the values in one column; a list or a table on lines of its own."""
+    """`name: value` lines with aligned values; a list or a table gets lines of its own."""
     width = max((len(name) for name in values), default=0) + 1
     lines = []
     for name, value in values.items():
@@ -89,7 +89,7 @@ def _is_list(value: object) -> bool:
 
 
 def _evidence(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The proof of each finding that is more than a remark."""
+    """The proof of each finding above info."""
     for finding in findings:
         if finding["severity"] == "info":
             continue

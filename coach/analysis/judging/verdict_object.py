@@ -16,11 +16,11 @@ from coach.model.judging.outcome import End, Outcome
 from coach.runs import encode_number
 
 OUTCOME = "outcome"
-"""The key of a kept verdict that the public JSON has not: how the target ended, and the work lost."""
+"""A kept verdict has this key beside those of the public JSON: how the target ended, and the work lost."""
 
 
 class EvidenceObject(TypedDict):
-    """One piece of proof: numbers with their window, or a log line with its place."""
+    """One piece of evidence: a number with its window, or a log line with its file and line number."""
 
     text: str
     file: str | None
@@ -30,13 +30,13 @@ class EvidenceObject(TypedDict):
 
 
 class FindingObject(TypedDict):
-    """What a rule saw, its proof, and what to do."""
+    """One finding of a rule: a summary, its evidence, and its fixes."""
 
     rule: str
-    """Code of the rule. A code keeps its meaning for ever."""
+    """Code of the rule. The meaning of a code never changes."""
     name: str
     cause: str
-    """What is wrong, in one word; see causes.md."""
+    """The fault, as one word; see causes.md."""
     severity: Annotated[str, Literal["info", "warning", "critical"]]
     confidence: float
     """From 0 to 1: an estimate of the rule's author."""
@@ -51,17 +51,17 @@ class FindingObject(TypedDict):
 
 
 class DiagnosisObject(TypedDict):
-    """What is known about one target: its findings, the primary one first."""
+    """The diagnosis of one target: its findings, the primary one first."""
 
     schema: Schema1
     target: str
-    """What was named."""
+    """The run, job or path that was named."""
     state: str | None
-    """Slurm's word, also of a local run."""
+    """The state in Slurm's word, also for a local run."""
     findings: list[FindingObject]
-    """Empty, or only info: nothing is known to be wrong."""
+    """If empty, or only info: no fault is known."""
     not_measured: list[Annotated[dict[str, Any], NotMeasured]]
-    """What could not be judged. It never counts as fine."""
+    """Checks that could not be made. They never count as passed."""
 
 
 class OutcomeObject(TypedDict):
@@ -78,7 +78,7 @@ class OutcomeObject(TypedDict):
     """Steps since the last complete checkpoint."""
     lost_s: Number
     can_resume: bool | None
-    """True with a complete checkpoint; null where nobody knows."""
+    """True with a complete checkpoint; null if that is not known."""
 
 
 def diagnosis_object(diagnosis: Diagnosis) -> DiagnosisObject:
@@ -93,12 +93,12 @@ def diagnosis_object(diagnosis: Diagnosis) -> DiagnosisObject:
 
 
 def kept_object(diagnosis: Diagnosis, told: Mapping[str, Any]) -> dict[str, Any]:
-    """The public JSON of a diagnosis (`told`) with `outcome`; of an open drill without it."""
+    """The public JSON of a diagnosis (`told`) with `outcome`; for an open drill, `outcome` is null."""
     return {**told, OUTCOME: None if why_withheld(diagnosis) else _outcome_object(diagnosis.outcome)}
 
 
 def _outcome_object(outcome: Outcome | None) -> OutcomeObject | None:
-    """How it ended; None while it runs, and where nothing is known."""
+    """The end of the target; None while it runs, or if nothing is known."""
     if outcome is None or outcome.end in (End.RUNNING, End.UNKNOWN):
         return None
     first = outcome.first

@@ -1,7 +1,7 @@
-"""A verdict in six lines at most: what ended it, where, the fix and the work lost. Pure.
+"""A verdict in at most six lines: the cause of the end, its place, the fix, and the work lost. Pure.
 
-The words are made of the kept JSON and not of the diagnosis, so that a verdict that was kept is told like
-one that was just found. A file holds it: what is missing or of another type is left out.
+The words are made from the stored JSON, not from the diagnosis, so that a stored verdict reads like a new
+one. The JSON comes from a file: a missing value, or one of another type, is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coach.runs import RUN_ID, SAID_OF_END
 
 MAX_LINES = 6
 _MAX_WIDTH = 300
-"""A message of a program may be a page; a command is never cut."""
+"""A program's message may fill a page; commands are never cut."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d{1,9})')
 _JOB_ID = re.compile(r"\d{1,18}(?:[_+]\d{1,9})?")
 _GOOD = frozenset({"COMPLETED", "CANCELLED", "REVOKED"})
@@ -31,7 +31,7 @@ _DRILL = "ended badly; `coach drill` asks you why"
 
 
 def is_bad_state(state: str | None) -> bool:
-    """True for a state in which a job ended and that nobody asked for."""
+    """True if a job ended in this state and nobody asked for it."""
     return is_final(state) and state not in _GOOD
 
 
@@ -41,7 +41,7 @@ def has_ended_badly(past: PastRun) -> bool:
 
 
 def worst_severity(verdict: Mapping[str, Any]) -> Severity | None:
-    """That of its gravest finding; None without a finding."""
+    """The severity of its worst finding; None without a finding."""
     known = (_WORDS.get(str(finding.get("severity"))) for finding in _tables(verdict, "findings"))
     return max((each for each in known if each is not None), default=None)
 
@@ -60,7 +60,7 @@ def is_withheld(verdict: Mapping[str, Any]) -> bool:
 
 
 def why_lines(verdict: Mapping[str, Any]) -> list[str]:
-    """At most six lines, each harmless for a terminal."""
+    """At most six lines, each safe for a terminal."""
     target, state = _text(verdict, "target") or "–", _text(verdict, "state")
     if is_withheld(verdict):
         how = next((_text(item, "how") for item in _tables(verdict, "not_measured")), None)
@@ -80,7 +80,7 @@ def why_lines(verdict: Mapping[str, Any]) -> list[str]:
 
 
 def log_lines(verdict: Mapping[str, Any]) -> list[str]:
-    """What a job writes about its own end into its log; nothing for a healthy one."""
+    """The lines that a job writes about its own end into its log; none for a healthy job."""
     if not has_gone_wrong(verdict):
         return []
     if is_withheld(verdict):
@@ -118,7 +118,7 @@ def _fix_lines(fix: Mapping[str, Any], target: str) -> Iterator[str]:
 
 
 def _place(finding: Mapping[str, Any]) -> str | None:
-    """The line of the program that its traceback names, and the line of the log that says so."""
+    """The program line that the traceback names, and the log line that shows it."""
     program = log = None
     for item in _tables(finding, "evidence"):
         if program is None and (frame := _FRAME.search(_text(item, "text") or "")):

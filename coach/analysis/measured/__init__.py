@@ -1,1 +1,1 @@
-"""Measurements made comparable: quantities of GPUs, their origin, stacks in groups."""
+"""Make measurements comparable: quantities of GPUs, the source of a number, stacks in groups."""

@@ -1,6 +1,6 @@
-"""How GPUs went over a time, in as few numbers as a picture has columns: means by difference of sums.
+"""Curves of GPU measurements with one point per column of a chart: means from prefix sums.
 
-Apart from `gpu_quantities.bands`, which looks at every sample: a page that is drawn each second cannot.
+Kept apart from `gpu_quantities.bands`, which reads every sample: a page drawn each second cannot afford that.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from coach.lookback.series import Series
 from coach.model.training.telemetry import GpuSample
 
 MAX_EACH = 4
-"""More GPUs are not shown each: the middle one, the one that did most and the one that did least are."""
+"""Up to this many GPUs are shown one by one; of more, the median, the busiest and the least busy."""
 
 _WORK = ("power_w", "utilization_pct")
 
 
 @dataclass(frozen=True, slots=True)
 class ShownGpu:
-    """One GPU that stands for itself or for its place among many."""
+    """A GPU shown for itself, or as an example of many."""
 
     key: GpuKey
     among: str
-    """`median`, `most` or `least`; empty where each is shown."""
+    """`median`, `most` or `least`; empty if every GPU is shown."""
 
 
 def course(
     series: Series[GpuSample], column: str, start_s: float, end_s: float, num_points: int
 ) -> list[tuple[float, float | None]]:
-    """The mean of a column in each of `num_points` equal parts of a time. A part without a sample is left
-    out; a silence of more than GAP_S breaks the line."""
+    """The mean of a column in each of `num_points` equal parts of a period. A part without samples is left
+    out; a gap of more than GAP_S breaks the line."""
     width_s = (end_s - start_s) / max(1, num_points)
     times, rows = series.times, list[tuple[float, float | None]]()
     previous_s: float | None = None
@@ -62,7 +62,8 @@ def _mean(series: Series[GpuSample], column: str, places: range) -> float | None
 
 
 def shown_gpus(history: History, gpus: Sequence[GpuKey]) -> list[ShownGpu]:
-    """A few GPUs each; of more the middle one first, then those that did most and least over all."""
+    """All GPUs if they are few; else the median one, then the busiest and the least busy over all kept
+    samples."""
     if len(gpus) <= MAX_EACH:
         return [ShownGpu(key, "") for key in gpus]
     ranked = sorted(gpus, key=lambda key: _work(history.gpu_series(*key)))
@@ -71,7 +72,7 @@ def shown_gpus(history: History, gpus: Sequence[GpuKey]) -> list[ShownGpu]:
 
 
 def _work(series: Series[GpuSample]) -> float:
-    """How hard it worked over all that is kept: by its power, else by its utilization."""
+    """Mean load over all kept samples: power if measured, else utilization."""
     places = range(len(series.times))
     for column in _WORK:
         value = _mean(series, column, places)

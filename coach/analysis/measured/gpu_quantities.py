@@ -1,7 +1,7 @@
-"""What is compared between the GPUs of one job: each quantity, how it spreads, and how it went.
+"""Compare the GPUs of one job: each quantity, its spread, and its curve.
 
-Utilization says only that some kernel ran, so the first quantity is one that tells how hard a GPU works: SM
-activity where it is measured, else power over its limit.
+Utilization says only that some kernel ran. So the first quantity is one that shows how hard a GPU works: SM
+activity if measured, else power over its limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coach.lookback.history import History
 from coach.model.training.telemetry import GpuSample
 
 GAP_S = 30.0
-"""A curve is broken by a longer silence."""
+"""Seconds. A longer gap breaks a curve."""
 
 GpuKey = tuple[str, int]
 """Node, and the GPU's index within the job."""
@@ -28,14 +28,14 @@ class Quantity:
     unit: str
     of: Callable[[GpuSample], float | None]
     outlier: float
-    """How far from the median is worth a sign."""
+    """Distance from the median that is marked, in `unit`."""
     top: float | None = 100.0
-    """The end of its scale; None: as large as the largest value."""
+    """The end of its scale; None: the largest value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One quantity over the GPUs of a job at one time; who has the least and the most."""
+    """One quantity over the GPUs of a job at one time, with the GPUs that have the least and the most."""
 
     quantity: Quantity
     low: float
@@ -48,7 +48,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The least, the median and the most of some GPUs at one time; None where a curve breaks."""
+    """The least, the median and the most of several GPUs at one time; None breaks the curve."""
 
     time_s: float
     low: float | None
@@ -71,13 +71,13 @@ QUANTITIES = (SM_ACTIVITY, POWER, UTILIZATION, MEMORY, TEMPERATURE, CLOCK)
 
 
 def measured_quantities(samples: Iterable[GpuSample]) -> list[Quantity]:
-    """Those that at least one GPU has, how hard it works first."""
+    """Quantities that at least one GPU has; the best measure of load first."""
     known = list(samples)
     return [each for each in QUANTITIES if any(each.of(sample) is not None for sample in known)]
 
 
 def spread(quantity: Quantity, samples: Iterable[GpuSample]) -> Spread | None:
-    """None when no GPU has it."""
+    """None if no GPU has the quantity."""
     known = [
         (value, (sample.node, sample.gpu)) for sample in samples if (value := quantity.of(sample)) is not None
     ]
@@ -98,7 +98,7 @@ def bands(
     end_s: float,
     num_points: int,
 ) -> dict[str, list[Band]]:
-    """How the quantities went between two times, by their names, each in at most `num_points` points and the
+    """The curves of the quantities between two times, by name, each with at most `num_points` points plus the
     breaks between them."""
     width = max((end_s - start_s) / max(1, num_points), 1e-9)
     found: dict[str, dict[int, list[float]]] = {each.name: {} for each in quantities}
@@ -127,7 +127,7 @@ def _joined(places: dict[int, list[float]], start_s: float, width: float) -> lis
 
 
 def _is_silence(gaps: list[int], index: int, width: float) -> bool:
-    """Whether nothing was measured for long: of the older past fewer samples are kept, so its gaps are wider,
-    but not suddenly."""
+    """True if a gap is a real pause: older samples are thinned, so their gaps are wider too, but not
+    suddenly."""
     beside = max(gaps[max(0, index - 1) : index] + gaps[index + 1 : index + 2], default=0)
     return gaps[index] * width > GAP_S and gaps[index] > 4 * max(1, beside)

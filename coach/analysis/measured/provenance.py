@@ -1,6 +1,6 @@
-"""Where the numbers of a node come from, how old they are, and what of the job's GPUs they do not show.
+"""Describe the source of a node's numbers, their age, and how many of the job's GPUs they miss.
 
-A number without these is believed too much: a step in a job may see fewer GPUs than the job has, and a stream
+Without these, numbers are trusted too much: a step in a job may see fewer GPUs than the job has, and a stream
 may have stopped.
 """
 
@@ -12,8 +12,7 @@ from coach.model.training.telemetry import HostSample
 
 
 def provenance(history: History, node: str, now_s: float) -> str | None:
-    """`the sampler beside the training, 2 s ago; 6 of 8 GPUs visible`; None when nothing was measured
-    there."""
+    """`the sampler beside the training, 2 s ago; 6 of 8 GPUs visible`; None if nothing was measured there."""
     origin = history.origin(node)
     if origin is None:
         return None
@@ -24,8 +23,8 @@ def provenance(history: History, node: str, now_s: float) -> str | None:
 
 
 def visible_gpus(host: HostSample | None) -> str | None:
-    """`6 of 8 GPUs visible` where the job has more GPUs on the node than were seen; None otherwise, or when
-    it is not known."""
+    """`6 of 8 GPUs visible` if the job has more GPUs on the node than were seen; otherwise, or if that is not
+    known, None."""
     if host is None or host.num_gpus is None or host.num_gpus_allotted is None:
         return None
     if host.num_gpus >= host.num_gpus_allotted:

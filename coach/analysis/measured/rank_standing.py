@@ -1,6 +1,6 @@
-"""Where the ranks of a training stand: step, pace, wait for data, memory, and which of them are odd.
+"""Compare the ranks of a training: step, pace, wait for data, memory, and the outliers among them.
 
-Ranks that train together wait for each other, so that what one rank does otherwise costs all of them.
+Ranks that train together wait for each other, so a delay of one rank costs all of them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ RECENT_STEPS = 50
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One rank, lately. What was not measured is None."""
+    """Recent values of one rank. None: not measured."""
 
     rank: int
     node: str | None
     step: int
     behind: int
-    """Steps behind the rank that is furthest."""
+    """Steps behind the rank with the most steps."""
     loss: float | None
     step_time_s: float | None
     data_time_s: float | None
@@ -33,7 +33,7 @@ class Standing:
 
     @property
     def wait_pct(self) -> float | None:
-        """The share of its step in which it waits for data."""
+        """The share of its step time that it waits for data, in percent."""
         if self.data_time_s is None or not self.step_time_s:
             return None
         return min(100.0, 100.0 * self.data_time_s / self.step_time_s)
@@ -41,20 +41,20 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class RankQuantity:
-    """A number of each rank, on a scale that does not depend on the training."""
+    """A value of each rank, on a scale that does not depend on the training."""
 
     name: str
     unit: str
     meaning: str
     outlier: float
-    """How far from the median is worth a sign."""
+    """Distance from the median that is marked, in `unit`."""
     top: float | None
     of: Callable[[Standing, Ranks], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """All ranks, and what they are measured against."""
+    """All ranks, and the values that they are compared with."""
 
     standings: tuple[Standing, ...]
     middle_step_time_s: float | None
@@ -64,7 +64,7 @@ class Ranks:
         return [(each, quantity.of(each, self)) for each in self.standings]
 
     def odd(self, quantity: RankQuantity) -> list[tuple[Standing, float]]:
-        """Ranks that are far from the median of all, the furthest first, with their distance."""
+        """Ranks far from the median, the farthest first, with their distance from it."""
         known = [(each, value) for each, value in self.values(quantity) if value is not None]
         if len(known) < 2:
             return []
@@ -74,7 +74,7 @@ class Ranks:
 
     @property
     def oddest(self) -> tuple[Standing, RankQuantity, float] | None:
-        """The rank that is furthest off, by the measure of what counts as far."""
+        """The rank farthest from its median, relative to the quantity's `outlier`."""
         found = [
             (abs(distance) / quantity.outlier, each, quantity, distance)
             for quantity in RANK_QUANTITIES
@@ -116,7 +116,7 @@ RANK_QUANTITIES = (STEP_TIME, DATA_WAIT, MEMORY, BEHIND)
 
 
 def ranks_of(history: History) -> Ranks:
-    """Worked out once per look."""
+    """All ranks, computed once per look."""
     return history.derived("rank standing", lambda: _ranks(history))
 
 
@@ -145,7 +145,7 @@ def _standing(rank: int, newest_first: list[Step], node: str | None, furthest: i
 
 
 def _nodes(history: History) -> Mapping[int, str]:
-    """On which node a rank is, as far as its process was seen."""
+    """Rank → node, for ranks whose process was seen."""
     return {
         each.rank: node for node in history.nodes for each in history.processes(node) if each.rank is not None
     }

@@ -1,8 +1,8 @@
-"""Equal stacks merged, each group named by where it stands, the rank that holds up the others, and the report
-in words.
+"""Merge equal stacks, name each group by its place in the code, find the rank that delays the others, and
+write the report.
 
-Pure. Which function a rank is in says more than its stack: a collective is where it waits for the others, so
-whoever is not in one while the others are is the one they wait for.
+Pure. The function that a rank is in says more than its stack: in a collective a rank waits for the others. So
+if most ranks are in one, they wait for a rank that is not.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SLEEPS = ("nanosleep",)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a rank stands. `is_waiting` for the others; None: it cannot be told."""
+    """A rank's place in the code. `is_waiting` for other ranks; None: cannot be determined."""
 
     words: str
-    """What follows `waits in` or `is in`."""
+    """The words after `waits in` or `is in`."""
     is_waiting: bool | None
     line: str | None = None
     """The line of the training's own code: `train.py:41 load`."""
@@ -60,9 +60,9 @@ class Group:
 @dataclass(frozen=True, slots=True)
 class Merged:
     groups: tuple[Group, ...]
-    """The largest first."""
+    """Largest group first."""
     absent: tuple[int, ...]
-    """Ranks of which no process was found, although all nodes answered."""
+    """Ranks without a process on any node, although all nodes answered."""
 
     @property
     def odd(self) -> tuple[RankStack, ...]:
@@ -81,7 +81,7 @@ class Merged:
 
 
 def merge(stacks: Stacks) -> Merged:
-    """Equal stacks together, and who stands apart."""
+    """Merge equal stacks, and mark the groups that stand apart."""
     by_key: dict[object, list[RankStack]] = {}
     for rank in sorted(
         stacks.ranks, key=lambda rank: (rank.rank is None, rank.rank or 0, rank.node, rank.pid)
@@ -98,8 +98,8 @@ def merge(stacks: Stacks) -> Merged:
 
 
 def place_of(rank: RankStack) -> Place:
-    """By the outermost collective, by what torch is doing for the training, or by the training's own
-    function."""
+    """The place, by the outermost collective, by torch's current work for the training, or by the training's
+    own function."""
     frames = rank.frames
     if not frames:
         return _place_by_collective(rank) or _place_by_kernel(rank)
@@ -122,14 +122,14 @@ def _in_collective(frames: Sequence[Frame]) -> tuple[str, bool] | None:
 
 
 def _in_torch(frames: Sequence[Frame], is_idle: bool) -> tuple[str, bool | None] | None:
-    """The words and `is_waiting` of the innermost call of torch that a reader knows."""
+    """The words and `is_waiting` of the innermost torch call that has a plain name."""
     for frame in frames:
         if frame.name == "__next__" and frame.file.endswith("torch/utils/data/dataloader.py"):
             return "in DataLoader.__next__", False
         if frame.name == "synchronize" and "/torch/cuda/" in frame.file:
             return "for the GPU in torch.cuda.synchronize", True
         if frame.name == "backward" and "/torch/" in frame.file:
-            # With DDP, gradients are exchanged in here: the stack does not tell if it computes or waits.
+            # DDP exchanges gradients in here: the stack does not show if the rank computes or waits.
             return "in backward", True if is_idle else None
     return None
 
@@ -178,7 +178,7 @@ def _place_by_kernel(rank: RankStack) -> Place:
     channel = rank.wait_channel
     at = f" ({channel})" if channel else ""
     if rank.state is None:
-        return Place("not to be seen: the process has ended meanwhile, or is somebody else's", None)
+        return Place("not visible: the process has ended, or belongs to another user", None)
     if rank.state == "D":
         return Place(f"held up by a disk or a file server{at}", False)
     if rank.state in ("T", "t"):
@@ -186,17 +186,17 @@ def _place_by_kernel(rank: RankStack) -> Place:
     if rank.state == "R" or (rank.cpu_pct or 0.0) > _BUSY_PCT:
         return Place("computing", False)
     if channel is not None and any(word in channel for word in _SLEEPS):
-        return Place(f"asleep by its own wish{at}", False)
+        return Place(f"in a sleep call of its own{at}", False)
     return Place(f"for something{at}", True)
 
 
 def _odd(groups: Sequence[Group]) -> Sequence[Group]:
-    """The groups that the others wait for, as far as it can be told."""
+    """The groups that the others wait for, if that can be determined."""
     return _behind(groups) or _apart_from_waiting(groups) or _smallest(groups)
 
 
 def _behind(groups: Sequence[Group]) -> list[Group]:
-    """Groups with a rank that has begun the fewest collectives, where ranks differ in that."""
+    """Groups with a rank that has begun the fewest collectives, if ranks differ in that number."""
     last = [
         (rank.collective.number, group)
         for group in groups
@@ -211,7 +211,7 @@ def _behind(groups: Sequence[Group]) -> list[Group]:
 
 
 def _apart_from_waiting(groups: Sequence[Group]) -> list[Group]:
-    """Groups that are elsewhere while others wait; those that wait, where most ranks are elsewhere."""
+    """Groups that are elsewhere while the others wait; if most ranks are elsewhere, the groups that wait."""
     elsewhere = [group for group in groups if group.place.is_waiting is False]
     others = [group for group in groups if group.place.is_waiting is not False]
     if not any(group.place.is_waiting for group in others):
@@ -220,7 +220,7 @@ def _apart_from_waiting(groups: Sequence[Group]) -> list[Group]:
 
 
 def _smallest(groups: Sequence[Group]) -> list[Group]:
-    """The smallest groups, where they hold less than half of the ranks."""
+    """The smallest groups, if they hold less than half of the ranks."""
     smallest = [group for group in groups if len(group.ranks) == len(groups[-1].ranks)]
     return smallest if 2 * _num_ranks(smallest) < _num_ranks(groups) else []
 
@@ -239,7 +239,7 @@ _INSTALLED = re.compile(r"^.*/(site|dist)-packages/")
 
 
 class Kind(Enum):
-    """What a line is, for those who show it in colour."""
+    """The kind of a line, for colours."""
 
     VERDICT = "verdict"
     ODD = "odd"
@@ -256,7 +256,7 @@ class ReportLine:
 
 
 def report(stacks: Stacks, merged: Merged) -> list[ReportLine]:
-    """The answer first, then each group with its stack, and for every rank by which means it was seen."""
+    """The answer first, then each group with its stack, and how each rank was seen."""
     rows = [ReportLine(Kind.VERDICT, merged.sentence)]
     if merged.odd:
         where = ", ".join(dict.fromkeys(f"{rank.node} pid {rank.pid}" for rank in merged.odd))
@@ -282,7 +282,7 @@ def report(stacks: Stacks, merged: Merged) -> list[ReportLine]:
 
 
 def _where(frame: Frame) -> str:
-    """A library's file by its own name: where it is installed is the same for all, and long."""
+    """A library's file relative to site-packages: the directory above is the same for all, and long."""
     file = _INSTALLED.sub("", frame.file)
     return file if frame.line is None else f"{file}:{frame.line}"
 
@@ -293,13 +293,13 @@ def _heading(group: Group) -> str:
 
 
 def _means(rank: RankStack) -> str:
-    """By which rung, and why by no higher one."""
+    """The rung by which the rank was seen, and why higher ones failed."""
     missed = "; ".join(f"{each.rung}: {each.because}" for each in rank.missed)
     return f"seen by {rank.rung}" + (f" (not by {missed})" if missed else "")
 
 
 def _kernel(rank: RankStack) -> str:
-    """What the kernel says of the process, whatever else was seen."""
+    """The kernel's facts about the process, whatever else was seen."""
     parts = [f"{rank.node} pid {rank.pid}"]
     if rank.state is not None:
         parts.append(f"state {rank.state}{f' in {rank.wait_channel}' if rank.wait_channel else ''}")

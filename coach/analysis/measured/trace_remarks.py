@@ -1,18 +1,19 @@
-"""What stands out in a trace, in words, each with what to try. A remark is a hint to look at, no finding."""
+"""Remarks on a trace, in words, each with advice. A remark is a hint to look, not a finding."""
 
 from __future__ import annotations
 
 from coach.model.training.trace import TraceReport
 
 _IDLE, _EXPOSED, _WAITS, _PAGEABLE = 0.3, 0.1, 0.2, 0.05
-"""From these shares of the window on a remark is made: what is smaller brings less than a run varies."""
+"""Smallest shares of the window that are worth a remark: smaller ones are within the variation between
+runs."""
 _SHORT_KERNEL_S = 20e-6
-"""A launch costs the host 5 to 10 microseconds: kernels that are not much longer leave gaps."""
+"""Seconds. A launch costs the host 5 to 10 microseconds: kernels not much longer than that leave gaps."""
 _LOADER = "enumerate(DataLoader)"
 
 
 def remarks(report: TraceReport) -> tuple[str, ...]:
-    """The largest first; one that says so where nothing stands out."""
+    """The remarks, the largest share first; a single one that says so if nothing stands out."""
     found = [*_of_idle(report), *_of_communication(report), *_of_host(report)]
     told = tuple(text for _, text in sorted(found, reverse=True))
     if told or not report.top:

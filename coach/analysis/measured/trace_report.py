@@ -1,8 +1,8 @@
-"""What a trace of torch.profiler says, without looking at its picture: how long nothing ran on the device and
-what the host did meanwhile, what took the time, how much communication was hidden, what was copied.
+"""Summarize a trace of torch.profiler in numbers: idle time of the device and the host's work meanwhile, the
+slowest operations, the share of communication that was hidden, and copies.
 
-Events overlap, and an operator contains those that it calls. So busy time is the time that events cover
-together, and an operator's own time is its time without that of its callees. Pure.
+Events overlap, and an operator's event contains those of its callees. So busy time is the time covered by any
+event, and an operator's own time excludes its callees. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The profiled time in microseconds, what happened in it, and the time that each kind of work covers."""
+    """The profiled period in microseconds, its events, and the time that each kind of work covers."""
 
     begin: float
     end: float
@@ -55,7 +55,7 @@ class _Window:
 
 
 def report(trace: Trace) -> TraceReport:
-    """All of it. Raises UserError where nothing was profiled."""
+    """The whole report. Raises UserError if nothing was profiled."""
     steps = [event for event in trace.events if event.name.startswith(_STEP)]
     window = _window(trace, steps)
     kernels = [event.end_us - event.begin_us for event in window.events if event.work is Work.KERNEL]
@@ -103,7 +103,7 @@ def _sending(is_gpu: bool) -> Work:
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same time, by intervals that do not touch."""
+    """Merge intervals that overlap or touch."""
     joined: list[Interval] = []
     for begin, end in sorted(intervals):
         if joined and begin <= joined[-1][1]:
@@ -128,13 +128,13 @@ def _length(intervals: Iterable[Interval]) -> float:
 
 
 def _gaps(busy: Sequence[Interval], begin: float, end: float) -> list[Interval]:
-    """The time between the first and the last moment in which nothing ran."""
+    """The periods between the first and the last moment in which nothing ran."""
     edges = [(begin, begin), *busy, (end, end)]
     return [(before[1], after[0]) for before, after in pairwise(edges) if after[0] > before[1]]
 
 
 def _overlap(first: Sequence[Interval], second: Sequence[Interval]) -> float:
-    """How long both last, each being merged."""
+    """Time covered by both; each list is merged already."""
     total, place = 0.0, 0
     for begin, end in first:
         while place < len(second) and second[place][1] <= begin:
@@ -163,7 +163,7 @@ def _top_kernels(events: Iterable[TraceEvent]) -> tuple[Share, ...]:
 
 
 def top_operators(events: Iterable[TraceEvent]) -> tuple[Share, ...]:
-    """Operators by their own time: without what they called on the same thread."""
+    """Operators by their own time, without the operators that they called on the same thread."""
     times: dict[str, list[float]] = defaultdict(list)
     threads: dict[tuple[str, str], list[TraceEvent]] = defaultdict(list)
     for event in events:
@@ -176,7 +176,7 @@ def top_operators(events: Iterable[TraceEvent]) -> tuple[Share, ...]:
 
 
 def _own_times(events: Iterable[TraceEvent]) -> list[tuple[TraceEvent, float]]:
-    """The events of one thread, each with its time less that of the events right inside of it."""
+    """The events of one thread, each with its time minus that of its direct children."""
     found: list[list[float]] = []
     ordered = sorted(events, key=lambda event: (event.begin_us, -event.end_us))
     open_: list[int] = []
@@ -192,7 +192,8 @@ def _own_times(events: Iterable[TraceEvent]) -> list[tuple[TraceEvent, float]]:
 
 
 def _in_gaps(gaps: Sequence[Interval], events: Sequence[TraceEvent]) -> tuple[Share, ...]:
-    """What the thread of the steps was in, in the middle of each gap: the innermost thing that has a name."""
+    """The host's work during each gap: the innermost named event of the steps' thread at the middle of the
+    gap."""
     host = [
         event
         for event in events
@@ -216,7 +217,7 @@ def _in_gaps(gaps: Sequence[Interval], events: Sequence[TraceEvent]) -> tuple[Sh
 
 
 def _around(ordered: Sequence[TraceEvent]) -> list[int]:
-    """For each event of a thread the one around it; -1: none."""
+    """For each event of a thread, the index of the event around it; -1: none."""
     found: list[int] = []
     open_: list[int] = []
     for index, event in enumerate(ordered):
@@ -276,7 +277,7 @@ def short_name(name: str) -> str:
     """A kernel's name without its types: `vectorized_elementwise_kernel (CUDAFunctor_add)`."""
     plain = name.removeprefix("void ").replace("(anonymous namespace)::", "")
     base = re.split(r"[<(]", plain, maxsplit=1)[0].rpartition("::")[2] or plain
-    if base.startswith("Kernel") and "<" in plain:  # CUTLASS: what it computes is its first type
+    if base.startswith("Kernel") and "<" in plain:  # CUTLASS: its first type names the operation
         return re.split(r"[<,>]", plain.partition("<")[2], maxsplit=1)[0].strip() or base
     words = _WORD.findall(plain[len(base) :]) if "<" in plain else []
     functor = next(

@@ -1,7 +1,7 @@
-"""What a job can be filtered and sorted by, in the queue and in the history: one table each.
+"""The fields by which jobs can be filtered and sorted: one table for the queue, one for the history.
 
-Apart from the language itself, because this is what grows: a new field of a job is one line here, and is then
-known to the parser, to `--help`, to `--columns` and to the screens.
+Kept apart from the language because this part grows: a new field of a job is one line here, and the parser,
+`--help`, `--columns` and the screens then have it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _PAST = frozenset(
 
 
 def job_vocabulary(user: str | None, now_s: float | None, expand: Expand) -> Vocabulary[Job]:
-    """`user` is `me`; `now_s` is what waiting is counted to, and `expand` takes node sets apart."""
+    """`user` is the value of `me`; `now_s` is the end of waiting times; `expand` expands node sets."""
     kinds: dict[str | None, str] = {}
 
     def pending_class(job: Job) -> str | None:
@@ -127,7 +127,7 @@ def job_vocabulary(user: str | None, now_s: float | None, expand: Expand) -> Voc
 
 
 def past_job_vocabulary(user: str | None, expand: Expand) -> Vocabulary[PastJob]:
-    """The same words for jobs that have ended, and how well they used what they had."""
+    """The same fields for ended jobs, and how well they used their resources."""
     of_job = job_vocabulary(user, None, expand)
     fields: list[Field[PastJob]] = [
         replace(each, value=partial(_of_job, each.value))  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""How the value of a filter's word is read, by the kind of field that it stands behind.
+"""Parse the value of a filter's word, by the kind of its field.
 
-Each reader turns a text into a test of a value, once; it raises ValueError for what it cannot read, with what
-was meant where that can be guessed. Durations and numbers are compared, names are whole, texts are parts.
+Each reader compiles a text once into a test of a value. It raises ValueError for a text that it cannot read,
+with a suggestion if it has one. Durations and numbers are compared; names match whole; texts match parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coach.analysis.queueing.arrays import group_id, parse_task_ids
 
 Test = Callable[[Any], bool]
 Expand = Callable[[str | None], tuple[str, ...]]
-"""A node set expression as its names."""
+"""Expands a node set expression to names."""
 
 _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -39,14 +39,14 @@ _DIGITS = re.compile(r"(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A sort of value: how it is written, read, shown and sorted."""
+    """A kind of value: how it is written, parsed, shown and sorted."""
 
     shown_as: Literal["text", "count", "percent", "size", "duration", "time"]
     example: str = ""
     read: Callable[[str], Test] | None = None
-    """None: nothing to filter by."""
+    """None: the field cannot be filtered by."""
     rank: Callable[[Any], Any] | None = None
-    """What a value is sorted by, if not itself."""
+    """The sort key of a value, if not the value itself."""
 
 
 def _read_text(text: str) -> Test:
@@ -119,8 +119,8 @@ def _mib(text: str) -> float:
 
 
 def seconds_of(text: str) -> float:
-    """`30m`, `2h30m`, `1d`, or as Slurm writes it: `2:30:00`, `1-12`, `1-12:30:00`. A bare number has no
-    unit, and is refused."""
+    """Seconds of `30m`, `2h30m`, `1d`, or of Slurm's `2:30:00`, `1-12`, `1-12:30:00`. Raises ValueError for a
+    bare number, which has no unit."""
     units = _UNITS.fullmatch(text)
     if units is not None and text:
         days, hours, minutes, seconds = (float(part or 0) for part in units.groups())
@@ -162,7 +162,7 @@ def _id_rank(job_id: str) -> tuple[int, ...]:
 
 
 def natural(name: str) -> list[str | int]:
-    """node2 before node10."""
+    """Sort key that puts node2 before node10."""
     return [int(part[:18]) if part.isdecimal() else part.lower() for part in _DIGITS.split(name)]
 
 
@@ -177,7 +177,7 @@ ID = Kind("text", "17 (with all its tasks), 17_3 or 17_[1-4]", _read_id, _id_ran
 
 
 def choice(words: Iterable[str]) -> Kind:
-    """One of a few words, whole."""
+    """One of a few words, which must match whole."""
     known = tuple(words)
 
     def read(text: str) -> Test:
@@ -192,8 +192,8 @@ def choice(words: Iterable[str]) -> Kind:
 def states(
     known: Iterable[str], codes: Mapping[str, str], split: Callable[[str], Iterable[str]], example: str
 ) -> Kind:
-    """States by their beginning, or by Slurm's short code. `split` gives the words of a state, as `known`
-    spells them."""
+    """States by a prefix, or by Slurm's short code. `split` returns the words of a state, spelt as in
+    `known`."""
     words = tuple(sorted(known))
 
     def read(text: str) -> Test:
@@ -220,7 +220,7 @@ def node_set(expand: Expand) -> Kind:
         if "*" in text:
             is_wanted = _name_test(text)
         else:
-            # A range as long as that is a slip, and would be written out name by name.
+            # A range this long is a typing error, and would be expanded name by name.
             names = frozenset(() if _LONG_RANGE.search(text) else expand(text))
             if not names:
                 raise ValueError

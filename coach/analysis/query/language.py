@@ -1,9 +1,8 @@
-"""The filter language: words such as `state:pending gpu:>0 text`, compiled once into tests, and the same
-names for sorting and columns.
+"""The filter language: words such as `state:pending gpu:>0 text`, compiled once into tests; sorting and
+columns use the same names.
 
-A vocabulary is one table of fields. Parser, help, screens and docs are made of it, so that they cannot
-disagree; what a job or a node has is said where the vocabularies are (job_query, node_query), and how a value
-is read in query_kinds.
+A vocabulary is one table of fields. Parser, help, screens and docs are made from it, so they cannot disagree.
+The fields are in `job_fields.py` and `node_fields.py`; values are parsed in `kinds.py`.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ T = TypeVar("T")
 _WORD = re.compile(r'(?:"[^"]*"?|[^\s"])+')
 _KEYED = re.compile(r"([A-Za-z_]+):(.*)", re.DOTALL)
 _COMMA = re.compile(r",(?![^\[]{0,1000}\])")
-"""A comma that stands in no node set."""
+"""A comma outside a node set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field(Generic[T]):
-    """Something that a row has: a key of the filter, a column, something to sort by."""
+    """One field of a row: a filter key, a column, and a sort key."""
 
     name: str
     attribute: str
-    """What it is called in JSON."""
+    """Its name in JSON."""
     title: str
-    """Above its column."""
+    """The title of its column."""
     about: str
     kind: Kind
     value: Callable[[T], Any]
-    """None where it is not known: no word matches that, and it comes last in every order."""
+    """None if not known: no word matches that, and it sorts last in either direction."""
     aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word as it was read. `key` is the name of a field, None for plain text."""
+    """One parsed word. `key` is the name of a field, None for plain text."""
 
     key: str | None
     values: tuple[str, ...]
@@ -53,7 +52,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[T]):
-    """Words that all have to be true."""
+    """Words that must all match."""
 
     text: str
     words: tuple[Word, ...]
@@ -68,7 +67,7 @@ class Query(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Order(Generic[T]):
-    """Sort by one field, the smallest first unless it is reversed."""
+    """Sort by one field, ascending unless it is reversed."""
 
     field: Field[T]
     is_reversed: bool = False
@@ -76,14 +75,14 @@ class Order(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary(Generic[T]):
-    """All that can be said of one sort of rows."""
+    """All fields of one kind of row."""
 
     fields: tuple[Field[T], ...]
     text: Callable[[T], str]
-    """Where a word without a key is looked for."""
+    """The text that a word without a key is searched in."""
 
     def query(self, text: str) -> Query[T]:
-        """Compile a filter. Raises UserError that names the word and what would be right."""
+        """Compile a filter. Raises UserError that names the wrong word and the correct form."""
         words, tests = [], []
         plain: list[tuple[str, bool]] = []
         for raw in _WORD.findall(text):
@@ -104,17 +103,17 @@ class Vocabulary(Generic[T]):
         return Query(text, tuple(words), tuple(tests))
 
     def orders(self, text: str) -> tuple[Order[T], ...]:
-        """`-gpu,user`: the most GPUs first, then by user."""
+        """Parse `-gpu,user`: most GPUs first, then by user."""
         return tuple(
             Order(self._named("sort", name.lstrip("-")), name.startswith("-")) for name in _names(text)
         )
 
     def columns(self, text: str) -> tuple[Field[T], ...]:
-        """`id,user,gpu`, each of them once."""
+        """Parse `id,user,gpu`; each column counts once."""
         return tuple(dict.fromkeys(self._named("columns", name) for name in _names(text)))
 
     def field(self, name: str) -> Field[T] | None:
-        """By its name or one of its other names."""
+        """A field by its name or an alias."""
         wanted = name.lower()
         return next((each for each in self.fields if wanted in (each.name, *each.aliases)), None)
 
@@ -139,7 +138,7 @@ class Vocabulary(Generic[T]):
         return field
 
     def help_lines(self) -> list[str]:
-        """What each key means and how its values are written."""
+        """The meaning of each key, and how its values are written."""
         names = [", ".join((each.name, *each.aliases)) for each in self.fields]
         width = max(map(len, names))
         return [
@@ -150,10 +149,10 @@ class Vocabulary(Generic[T]):
 
 
 def in_order(rows: Iterable[R], orders: Iterable[Order[T]], of: Callable[[R], T] | None = None) -> list[R]:
-    """Sort by the first of these, then by the next. Equal rows stay as they were, and what is not known comes
-    last either way.
+    """Sort by the first order, then by the next. Equal rows keep their order, and unknown values come last in
+    either direction.
 
-    `of` tells what a row shows, where the row is not that itself.
+    `of` returns the value to sort by, if a row is not that value itself.
     """
     ordered = list(rows)
     for order in reversed(tuple(orders)):
@@ -205,6 +204,6 @@ def _names(text: str) -> list[str]:
 
 
 def _did_you_mean(name: str, known: dict[str, str], after: str) -> str:
-    """`known` has for each way to write a name the one to offer."""
+    """`known` maps each accepted spelling of a name to the one to suggest."""
     close = get_close_matches(name.lower(), known, 1, 0.6)
     return f"; did you mean {known[close[0]]}{after}?" if close else ""

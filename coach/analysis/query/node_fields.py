@@ -1,7 +1,6 @@
-"""What a node can be filtered and sorted by.
+"""The fields by which nodes can be filtered and sorted.
 
-A table of its own: the words mean the same as for jobs where they have the same name, and `free` counts what
-a job could have now.
+Fields with the same name as a job's have the same meaning; `free` counts the GPUs that a job could get now.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _STATE = states(STATE_WORDS, {}, split_state, "idle, mixed, drain … (its state
 
 
 def node_vocabulary(num_free: Callable[[Node], int | None], expand: Expand) -> Vocabulary[Node]:
-    """`num_free` tells how many GPUs of a node a job could have now."""
+    """`num_free` returns the GPUs of a node that a job could get now."""
     fields: tuple[Field[Node], ...] = (
         Field("node", "name", "NODE", "node", node_set(expand), attrgetter("name"), ("name",)),
         Field("state", "state", "STATE", "state", _STATE, attrgetter("state")),
@@ -45,8 +44,8 @@ def node_vocabulary(num_free: Callable[[Node], int | None], expand: Expand) -> V
 
 
 def count_free(nodes: Sequence[Node], partitions: Sequence[Partition]) -> Callable[[Node], int | None]:
-    """How many GPUs of a node a job could have now. Counted when it is first asked; None where there are
-    none, or it is not told."""
+    """A function that returns the GPUs of a node that a job could get now; None if it has no GPUs or reports
+    no allocation. Counts all nodes at the first call."""
 
     @cache
     def counts() -> dict[tuple[str | None, str], int | None]:

@@ -1,4 +1,4 @@
-"""Where a waiting job stands among those that wait for the same partition, by Slurm's own priorities."""
+"""Rank a waiting job among those that wait for the same partition, by Slurm's own priorities."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from coach.model.slurm.cluster import Job
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How many waiting jobs there are in its partitions, and how many of them have a higher priority."""
+    """The number of waiting jobs in its partitions, and of those with a higher priority."""
 
     num_ahead: int
     num_waiting: int
 
 
 def standing_of(job: Job, jobs: Iterable[Job]) -> Standing | None:
-    """Rows of the queue are counted: an array that waits is one. None for a job that does not wait, is held,
-    or has no known priority."""
+    """Count rows of the queue: an array that waits is one. None if the job does not wait, is held, or has no
+    known priority."""
     if job.state != "PENDING" or not job.priority:
         return None
     wanted = frozenset(job.partition.split(","))

@@ -1,4 +1,4 @@
-"""Job arrays as one row, and as one row per task: folding is for the eye, and undone on demand.
+"""Fold a job array into one row, and unfold it again into one row per task.
 
 squeue folds the tasks that still wait (`17_[3-8%2]`) and lists every other one by itself; a screen wants one
 row for all of them.
@@ -23,9 +23,9 @@ _MAX_DIGITS = 15
 
 @dataclass(frozen=True, slots=True)
 class FoldedJob:
-    """One row: a job by itself, or all that is known of an array or of a heterogeneous job.
+    """One row: a single job, or all known rows of an array or of a heterogeneous job.
 
-    `job` is the row to show. Its `job_id` is the folded one (`17_[0-2,3-8%2]`), its state that of the
+    `job` is the row to show. Its `job_id` is the folded one (`17_[0-2,3-8%2]`); its state is that of the
     liveliest part.
     """
 
@@ -44,13 +44,13 @@ class FoldedJob:
 
     @property
     def num_failed(self) -> int:
-        """Tasks that have ended badly, and were not cancelled."""
+        """Tasks that ended badly, without cancelled ones."""
         return sum(count for state, count in self.states if has_failed(state))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIds:
-    """The tasks of an array expression. `is_cut` says that Slurm cut the list short (`…`)."""
+    """The tasks of an array expression. `is_cut` is True if Slurm shortened the list (`…`)."""
 
     array_id: str
     tasks: tuple[int, ...]
@@ -62,13 +62,13 @@ _STATE_ORDER = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "PENDING")
 
 
 def fold(jobs: Iterable[Job]) -> tuple[FoldedJob, ...]:
-    """Rows of one array, and of one heterogeneous job, together, where the first of them stood. Of each
-    cluster and user by itself."""
+    """Combine the rows of each array or heterogeneous job, at the place of its first row. Clusters and users
+    are kept apart."""
     return tuple(row if isinstance(row, FoldedJob) else _alone(row) for row in fold_rows(jobs))
 
 
 def fold_rows(jobs: Iterable[Job]) -> list[Job | FoldedJob]:
-    """As `fold`, with a job that has no parts as it is: most of a long queue, for which nothing is made."""
+    """Like `fold`, but a job without parts stays a plain `Job`: most of a long queue, at no cost."""
     rows: list[Job | list[Job]] = []
     groups: dict[tuple[str | None, str, str], list[Job]] = {}
     for job in jobs:
@@ -85,12 +85,12 @@ def fold_rows(jobs: Iterable[Job]) -> list[Job | FoldedJob]:
 
 
 def is_part(job_id: str) -> bool:
-    """Whether it is a task of an array, some of them, or a part of a heterogeneous job."""
+    """True for one or more tasks of an array, and for a component of a heterogeneous job."""
     return not job_id.isdecimal() and _PART.match(job_id) is not None
 
 
 def unfold(folded: FoldedJob) -> tuple[Job, ...]:
-    """The rows that were folded, each waiting task in a row of its own (`17_3`), in the order of their
+    """The rows that were folded. Each waiting task gets its own row (`17_3`), in the order of task
     numbers."""
     rows: list[Job] = []
     for job in folded.parts:
@@ -108,7 +108,7 @@ def group_id(job_id: str) -> str:
 
 
 def parse_task_ids(job_id: str) -> TaskIds | None:
-    """The tasks of `17_3` or `17_[0-8:2,20%2]`; None for what is no array."""
+    """The tasks of `17_3` or `17_[0-8:2,20%2]`; None if it is no array."""
     match = _TASK.match(job_id)
     if match is None:
         return None
@@ -120,7 +120,7 @@ def parse_task_ids(job_id: str) -> TaskIds | None:
     for part in listed.split(","):
         bounds = _RANGE.match(part)
         if bounds is None:
-            is_cut = True  # `...`, where the list was longer than Slurm prints
+            is_cut = True  # `...`: Slurm prints only part of a long list
             continue
         first, last = int(bounds["first"]), int(bounds["last"] or bounds["first"])
         step = int(bounds["step"] or 1) or 1
@@ -154,7 +154,7 @@ def _fold_group(group: list[Job]) -> FoldedJob:
     for job in group:
         states[job.state] += _num_tasks(job)
     liveliest = min(group, key=lambda job: _rank(job.state))
-    # What is in use now; of an array that only waits, or has ended, what its rows ask for.
+    # Resources in use now; for an array that only waits or has ended, the resources that its rows request.
     holding = [job for job in group if job.state != "PENDING" and not is_final(job.state)] or group
     shown = replace(
         liveliest,
@@ -181,7 +181,7 @@ def _folded_id(group: list[Job]) -> str:
 
 
 def _folded_components(base: str, group: list[Job]) -> str:
-    """`20+[0-1]` for a heterogeneous job; the bare number where not all rows are components."""
+    """`20+[0-1]` for a heterogeneous job; the bare number if some row is not a component."""
     offsets = [int(match["offset"]) for job in group if (match := _HET.match(job.job_id))]
     return f"{base}+[{format_tasks(offsets)}]" if len(offsets) == len(group) else base
 

@@ -1,8 +1,8 @@
-"""Free GPUs, counting only those on which a job could start now, which job has which, and whether a partition
-is open to the user.
+"""Count the GPUs on which a job could start now, map GPUs to jobs, and check if a partition is open to the
+user.
 
-A GPU that no job has is not free when its node is drained, reserved, planned for somebody else, shared with
-nobody, or out of CPUs: a number that counts it sends people to wait there.
+An idle GPU is not free if its node is drained, reserved, planned for another job, held exclusively, or out of
+CPUs: a count that includes it sends people to wait there.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from coach.model.slurm.cluster import GpuAllocation, Node, Partition
 
 @dataclass(frozen=True, slots=True)
 class NodeGpus:
-    """The GPUs of one type on one node. `why_not` says why none of the idle ones is free."""
+    """The GPUs of one type on one node. `why_not`: why none of the idle ones is free."""
 
     node: str
     type: str | None
     total: int
     allocated: int | None
     free: int | None
-    """None where Slurm does not say what is allocated."""
+    """None if Slurm does not report the allocated GPUs."""
     why_not: str | None
     cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TypeGpus:
-    """The GPUs of one type in all. What is neither allocated nor free is blocked; sums are None when a node
-    does not say."""
+    """All GPUs of one type. A GPU neither allocated nor free is blocked; a sum is None if one node's value is
+    missing."""
 
     type: str | None
     total: int
     allocated: int | None
     free: int | None
     largest_free: int | None
-    """The most that are free on one node: what one job can have there."""
+    """The most free GPUs on one node: the largest single-node job that could start."""
     num_nodes_free: int
     blocked: Mapping[str, int]
-    """Why idle GPUs are not free → how many."""
+    """Why idle GPUs are not free → number of GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSlot:
-    """One GPU of a node, by its index. `job_id` is None when it is idle, or when the job is not known
+    """One GPU of a node, by its index. `job_id` is None if it is idle, or if its job is not known
     (`is_used`)."""
 
     node: str
@@ -57,8 +57,8 @@ class GpuSlot:
 
 
 def free_gpus(nodes: Iterable[Node], partitions: Sequence[Partition] = ()) -> tuple[NodeGpus, ...]:
-    """Per node and type. With partitions, a node counts only if one of its partitions starts jobs, and would
-    let it be shared."""
+    """Free GPUs per node and type. If partitions are given, a node counts only if one of its partitions is up
+    and allows sharing it."""
     known = {(partition.cluster, partition.name): partition for partition in partitions}
     found: list[NodeGpus] = []
     for node in nodes:
@@ -71,8 +71,8 @@ def free_gpus(nodes: Iterable[Node], partitions: Sequence[Partition] = ()) -> tu
 def free_by_partition(
     nodes: Iterable[Node], partitions: Sequence[Partition]
 ) -> Mapping[tuple[str | None, str], tuple[TypeGpus, ...]]:
-    """What a job of each partition could have now, by type; partitions by cluster and name, those without
-    GPUs left out."""
+    """The GPUs that a job of each partition could get now, by type. Partitions are keyed by cluster and name;
+    those without GPUs are left out."""
     known = {(each.cluster, each.name): each for each in partitions if each.gpus}
     found: dict[tuple[str | None, str], list[NodeGpus]] = {}
     for node in nodes:
@@ -141,8 +141,8 @@ def _why_not_by_partition(node: Node, members: Sequence[Partition]) -> str | Non
 def allocation_map(nodes: Iterable[Node], allocations: Iterable[GpuAllocation]) -> tuple[GpuSlot, ...]:
     """Each GPU of each node, and the job that has it.
 
-    What `scontrol show job` says stands among text of other people, so a claim counts only for a GPU that the
-    node itself says is in use, and when no second job claims it.
+    The output of `scontrol show job` contains other people's text. So a claim counts only if the node itself
+    reports the GPU as used, and if no second job claims it.
     """
     claims: dict[tuple[str, int], set[str]] = {}
     for allocation in allocations:
@@ -164,8 +164,8 @@ def allocation_map(nodes: Iterable[Node], allocations: Iterable[GpuAllocation]) 
 def why_no_access(
     partition: Partition, associations: Sequence[Limits] | None
 ) -> tuple[bool | None, tuple[str, ...]]:
-    """(may use it, what it asks for). None: it asks for something of which it is not told whether the user
-    has it."""
+    """(True if the user may use it, the conditions). None: the user may or may not meet a condition; Slurm
+    does not report it."""
     accounts = None if associations is None else {each.name for each in associations}
     qos = None if associations is None else {name for each in associations for name in each.qos}
     asked = (

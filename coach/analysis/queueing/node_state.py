@@ -1,7 +1,7 @@
-"""What a node's state means: each of Slurm's words in plain ones, and whether a job could start there now.
+"""Explain a node's state: each of Slurm's words in plain ones, and whether a job could start there now.
 
-Slurm writes a base state with flags (`mixed+drain`, in sinfo's short form `mix*`). A word that is not known
-here shows as itself, and no job is expected to start on its node: free is only what is known to be free.
+Slurm writes a base state with flags (`mixed+drain`, in sinfo's short form `mix*`). A word unknown to coach is
+shown as it is, and its node counts as not free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SUFFIXES = {
     "^": "reboot_issued",
     "-": "planned",
 }
-"""sinfo's signs behind a state."""
+"""sinfo's suffixes of a state."""
 
 _SHORT = {
     "alloc": "allocated",
@@ -94,19 +94,19 @@ _UNREMARKABLE = frozenset({"cloud", "dynamic_norm", "dynamic_future"})
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node's state taken apart. `words` are Slurm's, in order: the base state, then its flags."""
+    """A parsed node state. `words` are Slurm's, in order: the base state, then its flags."""
 
     words: tuple[str, ...]
     meaning: str
     takes_jobs: bool
-    """Whether a job could start on it now, as far as the state tells."""
+    """True if a job could start on it now, judged by the state alone."""
     unknown: tuple[str, ...]
     """Words that coach does not know."""
 
 
 @lru_cache(maxsize=1024)
 def explain_state(state: str) -> NodeState:
-    """From `mixed+drain` as scontrol writes it, or `mix*` as sinfo does."""
+    """Parse `mixed+drain`, as scontrol writes it, or `mix*`, as sinfo does."""
     words = split_state(state)
     unknown = tuple(word for word in words if word not in _WORDS)
     told = [_WORDS[word][0] if word in _WORDS else f"{word} (not known to coach)" for word in words]
@@ -131,9 +131,9 @@ def split_state(state: str) -> tuple[str, ...]:
 
 
 def why_no_job(node: Node) -> str | None:
-    """Why no job could start on this node now, in a few words; None where one could.
+    """Why no job could start on this node now, in a few words; None if one could.
 
-    A node whose CPUs or memory are all allocated takes none, whatever is free of its GPUs.
+    A node without free CPUs or memory takes no job, even if GPUs are free.
     """
     state = explain_state(node.state)
     if state.unknown:

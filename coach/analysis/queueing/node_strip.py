@@ -1,8 +1,7 @@
-"""The nodes of a cluster by the type of their GPUs, shortly: how much of each node is allocated, and what
-cannot be used.
+"""Summarize the nodes of a cluster by GPU type: the allocated share of each node, and the share that is
+blocked.
 
-One value per node, so that ten thousand of them are gone through once for each answer, and not for each
-picture.
+There is one value per node, so that 10,000 nodes are processed once per answer, and not once per redraw.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from coach.analysis.queueing.node_state import why_no_job
 from coach.model.slurm.cluster import Node, Partition
 
 CPUS = "cpu"
-"""What the strip of the nodes without GPUs is called."""
+"""Kind of the strip of nodes without GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeShare:
-    """What of one node is allocated: GPUs of one type, or CPUs. `free` counts what a job could have now."""
+    """The allocation of one node: its GPUs of one type, or its CPUs. `free` counts those that a job could get
+    now."""
 
     node: str
     total: int
@@ -38,16 +38,16 @@ class Strip:
     """The nodes with GPUs of one type, or without any."""
 
     kind: str | None
-    """None where the site names no type; `CPUS` for those without GPUs."""
+    """None if the site names no type; `CPUS` for nodes without GPUs."""
     nodes: tuple[NodeShare, ...]
 
     total: int
     allocated: int | None
     free: int | None
-    """Both None where a node does not say."""
+    """Both None if a node's value is missing."""
     num_blocked: int
     places: Mapping[str, int] = field(compare=False, repr=False)
-    """Where each node stands in `nodes`."""
+    """Node name → index in `nodes`."""
 
     @property
     def has_gpus(self) -> bool:
@@ -56,7 +56,7 @@ class Strip:
 
 
 def strips_of(nodes: Sequence[Node], partitions: Sequence[Partition]) -> tuple[Strip, ...]:
-    """One per type, that with most GPUs first, the nodes in the order in which they come; those without GPUs
+    """One strip per type, the type with most GPUs first, nodes in the given order; nodes without GPUs come
     last."""
     by_type: dict[str | None, list[NodeShare]] = {}
     for gpus in free_gpus(nodes, partitions):

@@ -1,9 +1,8 @@
-"""Why a job is pending, in plain words: what Slurm's reason means, which kind it is, and what can be done.
+"""Explain why a job is pending, in plain words: the meaning of Slurm's reason, its class, and what to do.
 
 Slurm has some two hundred reasons (job_reason_codes), most of them one limit spelt out for one resource.
-Those are read by their parts instead of listed, so that a limit on a resource that comes later is understood
-too. A reason that nobody has told of is shown as itself. Slurm says only what its last attempt met first:
-every sentence is about now.
+Those are parsed, not listed, so that limits on new resources are understood too. An unknown reason is shown
+as it is. Slurm reports only the first obstacle of its last attempt: every sentence is about the present.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from coach.model.slurm.cluster import Job
 
 
 class PendingClass(StrEnum):
-    """What kind of reason it is."""
+    """The class of a reason."""
 
     WAIT = "wait"
-    """Nothing is wrong: it starts when its time comes."""
+    """Nothing is wrong: the job starts when its turn comes."""
     LIMIT = "limit"
-    """A limit of the user, of his group or of the QOS."""
+    """A limit of the user, of an account or of the QOS."""
     NEVER = "never"
-    """As it was asked for, it will not start."""
+    """It will never start with the present request."""
     HELD = "held"
-    """Somebody, or Slurm, holds it until it is released."""
+    """A person, or Slurm, holds it until it is released."""
     ENDED = "ended"
-    """No reason to wait: how an earlier attempt ended."""
+    """No reason to wait, but the result of an earlier attempt."""
     UNKNOWN = "unknown"
 
 
@@ -40,11 +39,11 @@ class PendingReason:
     meaning: str
     advice: str
     starts_by_itself: bool
-    """Whether it starts without anybody doing something."""
+    """True if it starts without anybody's action."""
     nodes: str | None = None
     """The nodes that it waits for, as a node set expression."""
     limit_on: str | None = None
-    """What a limit counts: `CPUs`, `running jobs`."""
+    """The quantity that a limit counts: `CPUs`, `running jobs`."""
 
 
 _W, _L, _N, _H, _E = (
@@ -198,7 +197,7 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
 }
 
 _STUCK = frozenset({"QOSTimeLimit", "AssociationTimeLimit"})
-"""Limits that the job itself is beyond: waiting does not help."""
+"""Limits that the job itself exceeds: waiting does not help."""
 
 _SENTENCES: tuple[tuple[str, PendingClass, str, str], ...] = (
     ("launch failed requeued held", _H, "it could not be started on its node, and is held", _RELEASE),
@@ -211,7 +210,7 @@ _SENTENCES: tuple[tuple[str, PendingClass, str, str], ...] = (
         _NOTHING,
     ),
 )
-"""What Slurm writes in place of a code, by the words in it."""
+"""Sentences that Slurm writes in place of a code, by words in them."""
 
 _LIMIT = re.compile(
     r"""
@@ -246,8 +245,8 @@ _DEPENDENCY = re.compile(r"^(?P<type>[a-z]+)(?::(?P<jobs>[^()]*))?(?:\((?P<state
 
 
 def explain_pending(reason: str | None) -> PendingReason:
-    """What a reason of Slurm's means. None, as squeue leaves it out, is `None`: nobody has looked at the job
-    yet."""
+    """The meaning of one of Slurm's reasons. None stands for squeue's `None`: the scheduler has not looked at
+    the job yet."""
     said = (reason or "None").strip() or "None"
     code = re.split(r"[,(\s]", said, maxsplit=1)[0]
     known = _REASONS.get(code)
@@ -264,7 +263,7 @@ def explain_pending(reason: str | None) -> PendingReason:
 
 
 class KnownReasons(dict[str | None, PendingReason]):
-    """What each reason means, as long as one queue is looked through: its rows say the same few."""
+    """A cache of explained reasons for one pass over a queue: its rows repeat a few reasons."""
 
     def __missing__(self, reason: str | None) -> PendingReason:
         explained = self[reason] = explain_pending(reason)
@@ -272,7 +271,7 @@ class KnownReasons(dict[str | None, PendingReason]):
 
 
 def explain_job(job: Job, known: KnownReasons | None = None) -> PendingReason | None:
-    """Why this job is pending, with what its own row tells; None for a job that is not pending."""
+    """Why this job is pending, with details from its own row; None if the job is not pending."""
     if job.state != "PENDING":
         return None
     explained = explain_pending(job.reason) if known is None else known[job.reason]
@@ -288,12 +287,13 @@ def explain_job(job: Job, known: KnownReasons | None = None) -> PendingReason | 
 
 
 def _order_id(job_id: str) -> str:
-    """What scontrol takes for all of a folded row: `17` for `17_[3-8%2]`."""
+    """The id that scontrol accepts for a whole folded row: `17` for `17_[3-8%2]`."""
     return job_id if job_id.isdecimal() else re.split(r"[_+]\[", job_id, maxsplit=1)[0]
 
 
 def parse_dependency(text: str) -> tuple[tuple[str, str, str | None], ...]:
-    """`afterok:17(unfulfilled),singleton` as (type, jobs, state) each. What cannot be read is left out."""
+    """`afterok:17(unfulfilled),singleton` as (type, jobs, state) each. Parts that cannot be parsed are left
+    out."""
     found = []
     for item in re.split(r"[,?]", text):
         match = _DEPENDENCY.match(item.strip())

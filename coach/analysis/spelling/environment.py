@@ -1,8 +1,7 @@
-"""How people write a training environment: a table in a TOML, or `KIND=VALUE` on a command line.
+"""Parse a training environment as people write it: a table in a TOML, or `KIND=VALUE` on a command line.
 
-Recipes, the config and the command line say the same thing in three places; they share this grammar, so that
-each of them refuses the same mistakes in the same words. Nothing here looks at a file: whether a path exists
-is asked where the path is seen.
+Recipes, the config and the command line share this grammar, so that all of them refuse the same mistakes in
+the same words. No file is read here: a path is checked on the machine that can see it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _NEEDED = {
     EnvironmentKind.APPTAINER: "image",
     EnvironmentKind.PYXIS: "image",
 }
-# Any kind may have modules: at many sites conda and Apptainer come by one.
+# Any kind may have modules: at many sites, conda and Apptainer are loaded as modules.
 _KINDS_OF = {
     "path": (EnvironmentKind.VENV, EnvironmentKind.CONDA),
     "image": _CONTAINERS,
@@ -56,8 +55,8 @@ PlaceOf = Callable[[str], str]
 
 
 def environment_from_table(name: str | None, table: Mapping[str, Any], place: str) -> Environment:
-    """An environment as a TOML describes it; `name` is None for a recipe's [environment]. Raises UserError
-    for the first mistake."""
+    """An environment from a TOML table; `name` is None for a recipe's [environment]. Raises UserError for the
+    first mistake."""
     environment, problems = read_environment(name, table, lambda _key: place)
     if problems:
         raise problems[0]
@@ -67,13 +66,12 @@ def environment_from_table(name: str | None, table: Mapping[str, Any], place: st
 def read_environment(
     name: str | None, table: Mapping[str, Any], place_of: PlaceOf
 ) -> tuple[Environment, list[UserError]]:
-    """The same, with all that is wrong; what is wrong is left out of the value."""
+    """The environment without its faulty keys, and all mistakes."""
     return _Table(name, table, place_of).environment()
 
 
 def spelt_environment(text: str, place: str = "--env") -> Environment | None:
-    """An environment spelt out as `none` or `KIND=VALUE`; None: the text is a name. Paths stay as they were
-    typed."""
+    """An environment written as `none` or `KIND=VALUE`; None if the text is a name. Paths stay as typed."""
     word, equals, value = text.strip().partition("=")
     if not equals:
         return Environment() if word == EnvironmentKind.NONE else None
@@ -100,8 +98,8 @@ def spelt_environment(text: str, place: str = "--env") -> Environment | None:
 
 
 def with_absolute_paths(environment: Environment, directory: str, env: Mapping[str, str]) -> Environment:
-    """The environment with `~` and variables replaced, and relative paths put below `directory`. Raises
-    UserError for an unset one."""
+    """The environment with `~` and variables replaced, and relative paths resolved against `directory`.
+    Raises UserError for an unset variable."""
 
     def absolute(path: str, key: str) -> str:
         place = environment.origin or "--env"
@@ -138,7 +136,7 @@ def expanded(text: str, env: Mapping[str, str], place: str) -> str:
 
 
 class _Table:
-    """Checks one table key by key, and goes on after a mistake."""
+    """Checks one table key by key, and continues after a mistake."""
 
     def __init__(
         self, name: str | None, table: Mapping[str, Any], place_of: PlaceOf, is_spelt: bool = False
@@ -291,7 +289,7 @@ class _Table:
 
 
 def _is_path(kind: EnvironmentKind, image: str) -> bool:
-    """Whether an image is a file; Pyxis takes a registry's name as well."""
+    """True if an image is a file: Pyxis also accepts names in a registry."""
     return (
         kind is not EnvironmentKind.PYXIS or image.startswith(("/", ".", "~", "$")) or image.endswith(".sqsh")
     )

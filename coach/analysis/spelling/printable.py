@@ -1,8 +1,8 @@
-"""Other people's text made harmless for a terminal: once, for both front ends, for neither may have a gap
-that the other lacks.
+"""Make other people's text harmless for a terminal, for both front ends: with two functions, one could miss
+what the other catches.
 
-Harmless means also that its width is known: where terminals disagree about how wide a character is, what
-follows it would stand elsewhere than coach believes, and so would the next column.
+Harmless text also has a known width: terminals disagree about the width of some characters, and all that
+follows them, including the next column, would shift.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import unicodedata
 from itertools import chain
 
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mc", "Me"})
-"""Controls, bidi marks, joiners, surrogates, what has no meaning yet, line ends, and marks that take a cell
-in some terminals only."""
+"""Controls, bidi marks, joiners, surrogates, unassigned code points, line ends, and marks that take a cell in
+some terminals only."""
 _DISPUTED = frozenset(
     map(
         chr,
         chain(
-            range(0xFE00, 0xFE10),  # selectors of another form of the character before
+            range(0xFE00, 0xFE10),  # variation selectors
             range(0xE0100, 0xE01F0),
             range(0x1F1E6, 0x1F200),  # halves of flags
             range(0x1F3FB, 0x1F400),  # skin tones
@@ -32,17 +32,17 @@ _DISPUTED = frozenset(
     )
 )
 _MAX_MARKS = 2
-"""So many marks may stand on one letter: more of them cover the lines above and below."""
+"""Combining marks allowed on one letter: more of them cover the lines above and below."""
 _MARK = "Mn"
 _UNSHOWABLE = "\ufffd"
 
 
 def printable(text: str) -> str:
-    """Line ends, ESC, bidi marks and bytes that are not UTF-8 become visible signs."""
+    """Replace line ends, ESC, bidi marks and bytes that are not UTF-8 by visible signs."""
     if text.isascii() and text.isprintable():
         return text
     shown: list[str] = []
-    num_marks = _MAX_MARKS  # one without a letter would stand on what coach wrote before it
+    num_marks = _MAX_MARKS  # a mark without a letter would stand on coach's own text before it
     for char in text:
         category = unicodedata.category(char)
         num_marks = num_marks + 1 if category == _MARK else 0
@@ -51,14 +51,14 @@ def printable(text: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """Terminal cells of what `printable` made: wide characters take two, marks none."""
+    """Terminal cells of a text made by `printable`: wide characters take two, marks none."""
     if text.isascii():
         return len(text)
     return sum(map(_width, text))
 
 
 def cut(text: str, width: int) -> str:
-    """At most `width` cells, with an ellipsis where something is missing."""
+    """At most `width` cells; an ellipsis marks a cut."""
     if display_width(text) <= width:
         return text
     left, kept = width - 1, []

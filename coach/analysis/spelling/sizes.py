@@ -1,5 +1,5 @@
-"""Sizes of files and disks as people read them: decimal, as quotas and disks are sold in. One spelling for
-plans, tables and checks."""
+"""Write sizes of files and disks as people read them: in decimal units, like quotas and disks. Plans, tables
+and checks share this spelling."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""How Slurm spells times and memory, read strictly.
+"""Parse and write times and memory in Slurm's spelling, strictly.
 
-Options, configs and recipes spell them alike, and each of them refuses what is not recognised in its own
-place.
+Options, configs and recipes share this spelling; each of them names its own place when it refuses a value.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _MIB_PER_UNIT = {"K": 1 / 1024, "M": 1.0, "": 1.0, "G": 1024.0, "T": 1024.0 * 10
 
 
 def parse_time(text: str, what: str) -> int:
-    """Seconds of a time limit in Slurm's spelling. `what` names the option or key in the refusal."""
+    """Seconds of a time limit in Slurm's spelling. `what` names the option or key in the error message."""
     seconds = _seconds(text.strip())
     if not seconds:
         raise UserError(
@@ -47,7 +46,7 @@ def format_time(seconds: int) -> str:
 
 
 def whole_minutes(seconds: int) -> int:
-    """A time limit as Slurm keeps it: seconds are rounded up to a minute."""
+    """A time limit as Slurm stores it: rounded up to a whole minute, in seconds."""
     return -(-seconds // 60) * 60
 
 

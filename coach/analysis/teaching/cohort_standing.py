@@ -1,5 +1,5 @@
-"""How a cohort stands: who waits too long, who has nothing, and each run in a few words. Pure; both front
-ends say the same."""
+"""The state of a cohort: who waits too long, who has no run, and each run in a few words. Pure; both front
+ends use the same words."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from coach.model.teaching.cohort import Cohort, Person, Summary
 
 LONG_WAIT_S = 600.0
-"""A learner who has waited for so long needs somebody to look."""
+"""Seconds. A learner who has waited this long needs help."""
 _UNKNOWN = "–"
 
 
 def people_of(
     summaries: Iterable[Summary], users: Mapping[int, str], expected: Mapping[str, int | None] | None
 ) -> tuple[Person, ...]:
-    """By name: everybody who was seen, and everybody who is expected. `users` has a name for every number
-    that was seen."""
+    """All people who were seen or are expected, by name. `users` maps every user id that was seen to a
+    name."""
     newest: dict[int, dict[tuple[bool, str], Summary]] = {}
     for each in sorted(summaries, key=_age):
         newest.setdefault(each.uid, {})[each.is_drill, each.thing] = each
@@ -38,12 +38,12 @@ def _age(summary: Summary) -> tuple[float, str]:
 
 
 def without_a_run(cohort: Cohort) -> Sequence[str]:
-    """Who has nothing at all."""
+    """Names of people without any run."""
     return [person.user for person in cohort.people if not person.runs]
 
 
 def waiting_long(cohort: Cohort, now_s: float, long_s: float = LONG_WAIT_S) -> Sequence[tuple[str, float]]:
-    """Whose run waits too long, and for how many seconds; the longest first."""
+    """Names of people whose run waits too long, with the seconds; the longest first."""
     waits = {
         person.user: [wait_s for run in person.runs if (wait_s := run.waiting_s(now_s)) is not None]
         for person in cohort.people
@@ -63,7 +63,7 @@ def state_words(summary: Summary, now_s: float) -> str:
 
 
 def finding_words(summary: Summary) -> str:
-    """Of a drill never what it was: others have it still before them."""
+    """Never names a drill's cause: other learners have still to find it."""
     if summary.is_drill:
         return "answer first" if summary.is_solved is None else ""
     if not summary.is_judged:
@@ -72,7 +72,7 @@ def finding_words(summary: Summary) -> str:
 
 
 def solved_words(summary: Summary) -> str:
-    """Empty for a recipe, in which there is nothing to solve."""
+    """Empty for a recipe: there is nothing to solve."""
     if not summary.is_drill:
         return ""
     return {True: "yes", False: "given up", None: "not yet"}[summary.is_solved]
@@ -83,7 +83,7 @@ def minutes(seconds: float) -> str:
 
 
 def verdict_words(cohort: Cohort, now_s: float, long_s: float = LONG_WAIT_S) -> list[str]:
-    """Who needs somebody to look, one line each."""
+    """People who need help, one line each."""
     lines = []
     if waits := waiting_long(cohort, now_s, long_s):
         named = ", ".join(f"{user} {minutes(seconds)}" for user, seconds in waits)

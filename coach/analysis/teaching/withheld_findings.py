@@ -1,6 +1,6 @@
-"""What is told of a drill's run before the learner has answered: nothing but that. Pure.
+"""Withhold the diagnosis of a drill's run until the learner has answered. Pure.
 
-After the rules, not among them: the engine judges a drill's run like any other, and never learns that it is
+This is applied after the rules: the engine judges a drill's run like any other, and is never told that it is
 one.
 """
 
@@ -17,8 +17,8 @@ ANSWER_FIRST = "drill: answer first"
 
 
 def as_told(diagnosis: Diagnosis, run: Run | None, drills: Collection[str]) -> Diagnosis:
-    """The diagnosis as anybody may see it. A run of a drill that nobody knows (`drills` are the known ones'
-    names) is a run like any other."""
+    """The diagnosis that may be shown. `drills` are the names of known drills; a run of an unknown drill is
+    treated like any other run."""
     if run is None or not run.is_open_drill or run.drill not in drills:
         return diagnosis
     how = f"coach drill {run.run_id} --answer CAUSE; --give-up shows it"
@@ -32,5 +32,5 @@ def as_told(diagnosis: Diagnosis, run: Run | None, drills: Collection[str]) -> D
 
 
 def why_withheld(diagnosis: Diagnosis) -> NotMeasured | None:
-    """How a diagnosis that is held back is got; None where it is told."""
+    """How to get a diagnosis that is withheld; None if it is shown."""
     return next((each for each in diagnosis.not_measured if each.because == ANSWER_FIRST), None)

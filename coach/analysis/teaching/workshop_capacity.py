@@ -1,7 +1,7 @@
-"""Whether so many learners fit the machines in the time: pure arithmetic, each number of which is shown.
+"""Check if the learners of a workshop fit the machines in the time: pure arithmetic, with every number shown.
 
-All learners do a recipe at the same time, then the next: what a classroom does, and the hardest for the
-machines. Others who share them, and the queue's own pace, come on top.
+All learners do a recipe at the same time, then the next, as in a classroom; it is the highest load for the
+machines. Other users of the machines, and delays of the queue, are not included.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _OUT_OF_SERVICE = frozenset(
         *("not_responding", "invalid_reg"),
     }
 )
-"""A node in one of these states holds no learner's run. One that is busy, reserved or powered down now may
-well."""
+"""A node in one of these states cannot take a learner's run. One that is busy, reserved or powered down now
+can do so later."""
 
 
 def place_of(name: str, nodes: Iterable[Node], *, is_exclusive: bool = False) -> Place:
-    """The nodes that are in service, each with all that it has."""
+    """The nodes in service, each with all its resources."""
     rooms = (
         NodeRoom(
             tuple((gpu.type, gpu.total) for gpu in node.gpus),
@@ -38,8 +38,8 @@ def place_of(name: str, nodes: Iterable[Node], *, is_exclusive: bool = False) ->
 
 
 def at_once(shape: Shape, place: Place) -> int:
-    """How many such runs the place holds side by side. A run of several nodes takes another node for each of
-    its parts."""
+    """Runs of this shape that fit at the same time. Each part of a run over several nodes needs a node of its
+    own."""
     parts = [_parts(shape, room) for room in place.rooms]
     if place.is_exclusive:
         parts = [min(1, number) for number in parts]
@@ -50,7 +50,7 @@ def at_once(shape: Shape, place: Place) -> int:
 
 
 def _parts(shape: Shape, room: NodeRoom) -> int:
-    """Parts of runs that one node holds: whatever runs out first ends it."""
+    """Parts of runs that fit on one node, limited by the scarcest resource."""
     num_gpus = sum(number for kind, number in room.gpus if shape.gpu_type in (None, kind))
     limits = [
         (num_gpus, shape.gpus_per_node),
@@ -61,7 +61,7 @@ def _parts(shape: Shape, room: NodeRoom) -> int:
 
 
 def fit(plan: WorkshopPlan, rehearsed: Iterable[Rehearsed]) -> Fit:
-    """The arithmetic of the day, from what was measured and what was said."""
+    """The arithmetic of the day, from measured and stated values."""
     tried = tuple(rehearsed)
     places = tuple(dict.fromkeys(each.place for each in tried if each.place is not None))
     shares = tuple(_share(plan, item, each) for item, each in zip(plan.items, tried, strict=True))
@@ -84,7 +84,7 @@ def _share(plan: WorkshopPlan, item: Item, tried: Rehearsed) -> Share:
 
 
 def _whole_run(item: Item, tried: Rehearsed, num_gpus: int) -> tuple[float | None, str, bool]:
-    """What a learner's launch takes, how that is known, and whether it is only the most that it may take."""
+    """Seconds of a learner's launch, the source of that value, and True if it is only an upper bound."""
     if item.minutes is not None:
         return item.minutes * 60, "as the plan says", False
     runs = "" if tried.num_runs == 1 else f", {tried.num_runs} runs"

@@ -1,7 +1,7 @@
-"""What works here and what does not, before anybody waits in a queue to find out.
+"""Report what works here and what does not, before anybody waits in a queue to find out.
 
-One report for the screen, the text and the JSON. Everything is asked side by side, each question once and
-with a limit, so that a dead controller or file server costs seconds and shows as itself.
+Screen, text and JSON show one report. All questions are asked at the same time, each once and with a limit,
+so a dead controller or file server costs seconds and is reported as such.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from coach.workflows.doctor.probes import HurriedIo, Probe, side_by_side
 from coach.workflows.doctor.telemetry import look_at_telemetry
 
 LIMIT_S = 3.0
-"""One client's time. A controller that needs longer is in trouble, and a launch would be slow."""
+"""Seconds for one client. A controller that needs longer is in trouble, and a launch would be slow."""
 DEADLINE_S = 4.5
-"""The whole report's."""
+"""Seconds for the whole report."""
 LEFT_TO_READ_S = 0.2
-"""Of the whole time, what the last answer needs to be read and judged."""
+"""Seconds of DEADLINE_S that are reserved for reading and judging the last answer."""
 AREAS = ("slurm", "gpus", "telemetry", "launch", "environments", "roots", "config", "python", "terminal")
-"""In the order to be read."""
+"""In reading order."""
 
 
 def examine(
@@ -51,8 +51,8 @@ def examine(
     limit_s: float = LIMIT_S,
     within_s: float = DEADLINE_S,
 ) -> Report:
-    """Look at everything. `settings.launch.backend` says at which backend; `config_problem` is why they are
-    not the user's own."""
+    """Check everything. `settings.launch.backend` says for which backend; `config_problem` is the reason if
+    these are not the user's own settings."""
     started_s = time.monotonic()
     deadline_s = started_s + within_s
     hurried = HurriedIo(io, limit_s, deadline_s - LEFT_TO_READ_S)
@@ -85,7 +85,7 @@ def _ask_config(io: Io) -> tuple[dict[str, str] | None, str | None]:
 
 
 def failure_of(result: CommandResult) -> str | None:
-    """Why a command has no answer, in its own words; None when it has one."""
+    """Why a command failed, in its own words; None if it has an answer."""
     if result.error is not None:
         return result.error
     if result.returncode == 0:
@@ -137,7 +137,7 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
 
 
 def _judge_machine(site: Site) -> list[Check]:
-    """This machine, where there is no Slurm."""
+    """This machine, if there is no Slurm."""
     (machine,) = site.nodes
     no_slurm = Check("slurm", "Slurm", CheckState.OK, "not on this machine", "coach trains here")
     gpus = ", ".join(f"{gpu.total} × {gpu.type or 'GPU'}" for gpu in machine.gpus)
@@ -149,7 +149,7 @@ def _judge_machine(site: Site) -> list[Check]:
 
 
 def without_files(env: Mapping[str, str]) -> Settings:
-    """What coach would do without any config: for looking around while it is broken."""
+    """coach's settings without any config file, to use while the file is broken."""
     return Settings(
         runs_root=runs.default_runs_root(env),
         cache_dir=runs.default_cache_dir(env),
@@ -158,7 +158,7 @@ def without_files(env: Mapping[str, str]) -> Settings:
 
 
 def with_backend(settings: Settings, backend: str | None) -> Settings:
-    """The settings, with the backend that was asked for instead of the configured one."""
+    """The settings with the requested backend in place of the configured one."""
     return (
         settings if backend is None else replace(settings, launch=replace(settings.launch, backend=backend))
     )

@@ -1,7 +1,7 @@
-"""A capture: what this site's Slurm answers to coach's own questions, without the names in it.
+"""Capture the answers of this site's Slurm to coach's own questions, without the site's names.
 
-For the authors, who have other versions and other sites: such a file is loaded by a test as it is. What was
-struck, and how, is `recorder/struck_answers.py`; here it is asked, shown and saved.
+For the authors, who have other versions and other sites: a test loads such a file as it is.
+`recorder/struck_answers.py` strikes the names; this module asks, shows and saves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coach.sources.slurm.reservations import RESERVATIONS_QUERY
 SCHEMA = 1
 KIND = "coach-capture"
 PAST_S = 7 * 86400.0
-"""Own jobs of a week: enough for every state to be among them."""
+"""Seconds. Own jobs of a week: usually enough to include every state."""
 _SHOWN_LINES = 6
 _CLIENTS = frozenset(
     [
@@ -57,11 +57,11 @@ _CLIENTS = frozenset(
         "system",
     ]
 )
-"""Words of an error that name nothing of a site."""
+"""Words in errors that name nothing of a site."""
 
 
 def take(io: Io, user: str) -> dict[str, Any]:
-    """Ask once, and strike. 11 RPCs."""
+    """Ask once, and strike the names. 11 RPCs."""
     strikes = Strikes(secrets.token_bytes(32))
     own = jobs_query(user)
     asked = {
@@ -103,14 +103,14 @@ def _struck(result: CommandResult, user: str, strikes: Strikes) -> dict[str, Any
 
 
 def _fields(query: Query) -> list[str]:
-    """The columns that were asked for, as the option that asks for them names them."""
+    """The columns that a query asks for, as named in its option."""
     option = "-O" if "-O" in query.argv else "-o"
     asked = query.argv[query.argv.index(option) + 1]
     return [word.partition(":")[0] for word in asked.split(",")]
 
 
 def _words_of_error(text: str) -> str:
-    """An error in Slurm's words; every other word leaves its shape."""
+    """An error with Slurm's words kept; every other word is replaced by its shape."""
     return "".join(
         part if part.strip(":;,.()'") in _CLIENTS or part.isspace() else _shaped(part)
         for part in _split(text)
@@ -136,7 +136,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def shown_lines(capture: Mapping[str, Any]) -> Iterator[str]:
-    """What will be saved, in so many lines as can be read: each question, and how its answer begins."""
+    """A preview of the file, short enough to read: each question, and the start of its answer."""
     for name, answer in capture["answers"].items():
         state = answer["error"] or f"exit status {answer['returncode']}"
         text = answer["stdout"]

@@ -1,8 +1,8 @@
-"""Training environments: those that were configured, checked as far as a login node can; and what else lies
-about to be used.
+"""Check the configured training environments as far as a login node can, and list other ones that could be
+used.
 
-What was configured and is not there is a fault. What was merely found is an offer: it says how it would be
-used, and nothing hangs on it.
+A configured environment that is missing is a fault. One that was merely found is an offer: the report says
+how to use it, and nothing depends on it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A venv or a conda environment, and the version of torch in it; None: it has none."""
+    """A venv or a conda environment, and its version of torch; None if it has none."""
 
     path: Path
     torch: str | None
 
 
 def environment_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tuple[str, str], Probe]:
-    """What to look at: each configured environment by itself, and what else there is."""
+    """One probe for each configured environment, and one for all others."""
     known = settings.environments
     home = Path(env.get("HOME") or Path.home())
     folders = [home, *(Path(env[key]) for key in ("SCRATCH", "WORK") if env.get(key))]
@@ -73,7 +73,7 @@ def _look_into(prefixes: Iterable[Path]) -> list[Prefix]:
 
 
 def judge_configured(environment: Environment, check: EnvironmentCheck, is_used: bool) -> Check:
-    """An environment of the config. One that launches use by themselves has to work; another one only
+    """Judge an environment of the config. The one that launches use by default has to work; another one only
     should."""
     what, value = environment.name or spelling_of(environment), spelling_of(environment)
     if check.problem is not None:

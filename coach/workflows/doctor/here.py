@@ -1,8 +1,7 @@
-"""What can be said without asking anybody: the terminal, the Python, the configuration, the permission to
-change something.
+"""Checks that ask no other machine: the terminal, the Python, the configuration, the permission to change
+something.
 
-Pure judgements of values that were read before, so that every odd terminal and every odd clock can be tried
-in a test.
+Pure judgements of values read before, so that a test can try every odd terminal and clock.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from coach.workflows.readonly import why_readonly
 MIN_COLUMNS, MIN_ROWS = 80, 24
 MIN_COLOURS = 8
 MAX_SKEW_S = 2.0
-"""Ages of readings and of checkpoints are shown in seconds: less is not seen."""
+"""Seconds. Ages of readings and checkpoints are shown in whole seconds: a smaller skew is not visible."""
 
 
 def judge_permission(settings: Settings, why_not_here: str | None = None) -> Check:
-    """Whether a launch would be allowed at all. `why_not_here` is why the site has no training on this
+    """Whether a launch would be allowed at all. `why_not_here`: why the site allows no training on this
     machine."""
     why = why_readonly(settings)
     if why is None and why_not_here is not None:
@@ -44,7 +43,8 @@ def judge_permission(settings: Settings, why_not_here: str | None = None) -> Che
 
 
 def judge_python(data: Path) -> list[Check]:
-    """coach's own interpreter and installation. The training's is another matter: see the launch."""
+    """Check coach's own interpreter and installation. The training's interpreter is checked with the
+    launch."""
     home = installed.one_file() or installed.package()
     trainers = CheckState.OK if (data / "trainers").is_dir() else CheckState.WRONG
     return [
@@ -63,7 +63,7 @@ def judge_python(data: Path) -> list[Check]:
 
 
 def judge_terminal(terminal: Terminal) -> list[Check]:
-    """Whether the screens would look right. Commands need no terminal."""
+    """Whether the screens would display correctly. Commands need no terminal."""
     if not terminal.is_there:
         because = "no stream of this process is one"
         todo = "run `coach doctor` where you would open coach"
@@ -84,7 +84,7 @@ def _judge_term(terminal: Terminal) -> Check:
     colours = {2**24: "16 million"}.get(terminal.num_colours, str(terminal.num_colours))
     value = f"{value}, {colours} colours"
     if terminal.num_colours < MIN_COLOURS:
-        because = "severities are then told by their signs and words alone"
+        because = "severities are then shown by signs and words alone"
         return Check("terminal", "kind", CheckState.WARNING, value, because, todo)
     return Check("terminal", "kind", CheckState.OK, value)
 
@@ -107,10 +107,10 @@ def _judge_letters(terminal: Terminal) -> Check:
 
 
 def judge_config(settings: Settings, problem: UserError | None = None) -> list[Check]:
-    """The files that the settings came from, what in them does not count, and what the site locked."""
+    """The files that the settings came from, their keys without effect, and the keys that the site locked."""
     if problem is not None:
         todo = "; ".join(filter(None, (problem.hint, "`coach config --check` names all that is wrong")))
-        because = f"{problem.message}; what stands above and below is how it would be without any config"
+        because = f"{problem.message}; the checks above and below assume no config"
         return [Check("config", "files", CheckState.WRONG, "coach does not start with them", because, todo)]
     files = [str(file.path) for file in settings.files if file.mtime_ns is not None]
     value = f"valid: {', '.join(files)}" if files else "no file: every value is a default"
@@ -129,7 +129,7 @@ def judge_config(settings: Settings, problem: UserError | None = None) -> list[C
 
 
 def judge_skew(directory: Path, skew: Skew) -> Check:
-    """The clock of the file server under the runs against ours."""
+    """The clock of the runs' file server compared with this machine's."""
     what = "clock"
     off_s = abs(skew.skew_s)
     if off_s - skew.error_s <= MAX_SKEW_S:

@@ -1,7 +1,7 @@
-"""Would the main job work: the plan of the recipe of key 1, and Slurm's own word on it, with nothing
-submitted.
+"""Check that the main job works: plan the recipe of key 1, and let Slurm test it, without submitting
+anything.
 
-The same functions make it that a launch uses, so the doctor cannot be of another opinion than Enter.
+The plan is made by the functions that a launch uses, so the doctor and the Enter key cannot disagree.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def look_at_launch(
 
 
 def judge_plan(what: str, plan: Plan) -> Check:
-    """What would be launched, with what is unusual about it."""
+    """The launch that would be made, with anything unusual about it."""
     resources = plan.resources
     if resources.gpus_per_node:
         kind = f" {resources.gpu_type}" if resources.gpu_type else ""
@@ -84,14 +84,14 @@ def judge_plan(what: str, plan: Plan) -> Check:
 
 
 def _gpus_unsaid(check: Check) -> Check:
-    """The plan was made for CPUs, because the site hides what else there is."""
+    """Note that the plan is for CPUs because the site hides its GPUs."""
     because = f"{hidden_by_site('nodes')}: a launch has to say how many GPUs it wants"
     todo = "say gpus = N in [launch] of config.toml, or --gpus N at each launch"
     return replace(check, state=CheckState.WARNING, because=because, todo=todo)
 
 
 def judge_environment(plan: Plan, check: EnvironmentCheck, has_own_torch: bool) -> Check:
-    """Where torch would come from, as far as it can be known here."""
+    """The source of torch, as far as it can be known here."""
     python = str(plan.run_json["environment"]["python"])
     what = describe(plan.environment, python).removeprefix("environment ")
     if check.torch is not None:
@@ -117,7 +117,7 @@ def _look_at_environment(plan: Plan, env: Mapping[str, str], io: Io) -> Check:
 
 
 def judge_test(result: CommandResult, plan: Plan) -> Check:
-    """Slurm's word on the very script that Enter would submit."""
+    """Slurm's answer for the exact script that Enter would submit."""
     what = "sbatch --test-only"
     if result.error is not None:
         todo = "try again; a launch waits longer for the answer"

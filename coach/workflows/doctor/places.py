@@ -1,8 +1,7 @@
-"""Where coach would write: which of the candidates is taken, whether it can be written, how much room is
-left.
+"""Check where coach would write: which candidate is used, whether it is writable, and how much room is left.
 
-Each place is looked at in a thread of its own, because each may lie on another file server, and one that
-hangs must not hide the others.
+Each place is checked in a thread of its own, because each may lie on another file server, and one that hangs
+must not hide the others.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ AREA = "roots"
 
 
 def place_probes(settings: Settings, io: Io) -> dict[tuple[str, str], Probe]:
-    """What to look at."""
+    """The probes of all places."""
     places = {
         "runs": (settings.runs_root, "runs_root", settings.runs_root_text),
         "data and caches": (settings.cache_dir, "cache_dir", None),
@@ -55,8 +54,8 @@ def _probe_of(what: str, path: Path, key: str, chosen: str | None, io: Io) -> Pr
 
 
 def judge_place(what: str, room: Room, problem: str | None, chosen: str | None = None) -> Check:
-    """A directory that has to be written, by the same measure as a launch. `chosen` says why it is this
-    one."""
+    """A directory that has to be writable, by the same measure as at a launch. `chosen`: why this one is
+    used."""
     if problem is not None:
         todo = f"set {room.key} in config.toml to a directory of yours"
         return Check(AREA, what, CheckState.WRONG, room.path, chosen or problem, todo)
@@ -74,7 +73,7 @@ def judge_place(what: str, room: Room, problem: str | None, chosen: str | None =
 
 
 def judge_data(path: Path, is_there: bool) -> Check:
-    """Where real data sets were said to lie."""
+    """The place that the config names for real data sets."""
     if is_there:
         return Check(AREA, "data sets", CheckState.OK, str(path), is_needed=False)
     because = "no such directory here: the trainers generate a stand-in, unless a node has it"

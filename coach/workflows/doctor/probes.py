@@ -1,8 +1,8 @@
-"""Look at several things side by side, and wait for none of them longer than the deadline.
+"""Run several probes side by side, and wait for none of them longer than the deadline.
 
-A dead controller keeps a client for seconds and a dead file server keeps a system call for ever. So every
-look has a thread of its own that nobody joins at exit, and what has not answered when the time is up is
-reported as just that.
+A dead controller keeps a client for seconds, and a dead file server blocks a system call for ever. So every
+probe has its own thread, which is not joined at exit; a probe without an answer at the deadline is reported
+as such.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Probe = Callable[[], Sequence[Check]]
 
 
 class _Asked:
-    """One command and its answer; its lock is held while it is being asked."""
+    """One command and its answer; its lock is held while the command runs."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -29,8 +29,8 @@ class _Asked:
 
 
 class HurriedIo:
-    """An Io whose commands are asked once, whoever wants the answer, and get at most `limit_s` each, and
-    nothing beyond `deadline_s` on the monotonic clock."""
+    """An Io that runs each command once, for all callers; each gets at most `limit_s` seconds, and none runs
+    beyond `deadline_s` on the monotonic clock."""
 
     def __init__(self, inner: Io, limit_s: float, deadline_s: float) -> None:
         self._inner = inner
@@ -93,7 +93,7 @@ class _Running:
         except OSError as error:
             said = f"{error.filename or self.name}: {error.strerror or error}"
             self.checks = (Check(self.area, self.name, CheckState.UNKNOWN, None, said),)
-        except Exception as error:  # a look that broke down must not pass for one that found nothing wrong
+        except Exception as error:  # a crashed probe must not look like a healthy result
             said = f"coach failed to look: {type(error).__name__}: {error}"
             self.checks = (Check(self.area, self.name, CheckState.UNKNOWN, None, said, "report it, please"),)
         finally:
@@ -101,8 +101,7 @@ class _Running:
 
 
 def side_by_side(probes: Mapping[tuple[str, str], Probe], deadline_s: float) -> list[Check]:
-    """The checks of all probes, in the order of the probes. A probe is named by its area and by what it looks
-    at."""
+    """The checks of all probes, in the order of the probes. A probe's name is its area and its subject."""
     running = [_Running(area, name, probe) for (area, name), probe in probes.items()]
     checks: list[Check] = []
     for each in running:

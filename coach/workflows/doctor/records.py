@@ -1,4 +1,4 @@
-"""How much the records of all runs hold, beside the user's limits."""
+"""Compare the size of all runs' records with the user's limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coach.sources.runs.record_sizes import RecordSizes
 from coach.workflows.jobs.thin_records import limits_of
 
 MAX_RECORD_OPERATIONS = 4000
-"""Questions to the file server that a report may ask about the records: about 2 s on a slow one."""
+"""Calls to the file server that a report may make for the records: about 2 s on a slow one."""
 
 
 def look_at_records(settings: Settings, area: str) -> Check:
@@ -25,7 +25,7 @@ def look_at_records(settings: Settings, area: str) -> Check:
 
 
 def judge_records(area: str, held: Volume | None, limits: RecordLimits) -> Check:
-    """How much the records of all runs hold, by the user's limits. None: too many runs to look at in time."""
+    """The size of all runs' records, and the user's limits. None: too many runs to look at in time."""
     if held is None:
         because = "there are too many files to look at them all in the time of this report"
         todo = "`coach runs clean --records --dry-run` looks at all"

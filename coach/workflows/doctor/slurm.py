@@ -1,7 +1,8 @@
-"""What Slurm's answers mean for coach: which of its uses work here, and from which version on.
+"""Judge Slurm's answers: which uses of coach work here, and from which version on.
 
-Apart from the asking, so that every odd answer can be tried without a cluster. coach reads Slurm's text by
-its shape, never by its version; so what can be tried is tried here, and the version only decides what cannot.
+Kept apart from the asking, so that every odd answer can be tested without a cluster. coach parses Slurm's
+text by its shape, never by its version. So features that can be tried are tried here; the version decides
+only about the others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TESTED = ("22.05", "24.11")
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Something that coach asks of Slurm, which an older one cannot do, and what takes its place."""
+    """A feature of Slurm that coach uses and an older version lacks, and its replacement."""
 
     what: str
     since: tuple[int, int]
@@ -79,7 +80,7 @@ def judge_config(config: Mapping[str, str]) -> list[Check]:
 
 
 def judge_controller_silence(error: str, ping: str | None) -> list[Check]:
-    """The controller that did not answer, in the words of whoever noticed."""
+    """The controller that did not answer, in the words of the client that noticed."""
     because = error if ping is None else f"{error}; {ping}"
     todo = "ask the site, or try again: what runs goes on, and `coach runs` works without the controller"
     if "command not found" in error:
@@ -88,7 +89,7 @@ def judge_controller_silence(error: str, ping: str | None) -> list[Check]:
 
 
 def judge_pace(config: Mapping[str, str]) -> Check:
-    """How often one user may ask here, and how much of that coach takes."""
+    """How often one user may ask here, and the share that coach uses."""
     budget, limit = RpcBudget(), parse_rate_limit(config)
     if limit is None:
         value = "none"
@@ -102,7 +103,7 @@ def judge_pace(config: Mapping[str, str]) -> Check:
 
 
 def judge_privacy(config: Mapping[str, str], is_root: bool) -> list[Check]:
-    """What the site hides from its users; nothing to say where it hides nothing."""
+    """What the site hides from its users; empty if it hides nothing."""
     kinds = sorted(private_kinds(config) & _TOLD_APART)
     if not kinds:
         return []
@@ -113,8 +114,8 @@ def judge_privacy(config: Mapping[str, str], is_root: bool) -> list[Check]:
 
 
 def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Check:
-    """Whether ended jobs can be asked for. coach's own runs are told from their directories, with it or
-    without."""
+    """Whether Slurm can be asked for ended jobs. coach's own runs are known from their directories in either
+    case."""
     own = "coach knows its own runs from their directories"
     kind = (config or {}).get("AccountingStorageType", "")
     kept = (config or {}).get("MinJobAge", "")
@@ -139,8 +140,8 @@ def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Che
 
 
 def judge_mail(config: Mapping[str, str], is_there: Callable[[str], bool]) -> Check:
-    """Whether Slurm can send mail, as `sbatch --mail-type` asks for it. `is_there` tells if a path is a
-    program on this machine; the controller, which calls it, may be another one."""
+    """Whether Slurm can send mail, as `sbatch --mail-type` asks. `is_there` checks a path for a program on
+    this machine; the controller, which calls it, may be another machine."""
     program = (config.get("MailProg") or "").strip()
     if program in ("", "(null)", "none") or Path(program).name in ("true", "false"):
         value = f"Slurm's MailProg is {program or 'not set'}"
@@ -156,7 +157,7 @@ def judge_mail(config: Mapping[str, str], is_there: Callable[[str], bool]) -> Ch
 
 
 def judge_queue(num_jobs: int, num_bad_rows: int, error: str | None) -> Check:
-    """The very question that coach asks while it is open."""
+    """Judge the question that coach asks while it is open."""
     if error is not None:
         todo = "the queue cannot be shown; launching does not need it"
         return Check(AREA, "queue", CheckState.WRONG, "cannot be read", error, todo)
@@ -172,7 +173,7 @@ def judge_queue(num_jobs: int, num_bad_rows: int, error: str | None) -> Check:
 def judge_gpus(
     partitions: Sequence[Partition], config: Mapping[str, str] | None, hidden: Collection[str] = ()
 ) -> list[Check]:
-    """What each partition offers to train on. `hidden`: what the site hides, of `nodes` and `partitions`."""
+    """What each partition offers for training. `hidden`: which of `nodes` and `partitions` the site hides."""
     area = "gpus"
     if hidden:
         because = hidden_by_site(" and ".join(sorted(hidden)))

@@ -1,7 +1,8 @@
-"""Which ways lead here to numbers from inside of a job, best first, and why the others are closed.
+"""List the rungs by which measurements can come from inside a job here, best first, and why the others
+cannot.
 
-Nothing is put into a job to find that out: a step is only judged by the version, because to try it would be
-to enter somebody's job.
+Nothing is put into a job to find that out: whether a step is possible is judged by the version alone, because
+trying it would enter somebody's job.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MAX_JOBS = 20
 def look_at_telemetry(
     jobs: Sequence[Job], config: Mapping[str, str] | None, is_ssh_allowed: bool, io: Io
 ) -> list[Check]:
-    """All rungs. `jobs` are one's own."""
+    """All rungs. `jobs` are the user's own."""
     running = [job for job in jobs if job.state == "RUNNING" and job.raw_job_id is not None]
     ids = [job.raw_job_id for job in running[:_MAX_JOBS] if job.raw_job_id is not None]
     node = next((name for job in running for name in expand_nodes(job.nodes)), None)
@@ -38,7 +39,7 @@ def look_at_telemetry(
 
 
 def judge_sampler(has_nvml: bool) -> Check:
-    """What measures beside the trainings that coach starts."""
+    """The sampler that measures beside the trainings that coach starts."""
     value = "beside every launch, and coach run -- COMMAND"
     if has_nvml:
         return _check("sampler", CheckState.OK, value)
@@ -47,7 +48,7 @@ def judge_sampler(has_nvml: bool) -> Check:
 
 
 def judge_step(version: CommandResult) -> Check:
-    """Whether a step can be put beside those of a job that coach did not launch."""
+    """Whether a step can be added to a job that coach did not launch."""
     name = "step in a job"
     if version.returncode != 0:
         return _check(name, CheckState.UNKNOWN, None, _said(version))
@@ -76,7 +77,7 @@ def judge_sstat(config: Mapping[str, str] | None, result: CommandResult | None) 
 
 
 def judge_ssh(is_allowed: bool, result: CommandResult | None) -> Check:
-    """Whether the nodes of one's jobs can be reached without Slurm."""
+    """Whether the nodes of the user's jobs can be reached without Slurm."""
     if not is_allowed:
         because = "it is yours to allow; it is used only where no step can be put beside a job's own"
         return _check("ssh", CheckState.OK, "off", because, "telemetry.ssh = true")

@@ -1,1 +1,1 @@
-"""Jobs and runs one by one: attach, act on, clean up, look up in accounting and in the queue."""
+"""Work on single jobs and runs: attach, act on, clean up, look up in accounting and in the queue."""

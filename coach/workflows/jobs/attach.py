@@ -1,8 +1,8 @@
-"""Measure inside a job that coach did not launch: first the question with all that it costs, then one step
+"""Measure inside a job that coach did not launch: first show the command and its cost, then start one step
 that streams.
 
-It is the one way in which coach enters somebody's allocation while it runs, so everything that could harm the
-job is looked at before: the version, the memory that is left, and whether a sampler is there already.
+Only here does coach enter a running job of somebody's, so everything that could harm the job is checked
+first: the version, the memory that is left, and whether a sampler is there already.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from coach.workflows.jobs.own_jobs import Named, look_up, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
 
 LEAST_MEMORY_MIB = 200.0
-"""A sampler needs a fifth of it; a job that has less left may be killed for what coach adds."""
+"""A sampler needs a fifth of this; a job with less memory left may be killed for what coach adds."""
 _SILENT_S = 60.0
-"""A sampler that has written nothing for so long does not write any more."""
+"""A sampler that has written nothing for this long has stopped."""
 _MAX_SSH_NODES = 8
 
 _COST = (
@@ -54,8 +54,7 @@ _SSH_COST = (
 def plan_attach(
     target: str, settings: Settings, env: Mapping[str, str], io: Io, python: str = sys.executable
 ) -> JobAction:
-    """The exact command for one running job of one's own. Raises UserError where it must not, or cannot, be
-    done."""
+    """The exact command for one own running job. Raises UserError if it is not allowed or not possible."""
     refuse_if_readonly(settings, "starts no step in a job", Switch.ATTACH)
     named, row = _one_running(target, settings, env, io)
     _refuse_if_sampled(named, settings, io)
@@ -72,7 +71,7 @@ def plan_attach(
 
 
 def begin_attach(action: JobAction, settings: Settings) -> None:
-    """Put the sampler's code where the nodes see it. Raises UserError."""
+    """Copy the sampler's code to a place that the nodes see. Raises UserError."""
     files = snapshot_files()
     try:
         make_snapshot(code_dir(settings.runs_root, files), files)
@@ -81,7 +80,7 @@ def begin_attach(action: JobAction, settings: Settings) -> None:
 
 
 def rung_of(action: JobAction) -> Rung:
-    """By which way its numbers come."""
+    """The rung by which the measurements arrive."""
     return Rung.SSH if action.steps[0].argv[0] == "ssh" else Rung.STEP
 
 
@@ -91,7 +90,7 @@ def streams(
     env: Mapping[str, str],
     keep: Callable[[bytes], object] = lambda lines: None,
 ) -> tuple[StreamSource, ...]:
-    """What was said yes to, one source for each of its commands. `keep` gets all that they print."""
+    """One source for each command of the confirmed action. `keep` gets everything that the commands print."""
     return tuple(
         StreamSource(target, step.argv, client_environment(env), rung_of(action), keep)
         for step in action.steps
@@ -139,12 +138,12 @@ def _ask_allocation(row: QueuedJob, io: Io) -> Allocation:
         raise UserError(f"job {row.job_id}: {result.error or failure_words(result.stderr)}")
     allocation = parse_allocation(result.stdout.decode("utf-8", "replace"))
     if allocation is None:
-        raise UserError(f"job {row.job_id}: Slurm does not tell what it has on its nodes")
+        raise UserError(f"job {row.job_id}: Slurm does not report its resources on its nodes")
     return allocation
 
 
 def _memory_note(row: QueuedJob, allocation: Allocation, io: Io) -> str:
-    """What is left of the job's memory. Raises UserError when that is too little."""
+    """A note on the job's unused memory. Raises UserError if it is too little."""
     if allocation.memory_mib is None:
         return "the job has no memory limit of its own; the sampler takes about 40 MiB on each node"
     result = io.run(steps_query((row.raw_job_id,)))
@@ -176,7 +175,7 @@ def _memory_note(row: QueuedJob, allocation: Allocation, io: Io) -> str:
 def _by_ssh(
     row: QueuedJob, allocation: Allocation, sampler: Sequence[str], settings: Settings, why_no_step: str
 ) -> JobAction:
-    """The next rung, only where the user has said that ssh to the nodes is right here."""
+    """Measure by ssh, the next rung; only if the user's config allows ssh to the nodes."""
     if not settings.is_ssh_allowed:
         raise UserError(
             f"job {row.job_id}: {why_no_step}",

@@ -1,8 +1,7 @@
-"""Remove runs: first what would go and how much, then, when it was confirmed, the deed.
+"""Remove runs: first list what would go and its size, then, once confirmed, remove exactly that.
 
-Two steps, because nothing irreversible happens without its text shown; the second does what the first said
-and nothing else. What may be alive is never removed, nor what another run starts from, nor anything outside
-of the runs root, whatever a link says.
+Two steps, because nothing irreversible happens before its text is shown. A run that may be alive is never
+removed, nor one that another run starts from, nor anything outside the runs root, wherever a link leads.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ UNKNOWN_STATE = "UNKNOWN"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which runs: those that meet everything that is said."""
+    """The runs to remove: those that meet all conditions."""
 
     run_ids: tuple[str, ...] = ()
-    """Only these; empty: all."""
+    """Only these; empty: all runs."""
     older_than_s: float | None = None
     states: frozenset[str] = frozenset()
     num_kept: int = 0
-    """So many of the newest stay."""
+    """Number of the newest runs that stay."""
     is_checkpoints_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes of one run."""
+    """The parts of one run to remove."""
 
     run: Run
     paths: tuple[Path, ...]
@@ -53,7 +52,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A run that was meant, and why it stays."""
+    """A selected run, and why it stays."""
 
     run_id: str
     because: str
@@ -70,7 +69,7 @@ class CleanPlan:
 
     @property
     def size_bytes(self) -> int:
-        """Of what is known."""
+        """Sum of the known sizes."""
         known = [removal.size_bytes for removal in self.removals] + [
             left.size_bytes for left in self.leftovers
         ]
@@ -82,14 +81,15 @@ class CleanPlan:
 
 
 def plan_clean(selection: Selection, settings: Settings, io: Io, user: str) -> CleanPlan:
-    """What would go. Raises UserError for a run that is not there, and when the runs root cannot be read."""
-    # A run that has ended may have been requeued by hand, so the queue is asked even when all have ended.
+    """List what would be removed. Raises UserError if a named run does not exist or the runs root cannot be
+    read."""
+    # A run that has ended may have been requeued by hand, so the queue is asked even if all have ended.
     known = read_known_runs(settings, io, user, lambda run: run.backend == "slurm")
     return _plan(selection, known, settings, io.now())
 
 
 def clean(plan: CleanPlan, settings: Settings, on_problem: Callable[[str], None]) -> int:
-    """Do it, as far as it goes. Returns how many bytes are gone. Raises UserError where coach may not change
+    """Remove as much as possible. Returns the bytes freed. Raises UserError if coach may not change
     anything."""
     refuse_if_readonly(settings, "removes nothing", Switch.CLEAN)
     gone_bytes = 0
@@ -108,8 +108,8 @@ def clean(plan: CleanPlan, settings: Settings, on_problem: Callable[[str], None]
 
 
 def still_meant(plan: CleanPlan, again: CleanPlan) -> CleanPlan:
-    """What both say, and what stays against the first: between question and answer a run may have come back
-    to life."""
+    """The removals that both plans list, and why other runs of the first plan stay now: between question and
+    answer a run may have come back to life."""
     removals = {removal.run.run_id: removal for removal in again.removals}
     leftovers = {leftover.path for leftover in again.leftovers}
     meant = {removal.run.run_id for removal in plan.removals}
@@ -144,7 +144,7 @@ def _plan(selection: Selection, known: KnownRuns, settings: Settings, now_s: flo
             removals.append(removal)
     sizes.save()
     leftovers: list[Leftover] = []
-    if not selection.is_checkpoints_only and not selection.run_ids:  # who names runs means nothing else
+    if not selection.is_checkpoints_only and not selection.run_ids:  # named runs: only those
         leaving = {removal.run.run_id for removal in removals}
         leftovers = find_leftovers(settings.runs_root, leaving, now_s)
     return CleanPlan(tuple(removals), tuple(kept), tuple(leftovers), known.problems)
@@ -159,14 +159,14 @@ def _is_meant(one: KnownRun, position: int, selection: Selection, now_s: float) 
     if selection.states and (run.state or UNKNOWN_STATE) not in selection.states:
         return False
     if selection.older_than_s is None:
-        # That a run which is alive stays is said to whoever has named it, or its state.
+        # A run that is alive is listed as kept only if the user named it or its state.
         return one.alive_because is None or bool(selection.run_ids or selection.states)
     ended_s = run.ended_time_s or run.started_time_s or run.created_time_s
     return ended_s is not None and now_s - ended_s > selection.older_than_s
 
 
 def _needed(known: Iterable[KnownRun]) -> Mapping[str, str]:
-    """Runs whose checkpoint another run, which is alive, starts from."""
+    """Runs whose checkpoint is the start of another run that is alive."""
     needed: dict[str, str] = {}
     for one in known:
         start = one.run.launch.get("resume_from")
@@ -177,7 +177,7 @@ def _needed(known: Iterable[KnownRun]) -> Mapping[str, str]:
 
 
 def _why_not_ours(run: Run, root: Path) -> str | None:
-    """A run directory is a directory in the runs root, not a link to one elsewhere."""
+    """A run's directory must be a directory in the runs root, not a link to one elsewhere."""
     run_dir = Path(run.run_dir)
     try:
         is_directory = stat.S_ISDIR(run_dir.lstat().st_mode)
@@ -209,7 +209,7 @@ def _total(sizes: Iterable[int | None]) -> int | None:
 
 
 def _remove(path: Path, root: Path) -> str | None:
-    """Remove a file or a directory below the runs root; the problem if there is one. Links are removed, never
+    """Remove a file or directory below the runs root; returns the problem, if any. Links are removed, never
     followed."""
     if root not in path.parents or not path.parent.resolve().is_relative_to(root.resolve()):
         return f"{path}: outside of {root}: not removed"

@@ -1,7 +1,7 @@
-"""What to know before a recipe is launched again: its launches that were interrupted, however far they came.
+"""Warn of interrupted launches of a recipe before it is launched again, however far they came.
 
-A launch that was killed leaves a directory without a record, a run without a supervisor, or a run whose job
-nobody wrote down.
+A launch that was killed leaves a directory without a record, a run without a supervisor, or a run without a
+job id.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from coach.workflows.jobs.leftovers import is_unrecorded
 from coach.workflows.jobs.lost_submits import TOLD_FOR_S, lines_for_launch, names_of_recipe
 
 _BEING_PREPARED_S = 30.0
-"""A run directory without a record that is younger may be one that another coach is writing."""
+"""A younger run directory without a record may be one that another coach is writing, in seconds."""
 
 
 def lines_of_earlier(recipe: str, backend: str, settings: Settings, io: Io, user: str) -> tuple[str, ...]:
-    """One line for each. Raises UserError where Slurm would have to be asked, and does not answer."""
+    """One line for each interrupted launch. Raises UserError if Slurm has to be asked and does not answer."""
     lost = lines_for_launch(recipe, settings, io, user) if backend == "slurm" else ()
     return (*lost, *lines_of_unsubmitted(recipe, settings, io))
 
 
 def lines_of_unsubmitted(recipe: str, settings: Settings, io: Io) -> tuple[str, ...]:
-    """The launches of a recipe, of the last day, that ended before anything was submitted or started.
+    """Launches of a recipe within the last day that ended before anything was submitted or started.
 
-    Nobody is asked about them.
+    Reads files only.
     """
     now_s = io.now()
     lines = []

@@ -1,8 +1,8 @@
-"""Ended jobs from everything that remembers them: accounting where it answers, the run directories, and what
-was seen in the queue.
+"""List ended jobs from every source that remembers them: accounting, if it answers, the run directories, and
+the queues seen by coach.
 
-A site without accounting forgets a job minutes after its end. Each source tells what it can, the best one
-wins for a job, and what one could not tell is said beside the others' answers.
+A site without accounting forgets a job minutes after its end. For each job the best source wins; what a
+source could not report is noted beside the others' answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from coach.sources.slurm.ended_jobs import history_query, parse_history
 from coach.sources.slurm.text import failure_words
 
 if TYPE_CHECKING:
-    from coach.workflows.judging import earlier_runs  # brings the rules along
+    from coach.workflows.judging import earlier_runs  # it loads the rules
 else:
     earlier_runs = late("coach.workflows.judging", "earlier_runs")
 
@@ -44,7 +44,7 @@ _MAX_NODES_MEASURED = 8
 
 @dataclass(frozen=True, slots=True)
 class PastJobs:
-    """Newest first. `notes` has a line for each source that could not tell its part."""
+    """Newest first. `notes` has a line for each source that failed."""
 
     jobs: tuple[PastJob, ...]
     notes: tuple[str, ...]
@@ -54,8 +54,8 @@ class PastJobs:
 def read_past_jobs(
     settings: Settings, io: Io, user: str, backend: str, *, past_s: float, limit: int
 ) -> PastJobs:
-    """Own jobs that ended within the last `past_s` seconds, at most `limit` of them. Asks the database once
-    and the queue once."""
+    """Own jobs that ended within the last `past_s` seconds, at most `limit` of them. One question to
+    the database and one to the queue."""
     now_s = io.now()
     notes: list[str] = []
     told: tuple[PastJob, ...] = ()
@@ -103,7 +103,7 @@ def _identity(job: Job) -> _Identity:
 
 
 def _ask_queue(io: Io, user: str, memory: SeenJobs) -> tuple[frozenset[_Identity], str | None]:
-    """The own jobs that have not ended, after all of them were remembered."""
+    """The own jobs that have not ended. All jobs of the answer are remembered."""
     for reading in JobsSource(io, user, 0.0, is_all=False).poll():
         if isinstance(reading.payload, JobList):
             own = [job for job in reading.payload.jobs if job.user == user]
@@ -114,8 +114,8 @@ def _ask_queue(io: Io, user: str, memory: SeenJobs) -> tuple[frozenset[_Identity
 
 
 def _gone(remembered: Sequence[PastJob], is_alive: frozenset[_Identity]) -> tuple[PastJob, ...]:
-    """What the queue no longer has. `17_[3-8]` is not gone when its tasks were seen since: the queue tells
-    each by itself, once it starts."""
+    """Remembered jobs that have left the queue. `17_[3-8]` has not, if its tasks were seen since: squeue
+    lists each task by itself once it starts."""
     seen_s: dict[str, float] = {group_id(job_id): math.inf for job_id, _ in is_alive}
     for each in remembered:
         array = group_id(each.job.job_id)
@@ -140,7 +140,7 @@ def _list_runs(io: Io, settings: Settings, notes: list[str]) -> tuple[Run, ...]:
 def _merge(
     told: Sequence[PastJob], listed: Sequence[Run], seen: Sequence[PastJob], cluster: str | None
 ) -> list[PastJob]:
-    """Each job once: accounting's word before the run directory's, and that before the queue's."""
+    """Each job once: accounting's record before the run directory's, and that before the queue's."""
     run_of: dict[str, list[Run]] = {}
     for run in listed:
         if run.job_id is not None and run.backend == "slurm":
@@ -168,7 +168,7 @@ def _is_same(one_s: float | None, other_s: float | None) -> bool:
 
 
 def _joined(past: PastJob, run: Run) -> PastJob:
-    """A job and its run. How it ended is known from the run where the queue was last seen before the end."""
+    """A job with its run. If the queue was last seen before the job's end, the run supplies the end."""
     job = past.job
     if past.source == "seen" and is_final(run.state) and not is_final(job.state):
         ended = _of_run(run)
@@ -191,7 +191,7 @@ def _when(past: PastJob) -> float | None:
 
 
 def _with_measurement(io: Io, past: PastJob, listed: Sequence[Run]) -> PastJob:
-    """What the sampler of its run saw fills in what accounting does not know."""
+    """Fill in values that accounting does not have from the sampler of the job's run."""
     job, known = past.job, past.efficiency
     if known.time_pct is None and job.time_used_s is not None and job.time_limit_s:
         known = replace(known, time_pct=100.0 * job.time_used_s / job.time_limit_s)
@@ -208,7 +208,7 @@ def _with_measurement(io: Io, past: PastJob, listed: Sequence[Run]) -> PastJob:
 
 
 def measure_run(io: Io, run_dir: Path) -> Efficiency:
-    """From the last samples of each node: a bite of each file, not all of it."""
+    """Efficiency from the last samples of each node; reads only the end of each file."""
     folder = runs.RunPaths(run_dir).telemetry_dir
     try:
         names = [name for name in io.list_dir(folder) if name.endswith(".jsonl")]
@@ -227,7 +227,8 @@ def measure_run(io: Io, run_dir: Path) -> Efficiency:
 
 
 def _memory_mib(nodes: Sequence[Sequence[object]]) -> tuple[float | None, float | None]:
-    """The most that each node used, summed up, and the limits of the nodes; None where not all tell them."""
+    """Sum of the peaks of all nodes, and sum of their limits, in MiB. The limits are None unless every node
+    has one."""
     hosts = [[each for each in samples if isinstance(each, HostSample)] for samples in nodes]
     used = [_known(host.memory_used_mib for host in node) for node in hosts]
     limits = [_known(host.memory_limit_mib for host in node) for node in hosts]
@@ -239,7 +240,7 @@ def _memory_mib(nodes: Sequence[Sequence[object]]) -> tuple[float | None, float 
 
 
 def _last_samples(io: Io, path: Path) -> Sequence[object]:
-    """The samples in a bite of the file's end; nothing where it cannot be read."""
+    """The samples at the end of a file; empty if it cannot be read."""
     try:
         size = io.size(path)
         data = io.read(path, max(0, size - _TAIL_BYTES), _TAIL_BYTES)

@@ -1,6 +1,6 @@
-"""The own jobs that failed today and that Slurm may have forgotten, from coach's own memory.
+"""List own jobs that failed today and that Slurm may have forgotten, from coach's own memory.
 
-Apart from the history, because the first screen asks for it at once: one file is read, and Slurm is asked
+Kept apart from the history because the first screen needs it at once: it reads one file and asks Slurm
 nothing.
 """
 
@@ -14,11 +14,11 @@ from coach.sources.runs.seen_jobs import SeenJobs
 from coach.workflows.jobs.ended_jobs import PastJobs
 
 _MAX_FAILED = 8
-"""Each of them is a few files, a judgement, and a share of a `squeue -j` for four, when the screens open."""
+"""Each one costs a few files, a judgement, and a share of a `squeue -j` for four, when the screens open."""
 
 
 def failed_lately(settings: Settings, user: str, now_s: float) -> PastJobs:
-    """The own jobs that were seen to end badly within a day, the newest of them. Only one file is read."""
+    """Own jobs that were seen to end badly within a day, the newest of them. Reads one file."""
     newest: dict[str, PastJob] = {}
     remembered, num_torn = SeenJobs(settings.cache_dir).read()
     cluster = settings.cluster if settings.cluster != DEFAULT_CLUSTER else None

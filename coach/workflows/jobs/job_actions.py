@@ -1,7 +1,6 @@
-"""What a person does to own jobs: first the exact commands, then, when they were confirmed, the deed.
+"""Act on own jobs: first show the exact commands, then, once confirmed, run exactly those.
 
-Two steps, because nothing irreversible happens without its text shown; the second does what the first said
-and nothing else.
+Two steps, because nothing irreversible happens before its text is shown.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from coach.workflows.readonly import refuse_if_readonly
 __all__ = ["HasEnded", "perform", "plan_action"]
 
 _WITH_A_SCRIPT = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"})
-"""States in which the batch script runs, and will say how it ended."""
+"""States in which the batch script runs, and will record how it ended."""
 
 _PAGER = "less"
 SWITCH_OF: Mapping[Verb, Switch] = {
@@ -57,8 +56,7 @@ def plan_action(
     io: Io,
     time_limit_s: int | None = None,
 ) -> JobAction:
-    """Run ids and job ids of one's own. Raises UserError when there is none among them to which it can be
-    done."""
+    """Plan an action on own runs and jobs. Raises UserError if it is possible for none of them."""
     refuse_if_readonly(settings, _REFUSED_WORDS.get(verb, "changes no job"), SWITCH_OF[verb])
     found, wrong = look_up(targets, settings, env, io)
     left_out = list(wrong)
@@ -96,7 +94,7 @@ def plan_action(
 
 
 def perform(action: JobAction, env: Mapping[str, str], now_s: float) -> Outcome:
-    """Do it, one command after the other. Raises UserError in Slurm's words when nothing came of it."""
+    """Run the commands one after the other. Raises UserError in Slurm's words if none succeeded."""
     done: list[str] = []
     refused: list[LeftOut] = []
     for step in action.steps:
@@ -123,16 +121,16 @@ def perform(action: JobAction, env: Mapping[str, str], now_s: float) -> Outcome:
 
 
 def open_shell(action: JobAction, env: Mapping[str, str]) -> int:
-    """Give the terminal to the shell until it is left; its exit status."""
-    # srun hands it on to the shell, which keeps the language of the person.
+    """Give the terminal to a shell until the user leaves it; returns its exit status."""
+    # srun passes it on to the shell, which keeps the user's language.
     own = {key: env[key] for key in client_environment(env) if key in env}
     return job_control.attach(action.steps[0].argv, own)
 
 
 def open_pager(file: str, env: Mapping[str, str]) -> int:
-    """Give the terminal to `$PAGER`, or to less, until it is left; its exit status.
+    """Give the terminal to `$PAGER`, or to less, until the user leaves it; returns its exit status.
 
-    The file is an argument of its own: no shell reads its name. Raises UserError where there is no pager.
+    The file is an argument of its own: no shell reads its name. Raises UserError if there is no pager.
     """
     said = env.get("PAGER", "").strip() or _PAGER
     try:
@@ -147,7 +145,7 @@ def open_pager(file: str, env: Mapping[str, str]) -> int:
 def _names(
     verb: Verb, named: Named, time_limit_s: int | None
 ) -> tuple[tuple[str, ...], list[tuple[str, UserError]]]:
-    """How the command names what was meant, and what of it is left out."""
+    """The names for the command, and the targets left out, with the reason."""
     parts = parts_of(named.job_id, named.rows)
     if not parts:
         return (), [
@@ -161,7 +159,7 @@ def _names(
             why = why_not_limit(part.row, time_limit_s)
         if why is None:
             accepted.append(part)
-        elif len(parts) == 1 or not is_final(part.row.state):  # tasks that have ended are not worth a word
+        elif len(parts) == 1 or not is_final(part.row.state):  # ended tasks need no note
             kind = HasEnded if is_final(part.row.state) else UserError
             left_out.append((part.name, kind(f"job {part.name}: {why}")))
     if not accepted:
@@ -192,7 +190,8 @@ def _shell_step(touched: Sequence[Named], env: Mapping[str, str], io: Io) -> Ste
 
 
 def _lost(verb: Verb, touched: Sequence[Named], settings: Settings, io: Io) -> tuple[str, ...]:
-    """What is lost by it. Of one running job; of several at once nobody could read it."""
+    """The work that the action loses, for a single running job: for several at once the list would be
+    unreadable."""
     if verb not in (Verb.CANCEL, Verb.REQUEUE) or len(touched) != 1:
         return ()
     running = [
@@ -231,7 +230,7 @@ def _nothing_left(left_out: Sequence[tuple[str, UserError]]) -> UserError:
 
 
 def _reason(target: str, error: UserError) -> str:
-    """Without the name in front, which stands beside it."""
+    """The error's message without the target's name in front, which is shown beside it."""
     for prefix in (f"job {target}: ", f"{target}: "):
         if error.message.startswith(prefix):
             return error.message.removeprefix(prefix)

@@ -1,8 +1,8 @@
-"""The runs as their directories and the queue tell them together, for commands that look once.
+"""Combine the run directories with the queue, for commands that look once.
 
-A run whose node died says RUNNING for ever: nobody was left to write otherwise. The queue is asked once for
-all runs, and only if one of them could be corrected by it. Whether a run may still be alive is decided here,
-for whoever wants to remove it: what cannot be known counts as alive.
+If a node dies, run.json says RUNNING for ever, because no process was left to correct it. The queue is asked
+once for all runs, and only if it could correct one of them. This module decides if a run may still be alive,
+for callers that remove runs: unknown counts as alive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from coach.sources.slurm.client import JobsSource
 from coach.workflows.jobs.lost_submits import Standing, find_jobs
 
 SILENT_S = 24 * 3600.0
-"""A run that nobody can ask about counts as alive until it has written nothing for so long: the sampler
+"""A run that no source can confirm counts as alive until its files are this old, in seconds: the sampler
 writes every second."""
 _JUST_LAUNCHED = "it was launched a moment ago"
 _MAX_SUBMIT_SKEW_S = 300.0
@@ -43,9 +43,9 @@ class KnownRun:
 
     run: Run
     alive_because: str | None
-    """Why it is alive, or may be; None: it is not."""
+    """Why it is alive, or may be; None if it is not."""
     is_forgotten: bool = False
-    """Slurm has forgotten its job, and nobody wrote how it ended: then its state is None."""
+    """True if Slurm has forgotten its job and nothing recorded its end; its state is then None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class KnownRuns:
 
     runs: tuple[KnownRun, ...]
     problems: tuple[str, ...]
-    """Directories that look like runs and cannot be read, one line each."""
+    """Run directories that cannot be read, one line each."""
     queue_error: str | None = None
-    """Why the queue did not answer; None as well when it was not asked."""
+    """Why the queue did not answer; None also if it was not asked."""
 
 
 def may_be_corrected(run: Run) -> bool:
-    """Whether the queue can know better than the run's directory: as long as nobody wrote how it ended, or
-    that it never was in it."""
+    """True if the queue may know more than the run's directory: as long as neither the run's end nor its
+    failed submission is recorded."""
     return run.backend == "slurm" and not is_final(run.state) and run.submission is None
 
 
@@ -73,10 +73,10 @@ def read_known_runs(
     *,
     is_indexed: bool = False,
 ) -> KnownRuns:
-    """Read all runs; the queue is asked if it is about one of them. Raises UserError when the runs root
-    cannot be read.
+    """Read all runs; ask the queue if it could correct one of them. Raises UserError if the runs root cannot
+    be read.
 
-    `is_indexed`: ended runs are known from the index, without what that leaves out.
+    `is_indexed`: take ended runs from the index, without the details that it leaves out.
     """
     source = (
         RunListSource.indexed(io, settings.runs_root, settings.cache_dir)
@@ -86,13 +86,13 @@ def read_known_runs(
     listed = _list(source)
     queue, error = _ask_queue(io, user) if any(map(is_asked_about, listed.runs)) else (None, None)
     if queue is not None:
-        # A job that ended in between has written so by now; the other way round it would be in neither
-        # answer.
+        # A job that ended in between has recorded its end by now. In the opposite order it could be in
+        # neither answer.
         listed = _list(source)
     lost = [run for run in listed.runs if has_lost_its_job(run) and not _other_cluster(run, settings)]
     standing = find_jobs(lost, queue.values() if queue is not None else None, error, settings, io, user)
     now_s = io.now()
-    # After the runs were read: a process that was started since belongs to a run that was not final then.
+    # After the runs were read: a process started since then belongs to a run that was not final at that time.
     processes = processes_of_runs() if any(run.backend != "slurm" for run in listed.runs) else {}
     judged = tuple(
         _judge_local(run, processes, io, now_s)
@@ -152,7 +152,7 @@ def _judge(
 
 
 def _judge_lost(standing: Standing, settings: Settings, io: Io, now_s: float) -> KnownRun:
-    """A run whose launch was interrupted, by what Slurm knows of it."""
+    """Judge a run whose launch was interrupted, from Slurm's record of it."""
     run, job = standing.run, standing.job
     if job is not None:
         known = replace(run, state=job.state, ended_time_s=job.end_time_s if is_final(job.state) else None)
@@ -191,9 +191,9 @@ def _judge_local(run: Run, processes: Mapping[str, int], io: Io, now_s: float) -
             return KnownRun(run, f"it is {run.state} on this machine")
         return KnownRun(run, _sound_of(run, io, now_s))  # run.json names no process
     if run.run_id in processes:
-        return KnownRun(run, f"process {processes[run.run_id]} of it is running")
+        return KnownRun(run, f"its process {processes[run.run_id]} is running")
     if run.ended_time_s is None and _may_have_left_a_command(run):
-        # Its supervisor died. The command may live on, and only what it writes can tell.
+        # Its supervisor died. The command may still run, and only its files can show that.
         sound = _sound_of(run, io, now_s)
         return KnownRun(
             run, f"run.json does not name the process of its command, and {sound}" if sound else None
@@ -202,7 +202,7 @@ def _judge_local(run: Run, processes: Mapping[str, int], io: Io, now_s: float) -
 
 
 def _may_have_left_a_command(run: Run) -> bool:
-    """True if it had a supervisor, and run.json does not name the process of its command."""
+    """True if the run had a supervisor and run.json does not name the process of its command."""
     try:
         value = runs.read_json(runs.RunPaths(run.run_dir).run_json)
     except runs.RunFileError:
@@ -212,14 +212,14 @@ def _may_have_left_a_command(run: Run) -> bool:
 
 
 def _sound_elsewhere(run: Run, settings: Settings, io: Io, now_s: float) -> str | None:
-    """A sign of life where clusters that share a home do not say their names: it may be the job of another
-    one."""
+    """A sign of life, for clusters that share a home directory without naming themselves: the job may be
+    another cluster's."""
     has_cluster = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
     return None if has_cluster else _sound_of(run, io, now_s)
 
 
 def _sound_of(run: Run, io: Io, now_s: float) -> str | None:
-    """That something was written lately."""
+    """The name of a file of the run that was written lately, in words; None if there is none."""
     paths = runs.RunPaths(run.run_dir)
     files = [paths.run_json, paths.stdout_log, paths.stderr_log]
     for folder in (paths.telemetry_dir, paths.metrics_dir):
@@ -238,7 +238,8 @@ def _sound_of(run: Run, io: Io, now_s: float) -> str | None:
 
 
 def _row_of(run: Run, queue: Mapping[str, Job]) -> Job | None:
-    """Its row. A cluster that was set up anew counts its jobs from 1 again: an older one is not the run's."""
+    """Its row. A cluster that was set up anew counts jobs from 1 again: an older run's number then means
+    another job."""
     row = queue.get(run.job_id or "")
     if row is None or row.submit_time_s is None or run.created_time_s is None:
         return row

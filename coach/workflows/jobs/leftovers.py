@@ -1,8 +1,8 @@
-"""What lies in the runs root and belongs to no run: logs whose run is gone, code that no run starts from, dry
-runs long forgotten.
+"""Find entries of the runs root that belong to no run: logs without their run, code that no run starts from,
+old dry runs.
 
-Apart from the runs themselves, because here nobody chooses: a leftover is what nothing can need any more. In
-doubt it is not one.
+Kept apart from removing runs because nobody has to choose here: a leftover is certain to be unneeded. In
+doubt, an entry is not a leftover.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from coach.launch.snapshot import code_dir, snapshot_files
 from coach.sources.runs.run_sizes import size_of_file, size_of_tree
 
 FRESH_S = 24 * 3600.0
-"""What is younger may belong to a launch that goes on at this moment, or to a script that was just
-printed."""
+"""A younger entry may belong to a launch under way, or to a script that was just printed, in seconds."""
 DRY_RUN_S = 30 * 24 * 3600.0
 _MAX_SCRIPT_BYTES = 64 << 10
 _WRITTEN_BEFORE_RECORD = re.compile(r"job\.sh|config|\.(?:job\.sh|run\.json)\.\d+\.[0-9a-f]+")
@@ -29,7 +28,7 @@ _WRITTEN_BEFORE_RECORD = re.compile(r"job\.sh|config|\.(?:job\.sh|run\.json)\.\d
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A file or a directory that nothing needs."""
+    """A file or directory that nothing needs."""
 
     path: Path
     what: str
@@ -37,7 +36,7 @@ class Leftover:
 
 
 def find_leftovers(root: Path, leaving: AbstractSet[str], now_s: float) -> list[Leftover]:
-    """All of a runs root. `leaving` are the runs that go as well."""
+    """All leftovers of a runs root. `leaving` are the runs that are being removed too."""
     try:
         names = sorted(entry.name for entry in os.scandir(root) if runs.RUN_ID.match(entry.name))
     except OSError:
@@ -62,10 +61,10 @@ def find_leftovers(root: Path, leaving: AbstractSet[str], now_s: float) -> list[
 
 
 def _is_dry_run(run_dir: Path) -> bool:
-    """An empty run directory, as a dry run leaves it: links to logs that nobody wrote, and nothing else."""
+    """True for the run directory of a dry run: empty except for links to logs that do not exist."""
     try:
         return all(
-            # The entry has its path as a text.
+            # The entry has its path as a string.
             entry.name in ("stdout.log", "stderr.log") and not os.path.exists(entry.path)  # noqa: PTH110
             for entry in os.scandir(run_dir)
         )
@@ -74,15 +73,15 @@ def _is_dry_run(run_dir: Path) -> bool:
 
 
 def _interrupted(root: Path, names: AbstractSet[str], now_s: float) -> list[str]:
-    """Run directories of launches that ended before their record was written."""
+    """Run directories of launches that stopped before their record was written."""
     return [
         name for name in sorted(names) if is_unrecorded(root / name) and _age_s(root / name, now_s) > FRESH_S
     ]
 
 
 def is_unrecorded(run_dir: Path) -> bool:
-    """True for what a launch leaves that is ended before its run.json is there: nothing but what a launch
-    writes before, and nothing that a job has printed."""
+    """True if a launch stopped before it wrote run.json: the directory holds only files written before that,
+    and no output of a job."""
     try:
         return all(
             (entry.is_symlink() and not os.path.exists(entry.path))  # noqa: PTH110 (the entry has its path)
@@ -131,7 +130,7 @@ def _code(root: Path, run_ids: list[str], now_s: float) -> list[Leftover]:
 
 
 def _code_of(run_dir: Path) -> str | None:
-    """The name of the snapshot that a run starts from, empty where it has none (`coach run`); None when that
+    """The name of the code snapshot that a run starts from; empty if it has none (`coach run`); None if that
     cannot be read."""
     script = runs.RunPaths(run_dir).job_script
     try:
@@ -158,7 +157,7 @@ def _is_directory(path: Path) -> bool:
 
 
 def _age_s(path: Path, now_s: float) -> float:
-    """Seconds since it was changed; none for what cannot be looked at."""
+    """Seconds since the last change; 0 if it cannot be read."""
     try:
         return now_s - path.lstat().st_mtime
     except OSError:

@@ -1,8 +1,9 @@
-"""Launches whose answer was lost: find the job in the queue or in accounting, and write its id into run.json.
+"""Find the jobs of launches whose answer was lost, in the queue or in accounting, and write their ids into
+run.json.
 
 coach may be killed, or lose its connection, while sbatch waits for the controller; the job may be in the
-queue all the same. Everybody who names such a run asks here, so that all say the same of it, and Slurm is
-asked once for all of them. Nothing is submitted here.
+queue all the same. Every command that names such a run calls this module, so all report the same, and Slurm
+is asked once for all runs. Nothing is submitted here.
 """
 
 from __future__ import annotations
@@ -34,28 +35,28 @@ from coach.sources.slurm.text import failure_words
 from coach.workflows.judging.targets import known_cluster
 
 QUEUE_MEMORY_S = 240.0
-"""Slurm shows a job for at least so long after its end, unless the site has lowered MinJobAge from 300 s."""
+"""Seconds for which Slurm shows an ended job at least, unless the site has lowered MinJobAge from 300 s."""
 MAX_AGE_S = 30 * 86400.0
-"""Accounting is asked for no launch that is older."""
+"""Accounting is not asked for older launches, in seconds."""
 TOLD_FOR_S = 86400.0
-"""How long a launch that never reached Slurm is told to the person who launches its recipe again."""
+"""Seconds for which a launch that never reached Slurm is reported when its recipe is launched again."""
 _MAX_LOOKED_AT = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the submission of one run stands: a job, or why there is none."""
+    """The state of one run's submission: its job, or why there is none."""
 
     run: Run
     job: Job | None
     submission: Submission | None
-    """None: there is a job."""
+    """None if there is a job."""
     doubt: str | None = None
-    """Why no more is known."""
+    """Why the state is uncertain."""
 
     @property
     def words(self) -> str:
-        """One clause, for a line that begins with the run."""
+        """One clause for a line that begins with the run's name."""
         if self.job is not None:
             return f"it is job {self.job.job_id}, {self.job.state}"
         if self.submission is Submission.LAUNCHING:
@@ -70,7 +71,7 @@ class Standing:
         )
 
     def hint(self, now_s: float) -> str | None:
-        """What to do about it."""
+        """Advice for the user."""
         if self.submission is Submission.UNKNOWN:
             return "ask again when Slurm answers, before you launch it anew"
         if self.submission is not Submission.NEVER:
@@ -83,9 +84,9 @@ class Standing:
 def find_jobs(
     lost: Sequence[Run], queue: Iterable[Job] | None, error: str | None, settings: Settings, io: Io, user: str
 ) -> dict[str, Standing]:
-    """Run id → how its submission stands.
+    """Run id → the state of its submission.
 
-    `queue` is the user's own; None: it did not answer, for the reason `error`.
+    `queue` is the user's own; None if it did not answer, for the reason `error`.
     """
     if queue is None:
         return {run.run_id: _without_queue(run, error) for run in lost}
@@ -106,15 +107,15 @@ def find_jobs(
 
 
 def ask_for_jobs(lost: Sequence[Run], settings: Settings, io: Io, user: str) -> dict[str, Standing]:
-    """The same, with one question to the queue for all of them."""
+    """Like `find_jobs`, with one question to the queue for all of them."""
     queue, error = _ask_queue(io, user)
     return find_jobs(lost, queue, error, settings, io, user)
 
 
 def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> None:
-    """Write down which job it is, unless its launcher will.
+    """Write the job's id into run.json, unless the launcher is still there to do it.
 
-    Where that cannot be written, it is looked for again the next time.
+    If it cannot be written, the job is looked for again the next time.
     """
     if settings.is_readonly or run.is_launching:
         return
@@ -125,11 +126,11 @@ def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> None:
 
 
 def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tuple[str, ...]:
-    """What to know before a recipe is launched again: launches of it that were interrupted.
+    """Interrupted launches of a recipe, as lines to show before it is launched again.
 
     Slurm is asked only if there are any.
 
-    Raises UserError when it does not answer: one of them may be queued, and a launch would wait for the same
+    Raises UserError if Slurm does not answer: one of them may be queued, and a launch would wait for the same
     controller.
     """
     now_s = io.now()
@@ -173,7 +174,7 @@ def _line_for_launch(one: Standing, now_s: float) -> str | None:
 
 
 def _recent(recipe: str, settings: Settings, io: Io, now_s: float) -> list[Run]:
-    """The newest runs of a recipe, read one by one: a launch must not wait until thousands of runs are
+    """The newest runs of a recipe, read one by one: a launch must not wait for thousands of runs to be
     read."""
     found = []
     for name in names_of_recipe(recipe, settings, io, now_s - MAX_AGE_S):
@@ -197,7 +198,7 @@ def names_of_recipe(recipe: str, settings: Settings, io: Io, since_s: float) -> 
 
 
 def _is_waiting(run: Run) -> bool:
-    """True where sbatch's answer was lost, and the job has not begun to say anything itself."""
+    """True if sbatch's answer was lost, and the job has not written anything yet."""
     has_not_begun = run.backend == "slurm" and run.started_time_s is None and not is_final(run.state)
     return has_not_begun and (run.job_id is None or run.found_by is not None)
 
@@ -212,7 +213,7 @@ def _ask_queue(io: Io, user: str) -> tuple[Sequence[Job] | None, str | None]:
 def _ask_accounting(
     lost: Sequence[Run], io: Io, user: str, now_s: float
 ) -> tuple[list[tuple[str, Job]], str | None]:
-    """Commands with their jobs; and why accounting does not tell them."""
+    """Submit commands with their jobs; and the reason if accounting has no answer."""
     ages_s = [age_s for run in lost if (age_s := _age_s(run, now_s)) <= MAX_AGE_S]
     if not ages_s:
         return [], f"the launch is more than {MAX_AGE_S / 86400:.0f} days old" if lost else None
@@ -238,9 +239,10 @@ def _adopted(run: Run, job: Job, found_by: str, settings: Settings) -> Standing:
 
 
 def _absent(run: Run, doubt: str | None, settings: Settings, now_s: float) -> Standing:
-    """No job.
+    """The state of a run without a job.
 
-    Once no order can be on its way any more, that is written down, and Slurm is not asked again.
+    Once the submission can no longer arrive, the run is marked as never submitted, and Slurm is not asked
+    again.
     """
     if doubt is not None:
         return Standing(run, None, Submission.NOT_QUEUED, doubt)

@@ -1,7 +1,6 @@
-"""What would be lost if a running job were ended now: looked up when a person is about to end it, never
-before.
+"""Find the work that would be lost if a running job ended now. Called only when a person is about to end it.
 
-One directory is looked through, bounded as for its logs; Slurm is asked nothing more than where that is.
+Searches one directory, within the same bounds as for logs; Slurm is asked only for its path.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from coach.workflows.judging.job_files import MAX_DEPTH, Walk
 
 _OF_A_RUN = "run.json"
 _BEFORE_S = 60.0
-"""Clocks of nodes and of file servers differ by so much."""
+"""Seconds by which the clocks of nodes and file servers may differ."""
 
 
 def find_saved(io: Io, directory: Path, from_s: float) -> SavedFound:
     """The newest checkpoints below a directory that were written after `from_s`.
 
-    Run directories of coach below it are left out: a run of coach's own is asked for by its own directory.
+    Run directories of coach below it are left out: a run's checkpoints are searched in its own directory.
     """
     walk = Walk(io, directory, MAX_DEPTH)
     found = tuple(walk.paths())
@@ -41,16 +40,16 @@ def find_saved(io: Io, directory: Path, from_s: float) -> SavedFound:
 
 
 def lost_of_run(io: Io, run: Run) -> tuple[str, ...]:
-    """What ending this run of coach's own loses, in lines, wherever it runs; none where it has ended or has
-    not begun."""
+    """The loss if this run of coach's ends now, as lines, on any backend; empty if it has ended or not
+    begun."""
     if is_final(run.state) or run.started_time_s is None:
         return ()
     return _lost(io, Path(run.run_dir), run.started_time_s, run.num_gpus)
 
 
 def lost_of_job(io: Io, job_id: str, run_dir: Path | None) -> tuple[str, ...]:
-    """What ending this running job loses, in lines; of coach's own from the run's directory, of another from
-    its working directory."""
+    """The loss if this running job ends now, as lines: from the run's directory if coach launched it, else
+    from the job's working directory."""
     job = OutputPaths(io).row(job_id)
     if job is None or job.start_time_s is None:
         return ()
@@ -66,7 +65,7 @@ def _lost(io: Io, run_dir: Path, start_s: float, num_gpus: int | None) -> tuple[
     directory = runs.RunPaths(run_dir).checkpoints_dir
     found = _found(io, directory, 0.0)
     if found.problem is not None:
-        found = SavedFound(str(directory))  # the run makes the folder with its first checkpoint
+        found = SavedFound(str(directory))  # the run creates the folder with its first checkpoint
     return lost_lines(found, start_s, num_gpus, io.now())
 
 
@@ -77,7 +76,7 @@ def _found(io: Io, directory: Path, from_s: float) -> SavedFound:
         return SavedFound(str(directory), problem=error.strerror or str(error))
 
 
-# The words. A checkpoint that is torn is reported as torn: a person who counts on it loses more.
+# The words. A torn checkpoint is reported as torn: a person who relies on it loses more.
 
 _HOUR_S = 3600.0
 
@@ -85,8 +84,8 @@ _HOUR_S = 3600.0
 def lost_lines(
     found: SavedFound, start_s: float | None, num_gpus: int | None, now_s: float
 ) -> tuple[str, ...]:
-    """What is lost of a job that began at `start_s` with so many GPUs, and which checkpoints cannot be
-    counted on."""
+    """The loss of a job that began at `start_s`, in GPU-hours, and the checkpoints that cannot be relied
+    on."""
     if found.problem is not None:
         return (f"whether a checkpoint is there is not known: {found.directory}: {found.problem}",)
     torn = tuple(f"torn: {_named(each, found)}: {each.torn}" for each in found.torn)
@@ -95,7 +94,7 @@ def lost_lines(
     cost = _cost(since_s, num_gpus, now_s)
     if newest is not None:
         old = format_time(max(0, round(now_s - newest.time_s)))
-        if newest.time_s != since_s:  # it was put back into the queue since
+        if newest.time_s != since_s:  # it was requeued since
             return (
                 (
                     f"lost: {cost} since it began again from {_named(newest, found)}, the newest complete "
@@ -107,12 +106,12 @@ def lost_lines(
             f"lost: {cost} since the newest complete checkpoint, {_named(newest, found)}, {old} old",
             *torn,
         )
-    where = found.directory if found.is_whole else f"what was looked at of {found.directory}"
+    where = found.directory if found.is_whole else f"the searched part of {found.directory}"
     return (f"lost: {cost}: no complete checkpoint of its time was found in {where}", *torn)
 
 
 def _named(saved: Saved, found: SavedFound) -> str:
-    """By its place in the directory: the whole path would push all else off a narrow screen."""
+    """Its path relative to the directory: the whole path would push everything else off a narrow screen."""
     step = "" if saved.step is None else f", step {saved.step}"
     return f"{saved.path.removeprefix(f'{found.directory}/')} ({saved.made_by}{step})"
 

@@ -1,8 +1,6 @@
-"""What a person names when he wants something done: runs and jobs of his own, as the queue has them at this
-moment.
+"""Resolve the runs and jobs that a person wants to act on: own ones, as the queue has them now.
 
-A number is no identity, and a screen may be a minute old: so Slurm is asked once more, by one call for all
-that was named.
+Job ids are reused, and a screen may be a minute old, so Slurm is asked once more, in one call for all names.
 """
 
 from __future__ import annotations
@@ -36,17 +34,17 @@ from coach.workflows.judging.targets import hint_for_hidden_job, known_cluster, 
 
 
 class HasEnded(UserError):
-    """There is nothing left to do it to."""
+    """The job has ended: there is nothing left to act on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A job that was named, by its own id or by that of its run, and all rows of the array that it is in."""
+    """A job named by its own id or by its run's, with all rows of its array."""
 
     job_id: str
     rows: tuple[QueuedJob, ...]
     run: Run | None = None
-    """The run that was named."""
+    """The named run, if a run was named."""
 
     @property
     def subject(self) -> str:
@@ -56,8 +54,8 @@ class Named:
 def look_up(
     targets: Sequence[str], settings: Settings, env: Mapping[str, str], io: Io
 ) -> tuple[list[Named | Step], list[tuple[str, UserError]]]:
-    """Each target as a job of Slurm's or, for a run of this machine, as the step that ends it; and why others
-    are neither."""
+    """Each target as a Slurm job or, for a run of this machine, as the step that ends it; and an error for
+    each other target."""
     found: list[Named | Step | None] = []
     wrong: list[tuple[str, UserError]] = []
     asked: list[tuple[str, str, Run | None]] = []
@@ -89,10 +87,9 @@ def look_up(
 
 
 def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Run | None:
-    """The run of coach's that is named by its id, or by its job's, which may have been forgotten; None for
-    another job.
+    """The run of coach with this id or job id, also if Slurm has forgotten the job; None for another job.
 
-    Of the runs with a job's number, the newest that can be the job's.
+    If several runs have the job's number, the newest that can be the job's.
     """
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     here = [run for run in known if not is_of_another_cluster(run, known_cluster(settings))]
@@ -105,7 +102,7 @@ def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> R
 
 
 def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
-    """Job id → the newest run of coach whose job this can be; job ids begin again when a cluster is set up
+    """Job id → the newest run of coach that can be this job's; job ids restart when a cluster is set up
     anew."""
     found = {each.job_id: Path(each.run.run_dir) for each in named if each.run is not None}
     missing = {each.job_id: each.rows for each in named if each.run is None}
@@ -130,8 +127,8 @@ def _run_dirs_newest_first(runs_root: Path) -> list[Path]:
 def _name(
     target: str, settings: Settings, env: Mapping[str, str], io: Io
 ) -> Step | Run | tuple[str, Run | None]:
-    """What ends a local run; a run whose job has to be looked for; or a job id, with its run if that was
-    named."""
+    """The step that ends a local run; a run whose job has to be looked for; or a job id, with its run if that
+    was named."""
     run_dir = settings.runs_root / target
     if runs.RUN_ID.match(target) and run_dir.is_dir():
         return _name_run(target, run_dir, settings, io)
@@ -160,7 +157,7 @@ def _name_run(run_id: str, run_dir: Path, settings: Settings, io: Io) -> Step | 
 
 
 def _without_job_id(run_id: str, run_dir: Path, io: Io) -> Run:
-    """The run, if its job can still be looked for."""
+    """The run, if a search for its job makes sense. Raises UserError otherwise."""
     try:
         run = read_listed_run(io, run_dir)
     except OSError as error:
@@ -178,7 +175,7 @@ def _without_job_id(run_id: str, run_dir: Path, io: Io) -> Run:
 def _find_lost(
     lost: Mapping[str, Run], settings: Settings, env: Mapping[str, str], io: Io
 ) -> Iterable[tuple[str, Standing]]:
-    """How the submission of each stands, by one question for all."""
+    """The state of each submission, by one question for all."""
     if not lost:
         return
     if resolve_backend("auto", env) != "slurm":
@@ -236,8 +233,8 @@ def _is_job_of(rows: Iterable[QueuedJob], run: Run, settings: Settings) -> bool:
 
 
 def _ask(job_ids: Iterable[str], io: Io, *, is_lenient: bool = False) -> tuple[QueuedJob, ...]:
-    """Raises UserError in Slurm's words when it does not answer. A single job that it does not know is such
-    an answer, but for the lenient."""
+    """The rows of these jobs. Raises UserError in Slurm's words if it does not answer, or does not know the
+    only job named; with `is_lenient` an unknown job has no rows."""
     names = tuple(job_ids)
     result = io.run(job_rows_query(names))
     if is_lenient and "Invalid job id" in result.stderr:

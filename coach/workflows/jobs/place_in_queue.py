@@ -1,7 +1,7 @@
-"""What a user's place in the queue depends on: priority factors, fair share, limits, reservations.
+"""Read the factors of a user's place in the queue: priority, fair share, limits, reservations.
 
-Five questions, each asked once for all jobs and only on demand. A site may lack or hide any of them: then
-that part says why, and the others are there.
+Five questions, each asked once for all jobs and only on demand. A site may lack or hide any of them: that
+part then has an error, and the others their values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PlaceInQueue:
     reservations: Part[tuple[Reservation, ...]]
 
     def missing(self) -> tuple[tuple[str, str], ...]:
-        """What is not told, and why."""
+        """The parts without a value, each with the reason."""
         parts = {
             "priority factors": self.priorities.error,
             "fair share": self.fair_share.error,
@@ -51,7 +51,7 @@ class PlaceInQueue:
 
 
 def read_place(io: Io, user: str) -> PlaceInQueue:
-    """Ask once. Never raises: what a site does not have is an error of its part."""
+    """Ask once. Never raises: a missing part carries its error."""
     return PlaceInQueue(
         priorities=_ask(
             io,
@@ -69,7 +69,7 @@ def read_place(io: Io, user: str) -> PlaceInQueue:
 
 
 def _read_reservations(io: Io, user: str) -> Part[tuple[Reservation, ...]]:
-    """Those that the user may see. A site that hides the others answers as if there were none."""
+    """The reservations that the user may see. A site that hides the others answers as if there were none."""
     part = _ask(io, RESERVATIONS_QUERY, lambda text, _: parse_reservations(text))
     if part.error is None and "reservations" in (ask_private_kinds(io, user) or ()):
         return replace(part, error=hidden_by_site("others' reservations"))
@@ -90,5 +90,5 @@ def _ask(io: Io, query: Query, parse: Callable[[str, Query], tuple[T, int]]) -> 
 
 
 def _told(part: Part[tuple[FairShare, ...]], otherwise: str) -> Part[tuple[FairShare, ...]]:
-    """sshare prints headings alone, and no error, where there is no accounting."""
+    """Without accounting, sshare prints only headings and no error: report `otherwise` then."""
     return part if part.value or part.error is not None else Part(None, otherwise, part.num_bad_rows)

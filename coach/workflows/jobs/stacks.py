@@ -1,8 +1,6 @@
-"""Take the stacks of every rank of a running training: one step beside it on all its nodes, for a few
-seconds.
+"""Take the stacks of every rank of a running training: one short step beside it on all its nodes.
 
-Two steps, as with everything that reaches into a job: first the exact command, then, when it may be run, the
-deed.
+Two steps, as for every action inside a job: first show the exact command, then, once confirmed, run it.
 """
 
 from __future__ import annotations
@@ -30,19 +28,19 @@ from coach.workflows.jobs.own_jobs import Named, look_up, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
 
 NODE_TIMEOUT_S = 10.0
-"""What a node has for all its ranks."""
+"""Seconds that a node has for all its ranks."""
 STEP_TIMEOUT_S = 15.0
-"""What the step has, from its command to its last node."""
+"""Seconds that the step has, from its command to its last node."""
 _ARRIVAL_S = 2.0
-"""How long a file that a node has written may take until it is seen here."""
+"""Seconds until a file that a node has written is visible here."""
 _OWN_ENVIRONMENTS = frozenset({EnvironmentKind.VENV, EnvironmentKind.CONDA})
-"""Kinds whose interpreter starts by its path alone, outside of any container."""
+"""Environments whose interpreter starts by its path alone, outside of any container."""
 
 
 def plan_stacks(
     target: str, settings: Settings, env: Mapping[str, str], io: Io, python: str | None = None
 ) -> StacksPlan:
-    """A run or a job of one's own that is running. `python` is an interpreter that its nodes see. Raises
+    """Plan it for an own run or job that is running. `python` is an interpreter that its nodes see. Raises
     UserError."""
     refuse_if_readonly(settings, "starts nothing beside a job", Switch.STACKS)
     found, wrong = look_up((target,), settings, env, io)
@@ -54,7 +52,7 @@ def plan_stacks(
 
 
 def take_stacks(plan: StacksPlan, settings: Settings, env: Mapping[str, str]) -> Stacks:
-    """Take them, and keep them with a summary. Raises UserError when no node has answered."""
+    """Take the stacks, and keep them with a summary. Raises UserError if no node answered."""
     try:
         plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if plan.argv[0] == "srun" or installed.one_file() is not None:
@@ -109,7 +107,7 @@ def _plan_job(named: Named, settings: Settings, io: Io, python: str | None) -> S
     folder = runs.RunPaths(run_dir).stacks_dir if run_dir else settings.cache_dir / "stacks" / named.job_id
     folder /= _stamp()
     words = _words(code_dir(settings.runs_root, snapshot_files()) / "coach" / "node", folder)
-    # Without the numbers, the step would run on the first node only.
+    # Without these counts the step would run on the first node only.
     size = (f"--nodes={row.num_nodes}", f"--ntasks={row.num_nodes}", "--ntasks-per-node=1")
     options = (f"--jobid={row.raw_job_id}", "--overlap", *size, "--job-name=coach-stacks")
     argv = ("srun", *options, python or _interpreter(run_json), *words)
@@ -124,8 +122,8 @@ def _words(code: Path, folder: Path) -> tuple[str, ...]:
 
 
 def _interpreter(run_json: Mapping[str, Any]) -> str:
-    """One that starts on a node by its path alone: the training's own, else coach's, which lies in a home or
-    on a shared disk."""
+    """An interpreter that starts on a node by its path alone: the training's own, else coach's, which lies in
+    a home directory or on a shared disk."""
     environment = run_json.get("environment")
     if isinstance(environment, Mapping):
         python, kind = environment.get("python"), environment.get("kind")

@@ -1,8 +1,8 @@
 """Keep the records of runs small: thin and pack those of ended runs, oldest first, until they fit the limits.
 
 A part of a run is replaced as a whole: its new directory is written beside it and takes its place by rename.
-A process that is killed in between leaves the old part or the new one, and the next one tidies up; no record
-is ever there twice.
+A process killed in between leaves the old part or the new one, and the next process tidies up; no record is
+ever there twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from coach.workflows.readonly import refuse_if_readonly
 
 LOCK_FILE = "records.lock"
 _NEW, _GONE = ".coach-new", ".coach-gone"
-"""Ends of the names of a part's new directory before it takes its place, and of its old one after that."""
+"""Name endings of a part's new directory before the swap, and of its old directory after it."""
 _NOTE = f'"event":"{THINNED_EVENT}"'.encode()
 _TELEMETRY_NAME = re.compile(r"(?P<node>.+?)(?:-(?P<number>\d+))?\.jsonl")
 _RANK_NAME = re.compile(r"rank-(?P<rank>\d{1,6})\.jsonl")
@@ -39,21 +39,21 @@ _RANK_NAME = re.compile(r"rank-(?P<rank>\d{1,6})\.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class RecordsPlan:
-    """What would be thinned, and the runs that stay as they are."""
+    """The parts to thin, and the runs that stay as they are."""
 
     plan: ThinPlan
     kept: Mapping[str, str]
-    """Run id → why its records are not touched."""
+    """Run id → why its records stay."""
 
 
 def limits_of(settings: Settings) -> RecordLimits:
-    """The limits in force."""
+    """The limits that the settings set."""
     return RecordLimits(settings.max_records_bytes, settings.max_records_files)
 
 
 def plan_records(records: Iterable[RunRecords], settings: Settings, io: Io, user: str) -> RecordsPlan:
-    """What is to be thinned now. The queue is asked once, and only when the limits are exceeded. Raises
-    UserError when the runs cannot be read."""
+    """The records to thin now. The queue is asked once, and only if the limits are exceeded. Raises UserError
+    if the runs cannot be read."""
     listed = tuple(records)
     limits = limits_of(settings)
     if not plan_thinning(listed, (), limits).is_over:
@@ -72,7 +72,7 @@ def _is_slurm(run: Run) -> bool:
 
 
 def _why_kept(known: KnownRun | None, run_dir: Path) -> str | None:
-    """Why the records of a run stay as they are; None when they may be thinned."""
+    """Why the records of a run stay; None if they may be thinned."""
     if known is None:
         return "it cannot be read"
     if known.alive_because is not None:
@@ -94,8 +94,8 @@ def _owner(path: Path) -> int | None:
 def perform(
     steps: Iterable[ThinStep], settings: Settings, on_problem: Callable[[str], None]
 ) -> Iterator[Volume]:
-    """Do the steps one by one: each item is the volume that a step has freed. Raises UserError where coach
-    may not change anything."""
+    """Perform the steps one by one; yields the volume that each one freed. Raises UserError if coach may not
+    change anything."""
     refuse_if_readonly(settings, "thins no records", Switch.CLEAN)
     with _alone(settings.cache_dir):
         for step in steps:
@@ -108,8 +108,8 @@ def perform(
 
 @contextlib.contextmanager
 def _alone(cache_dir: Path) -> Iterator[None]:
-    """Hold the lock of all that thin. The kernel frees it when its process ends, however that happens. Raises
-    UserError while another process holds it."""
+    """Hold the lock against other processes that thin. The kernel releases it when the process ends for any
+    reason. Raises UserError while another process holds it."""
     path = cache_dir / LOCK_FILE
     try:
         runs.make_private(cache_dir)
@@ -126,8 +126,9 @@ def _alone(cache_dir: Path) -> Iterator[None]:
 
 
 def thin_part(run_dir: Path, part: Part) -> Volume:
-    """Replace one part of a run's records by one coarser file. Returns the volume that this has freed.
-    Raises OSError, and then the part is as it was; a part with a file of another kind raises it as well.
+    """Replace one part of a run's records by one coarser file. Returns the volume freed.
+
+    Raises OSError, also for a part with a file of another kind; the part is then unchanged.
     """
     folder = run_dir / part.value
     recover(folder)
@@ -153,7 +154,7 @@ def thin_part(run_dir: Path, part: Part) -> Volume:
         if target.stat().st_size > LOOSE_BYTES:
             _drop_evenly(target)
         newest_s = max(found.st_mtime for found in sizes)
-        os.utime(target, (newest_s, newest_s))  # a run that wrote a moment ago counts as alive
+        os.utime(target, (newest_s, newest_s))  # a run with a fresh file counts as alive
         after = Volume(1, target.stat().st_size)
         _swap(folder, new)
     except OSError:
@@ -188,7 +189,7 @@ def _swap(folder: Path, new: Path) -> None:
 
 def _files_of(folder: Path, part: Part) -> list[Path]:
     """The files of a part, rotated ones of a node before its live one. Raises OSError for a file that coach
-    did not write: a part that holds one stays as it is."""
+    did not write: a part with such a file stays as it is."""
     pattern = _RANK_NAME if part is Part.METRICS else _TELEMETRY_NAME
     places = [folder, folder / "old"] if part is Part.TELEMETRY else [folder]
     found: list[Path] = []
@@ -197,7 +198,7 @@ def _files_of(folder: Path, part: Part) -> list[Path]:
             if path.name == "old" and part is Part.TELEMETRY:
                 continue
             if path.name.startswith(".") and path.is_file():
-                continue  # the lock of a sampler, or a part that it had not merged
+                continue  # a sampler's lock, or a part it had not merged
             is_known = path.name == runs.PACKED_RECORDS or pattern.fullmatch(path.name)
             if path.is_symlink() or not path.is_file() or not is_known:
                 raise FileExistsError(17, f"{path.name} is no file of coach's")
@@ -213,7 +214,7 @@ def _place_in_time(path: Path) -> tuple[str, bool, int]:
 
 
 def _every(size_bytes: int) -> int:
-    """Which share of the records stays: a power of two, so that a file thinned twice stays even."""
+    """Keep one record in this many: a power of two, so that a file thinned twice stays evenly spaced."""
     every = 1
     while size_bytes / every > PACKED_BYTES:
         every *= 2
@@ -221,7 +222,7 @@ def _every(size_bytes: int) -> int:
 
 
 def _telemetry_lines(files: Sequence[Path], every: int) -> Iterator[bytes]:
-    """Thinned telemetry, and for each node the gap that says so."""
+    """Thinned telemetry, with a gap for each node that reports the thinning."""
     for path in files:
         with path.open("rb") as lines:
             first = True
@@ -234,7 +235,7 @@ def _telemetry_lines(files: Sequence[Path], every: int) -> Iterator[bytes]:
 
 
 def _note(line: bytes, every: int) -> bytes:
-    """The gap that a chart shows of thinned telemetry."""
+    """The gap by which a chart shows that telemetry was thinned."""
     record = json.loads(line)
     return runs.encode_record(
         {
@@ -249,8 +250,8 @@ def _note(line: bytes, every: int) -> bytes:
 
 
 def _metrics_lines(files: Sequence[Path], every: int) -> Iterator[bytes]:
-    """Every nth step of each rank, the last one, and all events, behind a note for the curve of what is left.
-    Records of several ranks name theirs."""
+    """Every nth step of each rank, its last step, and all events, after a note for the curve that steps are
+    missing. If there are several ranks, each record names its own."""
     for path in files:
         match = _RANK_NAME.fullmatch(path.name)
         with path.open("rb") as lines:
@@ -262,7 +263,8 @@ def _metrics_lines(files: Sequence[Path], every: int) -> Iterator[bytes]:
 
 
 def _thinned_steps(lines: Iterable[bytes], every: int) -> Iterator[bytes]:
-    """The lines of one file. It begins with a note where it was thinned before: the two shares multiply."""
+    """Thin the lines of one file. If it begins with a note of an earlier thinning, the two factors
+    multiply."""
     num_steps, last, noted = 0, b"", False
     for line in lines:
         is_note = not noted and _NOTE in line
@@ -285,7 +287,7 @@ def _thinned_steps(lines: Iterable[bytes], every: int) -> Iterator[bytes]:
 
 
 def _note_of_steps(line: bytes, every: int) -> bytes:
-    """The event that a curve's caption shows of thinned metrics, before the first line of a file."""
+    """The event that opens a thinned file; a curve's caption shows it."""
     first, _, _ = runs.decode_records(line)
     record = first[0] if first else {}
     earlier = record.get("every") if record.get("event") == THINNED_EVENT else None
@@ -295,14 +297,14 @@ def _note_of_steps(line: bytes, every: int) -> bytes:
 
 
 def _with_rank(line: bytes, rank: int) -> bytes | None:
-    """A record with its rank; None for a torn line."""
+    """The record with its rank; None for a torn line."""
     if not line.startswith(b"{") or not line.endswith(b"}\n"):
         return None
     return b'{"rank":%d,%s' % (rank, line[1:])
 
 
 def _whole_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Without the torn line at the end of a file whose writer was killed."""
+    """Drop the torn last line of a file whose writer was killed."""
     return (line for line in lines if line.endswith(b"\n"))
 
 

@@ -1,1 +1,1 @@
-"""From a name to a diagnosis: find the target's files, read them once, let the rules judge."""
+"""From a name to a diagnosis: find the target's files, read them once, run the rules on them."""

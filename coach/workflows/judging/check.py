@@ -1,7 +1,7 @@
-"""Read and judge what a person names, or all own jobs: `coach check` without its words.
+"""Read and judge a named target, or all own jobs: the work of `coach check` without its output.
 
-One object serves one command: what it learned for one job, where logs lie and what came of earlier runs, it
-need not ask for the next. When nobody names a target, `own_targets` lists those to judge.
+One object serves one command: what it learned for one job (where logs lie, how earlier runs ended) it need
+not ask again for the next. When nobody names a target, `own_targets` lists those to judge.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ReadFile:
 
 @dataclass(frozen=True, slots=True)
 class FilesRead:
-    """What was read of a target whose files had to be found, and what was looked for in vain."""
+    """The files read of a target whose files had to be found, and the searches that found nothing."""
 
     files: tuple[ReadFile, ...]
     not_found: tuple[str, ...]
@@ -72,8 +72,8 @@ class FilesRead:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One target. `parts` are the tasks of an array, or the components of a heterogeneous job, when all of it
-    was named."""
+    """One judged target. `parts` are the tasks of an array, or the components of a heterogeneous job, if the
+    target named all of it."""
 
     diagnosis: Diagnosis
     snapshot: TargetSnapshot
@@ -81,7 +81,7 @@ class Checked:
     parts: tuple[Judged, ...] = ()
     num_left_out: int = 0
     history: History | None = None
-    """The series behind it; None for a target of several parts."""
+    """The series that the diagnosis used; None for a target of several parts."""
 
 
 class Checker:
@@ -90,7 +90,7 @@ class Checker:
     def __init__(
         self, settings: Settings, io: Io, engine: Engine, backend: str | None, ended_as: str | None = None
     ) -> None:
-        """`ended_as` is the state of a job that Slurm still calls COMPLETING."""
+        """`ended_as`: the state of a job that Slurm still calls COMPLETING."""
         self._ended_as = ended_as
         self._settings = settings
         self._io = io
@@ -102,8 +102,8 @@ class Checker:
         self._drills = drill_names()
 
     def target(self, text: str, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()) -> Checked:
-        """Files that are named take the place of those that would be found. Raises UserError when it cannot
-        be read."""
+        """Judge one target. `logs` and `metrics` that are named replace those that would be found. Raises
+        UserError if it cannot be read."""
         target = resolve_target(text, self._settings, self._io, self._backend, self._user, self._paths)
         if target.kind is TargetKind.PARTS:
             if logs or metrics:
@@ -127,8 +127,8 @@ class Checker:
         return Checked(told, snapshot, read, history=history)
 
     def ended_run(self, run_dir: Path) -> Checked:
-        """A run as its files alone tell it, for the job itself at its end: nobody is asked, and no earlier
-        run is read. The cohort is not told: the job does so when it has said why it ended. Raises
+        """Judge a run by its files alone, for the job itself at its end: Slurm is not asked, and no earlier
+        run is read. The cohort is not told: the job tells it once it has reported why it ended. Raises
         UserError."""
         target = Target(run_dir.name, TargetKind.RUN, run_dir)
         snapshot, history, diagnosis, _ = self._read(target, JobList((), False))
@@ -136,8 +136,8 @@ class Checker:
         return Checked(self._with_past(diagnosis, snapshot, this), snapshot, None, history=history)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
-        """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError
-        when it does not answer."""
+        """The judged own jobs, worst first, and the number left out; one question to the queue for all of
+        them. Raises UserError if it does not answer."""
         own = own_targets(self._settings, self._io, self._user, self._backend)
         self._paths = own.output_paths
         return worst_first(self._judge_all(own.targets, own.queue)), own.num_left_out
@@ -153,7 +153,7 @@ class Checker:
         )
 
     def _judge_all(self, targets: Sequence[Target], queue: JobList) -> list[Judged]:
-        """Each by itself first: only then is known what any of them was preceded by."""
+        """Judge each target by itself first: each then counts as an earlier run of the others."""
         read: list[tuple[Diagnosis, TargetSnapshot, PastRun | None, Iterable[Path]]] = []
         if self._paths.summaries is not None:
             self._paths.summaries.want(each.name for each in targets if each.kind is TargetKind.JOB)
@@ -163,7 +163,8 @@ class Checker:
                 this = self._past.note(snapshot, history, diagnosis)
                 read.append((diagnosis, snapshot, this, _paths_read(target, snapshot, files)))
             except UserError as error:
-                # That its files cannot be read is said in its place, and the others are judged all the same.
+                # The reason stands in the place of this diagnosis, and the other targets are judged all the
+                # same.
                 because = NotMeasured("job", error.message, error.hint or "name its log file")
                 diagnosis = Diagnosis(target.name, None, (), (because,))
                 read.append((diagnosis, TargetSnapshot(target.name, None), None, ()))
@@ -173,7 +174,7 @@ class Checker:
         ]
 
     def _as_told(self, diagnosis: Diagnosis, paths: Iterable[Path]) -> Diagnosis:
-        """One file of a drill's run tells no more than all of them."""
+        """Withhold the diagnosis of an open drill also if only one file of its run was named."""
         for path in paths:
             diagnosis = as_told(diagnosis, run_around(self._io, path), self._drills)
         return diagnosis
@@ -187,7 +188,8 @@ class Checker:
         return told
 
     def _with_past(self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None) -> Diagnosis:
-        """With what earlier runs add and the site advises; of an open drill nothing is left."""
+        """Add the findings of earlier runs and the site's advice; withhold everything if the drill is
+        open."""
         found = () if this is None else self._past.findings(self._engine.rules, snapshot, this)
         advised = with_advice(joined(diagnosis, found), self._settings.advice)
         return as_told(advised, snapshot.run, self._drills)
@@ -215,9 +217,7 @@ class Checker:
         if isinstance(past, Job):
             self._paths.learn([past])
             if self._paths.summaries is not None:
-                self._paths.summaries.leave(
-                    past.job_id
-                )  # how it ended is all that is asked of an earlier run
+                self._paths.summaries.leave(past.job_id)  # only its end is needed of an earlier run
             target = Target(past.job_id, TargetKind.JOB)
         else:
             target = Target(past.run_id, TargetKind.RUN, Path(past.run_dir))
@@ -227,8 +227,7 @@ class Checker:
 
 
 def _paths_read(target: Target, snapshot: TargetSnapshot, files: ForeignFiles | None) -> set[Path]:
-    """Where the files lie that were read, also those that were named by another name or came as standard
-    input."""
+    """Paths of the files that were read, also of those given by another name or as standard input."""
     paths = [*target.logs, *target.metrics]
     if target.kind is TargetKind.STDIN:
         paths.append(_STDIN_PATH)
@@ -254,13 +253,13 @@ def _files_read(snapshot: TargetSnapshot, files: ForeignFiles) -> FilesRead:
 
 ENDED_WITHIN_S = 86400.0
 MAX_TARGETS = 200
-"""Each is read whole: of an array of thousands those that run or went wrong come first, and how many were
-left out is said."""
+"""Each target is read whole. Of an array of thousands, tasks that run or went wrong come first, and the
+number left out is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTargets:
-    """`queue` and `output_paths` are what was learned on the way, so that nothing is asked again."""
+    """`queue` and `output_paths` hold the answers that were needed here, so that nothing is asked again."""
 
     targets: tuple[Target, ...]
     queue: JobList
@@ -269,7 +268,7 @@ class OwnTargets:
 
 
 def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTargets:
-    """Each job once. Raises UserError when the queue does not answer."""
+    """List each job once. Raises UserError if the queue does not answer."""
     jobs = _ask(settings, io, user, backend)
     since_s = io.now() - ENDED_WITHIN_S
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
@@ -314,8 +313,8 @@ def _is_since(time_s: float | None, since_s: float) -> bool:
 def _gone(
     settings: Settings, io: Io, user: str, jobs: tuple[Job, ...], known: tuple[Run, ...], since_s: float
 ) -> Iterator[Job]:
-    """Jobs that coach did not launch and the queue has forgotten, the newest of each number; where nobody saw
-    them write, nothing can be read."""
+    """Jobs that coach did not launch and the queue has forgotten, the newest of each job id. A job without a
+    known output file is left out: there is nothing to read."""
     memory = SeenJobs(settings.cache_dir)
     remember_jobs(memory, jobs, user, io.now())
     told = {job.job_id for job in jobs} | {run.job_id for run in known}

@@ -1,4 +1,4 @@
-"""What was named and judged, as the public JSON; and a verdict that is judged to be kept."""
+"""Turn a judged target into the public JSON, and into the verdict to keep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coach.workflows.judging.lazy_engine import rules_of
 
 
 def checked_object(checked: Checked) -> dict[str, Any]:
-    """The public JSON of what was named. All of an array has its tasks as well, as `jobs`."""
+    """The public JSON of a judged target. A whole array also has its tasks, as `jobs`."""
     found: dict[str, Any] = {**diagnosis_object(checked.diagnosis)}
     if checked.files is not None:
         found |= asdict(checked.files)
@@ -43,9 +43,9 @@ def jobs_object(diagnoses: Iterable[Diagnosis]) -> dict[str, Any]:
 def judged(
     named: str | Path, settings: Settings, io: Io, backend: str | None, ended_as: str | None = None
 ) -> tuple[Mapping[str, Any], TargetSnapshot]:
-    """The verdict to keep of what a person named, or of a run (a Path) that has just ended: that is read by
-    its files alone. Secrets in the lines that it quotes are struck. `ended_as` is the state of a job whose
-    epilog runs. Raises UserError."""
+    """The verdict to keep of a named target, or of a run (a Path) that has just ended, which is read by its
+    files alone. Secrets in the quoted lines are struck. `ended_as`: the state of a job whose epilog runs.
+    Raises UserError."""
     verdict, checked = judged_whole(named, settings, io, backend, ended_as)
     return verdict, checked.snapshot
 
@@ -53,7 +53,7 @@ def judged(
 def judged_whole(
     named: str | Path, settings: Settings, io: Io, backend: str | None, ended_as: str | None = None
 ) -> tuple[Mapping[str, Any], Checked]:
-    """The same with all that was read. Raises UserError."""
+    """The verdict to keep, with all that was read for it. Raises UserError."""
     checker = Checker(settings, io, Engine(rules_of(settings)), backend, ended_as)
     checked = checker.ended_run(named) if isinstance(named, Path) else checker.target(named)
     return mask_values(kept_object(checked.diagnosis, checked_object(checked))), checked

@@ -1,8 +1,9 @@
-"""What earlier runs say of the one that is looked at: remembered, caught up with, and added to its diagnosis.
+"""Remember how runs ended, judge earlier runs that nobody judged, and add findings about the past to a
+diagnosis.
 
-A run is judged by itself first. What came of it is kept, a line in the cache; those lines, and the jobs that
-were seen in the queue, are all that the rules about the past are given. So it costs no log that was read
-before, no query, and works when the logs are gone.
+A run is judged by itself first. Its result is kept as one line in the cache. The rules about the past get
+only those lines and the jobs seen in the queue: they read no log again, ask Slurm nothing, and work when the
+logs are gone.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from coach.sources.slurm.node_sets import expand_nodes
 from coach.workflows.judging.own_verdicts import OwnVerdicts
 
 FAMILY = "HIS"
-"""What the codes of the rules about the past begin with."""
+"""Prefix of the codes of the rules about the past."""
 MAX_CAUGHT_UP = 8
-"""So many earlier runs that nobody has judged are read for one command, the newest."""
+"""Earlier runs without a verdict that one command reads at most, the newest first."""
 MAX_CAUGHT_UP_BYTES = 32 << 20
-"""One that wrote more is not read only to know how it ended."""
+"""A run that wrote more is not read only to learn how it ended."""
 LIVE_INTERVAL_S = 60.0
-"""A run that goes on is looked at among the others so often: what is beside it does not change faster."""
+"""Seconds between two looks at the earlier runs of a run that goes on: they do not change faster."""
 
 Read = Callable[[Run | Job], tuple[TargetSnapshot, History, Diagnosis]]
 
 
 class PastRuns:
-    """The memory of one user, and what it says. Used by one thread at a time."""
+    """One user's memory of past runs, and the findings from it. Used by one thread at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -58,7 +59,7 @@ class PastRuns:
     def judge(
         self, rules: Iterable[Rule], snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis
     ) -> Diagnosis:
-        """The diagnosis with what earlier runs add to it; how an ended one ended is kept."""
+        """The diagnosis with the findings about earlier runs. Keeps the result of a run that has ended."""
         looked_s, found = self._live.get(snapshot.target, (0.0, ()))
         now_s = snapshot.now_s
         if snapshot.has_ended or now_s is None or not 0 <= now_s - looked_s < LIVE_INTERVAL_S:
@@ -68,8 +69,8 @@ class PastRuns:
         return joined(diagnosis, found)
 
     def note(self, snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis) -> PastRun | None:
-        """What is to be known of it later; kept if it has ended. None for what is neither a run nor a job,
-        and for somebody else's."""
+        """The facts to remember about this target; they are kept if it has ended. None if it is neither a run
+        nor a job, or belongs to another user."""
         whose = snapshot.run or snapshot.job
         if whose is not None and whose.user not in (None, self._user):
             return None
@@ -80,13 +81,14 @@ class PastRuns:
         return this
 
     def findings(self, rules: Iterable[Rule], snapshot: TargetSnapshot, this: PastRun) -> tuple[Finding, ...]:
-        """What the rules about the past say of it."""
+        """Findings of the rules about the past."""
         looked_at = replace(snapshot, across=across(this, self._known()))
         engine = Engine([rule for rule in rules if rule.code.startswith(FAMILY)])
         return engine.diagnose(looked_at, History()).findings
 
     def attempts(self, this: PastRun) -> list[PastRun]:
-        """All other attempts at the same, the one that ended last first; those that go on before all."""
+        """All other attempts at the same work: first those that go on, then those that ended, the latest
+        first."""
         same = [past for past in self._known() if past.work == this.work and past.target != this.target]
         return sorted(same, key=lambda past: past.ended_s or math.inf, reverse=True)
 
@@ -94,8 +96,7 @@ class PastRuns:
         self._live.pop(target, None)
 
     def catch_up(self, this: PastRun, known: Iterable[Run], io: Io, read: Read) -> None:
-        """Judge those of its earlier attempts that nobody has judged yet. `known` are runs, the newest
-        first."""
+        """Judge its earlier attempts that nobody has judged yet. `known` are runs, newest first."""
         judged = {past.target for past in self._verdicts.read().values() if past.is_judged}
         left_out = judged | {this.target}
         earlier: list[Run | Job] = [
@@ -114,13 +115,13 @@ class PastRuns:
             try:
                 self.note(*read(each))
             except UserError:
-                continue  # its files are gone, or cannot be read: nothing is known of it
+                continue  # its files are gone or cannot be read: nothing is known of it
 
     def _known(self) -> list[PastRun]:
-        """Those that were judged, and those that were only seen in the queue."""
+        """Runs that were judged, and jobs that were only seen in the queue."""
         judged = self._verdicts.read()
         own = str(self._settings.runs_root)
-        if self._seen_runs is None:  # made once: an array of hundreds asks for it with each of its tasks
+        if self._seen_runs is None:  # built once: an array of hundreds asks for each task
             self._seen_runs = [
                 past
                 for job in self._seen_jobs()
@@ -153,8 +154,8 @@ def _has_ended_before(this: PastRun, ended_s: float | None) -> bool:
 
 
 def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:
-    """Keep what accounting said of jobs that coach did not launch: their nodes, and the memory they had and
-    used, which no log tells."""
+    """Keep accounting's record of jobs that coach did not launch: their nodes, and the memory they requested
+    and used, which no log reports."""
     pasts = []
     for each in told:
         past = seen_run(each.job, expand_nodes(each.job.nodes), each.job.end_time_s)
@@ -168,8 +169,8 @@ def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:
 
 
 def joined(diagnosis: Diagnosis, found: tuple[Finding, ...]) -> Diagnosis:
-    """The findings about the past behind those about the run itself, unless those are no more than
-    remarks."""
+    """Append the findings about the past to those about the run itself; put them first if the run has only
+    info findings and they are graver."""
     if not found:
         return diagnosis
     first, second = diagnosis.findings, found
@@ -180,7 +181,7 @@ def joined(diagnosis: Diagnosis, found: tuple[Finding, ...]) -> Diagnosis:
 
 
 def rows_of(each: Run | Job) -> JobList:
-    """What the queue is taken to have said when a past run or job is read: nobody is asked about it again."""
+    """The queue's answer to assume for a past run or job, so that Slurm is not asked about it again."""
     return JobList((each,) if isinstance(each, Job) else (), False)
 
 

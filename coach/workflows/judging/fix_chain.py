@@ -1,4 +1,4 @@
-"""All runs that fixes made of one: read, measured, and the one to keep named."""
+"""Read and measure all runs that fixes made of one run, and name the one to keep."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from coach.workflows.judging.targets import Target, TargetKind, list_runs
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The first run, and all that fixes made of it, in the order of their launches."""
+    """The first run and all runs that fixes made of it, in the order of their launches."""
 
     links: tuple[Link, ...]
     before: str
     after: str
-    """The ids of the named run and of the one that a fix made it of; of a first run and its newest child."""
+    """The ids of the run before and after a fix: of the named run and its parent, or, for a first run, of it
+    and its newest child."""
 
 
 def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -> Chain:
-    """The chain of a run. `text` is the run's id, its job or its directory.
+    """The chain of a run. `text`: the run's id, its job or its directory.
 
-    Raises UserError when no fix made anything of this run, nor this run of another.
+    Raises UserError if the run is no child of a fix and has none.
     """
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
@@ -49,7 +50,7 @@ def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -
 
 
 def _ends(named: Run, members: Sequence[Run]) -> tuple[str, str]:
-    """The runs before and after the fix that the reader asks about."""
+    """The runs before and after the fix that the user asks about."""
     if any(run.run_id == named.parent_run_id for run in members):
         return str(named.parent_run_id), named.run_id
     return named.run_id, [run.run_id for run in members if run.parent_run_id == named.run_id][-1]

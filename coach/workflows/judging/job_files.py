@@ -1,9 +1,9 @@
-"""The files of a job that coach did not launch: where Slurm says it writes, and what its directory holds from
-the time that it ran.
+"""Find the files of a job that coach did not launch: the output files that Slurm names, and files in its
+directory from the time that it ran.
 
-A foreign job promises no layout, so its directory is looked through for names that frameworks are known to
-write: bounded in depth and in entries, because the directory may be somebody's home. What is not the job's
-for certain, by name or by time, is not taken.
+A foreign job promises no layout, so its directory is searched for the file names that frameworks write,
+bounded in depth and entries, because the directory may be somebody's home. A file is taken only if its name
+or its time shows that it is the job's.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from coach.sources.logs.script_outputs import named_outputs
 from coach.sources.metrics.mlflow_database import path_of, read_runs
 
 MAX_DEPTH = 4
-"""Directories below the one that is looked through: torchrun keeps the logs of a rank four levels down."""
+"""Levels below the start directory that are searched: torchrun keeps a rank's logs four levels down."""
 MAX_ENTRIES = 2000
 MAX_FILES = 64
-"""So many files of one kind are read, the newest."""
+"""Files of one kind that are read at most, the newest."""
 
 _BEFORE_S = 60.0
-"""Clocks of nodes and of file servers differ by so much."""
+"""Seconds by which the clocks of nodes and file servers may differ."""
 _AFTER_S = 600.0
-"""What a job wrote last may carry a time after its end: buffers are flushed late on a network file system."""
+"""Seconds after a job's end in which its files may still change: network file systems flush buffers late."""
 _AGAIN_S = 120.0
 _MAX_SCRIPT_BYTES = 1 << 16
 
@@ -50,7 +50,7 @@ _LEFT_OUT = re.compile(
 
 
 class Kind(Enum):
-    """What is looked for; the value is what it is called."""
+    """The kind of file searched for; the value is its name in messages."""
 
     LOG = "logs"
     STEP_LOG = "logs that its script names"
@@ -73,26 +73,28 @@ _PROGRAM_METRICS = re.compile(
     r"(?:^|/)(?:(?:train(?:ing)?[_-])?(?:log|logs|history|progress|results)|train(?:ing)?)"
     r"\.(?:csv|tsv|jsonl)$"
 )
-"""More names, of Keras' CSVLogger and its like: told to be metrics only beside a known program."""
+"""More names of metric files, from Keras' CSVLogger and similar: trusted only beside a program that is known
+to train."""
 _DUMP = re.compile(r"(?:^|/)\w*trace_rank_?\d+$")
 _LOG = re.compile(r"\.(?:out|err|log|txt)$")
 _OTHER_NUMBER = re.compile(
     r"(?:(?<![A-Za-z\d])\d++_|(?:node|host|gpu|cpu|rank|worker|epoch|fold)[-_]?)$",
     re.IGNORECASE,
 )
-"""What stands before a number that is no job's: `slurm-9_` of task 5 in array 9, `slurmd-node` of node 5."""
+"""Prefixes after which a number is no job id: `slurm-9_` of task 5 in array 9, `slurmd-node` of node 5."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a directory holds. `is_whole` is False where it was too large to be looked through."""
+    """The files in a directory. `is_whole` is False if it was too large to be searched completely."""
 
     directory: Path
     files: Mapping[Kind, tuple[Path, ...]] = field(default_factory=dict)
     is_whole: bool = True
     problem: str | None = None
     rivals: tuple[str, ...] = ()
-    """Jobs that ran in it at the same time: what carries no job's name may be theirs, and is not taken."""
+    """Jobs that ran in it at the same time: a file without this job's number may be theirs, and is not
+    taken."""
     does_script_name_logs: bool = False
     links_out: tuple[str, ...] = ()
     """Links that lead out of the directory.
@@ -114,7 +116,7 @@ def find_files(
 ) -> Found:
     """Look through a directory.
 
-    `is_kind` is given each path in it, `times_of` tells between which times a file of its kind must have
+    `is_kind` gets each path in it; `times_of` returns the times between which a file of a kind must have
     changed last.
 
     With `stays_inside`, links that lead out of the directory are not followed.
@@ -144,7 +146,7 @@ def find_files(
 
 
 def _runs_in(io: Io, databases: Iterable[Path], times: tuple[float, float]) -> Iterator[Path]:
-    """Of each database of MLflow the run that began last between these times."""
+    """From each MLflow database, the run that began last between these times."""
     from_s, to_s = times
     for database in databases:
         began = [run for run in read_runs(io, database) if from_s <= run.start_s <= to_s]
@@ -153,7 +155,7 @@ def _runs_in(io: Io, databases: Iterable[Path], times: tuple[float, float]) -> I
 
 
 class Walk:
-    """Breadth first, so that a deep tree hides nothing that lies above it."""
+    """Searches breadth first, so that a deep tree hides no file above it."""
 
     def __init__(
         self,
@@ -164,7 +166,7 @@ class Walk:
         stays_inside: bool = False,
         is_wanted: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """Of a folder with too many entries those that are wanted are passed on, and folders before files."""
+        """In a folder with too many entries, wanted files are passed on, and folders come before files."""
         self.is_whole = True
         self._is_wanted = is_wanted
         self.problem: str | None = None
@@ -186,7 +188,7 @@ class Walk:
             except OSError as error:
                 if not folder:
                     self.problem = error.strerror or str(error)
-                continue  # a file, most often
+                continue  # a file, in most cases
             if len(names) > num_left:
                 names, self.is_whole = self._first_of(folder, names, num_left), False
             num_left -= len(names)
@@ -208,14 +210,14 @@ class Walk:
         return sorted(names, key=rank)[:number]
 
     def may_read(self, path: str) -> bool:
-        """False for a link that leads out of a root that the walk stays inside of."""
+        """False for a link that leads out of a root that the walk must not leave."""
         if self._inside is None or self._io.real_path(self._root / path).is_relative_to(self._inside):
             return True
         self.links_out.append(path)
         return False
 
     def _may_enter(self, folder: str) -> bool:
-        """False also for a folder that was walked through under another name: a link may lead back."""
+        """False also for a folder that was searched under another name: a link may lead back."""
         if self._inside is None:
             return True
         if not self.may_read(folder):
@@ -227,8 +229,8 @@ class Walk:
 
 
 def _leads_on(parent: str, name: str) -> bool:
-    """Whether a folder is looked into. The folders of a run of wandb or MLflow hold files by the hundred, and
-    none of them is asked for here."""
+    """True if a folder is searched. The run folders of wandb and MLflow hold hundreds of files, and coach
+    needs none of them."""
     if _WANDB_RUN.fullmatch(parent) or _MLFLOW_RUN.fullmatch(parent):
         return False
     return not _FILE.search(name) and not _LEFT_OUT.search(name)
@@ -241,13 +243,13 @@ def _newest_of_wandb(names: Sequence[str]) -> list[str]:
 
 
 def kind_of(path: str) -> Kind | None:
-    """By the names that frameworks give; any log is one where nobody says whose it is to be."""
+    """The kind of a file by the names that frameworks give; any log counts, because no job has to match."""
     return _common_kind(path) or (Kind.LOG if _LOG.search(path) else None)
 
 
 def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], Kind | None]:
-    """The same for one job: a log by its name only where the job's number stands in it, or where the script
-    names it (patterns)."""
+    """The kinds for one job: a log counts only if its name has the job's number, or matches a pattern that
+    the script names."""
     numbers = {job.job_id, job.raw_job_id} - {None}
     named = re.compile(rf"(?<!\d)(?:{'|'.join(re.escape(str(number)) for number in numbers)})(?![\d_])")
 
@@ -266,19 +268,19 @@ def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], K
 
 
 def kind_in_folder(pattern: str) -> Callable[[str], Kind | None]:
-    """The logs of steps in one folder, by the pattern of their names."""
+    """The logs of steps in one folder, by a pattern for their names."""
     return lambda path: Kind.STEP_LOG if re.fullmatch(pattern, path) else None
 
 
 def kind_of_program(path: str) -> Kind | None:
-    """The metrics of a program that is known to train, by more names than others' have."""
+    """The metrics of a program that is known to train: more names count than for other programs."""
     if _METRICS.search(path) or _PROGRAM_METRICS.search(path):
         return Kind.METRICS
     return Kind.DATABASE if _DATABASE.search(path) else None
 
 
 def is_metrics(path: Path) -> bool:
-    """Whether a file that a person names is one of metrics, and not a log."""
+    """True if a file that a person names holds metrics, False if it is a log."""
     return _METRICS.search(str(path)) is not None or _RUN_IN_DATABASE.search(str(path)) is not None
 
 
@@ -296,10 +298,9 @@ def _common_kind(path: str) -> Kind | None:
 
 
 class ForeignFiles(ABC):
-    """The files of something that coach did not launch. Its directory is looked through again from time to
-    time.
+    """The files of a target that coach did not launch. Its directory is searched again from time to time.
 
-    `logs` and `metrics` that a person names take the place of what would be found.
+    `logs` and `metrics` that a person names replace those that would be found.
     """
 
     def __init__(self, io: Io, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()) -> None:
@@ -311,7 +312,7 @@ class ForeignFiles(ABC):
         self._turn = threading.Lock()
 
     def logs(self) -> tuple[Path, ...]:
-        """Raises OSError when nobody knows any."""
+        """The log files. Raises OSError if none is known."""
         if self._named_logs:
             return self._named_logs
         told, found = self._told(), self.found()
@@ -323,12 +324,12 @@ class ForeignFiles(ABC):
         return self._named_metrics or (found.of(Kind.METRICS) if found is not None else ())
 
     def dumps(self) -> tuple[Path, ...]:
-        """Of torch's flight recorder."""
+        """The dumps of torch's flight recorder."""
         found = self.found()
         return found.of(Kind.DUMP) if found is not None else ()
 
     def found(self) -> Found | None:
-        """What its directory holds; None where nobody knows a directory. Asked by the threads of several
+        """The files in its directory; None if no directory is known. Called by the threads of several
         sources."""
         with self._turn:
             if not self._looked_s <= self._io.now() < self._looked_s + _AGAIN_S:
@@ -336,8 +337,8 @@ class ForeignFiles(ABC):
             return self._found
 
     def lines(self) -> list[str]:
-        """What was looked for where and not found, in words: what is missing in a diagnosis may be missing
-        for that."""
+        """The searches that found nothing, in words: a missing file may be the reason for a missing
+        finding."""
         found = self.found()
         if found is None:
             return ["its directory is not known: only the files that Slurm names were looked for"]
@@ -351,8 +352,8 @@ class ForeignFiles(ABC):
             others = ", ".join(found.rivals)
             return [
                 (
-                    f"{where}: what else lies there may be of other jobs that ran there too ({others}): "
-                    "--log, --metrics name it"
+                    f"{where}: other files there may belong to other jobs that ran there too ({others}): "
+                    "name yours with --log, --metrics"
                 )
             ]
         cut = (
@@ -375,8 +376,8 @@ class ForeignFiles(ABC):
 
 
 class JobFiles(ForeignFiles):
-    """Of a job: where Slurm says that it writes, its output first and then its errors; then what its
-    directory holds from its time."""
+    """A job's files: its output and then its error file, as Slurm names them; then files in its directory
+    from the time that it ran."""
 
     def __init__(
         self,
@@ -394,7 +395,7 @@ class JobFiles(ForeignFiles):
         return self._output_paths.of(self._job_id)
 
     def _look(self) -> Found | None:
-        """None also for a job that has not started."""
+        """None also if the job has not started."""
         job = self._output_paths.row(self._job_id) if "[" not in self._job_id else None
         if job is None or job.work_dir is None or job.state == "PENDING":
             return None
@@ -412,8 +413,7 @@ class JobFiles(ForeignFiles):
         return replace(found, files={Kind.LOG: found.of(Kind.LOG)}, rivals=tuple(rivals))
 
     def _rivals(self, job: Job, window: Window) -> list[str]:
-        """The jobs that ran in its directory at the same time. Those before and after it narrow the
-        window."""
+        """The jobs that ran in its directory at the same time. Jobs before and after it narrow the window."""
         return [
             other.job_id
             for other in self._output_paths.beside(job)
@@ -431,8 +431,8 @@ class JobFiles(ForeignFiles):
         return named_outputs(script.decode("utf-8", "replace"), names)
 
     def _with_those_elsewhere(self, found: Found, patterns: Sequence[str], window: Window) -> Found:
-        """Logs that the script writes outside of its directory: only where it names their folder itself,
-        which alone is looked at."""
+        """Add logs outside the directory, if the script names their folder literally. Only that folder is
+        searched."""
         logs = list(found.of(Kind.STEP_LOG))
         for pattern in patterns:
             folder = Path(re.sub(r"\\(.)", r"\1", pattern.rpartition("/")[0]))
@@ -448,8 +448,8 @@ class JobFiles(ForeignFiles):
 
 
 class Window:
-    """When a job wrote. For what does not carry its number, it ends where another job of the same directory
-    begins. Epoch seconds."""
+    """The time in which a job wrote, in epoch seconds. For files without its number, the window ends where
+    another job of the same directory begins."""
 
     def __init__(self, start_s: float, end_s: float) -> None:
         self._start_s = start_s
@@ -458,14 +458,14 @@ class Window:
         self._from_s, self._to_s = self._named
 
     def times_of(self, kind: Kind) -> tuple[float, float]:
-        """A log with the job's number, too, must be of its time: many a number in a name is a date, or an
-        epoch."""
+        """The window for one kind of file. A log with the job's number must lie in it too: a number in a file
+        name may be a date or an epoch."""
         if kind is Kind.DATABASE:
-            return self._from_s, math.inf  # other runs go on writing to it
+            return self._from_s, math.inf  # other runs continue to write to it
         return self._named if kind is Kind.LOG else (self._from_s, self._to_s)
 
     def is_shared_with(self, start_s: float, end_s: float) -> bool:
-        """True for another that ran at the same time; one before or after it narrows the window."""
+        """True if another job ran at the same time; a job before or after this one narrows the window."""
         if start_s >= self._end_s:
             self._to_s = min(self._to_s, start_s)
         elif end_s <= self._start_s:
@@ -480,7 +480,7 @@ def _end_s(job: Job) -> float:
 
 
 class DirectoryFiles(ForeignFiles):
-    """Of a directory that a person names: all logs and metrics in it, whenever they were written."""
+    """The files of a directory that a person names: all logs and metrics in it, of any age."""
 
     def __init__(
         self, io: Io, directory: Path, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()

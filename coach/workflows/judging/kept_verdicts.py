@@ -1,6 +1,6 @@
-"""A verdict that was kept: found by what a person names, and written for the next call.
+"""Keep a verdict, and find it again by the name of its run or job.
 
-It costs no log and no rule, and asks Slurm nothing.
+A kept verdict needs no log, no rule and no question to Slurm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coach.workflows.judging.targets import known_cluster, list_runs
 
 
 def kept_verdict(text: str, settings: Settings, io: Io) -> dict[str, Any] | None:
-    """The verdict of what a person named, as it was kept; None where it has to be judged."""
+    """The kept verdict of a named target; None if the target has to be judged."""
     named = Path(text).expanduser() if text.startswith(("/", ".", "~")) else settings.runs_root / text
     verdict = verdict_of_run(named) if runs.RUN_ID.match(named.name) else None
     if verdict is None and text[:1].isdigit() and "-" not in text:
@@ -64,8 +64,8 @@ def keep(
     *,
     is_by_job: bool = False,
 ) -> None:
-    """Keep the verdict of an own run or job that has ended. `readonly` keeps it out of the run, unless the
-    job itself writes it."""
+    """Keep the verdict of an own run or job that has ended. With `readonly`, nothing is written into the run,
+    unless the job itself does."""
     whose = snapshot.run or snapshot.job
     if whose is None or whose.user not in (None, user_name()) or not is_final(_text(verdict, "state")):
         return
@@ -74,7 +74,7 @@ def keep(
             keep_verdict_of_run(Path(snapshot.run.run_dir), verdict)
     elif snapshot.job is not None and snapshot.job.submit_time_s is not None:
         job = snapshot.job
-        # By what is remembered of a job the next call knows if its number was given again.
+        # The next call compares it with the job of that id, and notices if Slurm has reused the id.
         remember_jobs(SeenJobs(settings.cache_dir), [job], user_name(), io.now())
         keep_verdict_of_job(settings.cache_dir, job.job_id, snapshot.job.submit_time_s, verdict)
 

@@ -1,4 +1,4 @@
-"""The rules, loaded when they are first needed: the first frame does not wait for a hundred patterns."""
+"""Load the rules when they are first needed: the first frame does not wait for a hundred patterns."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ else:
 
 
 def rules_of(settings: Settings) -> tuple[Rule, ...]:
-    """The rules that may fire, as the settings have them. Raises UserError for a rule or a threshold that
-    does not exist, and for a file of rules that cannot be read."""
+    """The rules that may fire under these settings. Raises UserError for an unknown rule or threshold, and
+    for a file of rules that cannot be read."""
     added = rule_files.read(settings.rule_files)
     thresholds_ = {**added.thresholds, **settings.thresholds}
     rules = registry.build(thresholds_, settings.muted_rules, settings.origins, added.signatures)
@@ -46,7 +46,7 @@ def rules_of(settings: Settings) -> tuple[Rule, ...]:
 
 
 def with_advice(diagnosis: Diagnosis, advice: Mapping[str, Advice]) -> Diagnosis:
-    """The diagnosis, each finding with what the site says about its rule as the last thing to do."""
+    """The diagnosis; each finding ends with the site's advice for its rule, as its last fix."""
     if not any(finding.rule in advice for finding in diagnosis.findings):
         return diagnosis
     return replace(diagnosis, findings=tuple(_advised(finding, advice) for finding in diagnosis.findings))
@@ -61,13 +61,13 @@ def _advised(finding: Finding, advice: Mapping[str, Advice]) -> Finding:
 
 
 class LazyEngine:
-    """The engine with the rules of the user's settings. May be asked from several threads for its
-    signatures."""
+    """The engine with the rules of the user's settings. Several threads may ask for its signatures."""
 
     def __init__(self, settings: Settings, *, has_past: bool = False) -> None:
-        """`has_past`: earlier runs are remembered, and say what they say. A recording shows what it shows."""
+        """`has_past`: add findings about earlier runs; False for a recording, which shows only its own
+        content."""
         self.problem: str | None = None
-        """What is wrong with the settings of the rules; then all rules run with their defaults."""
+        """Why the settings of the rules are invalid; all rules then run with their defaults."""
         self._settings = settings
         self._engine: Engine | None = None
         self._has_past = has_past
@@ -77,15 +77,16 @@ class LazyEngine:
         self._lock = threading.Lock()
 
     def use(self, settings: Settings) -> None:
-        """Judge by these settings from the next diagnosis on."""
+        """Use these settings from the next diagnosis on."""
         with self._lock:
             self._settings, self._is_settled = settings, False
 
     def signatures(self) -> Sequence[Signature]:
-        """Those of muted rules too: what was logged meanwhile is known when they are heard again."""
+        """Signatures of all rules, muted ones too: if a rule is unmuted, the lines logged meanwhile are
+        known."""
         try:
             added = rule_files.read(self._settings.rule_files).signatures
-        except UserError:  # `diagnose` says it
+        except UserError:  # `diagnose` reports it
             added = ()
         return registry.signatures(registry.build(added=added))
 
@@ -99,7 +100,7 @@ class LazyEngine:
         return as_told(with_advice(diagnosis, self._settings.advice), snapshot.run, self._drills)
 
     def forget(self, targets: Iterable[str]) -> None:
-        """Drop what is remembered about these targets."""
+        """Drop everything remembered about these targets."""
         if self._engine is not None:
             for target in targets:
                 self._engine.forget(target)

@@ -1,5 +1,5 @@
-"""The last error of a target, and how its logs end: the lines themselves, for somebody who has no access to
-the files."""
+"""The last error of a target and the ends of its logs, as quoted lines, for somebody who has no access to the
+files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAX_LOGS = 4
 
 
 def error_and_ends(snapshot: TargetSnapshot, diagnosis: Diagnosis) -> dict[str, Any]:
-    """`error`: the error that ended it, else the last one that any of its logs shows, else the lines that
-    prove the root cause; None: no log shows one. `log_ends`: the ends of its newest logs. As they stand:
-    `shortened` cuts them once secrets are struck, for a private key is known by its first line and its last.
-    """
+    """`error`: the error that ended the target; else the last error in any of its logs; else the lines that
+    prove the root cause; None if no log shows one. `log_ends`: the ends of its newest logs. Lines are not cut
+    yet: `shortened` cuts them after secrets are struck, because a private key is recognized by its first and
+    last line."""
     tails = _newest_first(snapshot.log_tails)
     block = _block(diagnosis.outcome, tails)
     told = _proof(diagnosis)
@@ -33,18 +33,18 @@ def error_and_ends(snapshot: TargetSnapshot, diagnosis: Diagnosis) -> dict[str, 
 
 
 def shortened(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What `error_and_ends` told, without secrets, in so many lines as a person reads."""
+    """The result of `error_and_ends`, after secrets were struck, cut to a length that a person reads."""
     error = told["error"]
     if error is not None:
         left_out = len(error["lines"]) - _MAX_ERROR_LINES
-        if left_out > 0:  # what is raised stands at the end
+        if left_out > 0:  # the exception stands at the end
             error = {**error, "lines": [f"… {left_out} lines", *error["lines"][left_out:]]}
     ends = ({**end, "lines": _last(end["lines"])} for end in told["log_ends"])
     return {"error": error, "log_ends": [end for end in ends if end["lines"]]}
 
 
 def _last(lines: Sequence[str]) -> list[str]:
-    """Without the verdict of coach, which is told anyway, and without empty lines at the end."""
+    """Drop coach's own verdict, which is shown elsewhere, and empty lines at the end."""
     kept = [line for line in lines if not line.startswith(SAID_OF_END)]
     while kept and not kept[-1].strip():
         kept.pop()
@@ -78,7 +78,7 @@ def _block(outcome: Outcome | None, tails: Sequence[LogTail]) -> ErrorBlock | No
 
 
 def _end(tail: LogTail, error: ErrorBlock | None) -> dict[str, Any]:
-    """Without the error, which is told anyway."""
+    """Leave out the error, which is shown elsewhere."""
     lines = list(tail.lines)
     if error is not None and error.file == tail.file and error.last_line >= tail.first_line:
         behind = lines[error.last_line + 1 - tail.first_line :]

@@ -1,4 +1,4 @@
-"""The own job that ended badly last, by the run directories, the queue, and what coach remembers."""
+"""Find the own job that most recently ended badly, in run directories, queue and coach's memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from coach.workflows.judging.targets import jobs_source, known_cluster, list_run
 
 
 def newest_bad(settings: Settings, io: Io, backend: str) -> str | None:
-    """The own job, or run, that ended badly last; None if none is known. Slurm is asked one question."""
+    """The name of the own job or run that most recently ended badly; None if none is known. One question to
+    Slurm."""
     user = user_name()
     index = RunIndex(settings.cache_dir, settings.runs_root)
     found = [
@@ -43,7 +44,7 @@ def _is_bad_job(job: Job) -> bool:
 
 
 def _queue(settings: Settings, io: Io, backend: str, user: str) -> tuple[Job, ...]:
-    """A queue that does not answer is no reason to fail: the runs and the memory still say a lot."""
+    """An empty queue if Slurm does not answer: the runs and the memory still tell enough."""
     if backend != "slurm":
         return ()
     lists = (reading.payload for reading in jobs_source(io, backend, settings, user).poll())

@@ -1,7 +1,6 @@
-"""Read a target once, whole: what `coach check` and `coach compare` judge.
+"""Read a target once, completely, for `coach check` and `coach compare`.
 
-The same sources as on the screens, asked one after the other in this thread until each has read everything
-there is.
+Uses the same sources as the screens, one after the other in this thread, until each has read everything.
 """
 
 from __future__ import annotations
@@ -55,10 +54,10 @@ def read_once(
 ) -> tuple[TargetSnapshot, History]:
     """All that is known about a target. Raises UserError when it cannot be read.
 
-    A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue`
-    and `output_paths` are what it has said already; then it is not asked again. `files` are a foreign
-    target's, for who wants to tell what was read. `ended_as` is the state of a job that Slurm still calls
-    COMPLETING, because its epilog runs.
+    If the queue does not answer, the run directory and the log are used alone. `queue` and `output_paths` are
+    answers that are known already; the queue is then not asked again. `files`: a foreign target's, for a
+    caller that reports which were read. `ended_as`: the state of a job that Slurm still calls COMPLETING,
+    because its epilog runs.
     """
     monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
@@ -92,7 +91,7 @@ def _as_ended(queue: JobList, state: str | None) -> JobList:
 
 
 def _read_all(source: PollingSource, monitor: Monitor) -> str | None:
-    """Poll until all was read, and once more, so that an unfinished last line counts too. Returns the last
+    """Poll until everything was read, and once more, so that an unfinished last line counts. Returns the last
     error."""
     error: str | None = None
     num_calm = 0

@@ -1,4 +1,4 @@
-"""The memory of how runs ended, without the secrets in what it quotes of their logs."""
+"""The memory of how runs ended, with secrets struck from the quoted log lines."""
 
 from __future__ import annotations
 

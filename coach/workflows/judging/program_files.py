@@ -1,8 +1,8 @@
-"""The metric files of a person's own program that coach launched.
+"""Find the metric files of an own program that coach launched.
 
-The run directory is the run's alone: what lies there is taken. A program writes elsewhere more often: into
-the directory that its command line names, or below the one where it was started. There another run may write
-at the same time. Then nothing is taken, for a curve of two trainings is nobody's, and `left_aside` says so.
+Every file in the run directory belongs to the run. Programs more often write elsewhere: into the directory
+that the command line names, or below the one where they were started. Another run may write there at the same
+time; then no file is taken, because a curve of two trainings is wrong for both, and `left_aside` reports it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _OUTPUT_OPTION = re.compile(
     r"(?:dir|path|folder)|default_root_dir|logdir|hydra\.run\.dir)(?:=(.+))?",
     re.IGNORECASE,
 )
-"""What frameworks call the place of a run's results."""
+"""Options by which frameworks name the directory for a run's results."""
 
 
 class ProgramFiles:
-    """Looked for again from time to time: they appear when the training has begun.
+    """The files; searched again from time to time, because they appear after the training has begun.
 
-    `runs` tells the other runs of the same user; it is asked only when the directory is not the run's alone.
+    `runs` returns the user's other runs; it is called only if the directory is not the run's own.
     """
 
     def __init__(self, io: Io, run_dir: Path, runs: Callable[[], Sequence[Run]]) -> None:
@@ -45,10 +45,10 @@ class ProgramFiles:
         self._looked_s = -math.inf
         self._found: tuple[Path, ...] = ()
         self.left_aside = ""
-        """Which files another run may have written, and which run; empty where every file is this run's."""
+        """The files that another run may have written, and that run; empty if every file is this run's."""
 
     def metrics(self) -> tuple[Path, ...]:
-        """TensorBoard events, CSV, JSON lines and trainer_state.json that are this run's for certain."""
+        """TensorBoard events, CSV, JSON lines and trainer_state.json that certainly belong to this run."""
         if not self._looked_s <= self._io.now() < self._looked_s + _AGAIN_S:
             self._found, self._looked_s = self._look(), self._io.now()
         return self._found
@@ -105,7 +105,7 @@ def run_metrics(
     runs: Callable[[], Sequence[Run]],
     named: Sequence[Path] = (),
 ) -> RunMetricsSource | ForeignMetricsSource:
-    """The source of a run's metrics, whoever wrote its program: of these files, if any are named."""
+    """The source of a run's metrics, for any trainer. Reads only the `named` files, if there are any."""
     if named:
         return ForeignMetricsSource(io, target, lambda: named)
     printed = PrintedMetrics(io, logs.paths, logs.start_of)
@@ -116,14 +116,14 @@ def run_metrics(
 
 
 def _end_of(run: Run, start_s: float) -> float:
-    """A run that has ended without a time is taken for over: its job left no word."""
+    """When the run ended. One that is over but has no end time counts as ended at its start."""
     is_over = run.state is not None and run.state not in ("PENDING", "RUNNING", "COMPLETING")
     return run.ended_time_s or (start_s if is_over else math.inf)
 
 
 def places_of(run: Run) -> tuple[Path, ...]:
-    """The directories that the command line of an own program names for its results; else the one in which
-    it was started. Empty for a recipe's run."""
+    """The directories that an own program's command line names for its results, else the one in which it was
+    started. Empty for a recipe's run."""
     own = run.launch.get("own")
     if not isinstance(own, dict):
         return ()

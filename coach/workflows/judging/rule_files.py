@@ -1,7 +1,7 @@
-"""Files of wordings and thresholds that a site or a user adds to the project's, read and tried.
+"""Read and test the files of wordings and thresholds that a site or a user adds to the project's.
 
-A row is tried as it will be used: its example goes through the log scanner, and the rules judge what was
-found.
+Each row is tested as it will be used: its example passes through the log scanner, and the rules judge the
+result.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from coach.sources.logs.scanner import LogScanner
 
 MAX_FILE_BYTES = 1 << 20
 LIMIT_S = 0.05
-"""A pattern that takes longer on a line made to be slow for it would hold the screens up."""
+"""Seconds. A pattern that takes longer on a line made to be slow for it would hold up the screens."""
 _FILE = "example"
 _LENGTHS = (8, 12, 16, 20, 24, 32, 128, 512, 2048)
-"""Short ones first: a pattern may take twice the time for each character."""
+"""Short lengths first: a pattern may take twice the time for each character."""
 _HOSTILE = (" ", "a", "0", "/", "_", "Error: ", "a.", "(", "'")
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What all files together add."""
+    """The wordings and thresholds of all files together."""
 
     signatures: tuple[Signature, ...] = ()
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -41,14 +41,14 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One row, and what is wrong with it; nothing where it is well."""
+    """One row and its problems; none if it is correct."""
 
     wording: Wording
     problems: tuple[str, ...]
 
 
 def read(paths: Iterable[Path]) -> Added:
-    """Raises UserError for a file that cannot be read, and for what is wrong in it."""
+    """Read all files. Raises UserError if a file cannot be read or has a mistake."""
     signatures: list[Signature] = []
     numbers: dict[str, dict[str, float]] = {}
     for path in paths:
@@ -89,7 +89,7 @@ def _check_kind(row: Signature, rules: Mapping[str, type[Rule]], place: str) -> 
 
 
 def try_rows(rows: Sequence[Wording]) -> list[Tried]:
-    """Try each row on its own example, with all rules and all rows at work."""
+    """Test each row on its own example, with all rules and all rows active."""
     rules = registry.build(added=[row.signature for row in rows])
     signatures = registry.signatures(rules)
     return [Tried(row, tuple(_problems(row, rules, signatures))) for row in rows]
@@ -116,11 +116,11 @@ def _problems(row: Wording, rules: Sequence[Rule], signatures: Sequence[Signatur
     causes = {rule.code: rule.cause for rule in rules}
     first = next(iter(diagnosis.findings), None)
     if first is not None and first.cause != causes[own.rule] and first.rule != own.rule:
-        yield f"its example is told as {first.cause} ({first.rule}), not as {causes[own.rule]}"
+        yield f"its example is diagnosed as {first.cause} ({first.rule}), not as {causes[own.rule]}"
 
 
 def slow_text(row: Signature) -> str | None:
-    """A text whose repetition makes the pattern slow; None where none of those tried does."""
+    """A text whose repetition makes the pattern slow; None if none of the tested texts does."""
     pattern = re.compile(row.pattern)
     for before in ("", *row.literals):
         for text in (*_HOSTILE, *row.literals):

@@ -1,4 +1,4 @@
-"""The runs that are known, and the metrics of each as they were read once: what comparing several needs."""
+"""Read runs by their files, each at most once, to compare several of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coach.workflows.judging.targets import Target, TargetKind, list_runs
 
 
 class RunReader:
-    """Reads runs by their files alone: no queue is asked, and no log is searched."""
+    """Reads runs by their files alone, without asking the queue or searching logs."""
 
     def __init__(self, settings: Settings, io: Io, backend: str) -> None:
         self._settings, self._io, self._backend = settings, io, backend
@@ -29,7 +29,7 @@ class RunReader:
         return list_runs(self._io, root, RunIndex(self._settings.cache_dir, root))
 
     def read(self, run: Run) -> tuple[TargetSnapshot, History] | None:
-        """None where its files are gone or cannot be read."""
+        """The run's data; None if its files are gone or cannot be read."""
         if run.run_id not in self._read:
             target = Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
             asked = (target, self._settings, self._io, self._backend, user_name(), ())

@@ -1,4 +1,4 @@
-"""Which sources follow a run: its record, its numbers, its telemetry, its logs."""
+"""The sources that follow a run: its record, metrics, telemetry and logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from coach.workflows.judging.program_files import run_metrics
 
 @dataclass(frozen=True, slots=True)
 class RunSources:
-    """The files of one run. `list_runs` tells the other runs beside it."""
+    """The files of one run. `list_runs` returns all runs in its directory."""
 
     io: Io
     name: str
@@ -34,8 +34,7 @@ class RunSources:
     def by_key(
         self, signatures: Callable[[], Sequence[Signature]], logs: Sequence[Path], metrics: Sequence[Path]
     ) -> Mapping[str, Callable[[], PollingSource]]:
-        """The sources by `source:target`. Files that are named take the place of those that would be
-        found."""
+        """The sources by `source:target`. Files that are named replace those that would be found."""
         io, name, run_dir = self.io, self.name, self.run_dir
         own = RunLogs(io, run_dir, self.output_paths.of)
         return {

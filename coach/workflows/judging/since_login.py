@@ -1,4 +1,5 @@
-"""What ended badly since the last login. For a shell's start: only files are read, Slurm is asked nothing."""
+"""List jobs that ended badly since the last login, for a shell's start: reads files only, asks Slurm
+nothing."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from coach.sources.runs.verdict_files import last_told_s, note_told, runs_judged
 from coach.sources.runs.verdicts import Verdicts
 
 FIRST_LOGIN_S = 86400.0
-"""What is told at the first call: what ended within a day."""
+"""Seconds. The first call lists jobs that ended within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended badly, in a line. What nobody knows is None."""
+    """A job that ended badly, for one line of output. Unknown fields are None."""
 
     target: str
     state: str | None
@@ -34,7 +35,8 @@ class Ended:
 
 
 def bad_since_login(settings: Settings, io: Io) -> list[Ended]:
-    """What ended badly since the last call, the newest first. Only files are read; the call is noted."""
+    """The jobs that ended badly since the last call, newest first. Reads files only, and notes the time of
+    the call."""
     now_s = io.now()
     last_s = last_told_s(settings.cache_dir)
     since_s = now_s - FIRST_LOGIN_S if last_s is None or last_s > now_s else last_s
@@ -63,7 +65,7 @@ def _ended(run_dir: Path, verdict: Mapping[str, Any]) -> Ended:
 
 
 def _as_told(ended: Ended, settings: Settings, io: Io) -> Ended:
-    """Without the cause where it is an open drill's."""
+    """Leave out the cause if it belongs to an open drill."""
     run = _run(settings.runs_root / ended.target, io) if runs.RUN_ID.match(ended.target) else None
     if run is None or not run.is_open_drill:
         return ended

@@ -1,4 +1,4 @@
-"""An object to be sent on, with a mark for each secret in it. Pure."""
+"""Strike secrets from an object that will be sent on, and mark each of them. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from coach.node.secret_words import MASK, mask_command, mask_text, mask_value
 
 
 def without_secrets(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The same object without secrets, and with the number of those that were struck as `num_struck`. A tuple
-    of texts is the words of a command line."""
+    """The object without secrets, and with the number of struck secrets as `num_struck`. A tuple of strings
+    is read as a command line."""
     struck = {mask_text(name): _struck(name, value) for name, value in told.items()}
     return {**struck, "num_struck": _num_marks(struck) - _num_marks(told)}
 
 
 def _struck(name: str, value: Any) -> Any:
-    """A value under this name: it may say that the value is secret."""
+    """The value without secrets. Its name, too, may show that it is one."""
     if isinstance(value, str):
         return mask_value(name, value)
     if isinstance(value, Mapping):
@@ -27,7 +27,7 @@ def _struck(name: str, value: Any) -> Any:
     if value and all(isinstance(each, str) for each in value):
         if isinstance(value, tuple):
             return shlex.join(mask_command(value))
-        return mask_text("\n".join(value)).split("\n")  # a private key goes over several lines
+        return mask_text("\n".join(value)).split("\n")  # a private key spans several lines
     return [_struck("", each) for each in value]
 
 

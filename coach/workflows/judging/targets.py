@@ -1,5 +1,4 @@
-"""What a user names: a run, a job, a log; where it lies; and which sources follow it.
-
+"""Resolve what a user names (a run, a job, a log), locate its files, and list the sources that follow it.
 One place decides what `TARGET` means, so that `check`, `compare`, `record` and the screens mean the same
 thing by it.
 """
@@ -53,21 +52,21 @@ class TargetKind(Enum):
     JOB = "job"
     DIRECTORY = "directory"
     PARTS = "parts"
-    """A whole array, or a heterogeneous job, that coach did not launch: each part is judged by itself."""
+    """A whole array or heterogeneous job that coach did not launch: each part is judged by itself."""
     STDIN = "stdin"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something that can be read and diagnosed. `name` is what the user called it."""
+    """Something that can be read and diagnosed. `name` is the user's text."""
 
     name: str
     kind: TargetKind
     path: Path | None = None
-    """The run directory, the log, or the directory that is no run's."""
+    """The run directory, the log, or a directory that is not a run's."""
     logs: tuple[Path, ...] = ()
     metrics: tuple[Path, ...] = ()
-    """Files that a person named: they take the place of those that would be found."""
+    """Files that a person named: they replace those that would be found."""
     parts: tuple[Job, ...] = ()
     """The tasks, or components, of PARTS."""
 
@@ -75,10 +74,10 @@ class Target:
 def resolve_target(
     text: str, settings: Settings, io: Io, backend: str, user: str, output_paths: OutputPaths | None = None
 ) -> Target:
-    """`-`, an existing path, a run id, a job id, tried in this order. Raises UserError, with the nearest name
-    as hint.
+    """Resolve `-`, an existing path, a run id or a job id, in this order. Raises UserError, with the nearest
+    name as hint.
 
-    `output_paths` learns what is asked on the way.
+    `output_paths` remembers the answers received on the way.
     """
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
@@ -110,7 +109,7 @@ def _hint_for_unknown(text: str, io: Io, backend: str, user: str) -> str:
 
 
 def hint_for_hidden_job(io: Io, user: str) -> str | None:
-    """What to say of a job that Slurm does not know, where the site hides other users' jobs."""
+    """A hint for a job that Slurm does not know, if the site hides other users' jobs."""
     if "jobs" in (ask_private_kinds(io, user) or ()):
         return f"if it is somebody else's: {hidden_by_site(OTHERS_JOBS)}"
     return None
@@ -125,8 +124,8 @@ def _by_job_id(
     known: Sequence[Run],
     paths: OutputPaths,
 ) -> Target | None:
-    """The run of this job, or the job when coach did not launch it. What the queue says counts; without it,
-    the newest run."""
+    """The run of this job, or the job itself if coach did not launch it. The queue decides which run it is;
+    without an answer, the newest run."""
     runs_of_it = [run for run in known if run.job_id == job_id]
     try:
         queue = _own_queue(io, user, job_id) if backend == "slurm" else ()
@@ -152,7 +151,7 @@ def _of_row(name: str, job: Job, known: Iterable[Run], settings: Settings) -> Ta
 
 
 def _foreign_job(job_id: str, paths: OutputPaths) -> Target | None:
-    """A job that coach did not launch, and its parts where it has any."""
+    """A job that coach did not launch, with its parts if it has any."""
     if paths.row(job_id) is not None:
         return Target(job_id, TargetKind.JOB)
     parts = paths.parts(job_id)
@@ -160,29 +159,29 @@ def _foreign_job(job_id: str, paths: OutputPaths) -> Target | None:
 
 
 def output_paths_of(io: Io, settings: Settings) -> OutputPaths:
-    """Where jobs write their logs, also those that Slurm has forgotten but coach has seen."""
+    """The log paths of jobs, also of jobs that Slurm has forgotten but coach has seen."""
     seen = SeenJobs(settings.cache_dir)
     may_ask = settings.why_off(Switch.HISTORY) is None
     return OutputPaths(io, lambda: [each.job for each in seen.read()[0]], asks_summaries=may_ask)
 
 
 def run_of(job: Job, known: Iterable[Run], cluster: str | None) -> Run | None:
-    """The run whose job this is; of several with its number, which come newest first, the newest that can be
-    it."""
+    """The run whose job this is. `known` is newest first; if several runs have the job's number, the newest
+    possible one."""
     return next((run for run in known if is_job_of(job, run, cluster)), None)
 
 
 def known_cluster(settings: Settings) -> str | None:
-    """The cluster's name, None where it has not said one."""
+    """The cluster's name; None if it is not known."""
     return settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
 
 
 def locate_target(
     text: str, settings: Settings, io: Io, known: Sequence[Run], job: Job | None = None
 ) -> Target:
-    """What the screens follow. `job` is the row of the queue that is meant, if it is one.
+    """The target that the screens follow. `job` is the row of the queue, if the name means one.
 
-    Never raises: what is wrong with it is said by its sources.
+    Never raises: its sources report errors.
     """
     if job is not None:
         return _of_row(text, job, known, settings)
@@ -199,8 +198,8 @@ def locate_target(
 
 
 def list_runs(io: Io, runs_root: Path, index: RunIndex | None = None) -> tuple[Run, ...]:
-    """The runs that are there, newest first; none where they cannot be read. With an index, ended ones are
-    known from it."""
+    """The existing runs, newest first; empty if they cannot be read. With an index, ended runs are taken from
+    it."""
     for reading in RunListSource(io, runs_root, index=index).poll():
         if isinstance(reading.payload, RunList):
             return reading.payload.runs
@@ -208,8 +207,8 @@ def list_runs(io: Io, runs_root: Path, index: RunIndex | None = None) -> tuple[R
 
 
 def run_index(settings: Settings, *, is_live: bool = True) -> RunIndex | None:
-    """What other sessions kept of the ended runs of the user's root; None unless `is_live`: a recording must
-    hold everything that it shows."""
+    """The index of ended runs that other sessions have built; None unless `is_live`: a recording must hold
+    everything that it shows."""
     return RunIndex(settings.cache_dir, settings.runs_root) if is_live else None
 
 
@@ -222,8 +221,8 @@ def target_sources(
     files: ForeignFiles | None = None,
     index: RunIndex | None = None,
 ) -> Mapping[str, SourceFactory]:
-    """The sources that follow a target, by `source:target`. `files` are those of a foreign one, where the
-    caller wants to tell them; `index` knows ended runs without a look at their files."""
+    """The sources that follow a target, by `source:target`. `files`: a foreign target's, if the caller
+    reports them. `index` saves reading the files of ended runs."""
     name, path = target.name, target.path
     if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
         found = files or foreign_files(target, io, output_paths)
@@ -246,7 +245,7 @@ def target_sources(
 
 
 def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignFiles:
-    """The files of a job that coach did not launch, or of a directory that is no run's."""
+    """The files of a job that coach did not launch, or of a directory that is not a run's."""
     if target.kind is TargetKind.JOB:
         return JobFiles(io, target.name, output_paths, target.logs, target.metrics)
     return DirectoryFiles(io, target.path or Path(), target.logs, target.metrics)
@@ -266,20 +265,21 @@ def _foreign_sources(
 
 
 def jobs_source(io: Io, backend: str, settings: Settings, user: str) -> PollingSource:
-    """The source that knows the caller's own jobs, asked once by commands."""
+    """The source of the caller's own jobs, asked once by commands."""
     if backend == "slurm":
         return JobsSource(io, user, settings.jobs_interval_s, is_all=False)
     return local_queue(settings, io, user)
 
 
 def local_queue(settings: Settings, io: Io, user: str) -> LocalClusterSource:
-    """This machine as a cluster. Runs that ended long ago are known from the index."""
+    """This machine as a cluster. Runs that ended long ago are taken from the index."""
     index = RunIndex(settings.cache_dir, settings.runs_root)
     return LocalClusterSource(io, settings.runs_root, user, known_ends=index.ends)
 
 
 def queue_of(target: Target, backend: str, io: Io) -> str:
-    """Which queue knows the target: a run of this machine is not in Slurm's, although there is a Slurm."""
+    """The queue to ask about the target: a run of this machine is not in Slurm's queue, even if there is a
+    Slurm."""
     if backend == "local" or target.kind is not TargetKind.RUN or target.path is None:
         return backend
     try:

@@ -1,7 +1,7 @@
-"""A ticket: what a help desk asks for about one job, gathered once and without secrets.
+"""Build a ticket: the facts that a help desk asks for about one job, collected once and without secrets.
 
-It is one plain object, struck as a whole: whatever is added to it later cannot forget to be. What nobody
-knows, or what the site hides, is said in its place.
+The ticket is one plain object, and secrets are struck from all of it, so that a part added later cannot be
+missed. Facts that are unknown or hidden by the site are marked as such.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from coach.workflows.judging.tried import what_was_tried
 
 
 def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[str, Any]:
-    """What is to be told of a job, a run, a directory or a log. Raises UserError where it cannot be read, and
-    for an open drill. At most 8 RPCs beside those of `coach check`."""
+    """The ticket of a job, a run, a directory or a log. Raises UserError if it cannot be read, and for an
+    open drill. At most 8 RPCs more than `coach check`."""
     verdict, checked = judged_whole(named, settings, io, backend)
     if is_withheld(verdict):
         raise UserError(
             f"{named}: an open drill: its planted fault is yours to find", "`coach drill` tells more"
         )
     subject = subject_of(checked.snapshot, settings, io, backend)
-    worst = checked.parts[0] if checked.parts else checked  # of an array the task that went wrong most
+    worst = checked.parts[0] if checked.parts else checked  # of an array, the task that failed worst
     script = facts.script(subject, io)
     tried = what_was_tried(checked, settings, io, subject.backend)
     told: dict[str, Any] = {
@@ -60,10 +60,9 @@ def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[
 
 
 def struck_words(num_struck: int) -> tuple[str, str]:
-    """What a person should know before the ticket leaves his hands."""
+    """Warnings to show before the user passes the ticket on."""
     number = "1 secret was struck" if num_struck == 1 else f"{num_struck} secrets were struck"
     return (
-        f"{number if num_struck else 'no secret was found'}: only those of known forms can be told"
-        " from other text",
+        f"{number if num_struck else 'no secret was found'}: only secrets of known forms are recognized",
         "nothing is sent; your name, your paths and your jobs stay in it: read it before you pass it on",
     )

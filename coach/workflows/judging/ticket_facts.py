@@ -1,5 +1,5 @@
-"""The facts of a ticket: the job, its times, its nodes, its script and its environment, each from whoever
-knows it."""
+"""The facts of a ticket: the job, its times, nodes, script and environment, each from the best source that
+has it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from coach.workflows.judging.ticket_subject import Subject
 _MAX_SCRIPT_BYTES = 64 << 10
 _NOT_KNOWN = "not known"
 _RECORD = ("<<'COACH_RUN_JSON'\n", "\nCOACH_RUN_JSON\n")
-"""What stands before and behind the record of a run in its own script."""
+"""Delimiters of a run's record inside its own script."""
 _OF_MODULES = re.compile(r"\s*(?:module|ml)\s")
 _OF_SOFTWARE = re.compile(
     r"^\s*(?:module|ml|source|\.|conda|mamba|micromamba|spack|export|pyenv|uv|poetry|apptainer|singularity|"
     r"enroot|podman)\s|--container-image|^\s*eval\s.*(?:conda|mamba|pyenv)"
 )
-"""The lines of a batch script that make the environment of what it starts."""
+"""The lines of a batch script that set up the environment of its programs."""
 
 
 def job_facts(subject: Subject) -> dict[str, Any]:
-    """What it is and what it asked for; what nobody knows is left out."""
+    """The job and its requested resources; unknown facts are left out."""
     facts = {
         "job id": subject.job_id,
         **_of_run(subject),
@@ -55,7 +55,7 @@ def _of_run(subject: Subject) -> dict[str, Any]:
 def _of_row(job: Job) -> dict[str, Any]:
     known = {"name": job.name, "user": job.user, "reason": job.reason, "exit code": job.exit_code}
     return {
-        # What the run itself says stays where Slurm says nothing.
+        # The run's own values are kept where Slurm has none.
         **{name: value for name, value in known.items() if value not in (None, "")},
         "account": job.account,
         "QOS": job.qos,
@@ -73,12 +73,13 @@ def _of_row(job: Job) -> dict[str, Any]:
 
 
 def times(subject: Subject, now_s: float) -> dict[str, str]:
-    """When it was submitted, started and ended; what is not known is said: it may be what is asked first."""
+    """When the job was submitted, started and ended. An unknown time is reported as unknown: it may be the
+    first question."""
     has_ended = subject.snapshot.has_ended
     is_waiting = subject.job is not None and subject.job.state == "PENDING"
     submitted, started, ended = (next((each for each in known if each), None) for known in _clocks(subject))
     if is_waiting:
-        started = None  # Slurm's forecast
+        started = None  # Slurm's forecast, not a start
     told = {"submitted": moment(submitted), "started": moment(started), "ended": moment(ended)}
     if is_waiting:
         told["started"] = "it has not started"
@@ -94,7 +95,7 @@ def times(subject: Subject, now_s: float) -> dict[str, str]:
 
 
 def _clocks(subject: Subject) -> tuple[list[float | None], ...]:
-    """Who knows its times, the best first: Slurm, the job itself, its run."""
+    """For each of its three times, the values that are known, best first: Slurm, the job itself, its run."""
     job, run, exit_ = subject.job, subject.snapshot.run, subject.snapshot.exit
     of_job = (None,) * 3 if job is None else (job.submit_time_s, job.start_time_s, job.end_time_s)
     of_run = (None,) * 3 if run is None else (run.submitted_time_s, run.started_time_s, run.ended_time_s)
@@ -107,7 +108,7 @@ def _span(seconds: float) -> str:
 
 
 def moment(time_s: float | None) -> str | None:
-    """The time on this machine's clock with its distance from UTC."""
+    """The time on this machine's clock, with its offset from UTC."""
     if time_s is None:
         return None
     try:
@@ -117,7 +118,7 @@ def moment(time_s: float | None) -> str | None:
 
 
 def logs(checked: Checked) -> list[str]:
-    """Where logs lie, and where they were looked for in vain."""
+    """The paths of the logs, or the places that were searched in vain."""
     files = checked.files
     if files is None:
         found = checked.snapshot.log_files
@@ -127,7 +128,7 @@ def logs(checked: Checked) -> list[str]:
 
 
 def script(subject: Subject, io: Io) -> dict[str, Any]:
-    """The batch script: what coach submitted, or what Slurm, accounting or the file itself has."""
+    """The batch script: the one coach submitted, or the one from Slurm, accounting or the file itself."""
     run, job = subject.snapshot.run, subject.job
     told: dict[str, Any] = {
         "command": _command(subject.record),
@@ -152,26 +153,26 @@ def script(subject: Subject, io: Io) -> dict[str, Any]:
     except UserError as error:
         return {**told, "problem": f"{error.message} ({error.hint})"}
     kept = found.why_not_kept
-    problem = f"it may have changed since: nobody gives the copy of then ({kept})" if kept else None
+    problem = f"it may have changed since: the submitted copy is not available ({kept})" if kept else None
     return {**told, "origin": found.origin, "problem": problem, "text": found.text[:_MAX_SCRIPT_BYTES]}
 
 
 def _without_record(text: str) -> str:
-    """A script of coach's without run.json, which is told in its parts."""
+    """A script of coach's without run.json, whose parts stand elsewhere in the ticket."""
     before, begins, rest = text.partition(_RECORD[0])
     _, ends, behind = rest.partition(_RECORD[1])
     return f"{before}{begins}(left out: it is told above){ends}{behind}" if ends else text
 
 
 def _command(record: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The words of the program that a launch, or `coach run`, was given."""
+    """The command line of the program that a launch, or `coach run`, was given."""
     own = _table(_table(record, "launch"), "own")
     words = own.get("words") or record.get("command")
     return tuple(map(str, words)) if words and isinstance(words, list) else None
 
 
 def modules(subject: Subject, text: str) -> dict[str, Any]:
-    """Those of a launch, those that the script (`text`) loads, and those of this shell."""
+    """The modules of a launch, those that the script (`text`) loads, and those of this shell."""
     here = [name for name in os.environ.get("LOADEDMODULES", "").split(":") if name]
     by_script = [line.strip() for line in text.splitlines() if _OF_MODULES.match(line)]
     return {
@@ -182,7 +183,7 @@ def modules(subject: Subject, text: str) -> dict[str, Any]:
 
 
 def environment(subject: Subject, text: str) -> dict[str, Any]:
-    """What its software is made of, as far as the launch or the script (`text`) says it."""
+    """The software environment, as far as the launch or the script (`text`) names it."""
     run, record = subject.snapshot.run, subject.record
     lines = [line.strip() for line in text.splitlines() if _OF_SOFTWARE.search(line)]
     told: dict[str, Any] = {
@@ -192,7 +193,7 @@ def environment(subject: Subject, text: str) -> dict[str, Any]:
         "device": _table(record, "device").get("name"),
         "data set": _table(record, "dataset").get("path"),
         "commit of the program": _commit(_table(record, "git")),
-        # What coach wrote into its own script is told by the launch.
+        # The lines that coach wrote into its own script are reported as the launch's.
         "lines of the script": lines if run is None else [],
         "parameters": dict(run.parameters) if run is not None else {},
         "run.json": record.get("unreadable"),
@@ -206,7 +207,7 @@ def _commit(git: Mapping[str, Any]) -> str | None:
 
 
 def nodes(subject: Subject, checked: Checked, io: Io) -> dict[str, Any]:
-    """The nodes of the job, and how they are now."""
+    """The nodes of the job, and their state now."""
     names = ",".join(dict.fromkeys(_node_names(subject, checked))) or None
     if subject.job_id is None:
         return {"names": names, "nodes": [], "problem": None if names else _NOT_KNOWN}
@@ -216,7 +217,8 @@ def nodes(subject: Subject, checked: Checked, io: Io) -> dict[str, Any]:
 
 
 def _node_names(subject: Subject, checked: Checked) -> list[str]:
-    """By whoever knows them: Slurm, the tasks of an array, the job's own end, its measurements."""
+    """The node names, from the first source that has them: Slurm, array tasks, the job's end record, its
+    measurements."""
     rows = [subject.job, *(part.snapshot.job for part in checked.parts)]
     told = [row.nodes for row in rows if row is not None and row.nodes]
     measured = checked.history.nodes if checked.history is not None else ()
@@ -224,14 +226,13 @@ def _node_names(subject: Subject, checked: Checked) -> list[str]:
 
 
 def slurm_record(subject: Subject, worst: Job | None, io: Io) -> dict[str, Any] | None:
-    """Slurm's own words about the job, or about the task of an array that went wrong most; None without
-    Slurm."""
+    """Slurm's own record of the job, or of the array task that failed worst; None without Slurm."""
     job_id = worst.job_id if worst is not None else subject.job_id
     return None if subject.job_id is None or job_id is None else asdict(job_record(io, job_id))
 
 
 def _exit_record(subject: Subject) -> Mapping[str, Any]:
-    """exit.json of a run: it tells the nodes when Slurm has forgotten the job."""
+    """exit.json of a run: it has the nodes when Slurm has forgotten the job."""
     if subject.snapshot.run is None:
         return {}
     try:

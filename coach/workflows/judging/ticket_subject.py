@@ -1,4 +1,4 @@
-"""What a ticket is about: a target that was judged, with the job's row from whoever still has it."""
+"""The subject of a ticket: a judged target, with the job's row from any source that still has it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coach.workflows.judging.targets import known_cluster, output_paths_of
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`job_id` is None without Slurm; `record` is run.json, empty for what coach did not launch."""
+    """`job_id` is None without Slurm; `record` is run.json, empty if coach did not launch the job."""
 
     snapshot: TargetSnapshot
     backend: str
@@ -30,7 +30,7 @@ class Subject:
 
 
 def subject_of(snapshot: TargetSnapshot, settings: Settings, io: Io, backend: str | None) -> Subject:
-    """Of a run whose job the queue has forgotten, memory and accounting are asked."""
+    """The subject. If the queue has forgotten the job, coach's memory and accounting are asked."""
     where = resolve_backend(backend or settings.launch.backend, os.environ)
     run, job, record = snapshot.run, snapshot.job, _record(snapshot)
     if where != "slurm" or (job is None and (run is None or run.backend != "slurm")):

@@ -1,4 +1,4 @@
-"""The trace of a run, or a file that a person names, read and judged."""
+"""Read and judge the trace of a run, or a trace file that a person names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from coach.workflows.judging.targets import TargetKind, resolve_target
 
 _ENDINGS = (".json.gz", ".json")
 _DEEPEST = 2
-"""Folders below a directory that are looked into: TensorBoard's handler makes one for its name."""
+"""Levels below a directory that are searched: TensorBoard's handler makes a folder of its own."""
 
 
 def trace_report(text: str, settings: Settings, io: Io, backend: str, user: str) -> tuple[Path, TraceReport]:
-    """What the newest trace says of a run, a directory or a file. Raises UserError where there is none."""
+    """The path and report of the newest trace of a run, a directory or a file. Raises UserError if there is
+    none."""
     path = Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 (Path raises for an unknown ~user)
     if not path.name.endswith(_ENDINGS):
         path = _newest(text, path, settings, io, backend, user)

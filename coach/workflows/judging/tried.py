@@ -1,6 +1,6 @@
-"""What was tried before: the runs that fixes made of one another, measured, and other attempts at the same.
+"""List what was tried before: the chain of fixes, measured, and other attempts at the same work.
 
-Apart from the ticket, which only shows it: here runs are read again to be compared.
+Kept apart from the ticket, which only shows the list: here runs are read again to be compared.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from coach.workflows.judging.earlier_runs import PastRuns
 from coach.workflows.judging.run_reader import RunReader
 
 MAX_FAMILY = 8
-"""So many runs of a chain of fixes are read and compared, the newest."""
+"""Runs of a chain of fixes that are read and compared at most, the newest."""
 MAX_ATTEMPTS = 8
 
 
 def what_was_tried(checked: Checked, settings: Settings, io: Io, backend: str) -> tuple[Tried, ...]:
-    """The chain of fixes in the order of its launches, without the target itself where it stands alone; then
-    other attempts, the newest first."""
+    """The chain of fixes in the order of its launches, without the target if it is alone in it; then other
+    attempts, newest first."""
     if checked.history is None:
         return ()
     this = past_run(checked.snapshot, checked.history, checked.diagnosis, ())

@@ -1,6 +1,7 @@
-"""What a fix would change in a config file whose keys coach knows only by their likely names, as a diff.
+"""Show, as a diff, how a fix would change a config file whose keys coach guesses from their names.
 
-Apart from the launch of a fix: a likely key is enough for advice, and not for a run. Nothing is written.
+Kept apart from the launch of a fix: a likely key is good enough for advice, but not for a run. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def advise(
     seen: tuple[TargetSnapshot, History],
     rules: Iterable[Rule],
 ) -> UserError:
-    """The refusal of a fix that no launch can carry out, with the diff of the config file that would; as it
-    is where no key has a likely name. `findings` are those whose fix was asked for."""
+    """The refusal of a fix that no launch can carry out, with the diff of the config file that would.
+    Unchanged if no key has a likely name. `findings` are those whose fix was requested."""
     request = request_from(run.launch, run.recipe)
     lines: tuple[str, ...] = ()
     if request.own is not None:
@@ -60,7 +61,7 @@ def _configs(own: OwnProgram, said: Mapping[str, str | Scalar]) -> Iterator[OwnC
         try:
             words = shlex.split(line, comments=True)
         except ValueError:
-            continue  # more of shell than a plain command
+            continue  # a shell construct, not a plain command
         if len(words) > 1:
             yield read_config(words, (), Path(own.directory), own.parameters)
 
@@ -89,7 +90,7 @@ def _lines(
 
 
 def _told(fix: Fix, keys: Mapping[str, ConfigKey]) -> tuple[str, ...]:
-    """What the fix is, the diff of each file, and what no key says."""
+    """The fix's title, the diff of each file, and the changes that have no key."""
     lines = [fix.title]
     changed = [keys[name] for name in fix.changes if name in keys]
     for file in dict.fromkeys(key.file for key in changed):

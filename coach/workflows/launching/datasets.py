@@ -1,8 +1,7 @@
-"""The data sets that recipes train on: what is there, whether it is what was published, and fetching it where
-there is a network.
+"""List the data sets that recipes train on, verify their checksums, and fetch them where there is a network.
 
-Compute nodes often have no internet, so data are fetched once, on a node that has it, into a place where the
-trainers look. Nothing counts as CIFAR-10 that has not its published checksums.
+Compute nodes often have no internet, so data are fetched once, on a node that has it, into a folder that the
+trainers search. A folder counts as CIFAR-10 only if its files have the published checksums.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from coach.model.errors import UserError
 from coach.workflows.readonly import refuse_if_readonly
 
 TIMEOUT_S = 30.0
-"""How long a server may keep silent."""
+"""Longest silence of a server before the download fails, in seconds."""
 _BITE_BYTES = 1 << 20
 _MARKER = "SYNTHETIC"
-"""A file that generated data have beside them; see trainers/common/data.py."""
+"""File that lies beside generated data; see trainers/common/data.py."""
 
 Progress = Callable[[int, int | None], None]
-"""Told how many bytes have come, and of how many."""
+"""Called with the number of bytes received and the total number, None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A published data set. Sums are as its publisher, or torchvision, has them."""
+    """A published data set. Its checksums are those of its publisher or of torchvision."""
 
     name: str
     url: str
@@ -45,8 +44,7 @@ class Archive:
     num_bytes: int
     folder: str
     files: Mapping[str, str]
-    """Name in the folder → MD5. It is no protection against an attacker, who could not pass the archive's
-    SHA-256 either."""
+    """File name in the folder → MD5. MD5 alone would not stop an attacker; the archive's SHA-256 does."""
 
 
 CIFAR10 = Archive(
@@ -71,22 +69,22 @@ CIFAR10 = Archive(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place where a data set may lie, and how it stands there."""
+    """One place where a data set may lie, and its state there."""
 
     dataset: str
     kind: str
-    """`real` or `generated`; of the text: `text`; of what somebody brings: `brought`."""
+    """`real` or `generated`; `text` for the language models' text; `brought` for a user's own data."""
     path: str
     state: str
     """`verified`, `there`, `incomplete`, `damaged`, `missing`."""
     detail: str
     is_used: bool = False
-    """Whether a launch from here would train on it."""
+    """True if a launch from here would train on it."""
 
 
 def data_places(settings: Settings, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """The folders in which the trainers look for real data, best first: the config's alone, else the usual
-    ones."""
+    """The folders in which the trainers look for real data, best first. A folder that the config names
+    replaces the usual ones."""
     if settings.data_dir is not None:
         return (settings.data_dir,)
     homes = (env.get(name) for name in ("SCRATCH", "HOME"))
@@ -94,13 +92,13 @@ def data_places(settings: Settings, env: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def list_data(settings: Settings, env: Mapping[str, str], archive: Archive = CIFAR10) -> tuple[Place, ...]:
-    """All places, each looked at, and which of them a launch would use."""
+    """All places with their state; the one that a launch would use is marked."""
     found = [_real(folder, archive) for folder in data_places(settings, env)]
     found += _generated(settings.cache_dir)
     is_needed_real = settings.data_dir is not None
     used = next((place for place in found if place.state in ("verified", "there", "damaged")), None)
     if is_needed_real and used is not None and used.kind != "real":
-        used = None  # what the config names is not replaced by something else
+        used = None  # another folder never replaces the one that the config names
     listed = [Place(p.dataset, p.kind, p.path, p.state, p.detail, is_used=p is used) for p in found]
     text = "bytes of the standard library of the Python that trains: on any machine, nothing to fetch"
     return (
@@ -168,8 +166,8 @@ def fetch(
 ) -> Path:
     """Get the data set, check it and put it in its place, whole or not at all. Returns its folder.
 
-    `file` is an archive that was copied here by hand. Raises UserError that says what to do where there is no
-    network.
+    `file` is an archive that was copied here by hand. Raises UserError, with the command to type, where there
+    is no network.
     """
     refuse_if_readonly(settings, "fetches nothing", Switch.FETCH)
     target = folder or next(iter(data_places(settings, env)), None)
@@ -244,7 +242,7 @@ def _check_archive(file: Path, archive: Archive) -> None:
 
 
 def _unpack(file: Path, target: Path, archive: Archive) -> None:
-    """Only the files that belong to the set, by their names: nothing else of an archive is written
+    """Write only the files that belong to the set, by name; nothing else from the archive is written
     anywhere."""
     (target / archive.folder).mkdir()
     wanted = {f"{archive.folder}/{name}": name for name in archive.files}

@@ -1,7 +1,6 @@
-"""What a launch takes from the config where nothing was said, and what the site lets nobody say.
+"""Fill a launch request from the config, and refuse values that the site has locked.
 
-Flags, the plan's form, fixes and relaunches all pass here, so that a lock of the site holds whichever way a
-launch begins.
+Flags, the plan's form, fixes and relaunches all pass here, so a site's lock holds however a launch begins.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from coach.model.launching.launch import LaunchRequest, OwnKind
 from coach.workflows.launching.drill_request import with_drill
 
 _KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time", "has_gpm": "gpm"}
-"""Fields of a request that the config, and the command line, call otherwise."""
+"""Fields of a request that have another name in the config and on the command line."""
 _OPTIONS = {"environment": "--env", "setup": "setup"}
 _FIELDS = (
     *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "mem", "gpu_type"),
@@ -27,10 +26,10 @@ _FIELDS = (
 
 
 def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
-    """What was not said comes from the drill, where it is one, then from the config. Raises UserError for
-    what the site has locked."""
+    """Fill the fields that the request leaves out: from the drill if it is one, then from the config. Raises
+    UserError for a value that the site has locked."""
     request = _within_locks(with_drill(with_training(request)), settings)
-    if request.own is not None and request.own.kind is OwnKind.BATCH:  # it says itself what it asks for
+    if request.own is not None and request.own.kind is OwnKind.BATCH:  # its #SBATCH lines ask for resources
         return replace(request, backend=_backend(request, settings))
     unsaid = {field: _default(field, settings) for field in _FIELDS if getattr(request, field) is None}
     filled: dict[str, Any] = dict(unsaid)
@@ -47,14 +46,14 @@ def _backend(request: LaunchRequest, settings: Settings) -> str:
 
 
 def locked_fields(settings: Settings) -> dict[str, str]:
-    """Field of a request → the site's reason why nobody else may set it, and where the site says so."""
+    """Field of a request → why the site has locked it, and in which file."""
     locks = {field: settings.lock_of(_key(field)) for field in (*_FIELDS, "time_limit_s", "sbatch")}
     return {field: f"{lock.reason} ({lock.origin})" for field, lock in locks.items() if lock is not None}
 
 
 def _within_locks(request: LaunchRequest, settings: Settings) -> LaunchRequest:
-    """The request as the site allows it. What a person said is refused; what an earlier launch brings along
-    gives way."""
+    """The request within the site's locks. A locked value that a person gave is refused; one that an earlier
+    launch brings along is dropped."""
     if not settings.locks:
         return request
     kept: dict[str, Any] = {}
@@ -80,7 +79,7 @@ def _within_locks(request: LaunchRequest, settings: Settings) -> LaunchRequest:
 
 
 def _is_inherited(request: LaunchRequest, field: str) -> bool:
-    """Whether a value comes from a config, or from the parent run, and not from who launches now."""
+    """True if a value comes from a config or from the parent run, not from the person who launches now."""
     if field in request.defaulted:
         return True
     changed = request.fix.changes if request.fix is not None else {}

@@ -1,7 +1,7 @@
-"""What a drill plants becomes part of the launch request: its values and options, and those of its fault-free
+"""Add a drill's planted fault to the launch request: its values and options, and those of the fault-free
 twin.
 
-Apart from drill.py, which needs plans: every launch passes here before its plan is made.
+Kept apart from drill.py, which needs plans: every launch passes here before it has a plan.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ _TABLES = ("env", "sbatch")
 
 
 def with_drill(request: LaunchRequest) -> LaunchRequest:
-    """What a drill plants, where nobody has said otherwise: a drill is launched like any recipe, and comes
+    """Set the values of a drill that the request leaves open: a drill is launched like any recipe, and comes
     with its fault.
 
-    A launch that has a parent brings along what that one was launched with. Raises UserError for an unknown
-    recipe.
+    A launch with a parent keeps the values of its parent. Raises UserError for an unknown recipe.
     """
     drill = recipe_of(request).drill
     if drill is None or request.parent_run_id is not None:
@@ -38,7 +37,7 @@ def twin_request(drill: Drill, backend: str = "auto") -> LaunchRequest:
 def _with(
     request: LaunchRequest, drill: Drill, values: Mapping[str, Any], options: Mapping[str, Any]
 ) -> LaunchRequest:
-    """The request with these values and options, as far as it does not say others."""
+    """The request with these values and options, except where it sets its own."""
     unsaid: dict[str, Any] = {} if Need.GPU in drill.needs else {"gpus_per_node": 0}
     unsaid |= {"has_local_nodes": True} if Need.TWO_NODES in drill.needs else {}
     unsaid |= {name: value for name, value in options.items() if name not in _TABLES}

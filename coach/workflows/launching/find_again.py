@@ -1,4 +1,4 @@
-"""What is needed to submit a job again that coach did not launch: its script, and what it asked for."""
+"""Find all that is needed to resubmit a job that coach did not launch: its script and its resources."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _FORGOTTEN = ("Invalid job id", "Slurm does not know it")
 def find_again(
     target: str, settings: Settings, env: Mapping[str, str], io: Io, known: Job | None = None
 ) -> Resubmission:
-    """All that is needed to submit a job again that coach did not launch. `known` is the job as it was seen
-    before, for one that Slurm has forgotten. Raises UserError, also where nobody has its script."""
+    """The script and resources of a job that coach did not launch. `known` is the job as it was seen before,
+    for a job that Slurm has forgotten. Raises UserError, also if no source has the script."""
     refuse_if_readonly(settings, "submits nothing", Switch.LAUNCH, Switch.RESUBMIT)
     try:
         found, wrong = look_up((target,), settings, env, io)
@@ -46,7 +46,7 @@ def find_again(
 
 
 def _forgotten(job: Job, settings: Settings, io: Io) -> Resubmission:
-    """By what was seen of it, and by the script of accounting or of its file."""
+    """Made from the job as it was last seen, and from the script that accounting or its file has."""
     limit = format_time(job.time_limit_s) if job.time_limit_s is not None else ""
     seen = {
         "BatchFlag": "1",
@@ -80,7 +80,7 @@ def _made(
 
 
 def _tasks(named: Named | None) -> str:
-    """The failed tasks of an array, else the task that was named; empty where it is no array."""
+    """The failed tasks of an array, else the named task; empty for a job that is no array."""
     if named is None:
         return ""
     rows = {row.job_id.partition("_")[2]: row.state for row in named.rows if "_" in row.job_id}
@@ -93,7 +93,9 @@ def _unkept(found: FoundScript) -> tuple[str, ...]:
     """A note where only the file of the script is left, which may have changed since the submission."""
     if found.why_not_kept is None:
         return ()
-    return (f"the script is its file as it is now: nobody gives the copy of then ({found.why_not_kept})",)
+    return (
+        f"the script is its file as it is now: the submitted copy is not available ({found.why_not_kept})",
+    )
 
 
 def _notes(
@@ -124,7 +126,7 @@ def _ask(io: Io, query: Query, job_id: str) -> str:
 
 
 def _name_of(text: str) -> str:
-    """All between `JobName=` and the line of the user: a name may hold anything."""
+    """The text between `JobName=` and the line of the user: a job name may contain any character."""
     name = text.partition("JobName=")[2].partition("\n   UserId=")[0]
     return "".join(char if char.isprintable() else "_" for char in name) or "job"
 

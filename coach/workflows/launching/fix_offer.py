@@ -1,7 +1,7 @@
-"""A finding's fix becomes a launch that can be shown, tried short, and started.
+"""Turn a finding's fix into a launch that can be shown, tried short, and started.
 
-`offer` is the one way to it for the command, the screens and the drills. It refuses a launch that would go
-round in circles: a fifth fix in a row, and a launch that the chain of fixes has seen before.
+Command, screens and drills all call `offer`. It refuses a launch that goes round in circles: a fifth fix in a
+row, or a launch that the chain of fixes already contains.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from coach.workflows.launching.relaunch import (
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
 TRIAL_STEPS = math.ceil((MAX_BLOCKS * MIN_BLOCK + MIN_WARMUP_STEPS) / 0.9)
-"""The steps of a trial: enough for all blocks of a confidence interval, after the warm-up."""
+"""Steps of a trial: enough for all blocks of a confidence interval after the warm-up."""
 _START_UP_S = 180
 """Time until the first step: a cold network file system, torch imported by many ranks at once."""
 _SLACK = 2.0
@@ -52,7 +52,7 @@ class Remedy:
 
 
 def remedies(run: Run, findings: Iterable[Finding], recipe: Recipe | None = None) -> tuple[Remedy, ...]:
-    """The fixes that are typed changes which this recipe knows, in the findings' order."""
+    """The fixes made of typed changes that this recipe knows, in the order of the findings."""
     recipe = recipe or recipe_of_run(run)
     found: list[Remedy] = []
     for finding in findings:
@@ -61,12 +61,12 @@ def remedies(run: Run, findings: Iterable[Finding], recipe: Recipe | None = None
                 try:
                     found.append(remedy_of(run, finding, fix, recipe))
                 except UserError:
-                    continue  # The fix names parameters of another recipe: it stays advice in the finding.
+                    continue  # It names parameters of another recipe: it stays advice in the finding.
     return tuple(found)
 
 
 def remedy_of(run: Run, finding: Finding, fix: Fix, recipe: Recipe | None = None) -> Remedy:
-    """One fix of a finding. `recipe` is the run's, when it is at hand already.
+    """One fix of a finding. `recipe` is the run's recipe, if it is already loaded.
 
     Raises UserError when the recipe does not know the change.
     """
@@ -76,11 +76,11 @@ def remedy_of(run: Run, finding: Finding, fix: Fix, recipe: Recipe | None = None
 def as_trial(
     request: LaunchRequest, num_steps: int, step_time_s: float | None, parent_steps: int | None = None
 ) -> LaunchRequest:
-    """The same launch for a few steps, with a time limit of its own.
+    """The same launch for a few steps, with its own time limit.
 
     Raises UserError for a recipe that cannot be tried short.
 
-    A trial is never longer than the run: than its `max_steps`, or than the `parent_steps` that completed it.
+    A trial is never longer than its run: at most `max_steps`, or the `parent_steps` that completed it.
     """
     if num_steps < 1:
         raise UserError(f"--trial {num_steps}: at least one step")
@@ -109,10 +109,10 @@ def offer(
     *,
     trial_steps: int | None = None,
 ) -> RelaunchOffer:
-    """Plan a fix as a child run of `parent`, for a few steps where `trial_steps` says so.
+    """Plan a fix as a child run of `parent`, shortened to `trial_steps` steps if given.
 
-    `parent` carries its present state; `snapshot` and `history` are the data read of it. Raises UserError
-    when the child cannot be launched, or when the chain of fixes has to end.
+    `parent` carries its present state; `snapshot` and `history` hold the data read of it. Raises UserError if
+    the child cannot be launched, or if the chain of fixes has to end.
     """
     request = remedy.request
     newest = newest_step(history)

@@ -1,9 +1,8 @@
-"""What would mend a job that coach did not launch: its batch script, the change as a diff, and where the
-script was had from.
+"""Fixes for a job that coach did not launch: its batch script, the change as a diff, and the script's source.
 
-Nothing is ever written over: the script is somebody's own, and only they know what else depends on it. Its
-options are read as if they were those of a launch, so that the rules' own fixes, with their preconditions and
-limits, hold for it as well.
+Nothing is overwritten: the script belongs to its author, who alone knows what else depends on it. Its options
+are read as if a launch had set them, so the rules' own fixes, with their preconditions and limits, apply to
+it too.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _TITLE = "its batch script"
 
 @dataclass(frozen=True, slots=True)
 class ForeignFix:
-    """One fix, as the script would have it. Without a diff it is advice; `unsaid` is what the script has no
-    place for."""
+    """One fix, written into the script. Without a diff it is advice; `unsaid` lists the changes for which the
+    script has no option."""
 
     finding: Finding
     fix: Fix
@@ -42,7 +41,7 @@ class ForeignFix:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFixes:
-    """All that was found for one job. `problem` says why there are no diffs."""
+    """All fixes for one job. `problem` says why there are no diffs."""
 
     origin: str | None
     framework: str | None
@@ -53,7 +52,7 @@ class ForeignFixes:
 def fixes_of_job(
     snapshot: TargetSnapshot, history: History, told: Diagnosis, rules: Iterable[Rule], io: Io
 ) -> ForeignFixes:
-    """With diffs, where somebody still has the job's script; without, the advice of the findings."""
+    """Fixes with diffs if some source still has the job's script, else the advice of the findings."""
     job = snapshot.job
     try:
         found = find_script(
@@ -69,7 +68,7 @@ def fixes_of_job(
 def foreign_fixes(
     snapshot: TargetSnapshot, history: History, told: Diagnosis, found: FoundScript, rules: Iterable[Rule]
 ) -> ForeignFixes:
-    """The fixes of what was found, in the words of the script."""
+    """The fixes of these findings as changes of the script."""
     tails = "\n".join(line for tail in snapshot.log_tails for line in tail.plain)
     script = read_script((found.text, *found.files.values()), tails)
     launched = replace(snapshot, run=as_launched(script, snapshot, history))
@@ -86,7 +85,7 @@ def foreign_fixes(
 
 
 def as_launched(script: Script, snapshot: TargetSnapshot, history: History) -> Run:
-    """What the script asks for, as coach would have recorded it of a launch, and on what it runs."""
+    """The script as coach would have recorded it for a launch: its options, and the resources it runs on."""
     job, asked, parameters = snapshot.job, script.asked, dict(script.parameters)
     started = parameters.pop("nproc_per_node", None)
     resources = _resources(job, started, asked)
@@ -108,7 +107,7 @@ def as_launched(script: Script, snapshot: TargetSnapshot, history: History) -> R
 
 
 def _resources(job: Job | None, started: int | None, asked: Mapping[str, str]) -> dict[str, Any]:
-    """What the job has on each node. `started` are the ranks that the script starts."""
+    """The job's resources on each node. `started`: number of ranks that the script starts."""
     nodes = (job.num_nodes if job is not None else None) or 1
     gpus = _on_each(nodes, job.num_gpus if job is not None else None)
     tasks = int(asked["ntasks_per_node"]) if asked.get("ntasks_per_node", "").isdecimal() else 1
@@ -132,7 +131,7 @@ def _made(finding: Finding, fix: Fix, script: Script, found: FoundScript) -> For
     changes = dict(fix.changes)
     tasks = script.asked.get("ntasks_per_node", "")
     if "cpus_per_task" in changes and tasks.isdecimal() and int(tasks) > 1:
-        changes["cpus_per_task"] = -(-changes["cpus_per_task"] // int(tasks))  # coach counts those of a node
+        changes["cpus_per_task"] = -(-changes["cpus_per_task"] // int(tasks))  # coach counts CPUs per node
     texts, unsaid = change_script(script, changes)
     lines: list[str] = []
     for name, old, new in zip((_TITLE, *found.files), script.texts, texts, strict=True):

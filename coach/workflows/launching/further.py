@@ -1,7 +1,7 @@
-"""Whether a further fix of a run may be launched: not one too many, and none that was tried before.
+"""Refuse a further fix of a run if the chain is too long, or if the same fix was tried before.
 
-Apart from the offer, because it asks what became of the others: one whose launch was interrupted has tried
-nothing.
+Kept apart from the offer because it needs the outcome of the other fixes: a launch that was interrupted has
+tried nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from coach.workflows.judging.targets import list_runs
 
 
 def _launched(beside: Sequence[Run], settings: Settings, io: Io) -> tuple[Run, ...]:
-    """Without those whose launch was interrupted before Slurm had the job: they have tried nothing. Slurm is
-    asked only if there may be one."""
+    """Leave out launches that were interrupted before Slurm had the job: they have tried nothing. Slurm is
+    asked only if there may be such a launch."""
     lost = [run for run in beside if has_lost_its_job(run)]
     standing = ask_for_jobs(lost, settings, io, user_name()) if lost else {}
     never = {run_id for run_id, one in standing.items() if one.submission is Submission.NEVER}
@@ -32,7 +32,7 @@ def _launched(beside: Sequence[Run], settings: Settings, io: Io) -> tuple[Run, .
 
 
 def refuse_further(plan: Plan, parent: Run, settings: Settings, io: Io) -> None:
-    """Raise UserError when this child is one fix too many, or was tried before: in its chain, or beside
+    """Raise UserError if this child is one fix too many, or if it was tried before, in its chain or beside
     it."""
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     beside = _launched(siblings(parent, known), settings, io)

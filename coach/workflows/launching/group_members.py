@@ -1,4 +1,4 @@
-"""Which runs a group has, and what differs between them: from a request to a request of each run."""
+"""Expand the request for a group into one request per run, with the values that differ between the runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from coach.model.launching.launch import ARRAY_TASK, LaunchRequest, OwnKind, Pla
 from coach.workflows.launching.defaults import locked_fields
 
 AT_ONCE = 4
-"""Runs of a sweep that are alive at the same time, unless the launch says how many."""
+"""Runs of a sweep that may be alive at the same time, unless the launch sets another number."""
 MAX_TASKS = 64
-"""Each task of a batch file's array gets a run directory; more are for plain sbatch."""
+"""Largest array of a batch file: each task gets a run directory. Larger arrays are for plain sbatch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One run of a group to be: what differs, and the whole request."""
+    """One run of a planned group: the values that differ, and its whole request."""
 
     parameter: str
     value: Scalar
@@ -34,7 +34,7 @@ class Member:
 
 
 def members_of(request: LaunchRequest, recipe: Recipe, site: Site, settings: Settings) -> list[Member]:
-    """The runs of a group; none where the request is for one run."""
+    """The runs of a group; empty if the request is for one run."""
     if request.brake is not None and not 2 <= request.brake <= MAX_TASKS:
         raise UserError(f"--brake {request.brake}: must be 2 to {MAX_TASKS}")
     if request.own is not None and request.own.kind is OwnKind.BATCH and request.own.array_task is None:
@@ -97,7 +97,7 @@ def _of_sweep(request: LaunchRequest, recipe: Recipe, site: Site, settings: Sett
 
 
 def at_once_of(request: LaunchRequest, recipe: Recipe, plans: Sequence[Plan]) -> int | None:
-    """How many runs of a group are alive at the same time; None: as its batch file says."""
+    """Number of runs of a group that are alive at the same time; None: its batch file decides."""
     said = request.at_once
     if said is not None and not 1 <= said <= MAX_TASKS:
         raise UserError(f"--at-once {said}: must be 1 to {MAX_TASKS}")
@@ -116,7 +116,7 @@ def at_once_of(request: LaunchRequest, recipe: Recipe, plans: Sequence[Plan]) ->
 
 
 def words_of_pace(at_once: int | None) -> str:
-    """How many runs of a group are alive at the same time, in words."""
+    """The number of runs of a group that are alive at the same time, in words."""
     if at_once == 1:
         return "one after the other"
     return "as many at once as Slurm starts" if at_once is None else f"at most {at_once} at once"
@@ -125,7 +125,7 @@ def words_of_pace(at_once: int | None) -> str:
 def _values(
     recipe: Recipe, sweep: Sweep, said: Mapping[str, Any]
 ) -> tuple[tuple[Scalar, ...], Mapping[str, Any]]:
-    """The values to go over, and the other parameters that were said."""
+    """The values to sweep over, and the other parameters of the request."""
     named = [name for name in sweep.names if name in said]
     rest = {name: value for name, value in said.items() if name not in sweep.names}
     if not named:
@@ -149,7 +149,7 @@ def _values(
 def _at(
     request: LaunchRequest, recipe: Recipe, said: Mapping[str, Any], site: Site, settings: Settings
 ) -> LaunchRequest:
-    """The request of one run of a group. A number of ranks becomes nodes and ranks on each."""
+    """The request of one run of a group. A number of ranks becomes nodes and ranks per node."""
     rest = {name: value for name, value in said.items() if name != WORLD_SIZE}
     if WORLD_SIZE not in said:
         return replace(request, set=rest)
@@ -166,7 +166,7 @@ def _at(
 
 
 def _divided(recipe: Recipe, said: Mapping[str, Any], num_ranks: int) -> Mapping[str, Any]:
-    """The parameters of one rank: its part of what the ranks of this sweep share."""
+    """The parameters of one rank: its share of the values that the ranks of this sweep divide among them."""
     name = recipe.sweep.divides if recipe.sweep is not None else None
     if name is None:
         return said
@@ -181,7 +181,8 @@ def _divided(recipe: Recipe, said: Mapping[str, Any], num_ranks: int) -> Mapping
 def _with_ranks(
     request: LaunchRequest, recipe: Recipe, num_ranks: int, site: Site, fixed: Mapping[str, int]
 ) -> LaunchRequest:
-    """As many ranks on as few nodes as they fit on. `fixed` is what was said of nodes and ranks per node."""
+    """Place the ranks on the fewest nodes that hold them. `fixed`: the nodes and ranks per node that the
+    request sets."""
     values, _ = resolve_parameters(recipe, request.set)
     problem: UserError | None = None
     for num_nodes in (n for n in range(1, num_ranks + 1) if num_ranks % n == 0):
@@ -204,7 +205,7 @@ def _with_ranks(
     raise UserError(
         (
             f"{num_ranks} ranks: "
-            f"{problem.message if problem else 'not with so many nodes, or ranks on each, as were said'}"
+            f"{problem.message if problem else 'not possible with the requested nodes, or ranks per node'}"
         ),
         problem.hint if problem else "leave out --nodes and --nproc-per-node",
     )

@@ -1,7 +1,7 @@
-"""What a person can launch from where he stands: the project's trainings, the commands that were launched
-from here before, the scripts and batch files below, and the recipes.
+"""List what a person can launch from the working directory: the project's trainings, commands that were
+launched from here before, scripts and batch files below it, and recipes.
 
-The same question is asked by the screen of a new launch alone; it is here because it reads files and records.
+Only the screen of a new launch needs it; it is a workflow because it reads files and records.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from coach.workflows.launching.recipes import known_recipes, launch_name_of
 
 SUFFIXES = (".py", ".sh", ".sbatch")
 MAX_DEPTH = 3
-"""Folders are entered as far as `a/b/train.py`: a deeper file is seldom a program that is started."""
+"""Folders are searched as deep as `a/b/train.py`: a deeper file is seldom a program that is started."""
 MAX_FILES = 500
-"""More rows than anybody reads; the filter and a smaller folder are the way then."""
+"""Nobody reads more rows; the filter or a smaller folder finds the others."""
 MAX_ENTRIES = 20_000
-"""Directory entries that are looked at: a folder of data may have millions, on a slow file server."""
+"""Largest number of directory entries read: a folder of data may hold millions, on a slow file server."""
 MAX_RECENT = 20
 _NOT_ENTERED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "virtualenv"})
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
@@ -38,7 +38,7 @@ _NO_PROGRAMS = frozenset({"__init__.py"})
 
 
 class Origin(StrEnum):
-    """Where a row comes from. The value is the word that is shown; rows stand in this order."""
+    """Where a row comes from. The value is the word shown; rows are ordered as here."""
 
     YOURS = "yours"
     RECENT = "recent"
@@ -55,14 +55,14 @@ class Launchable:
     """A training's or a recipe's name, a command, or a path below the working directory."""
     about: str
     request: LaunchRequest
-    """As it is asked for; of a file it gets its program by `request_of`."""
+    """The request as listed; for a file, `request_of` adds its program."""
     launched_time_s: float | None = None
     """When a command was launched last, in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launchables:
-    """All rows in their order, and what could not be read or was left out."""
+    """All rows in order, and notes on what could not be read or was left out."""
 
     directory: str
     rows: tuple[Launchable, ...]
@@ -70,8 +70,8 @@ class Launchables:
 
 
 def find_launchables(settings: Settings, io: Io) -> Launchables:
-    """Reads the project's file, the records of the runs, and the directories below the working directory.
-    Raises UserError where the working directory is gone."""
+    """Read the project's file, the records of the runs, and the directories below the working directory.
+    Raises UserError if the working directory is gone."""
     try:
         directory = Path.cwd()
     except OSError as error:
@@ -95,7 +95,7 @@ def find_launchables(settings: Settings, io: Io) -> Launchables:
 
 
 def request_of(row: Launchable, directory: Path) -> LaunchRequest:
-    """The request of a row. Raises UserError for a file that cannot be launched, or is gone."""
+    """The request of a row. Raises UserError for a file that is gone or cannot be launched."""
     if row.origin is not Origin.FILE:
         return row.request
     what = f"./{row.name}" if row.name.startswith("-") else row.name
@@ -103,14 +103,14 @@ def request_of(row: Launchable, directory: Path) -> LaunchRequest:
 
 
 def recent_commands(runs: Iterable[Run], directory: Path) -> tuple[Launchable, ...]:
-    """Own programs that were launched from a directory, newest first, each command once with the resources
-    that it had last. `runs` are newest first."""
+    """Own programs that were launched from a directory, newest first, each command once with its latest
+    resources. `runs` are newest first."""
     found: dict[tuple[object, ...], Launchable] = {}
     for run in runs:
         request = request_from(run.launch, run.recipe)
         own = request.own
         if own is None or own.name is not None or not _is_same(own.directory, directory):
-            continue  # no program of one's own, a training of the project, or launched from elsewhere
+            continue  # no own program, a training of the project, or launched from elsewhere
         changed = tuple(sorted((name, str(value)) for name, value in request.set.items()))
         words = shlex.join(mask_command(own.words))
         about = " ".join(f"{name}={value}" for name, value in changed)
@@ -127,7 +127,7 @@ def _is_same(path: str, directory: Path) -> bool:
 
 
 def find_programs(directory: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Paths of scripts and batch files below a directory, the nearest first, and what was left out.
+    """Paths of scripts and batch files below a directory, the nearest first, and notes on what was left out.
 
     Hidden folders, environments and links to folders are not entered.
     """
@@ -155,7 +155,7 @@ def _cut(found: list[str], notes: list[str]) -> tuple[tuple[str, ...], tuple[str
 
 
 def _entries(folder: Path, limit: int) -> Iterator[os.DirEntry[str]]:
-    """At most `limit` of them, by name; none of a folder that cannot be read, or of an environment."""
+    """At most `limit` entries, by name; none if the folder cannot be read or is an environment."""
     found: list[os.DirEntry[str]] = []
     try:
         with os.scandir(folder) as entries:

@@ -1,7 +1,7 @@
-"""From a request to a plan: the config's defaults, what the cluster has, where everything will lie.
+"""Turn a request into a plan: apply the config's defaults, look at the cluster, and set every path.
 
-Looking at the cluster is one step and planning is another, so that a plan on the screen can be changed
-without asking the controller again.
+Looking at the cluster and planning are two steps, so that a plan on the screen can be changed without asking
+the controller again.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ _GIT_TIMEOUT_S = 2.0
 
 
 def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], io: Io, now_s: float) -> Plan:
-    """Every check that a launch makes, and the script. Raises UserError for what cannot be launched."""
+    """Run every check of a launch and write the script. Raises UserError if the request cannot be
+    launched."""
     request = with_defaults(request, settings)
-    recipe = recipe_of(request)  # a misspelt name is told before the controller is asked
+    recipe = recipe_of(request)  # a misspelt name is reported before the controller is asked
     off = settings.why_off(Switch.DRILLS)
     if recipe.drill is not None and off is not None:
         raise UserError(f"{recipe.name}: {off}", "ask the site")
@@ -64,9 +65,9 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
 
 
 def interrupted_launches(request: LaunchRequest, backend: str, settings: Settings, io: Io) -> tuple[str, ...]:
-    """What to know before a recipe is launched again: launches of it whose answer was lost.
+    """Warn before a recipe is launched again: list its earlier launches whose answer from sbatch was lost.
 
-    A fix follows its parent, not these.
+    Nothing for a child run: it follows its parent, not these launches.
     """
     if request.parent_run_id is not None:
         return ()
@@ -74,7 +75,8 @@ def interrupted_launches(request: LaunchRequest, backend: str, settings: Setting
 
 
 def look_at_site(backend: str, io: Io) -> Site:
-    """What the target has, asked once. Raises UserError in Slurm's words when it does not answer."""
+    """Ask once what the cluster or this machine has. Raises UserError in Slurm's words if it does not
+    answer."""
     if backend == "local":
         return Site(backend, (), (read_machine(),))
     partitions, nodes, hidden = read_partitions_and_nodes(io)
@@ -90,7 +92,7 @@ def plan_for(
     now_s: float,
     run_id: str | None = None,
 ) -> Plan:
-    """The plan of a request on a site that is known already. `run_id` keeps the name of a plan that was
+    """The plan of a request on a site that is already known. `run_id` keeps the name of a plan that was
     changed."""
     recipe = recipe_of(request)
     if request.own is None and not is_shipped(recipe):
@@ -127,7 +129,7 @@ def plan_for(
         has_comment=settings.launch.has_comment,
     )
     plan = make_plan(request, recipe, site, facts, run_id)
-    replaced = request.parent_run_id if request.fix is not None else None  # launched again, it goes on beside
+    replaced = request.parent_run_id if request.fix is not None else None  # a resubmitted run's goes on
     alive = num_alive_runs(settings, io, now_s, without=replaced)
     check_limits(plan.resources, alive, settings.limits, settings.origins)
     return with_room(replace(plan, warnings=(*plan.warnings, *share_warnings)), settings, io, now_s)
@@ -136,7 +138,7 @@ def plan_for(
 def _within_time(
     recipe: Recipe, request: LaunchRequest, settings: Settings
 ) -> tuple[Recipe, tuple[str, ...]]:
-    """A recipe's own time gives way to the site's most; a time that somebody asked for is refused instead."""
+    """Cap a recipe's own time limit at the site's maximum; refuse a longer limit that a person asked for."""
     most_s = settings.limits.max_time_s
     own_s = recipe.time_limit_s
     if request.time_limit_s is not None or most_s is None or (own_s is not None and own_s <= most_s):
@@ -147,8 +149,8 @@ def _within_time(
 
 
 def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None = None) -> int:
-    """The user's runs that wait or run, as the disk knows them; 0 where the site does not limit them, and
-    nobody has to count."""
+    """Number of the user's runs that wait or run, by their run directories; 0, without counting, if the site
+    sets no limit."""
     if settings.limits.max_running is None:
         return 0
     index = RunIndex(settings.cache_dir, settings.runs_root)
@@ -158,8 +160,8 @@ def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None
 def _environment(
     request: LaunchRequest, recipe: Recipe, settings: Settings, env: Mapping[str, str], io: Io, backend: str
 ) -> tuple[LaunchRequest, Environment, str, tuple[str, ...]]:
-    """The request in words that hold everywhere, its environment and interpreter, and what the plan says of
-    them."""
+    """The request with an environment that does not depend on the working directory, its environment and
+    interpreter, and notes for the plan."""
     is_asked_for = request.environment is not None and "environment" not in request.defaulted
     if is_asked_for and "python" in request.defaulted:
         request = replace(request, python=None)  # the config's interpreter belongs to another environment
@@ -173,7 +175,7 @@ def _environment(
         return request, environment, python, (note,) if note else ()
     python, note = choose_python(request.python, environment, backend, env)
     check = check_environment(environment, python, env, io)
-    if check.problem is None and not request.setup:  # lines of shell may bring anything
+    if check.problem is None and not request.setup:  # the setup lines may load anything
         check_modules(recipe, environment, python, env)
     notes = torch_notes(environment, python, check, recipe, find_recipes()[0])
     is_said = environment != Environment() or request.python is not None
@@ -181,7 +183,7 @@ def _environment(
 
 
 def _git_state(io: Io, recipe: Recipe) -> dict[str, Any] | None:
-    """Of the code that trains: the user's own where it is theirs."""
+    """Git state of the training code: the user's own repository if the code is theirs."""
     if recipe.own is not None:
         return read_git_state(io, Path(recipe.own.directory), ["."])
     if recipe.own_trainers:
@@ -190,7 +192,7 @@ def _git_state(io: Io, recipe: Recipe) -> dict[str, Any] | None:
 
 
 def read_git_state(io: Io, repository: Path, paths: Sequence[str]) -> dict[str, Any] | None:
-    """Commit of the trainers and whether they were changed since; None where they are not a git checkout."""
+    """Commit of the trainers and whether they changed since; None if they are no git checkout."""
     if not (repository / ".git").exists():
         return None
     git = ("git", "--no-optional-locks", "-C", str(repository))
@@ -204,8 +206,8 @@ def read_git_state(io: Io, repository: Path, paths: Sequence[str]) -> dict[str, 
     return {"commit": head.stdout.decode("ascii", "replace").strip(), "is_dirty": bool(status.stdout.strip())}
 
 
-# The room that the places of a launch have left. The quota is asked at most once a minute, by all coaches of
-# a user together.
+# Free space in the places that a launch writes to. All coaches of a user together ask for the quota at most
+# once a minute.
 
 QUOTA_AGE_S = 60.0
 _SLOW_S = 0.5
@@ -214,8 +216,8 @@ _GENERATED_DATA = "cifar-10-generated-"
 
 
 def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
-    """The plan with a line about the room of each place it writes to. Raises UserError where nothing could be
-    written."""
+    """The plan with a line on the free space of each place that it writes to. Raises UserError if nothing
+    could be written."""
     problem = why_not_writable(settings.runs_root)
     if problem is not None:
         hint = "set runs_root in config.toml to a directory of yours"
@@ -223,15 +225,15 @@ def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
     parameters = plan.parameters if plan.request.own is None else None
     notes, warnings = judge_rooms(look_at_rooms(parameters, settings, io, now_s))
     if settings.runs_root_candidates and settings.runs_root_candidates[0][0] != settings.runs_root:
-        notes = (f"runs go to {settings.runs_root_text}", *notes)  # the first choice cannot be written
+        notes = (f"runs go to {settings.runs_root_text}", *notes)  # the first choice is not writable
     return replace(plan, notes=plan.notes + notes, warnings=plan.warnings + warnings)
 
 
 def look_at_rooms(
     parameters: Mapping[str, Any] | None, settings: Settings, io: Io, now_s: float
 ) -> list[Room]:
-    """The runs root, and where data will be generated if that is somewhere else. Without parameters it is an
-    own program: what it will write is not known."""
+    """The runs root, and the folder for generated data if it is elsewhere. `parameters` is None for an own
+    program: its output folders are not known."""
     needs = {} if parameters is None else {"checkpoints": checkpoint_bytes(parameters)}
     places: list[tuple[Path, str, dict[str, int | None]]] = [(settings.runs_root, "runs_root", needs)]
     if (
@@ -275,7 +277,7 @@ def _quota(io: Io, mount: Mount, file: Path, now_s: float) -> Quota | None:
         said = None
         if quota is not None:
             said = {name: getattr(quota, name) for name in Quota.__dataclass_fields__}
-        with contextlib.suppress(OSError):  # where nothing can be kept, the next plan asks again
+        with contextlib.suppress(OSError):  # if the answer cannot be stored, the next plan asks again
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             runs.write_json(file, {**kept, mount.point: {"asked_s": now_s, "quota": said}})
     return quota

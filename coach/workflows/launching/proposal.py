@@ -1,7 +1,7 @@
-"""A first `coach.toml` from what a person has: their batch files and Python scripts, read as text.
+"""Propose a first `coach.toml` from a person's batch files and Python scripts, which are read as text.
 
-Nothing is run or asked. What was understood stands beside each training, and what was not is told with the
-reason: the file is a proposal, to be read and changed.
+Nothing is run, and nobody is asked. Each training is listed with what was understood, and with a reason for
+what was not: the file is a proposal, to be read and changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
 
 MAX_FILES = 500
-"""More in one directory is no project: nobody's data are listed."""
+"""A directory with more files is no project: nobody's data are listed."""
 _BATCH = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
 _FRAMEWORKS = frozenset(
     (
@@ -41,16 +41,16 @@ _HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The text of a coach.toml, and what was made of each file that was looked at."""
+    """The text of a coach.toml, and the result for each file that was read."""
 
     text: str
-    """Empty where nothing was found to launch."""
+    """Empty if nothing to launch was found."""
     understood: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
 def propose(directory: Path) -> Proposal:
-    """Look at the files of one directory. Raises UserError where it cannot be read."""
+    """Read the files of one directory. Raises UserError if it cannot be read."""
     try:
         paths = sorted(path for path in directory.iterdir() if path.is_file() and path.name[0] != ".")
     except OSError as error:
@@ -85,7 +85,7 @@ def propose(directory: Path) -> Proposal:
 
 
 def write(proposal: Proposal, directory: Path) -> Path:
-    """Write the file where there is none yet, and read it as a launch would. Raises UserError."""
+    """Write the file unless there is one, and read it back as a launch would. Raises UserError."""
     path = directory / FILES[0]
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -99,7 +99,7 @@ def write(proposal: Proposal, directory: Path) -> Path:
 
 
 def _candidates(paths: Iterable[Path]) -> Iterator[tuple[Path, OwnKind]]:
-    """Batch files first: what they start needs no training of its own."""
+    """Batch files first: a script that one of them starts needs no training of its own."""
     ordered = sorted(paths, key=lambda path: path.suffix == ".py")
     for path in ordered:
         if path.suffix in (*_BATCH, ".py") and _begins_with_options(path):
@@ -162,7 +162,7 @@ def _table(name: str, path: Path, kind: OwnKind, recipe: Recipe, key: int) -> st
 
 
 def _quoted(text: str) -> str:
-    """As TOML writes a text."""
+    """Quote a text for TOML."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -1,7 +1,7 @@
-"""The recipes that a user has: coach's own and those of the config, in the order of the ladder, with what to
-read before a launch.
+"""The recipes that a user has: coach's own and those of the config, in the order of the ladder, with the page
+to read before a launch.
 
-Finding, ordering and comparing them is the same for the command line and the screen.
+Command line and screens find, order and compare recipes through this module.
 """
 
 from __future__ import annotations
@@ -24,34 +24,33 @@ _KEY_LINE = re.compile(r"^key\s*=.*\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One recipe with what to read before launching it."""
+    """One recipe, with the texts to read before it is launched."""
 
     recipe: Recipe
     key: str | None
     """The key that launches it: its own, or the config's."""
     previous: str | None
-    """The step of the ladder before it, which its trainer is compared with."""
+    """The previous step of the ladder; `diff` compares their trainers."""
     lesson: str
     diff: tuple[str, ...]
-    """Lines of a unified diff: the trainer of the step before against this one's. Empty where both are the
-    same file."""
+    """Unified diff from the previous step's trainer to this one's. Empty if both use the same file."""
 
     @property
     def launch_name(self) -> str:
-        """What a launch calls it: one of coach's own by its name, another by its path."""
+        """The recipe's name in a launch: coach's own by name, another by path."""
         return launch_name_of(self.recipe)
 
 
 def known_recipes(settings: Settings) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
-    """The trainings of the project in which one stands, then all recipes in the order of the ladder; and what
-    is wrong with those that cannot be read."""
+    """The trainings of the current project, then all recipes in the order of the ladder; and an error for
+    each that cannot be read."""
     recipes, problems = find_recipes(more=settings.recipe_paths)
     trainings, more = project_recipes()
     return (*trainings, *ladder(recipes)), (*more, *problems)
 
 
 def project_recipes() -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
-    """The trainings of the project's file, as recipes, and what is wrong with those that cannot be read."""
+    """The trainings of the project's file, as recipes, and an error for each that cannot be read."""
     recipes: list[Recipe] = []
     problems: list[UserError] = []
     for training in _trainings(problems):
@@ -74,7 +73,8 @@ def _trainings(problems: list[UserError]) -> tuple[Training, ...]:
 
 
 def ladder(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
-    """From the first step along `next`; then what no step leads to, by device and name; a user's own last."""
+    """From the first step along `next`; then recipes that no step leads to, by device and name; the user's
+    own last."""
     shipped = {recipe.name: recipe for recipe in recipes if is_shipped(recipe)}
     ordered: dict[str, Recipe] = {}
     for start in _starts(shipped):
@@ -86,8 +86,8 @@ def ladder(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
 
 
 def _starts(shipped: Mapping[str, Recipe]) -> Iterator[Recipe]:
-    """Where the ways along `next` begin, in order: the first step; those that no other leads to; then all,
-    for ways that end in themselves."""
+    """The recipes at which a chain along `next` begins, in order: the first step; those that no other leads
+    to; then all, because a chain may be a loop."""
     if FIRST in shipped:
         yield shipped[FIRST]
     known = shipped.values()
@@ -99,8 +99,8 @@ def _starts(shipped: Mapping[str, Recipe]) -> Iterator[Recipe]:
 
 
 def find_recipe(name: str, settings: Settings) -> Recipe:
-    """A recipe by name, file or folder; a name may also be one of the config's recipes. Raises UserError with
-    the nearest names."""
+    """Find a recipe by name, file or folder; the name may also be one of the config's recipes. Raises
+    UserError with the nearest names."""
     for training in _trainings([]):
         if training.name == name:
             return training.recipe()
@@ -123,8 +123,8 @@ def find_recipe(name: str, settings: Settings) -> Recipe:
 
 
 def launch_name(name: str, settings: Settings) -> str:
-    """What a launch request calls the recipe that a user named. A name that is not known stays, to be refused
-    where launches are."""
+    """The name in a launch request of the recipe that a user named. An unknown name is returned as it is; the
+    launch refuses it."""
     try:
         recipe = find_recipe(name, settings)
     except UserError:
@@ -133,15 +133,15 @@ def launch_name(name: str, settings: Settings) -> str:
 
 
 def launch_name_of(recipe: Recipe) -> str:
-    """What a launch calls it: one of coach's own by its name, another by its path, a project's training by
-    its file and name."""
+    """The recipe's name in a launch: coach's own by name, another by path, a project's training by its file
+    and name."""
     if recipe.own is not None and recipe.own.name is not None:
         return next((each.reference for each in _trainings([]) if each.own == recipe.own), recipe.name)
     return recipe.name if is_shipped(recipe) else str(recipe.path)
 
 
 def page_of(recipe: Recipe, recipes: Sequence[Recipe], settings: Settings) -> Page:
-    """A recipe with its lesson and what its trainer changes."""
+    """The page of a recipe: its lesson, and what its trainer changes."""
     previous = previous_step(recipe, recipes)
     return Page(
         recipe,
@@ -159,7 +159,7 @@ def pages(settings: Settings) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
 
 
 def facts(page: Page) -> list[tuple[str, str]]:
-    """What a recipe says of itself beside its lesson, as far as it says it."""
+    """The facts that a recipe states beside its lesson; a fact that is not stated is left out."""
     recipe, swept = page.recipe, page.recipe.sweep
     rows = [
         ("teaches", recipe.teaches),
@@ -177,8 +177,8 @@ def facts(page: Page) -> list[tuple[str, str]]:
 
 
 def key_of(recipe: Recipe, recipes: Iterable[Recipe], settings: Settings) -> str | None:
-    """The key that launches it from any screen. `recipes` are all: a training of the project takes a key from
-    a recipe."""
+    """The key that launches the recipe from any screen. `recipes` are all recipes: a project's training may
+    take a key from another."""
     if recipe.own is not None:
         return recipe.key
     taken = {each.key for each in recipes if each.own is not None}
@@ -198,10 +198,10 @@ def key_of(recipe: Recipe, recipes: Iterable[Recipe], settings: Settings) -> str
 
 
 def recipe_keys(settings: Settings) -> tuple[tuple[str | None, str, str], ...]:
-    """All recipes as (key, what a launch calls it, its title): first by their keys, then those without one,
-    as the ladder has them.
+    """All recipes as (key, name in a launch, title): first by key, then those without a key in the order of
+    the ladder.
 
-    A recipe that the config names and that is not there keeps its key: pressed, it says what is wrong.
+    A missing recipe that the config names keeps its key: pressing the key shows what is wrong.
     """
     recipes, _ = known_recipes(settings)
     keys = {
@@ -233,10 +233,10 @@ def _own_keys(recipes: Iterable[Recipe]) -> dict[str, tuple[str, str]]:
 
 
 def previous_step(recipe: Recipe, recipes: Sequence[Recipe]) -> Recipe | None:
-    """What its trainer is compared with: the step that leads to it or the first one, whichever is nearer; for
-    a user's own coach's.
+    """The recipe whose trainer is compared with this one's: the step before it or the first step, whichever
+    differs less; for a user's own recipe, coach's recipe of the same trainer.
 
-    Every trainer is the first one plus one idea, so that two neighbours on the ladder may differ in two.
+    Every trainer is the first one plus one idea, so two neighbours on the ladder may differ in two ideas.
     """
     shipped = [other for other in recipes if is_shipped(other)]
     if not is_shipped(recipe):
@@ -245,7 +245,7 @@ def previous_step(recipe: Recipe, recipes: Sequence[Recipe]) -> Recipe | None:
         (other for other in shipped if recipe.trainer == other.trainer == f"{other.name}.py"), None
     )
     if namesake not in (None, recipe):
-        return namesake  # another recipe of the same trainer: what differs are its parameters
+        return namesake  # another recipe of the same trainer: only parameters differ
     others = [other for other in shipped if other.trainer != recipe.trainer]
     near = [other for other in others if recipe.name == other.next or other.name == FIRST]
     return min(near, key=lambda other: len(trainer_diff(other, recipe)), default=None)
@@ -269,10 +269,11 @@ def _shown(path: Path) -> str:
 
 
 def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
-    """A copy of the recipe that runs by itself: trainer, what it imports, TOML, lesson, README. Returns what
+    """Copy a recipe so that it runs without coach: trainer, its imports, TOML, lesson, README. Returns the
+    files written.
     was written.
 
-    Raises UserError when the folder has something in it: nobody's work is overwritten.
+    Raises UserError if the folder is not empty: nobody's work is overwritten.
     """
     trainers = recipe.own_trainers or data_dir() / "trainers"
     try:
@@ -303,7 +304,7 @@ def _copy_folder(source: Path, target: Path) -> None:
 
 
 def by_hand(recipe: Recipe, trainer: str) -> str:
-    """How its trainer is started without coach."""
+    """The command that starts its trainer without coach."""
     short = "--epochs 1" if "epochs" in recipe.parameters else "--max_steps 5"  # a bench has rounds
     if recipe.is_one_process:
         return f"python {trainer} {short}"

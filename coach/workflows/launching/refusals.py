@@ -1,8 +1,8 @@
-"""After a refused submission: what Slurm says there is to choose from; after its answer was taken: remember
-it.
+"""After a refused submission, list the values that Slurm offers; after an accepted launch, remember its
+answers.
 
-Between the pure reading of Slurm's words and the front ends: both need the same look at the cluster, and what
-a site demands once it demands of every launch.
+Stands between the pure parser of Slurm's messages and the front ends: both front ends need the same look at
+the cluster, and a value that a site demands once it demands of every launch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from coach.sources.machine.user import user_name
 from coach.sources.slurm.allowed_choices import read_allowed
 
 ASKED_FILE = "asked.json"
-"""Beside the config: cluster → fields that its Slurm has asked for and no launch has answered yet."""
+"""File beside the config: cluster → fields that its Slurm asked for and that no accepted launch has set."""
 
 REMEMBERED = ("account", "qos", "partition", "reservation", "gpu_type", "gpu_request")
-"""What a site demands of every launch. Sizes and times belong to one launch and are not remembered."""
+"""Fields that a site demands of every launch. Sizes and times belong to one launch and are not remembered."""
 
 
 def explained(refused: Refused, plan: Plan, io: Io) -> Refused:
-    """The refusal with the field to set, and what Slurm says there is to choose from."""
+    """The refusal with the field to set, and the values that Slurm offers for it."""
     fields = fields_in_question(refused.lines, plan)
     field = next((name for name in fields if name not in plan.locked), None)
     allowed = read_allowed(io, field, user_name()) if field is not None else ()
@@ -41,8 +41,8 @@ def explained(refused: Refused, plan: Plan, io: Io) -> Refused:
 
 
 def keep_question(refused: Refused, settings: Settings) -> None:
-    """Keep what the site has asked for until a launch is taken. Where that cannot be written, the answer is
-    not remembered."""
+    """Keep the fields that the site asked for until a launch is accepted. If the file cannot be written, the
+    answer will not be remembered."""
     asked = {refused.field, *(name for choice in refused.choices for name in choice.changes)}
     if kept := [name for name in REMEMBERED if name in asked]:
         with contextlib.suppress(OSError, runs.RunFileError):
@@ -52,10 +52,10 @@ def keep_question(refused: Refused, settings: Settings) -> None:
 
 
 def remember_answers(plan: Plan, settings: Settings) -> tuple[Settings, tuple[str, ...]]:
-    """After a launch was taken: keep what was said in it of what the site had asked for. The settings with
-    it, and a line to tell.
+    """After an accepted launch, keep its values of the fields that the site had asked for. Returns the
+    settings with them, and lines to show.
 
-    The job is in the queue: an answer that cannot be written is no reason to fail.
+    An answer that cannot be written is no error: the job is already in the queue.
     """
     questions = _asked(settings)
     asked = _here(questions, settings)
@@ -88,7 +88,7 @@ def _file(settings: Settings) -> Path:
 
 
 def _asked(settings: Settings) -> dict[str, Any]:
-    """Cluster → fields. A file that is missing or spoilt asks nothing."""
+    """Cluster → fields. A missing or damaged file counts as empty."""
     try:
         return dict(runs.read_json(_file(settings)))
     except runs.RunFileError:
@@ -130,8 +130,8 @@ def remember(settings: Settings, cluster: str, key: str, value: str | int) -> Se
 
 
 def forget(settings: Settings, cluster: str, key: str | None = None) -> tuple[str, ...]:
-    """Take back one answer, or all of a cluster. Returns the keys that were forgotten; the next start goes
-    without them."""
+    """Forget one answer, or all of a cluster. Returns the keys that were forgotten; the next start does not
+    use them."""
     forgotten: list[str] = []
 
     def remove(answers: _Answers) -> None:
@@ -145,8 +145,8 @@ def forget(settings: Settings, cluster: str, key: str | None = None) -> tuple[st
 
 
 def _rewrite(settings: Settings, change: Callable[[_Answers], None]) -> None:
-    """Read, change, replace. Two coaches at once may lose one of two answers, never the file; the lost one is
-    asked again."""
+    """Read, change, replace. When two coaches write at once, one answer may be lost and is asked again; the
+    file is never damaged."""
     file = settings.config_dir / FILE_NAME
     found, _ = read_remembered(file)
     before = {cluster: {key: said.value for key, said in values.items()} for cluster, values in found.items()}
@@ -162,7 +162,7 @@ def _rewrite(settings: Settings, change: Callable[[_Answers], None]) -> None:
 
 
 def _with_answer(settings: Settings, key: str, value: Any) -> Settings:
-    """A variable of the environment stands above what was remembered."""
+    """Add the answer, unless an environment variable sets the key: the variable takes precedence."""
     if settings.origins.get(key, "").startswith(_VARIABLE):
         return settings
     changed: Mapping[str, Any] = {LAUNCH_FIELDS[key]: value}

@@ -1,8 +1,8 @@
-"""A fix becomes a new launch: the parent's request with the fix's changes, shown as a diff, started as a
+"""Turn a fix into a new launch: the parent's request with the fix's changes, shown as a diff, started as a
 child run.
 
-What becomes of a parent that is still running is asked, never guessed: it may hold the only good checkpoint,
-or the only GPUs.
+The user decides what happens to a parent that is still running: it may hold the only good checkpoint, or the
+only GPUs.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class ParentChoice(StrEnum):
 
 
 def recipe_of_run(run: Run) -> Recipe:
-    """What launched it: a recipe, or an own program as one. Raises UserError where that is gone."""
+    """The recipe that launched the run, or its own program as a recipe. Raises UserError if it is gone."""
     return recipe_of(request_from(run.launch, run.recipe))
 
 
 def request_for_fix(
     run: Run, fix: Fix, rule: str, recipe: Recipe | None = None, resume_from: str | None = None
 ) -> LaunchRequest:
-    """The run's own request with the fix's changes. `recipe` is the run's, when it is at hand already.
+    """The run's own request with the fix's changes. `recipe` is the run's recipe, if it is already loaded.
 
     Raises UserError for a change that this recipe does not know.
     """
@@ -93,14 +93,14 @@ def changes(parent: Run, plan: Plan) -> tuple[tuple[str, str, str], ...]:
     resources = {name: getattr(plan.resources, name) for name in plan.resources.__dataclass_fields__}
     rows: list[tuple[str, Any, Any]] = [("recipe", parent.recipe, plan.recipe)]
     rows += [(name, parent.parameters.get(name), value) for name, value in plan.parameters.items()]
-    # A run of an older coach lacks what could not be asked for then.
+    # A run of an older coach lacks the fields that were added since.
     unsaid = {item.name: item.default for item in fields(Resources) if item.default is not MISSING}
     rows += [(name, parent.resources.get(name, unsaid.get(name)), value) for name, value in resources.items()]
     return tuple((name, _word(name, old), _word(name, new)) for name, old, new in rows if old != new)
 
 
 def script_diff(parent_script: str, parent_run_id: str, plan: Plan) -> tuple[str, ...]:
-    """A unified diff of the two scripts, without what differs between any two runs: the id and the record."""
+    """A unified diff of the two scripts, without the id and the record, which differ between any two runs."""
     before = _comparable(parent_script, parent_run_id)
     after = _comparable(plan.script, plan.run_id)
     diff = difflib.unified_diff(before, after, "parent", "child", n=2, lineterm="")
@@ -108,7 +108,7 @@ def script_diff(parent_script: str, parent_run_id: str, plan: Plan) -> tuple[str
 
 
 def read_parent_script(parent: Run) -> str:
-    """The batch script that the parent was launched with; empty where it cannot be read."""
+    """The batch script that the parent was launched with; empty if it cannot be read."""
     try:
         return (Path(parent.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -116,8 +116,8 @@ def read_parent_script(parent: Run) -> str:
 
 
 def steps_lost(newest_step: int | None, checkpoints: Sequence[Checkpoint]) -> int | None:
-    """Steps since the newest complete checkpoint, which a cancelled parent loses; None when its step is not
-    known."""
+    """Steps since the newest complete checkpoint, which are lost if the parent is cancelled; None if the
+    parent's step is not known."""
     if newest_step is None:
         return None
     return max(0, newest_step - max((checkpoint.step for checkpoint in checkpoints), default=0))
@@ -131,15 +131,15 @@ def relaunch(
     env: Mapping[str, str],
     io: Io,
 ) -> Submitted:
-    """Do with the parent as was chosen, and start the child.
+    """Cancel or keep the parent as the user chose, and start the child.
 
-    A parent that is to be cancelled goes first, so that what it holds is free; but only when all of the child
-    that can be checked here has been, and is written. Raises UserError that says what became of both when one
-    of the two steps is refused.
+    A parent to be cancelled goes first, which frees its resources; but only after the child has passed every
+    check that can be made here and is written. If one of the two steps is refused, raises UserError that says
+    what happened to both.
     """
     is_active = not is_final(parent.state)
     if is_active and choice is not ParentChoice.CANCEL:
-        # The plan was made as if the parent went: now it stays, and counts.
+        # The plan assumed that the parent goes; now it stays, and counts.
         check_running(num_alive_runs(settings, io, io.now()), settings.limits, settings.origins)
     with written_run(plan, settings, io):
         if not is_active or choice is ParentChoice.KEEP:
@@ -148,8 +148,8 @@ def relaunch(
             return start(plan, settings, env, parent)
         _cancel_parent(parent, settings, env, io)
         try:
-            # A local run takes seconds to end after its cancel, and nobody else keeps its GPUs from the child
-            # until then.
+            # A local run takes seconds to end after its cancel, and no scheduler keeps its GPUs from the
+            # child until then.
             return start(plan, settings, env, parent if plan.backend == "local" else None)
         except UserError as error:
             raise UserError(
@@ -162,7 +162,7 @@ def _cancel_parent(parent: Run, settings: Settings, env: Mapping[str, str], io: 
     try:
         perform(plan_action(Verb.CANCEL, (parent.run_id,), settings, env, io), env, io.now())
     except HasEnded:
-        pass  # by itself, in between
+        pass  # the parent ended by itself in between
     except UserError as error:
         raise UserError(
             f"nothing was launched: the parent {parent.run_id} was not cancelled: {error.message}", error.hint

@@ -1,5 +1,4 @@
-"""The same again: a run of coach's as a new run of its request, another job of one's own by the script that
-Slurm kept of it."""
+"""Launch a job again: a run of coach from its request, another own job from the script that Slurm kept."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from coach.workflows.readonly import refuse_if_readonly
 
 
 def request_again(run: Run) -> LaunchRequest:
-    """The request that the run was made of. The new run is its child, so that the two can be compared."""
+    """The request that made the run. The new run is its child, so that the two can be compared."""
     request = request_from(run.launch, run.recipe)
     is_mended = True if run.fix is not None else request.is_mended
     return replace(request, backend=run.backend, parent_run_id=run.run_id, is_mended=is_mended)
@@ -42,8 +41,7 @@ def plan_resubmit(
 
 
 def perform_resubmit(action: JobAction, env: Mapping[str, str]) -> Outcome:
-    """Submit it. Raises UserError with Slurm's own words when it is refused, and when its script cannot be
-    kept."""
+    """Submit it. Raises UserError in Slurm's own words if it is refused, and if its script cannot be kept."""
     if action.script_file is not None and action.script is not None:
         file = Path(action.script_file)
         try:

@@ -1,4 +1,4 @@
-"""A plan becomes a run: its directory, its code, and a job in the queue or a supervisor on this machine.
+"""Turn a plan into a run: its directory, its code, and a job in the queue or a supervisor on this machine.
 
 The one place where both backends meet. The run directory is complete before anything can start in it, and a
 refused submission leaves nothing behind.
@@ -37,7 +37,7 @@ from coach.workflows.readonly import refuse_if_readonly
 _LOOK_INTERVAL_S = 0.5
 _QUEUE_INTERVAL_S = 5.0
 _FORGOTTEN_WAIT_S = 30.0
-"""How long an exit.json may take to appear on a shared file system after Slurm has forgotten the job."""
+"""Seconds that an exit.json may take to appear on a shared file system after Slurm has forgotten the job."""
 
 
 _TAKEN = {"launcher": None, "found_by": None}
@@ -45,8 +45,8 @@ _OTHER_ROOT = "set runs_root in config.toml to a directory of yours"
 
 
 def make_ready(plan: Plan) -> None:
-    """What a run needs before its record: its directory, the folder in which Slurm opens the logs, and the
-    code."""
+    """Make everything that a run needs before its record: its directory, the folder in which Slurm opens the
+    logs, and the code."""
     with _told(plan):
         _make_code(plan)
         paths = runs.create_run_dir(Path(plan.run_dir).parent, plan.run_id)
@@ -59,11 +59,11 @@ def make_ready(plan: Plan) -> None:
 
 
 def check_ready(plan: Plan) -> None:
-    """Fail where `make_ready` would, and make no run.
+    """Raise the errors that `make_ready` would, without making a run.
 
-    The code is there afterwards, so that the printed script can be started by hand.
+    The code is kept, so that the printed script can be started by hand.
 
-    Such a script makes its run directory itself, but for the folder that Slurm needs before it.
+    Such a script makes its own run directory, except for the folder that Slurm needs before it starts.
     """
     run_dir = Path(plan.run_dir)
     with _told(plan):
@@ -78,7 +78,7 @@ def check_ready(plan: Plan) -> None:
 
 
 def _is_batch(plan: Plan) -> bool:
-    """True if its own #SBATCH lines say where its output goes."""
+    """True if the plan is a batch file, whose own #SBATCH lines say where its output goes."""
     return plan.request.own is not None and plan.request.own.kind is OwnKind.BATCH
 
 
@@ -93,7 +93,7 @@ def _make_code(plan: Plan) -> None:
 
 @contextlib.contextmanager
 def _told(plan: Plan) -> Iterator[None]:
-    """What the file system refuses, in words for the user."""
+    """Turn an error of the file system into a message for the user."""
     try:
         yield
     except FileExistsError:
@@ -106,17 +106,17 @@ def _told(plan: Plan) -> Iterator[None]:
 def submit(
     plan: Plan, settings: Settings, env: Mapping[str, str], io: Io, after: Run | None = None
 ) -> Submitted:
-    """Launch exactly what the plan says. `after` is a run whose end is waited for. Raises UserError when it
-    is refused."""
+    """Launch exactly what the plan says, after the end of the run `after`. Raises UserError if it is
+    refused."""
     with written_run(plan, settings, io):
         return start(plan, settings, env, after)
 
 
 @contextlib.contextmanager
 def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
-    """Write all that the run needs to start; what is refused inside of the block takes it away again.
+    """Write all that the run needs to start; remove it again if the block raises a refusal.
 
-    Without an answer it stays: the job may be in the queue, and would find no folder for its logs.
+    If sbatch does not answer, the files stay: the job may be in the queue, and needs the folder for its logs.
     """
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     make_ready(plan)
@@ -134,7 +134,7 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
     except OSError as error:
         shutil.rmtree(paths.run_dir, ignore_errors=True)
         raise UserError(f"{paths.run_dir}: cannot be written: {error.strerror or error}") from None
-    share.share(paths)  # why it could not be is said by the plan, and in the job's log
+    share.share(paths)  # the plan and the job's log report a failure
     try:
         yield
     except slurm.NoAnswer:
@@ -150,7 +150,7 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
 
 
 def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | None = None) -> Submitted:
-    """Start a run that is written. Raises UserError when it is refused."""
+    """Start a run that is already written. Raises UserError if it is refused."""
     paths = runs.RunPaths(plan.run_dir)
     if plan.backend == "local":
         with _told(plan):
@@ -164,8 +164,8 @@ def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | N
 
 
 def _note_job(paths: runs.RunPaths, job_id: str) -> tuple[str, ...]:
-    """Write the id of a job that Slurm has taken into run.json. Returns what to say where that fails: the job
-    is queued all the same, and whoever looks next finds it by its output."""
+    """Write the id of an accepted job into run.json. If that fails, returns a note: the job is queued all the
+    same, and coach finds it later by its output."""
     try:
         runs.update_json(paths.run_json, {"job_id": job_id, **_TAKEN})
     except (OSError, runs.RunFileError) as error:
@@ -178,7 +178,7 @@ def _note_job(paths: runs.RunPaths, job_id: str) -> tuple[str, ...]:
 def submit_array(
     plans: Sequence[Plan], at_once: int | None, settings: Settings, env: Mapping[str, str], io: Io
 ) -> tuple[Submitted, ...]:
-    """Launch a group as one job array: all of its runs, or none. Raises UserError when it is refused."""
+    """Launch a group as one job array: all of its runs, or none. Raises UserError if it is refused."""
     first = plans[0]
     with contextlib.ExitStack() as written:
         for plan in plans:
@@ -213,7 +213,7 @@ def _accepted(
 
 
 def submit_as_is(own: OwnProgram, settings: Settings, env: Mapping[str, str]) -> slurm.Accepted:
-    """Hand a batch file to sbatch as it is: no run is made of it. Raises UserError when it is refused."""
+    """Hand a batch file to sbatch as it is, without making a run of it. Raises UserError if it is refused."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     return slurm.submit_command(
         ("sbatch", "--parsable", *own.words), env, settings.sbatch_timeout_s, own.directory
@@ -221,8 +221,8 @@ def submit_as_is(own: OwnProgram, settings: Settings, env: Mapping[str, str]) ->
 
 
 def wait(submitted: Submitted, backend: str, io: Io, on_note: Callable[[str], None]) -> str | None:
-    """The state in which the run ended; None when nobody can say. A controller that does not answer is waited
-    for."""
+    """Wait for the run's end and return its state; None if no source reports it. Goes on waiting while the
+    controller does not answer."""
     if backend == "local":
         return _wait_local(submitted)
     return _Queue(submitted, io, on_note).wait()
@@ -234,7 +234,7 @@ def _wait_local(submitted: Submitted) -> str | None:
         try:
             state = state_of(runs.read_json(paths.run_json))
             if is_final(state):
-                # A supervisor that ended between its last word and this look has written it by now.
+                # A supervisor that ended since the last look has written its state by now.
                 return state_of(runs.read_json(paths.run_json))
         except runs.RunFileError as error:
             raise UserError(str(error)) from None
@@ -242,7 +242,7 @@ def _wait_local(submitted: Submitted) -> str | None:
 
 
 class _Queue:
-    """Waits for a job: the run directory is looked at often, the controller is asked seldom."""
+    """Waits for a job: reads the run directory often, and asks the controller seldom."""
 
     def __init__(self, submitted: Submitted, io: Io, on_note: Callable[[str], None]) -> None:
         self._submitted = submitted
@@ -273,7 +273,7 @@ class _Queue:
             time.sleep(_LOOK_INTERVAL_S)
 
     def _said(self) -> str | None:
-        """What the run directory says of its end."""
+        """The state at the end, as the run directory reports it."""
         try:
             state = runs.read_json(runs.RunPaths(self._submitted.run_dir).exit_json).get("state")
         except runs.RunFileError:
@@ -281,7 +281,7 @@ class _Queue:
         return state if isinstance(state, str) else None
 
     def _ask(self) -> str | None:
-        """The state in the queue; empty when Slurm has forgotten the job, None when it does not answer."""
+        """The state in the queue; empty if Slurm has forgotten the job, None if it does not answer."""
         argv = ("squeue", "-h", "-a", "-t", "all", "-j", self._submitted.job_id, "-o", "%T")
         result = self._io.run(Query("job-state", argv))
         if result.returncode == 0:

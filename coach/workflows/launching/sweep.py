@@ -1,11 +1,10 @@
-"""One launch, or a group of them: a sweep becomes a run for each combination of values, the array of a batch
-file a run for each task, submitted whole.
+"""Plan and submit one launch, or a group of runs as a whole: a sweep has one run for each combination of
+values, the array of a batch file one run for each task.
 
-On Slurm a group is one job array; `at_once` says how many of its runs are alive at the same time. A recipe's
-own sweep measures speed: its runs follow each other, for runs that share a machine would measure each other.
-So do those that do not ask Slurm for the same, and all runs of the local backend. Front ends plan and submit
-here, so that a group is launched by the same keys and commands as a single run; everything about one run
-stays where it is.
+On Slurm a group is one job array; `at_once` limits how many of its runs are alive at the same time. Runs
+follow each other in three cases: in a recipe's own sweep, which measures speed (runs that share a machine
+would disturb each other); if the runs ask Slurm for different resources; and on the local backend. Front ends
+plan and submit here, so a group is launched by the same keys and commands as a single run.
 """
 
 from __future__ import annotations
@@ -51,9 +50,10 @@ from coach.workflows.launching.prepare import (
 
 
 def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], io: Io, now_s: float) -> Plan:
-    """Every check that a launch makes, and the scripts. Raises UserError for what cannot be launched."""
+    """Run every check of a launch, and write the scripts. Raises UserError if the request cannot be
+    launched."""
     request = with_defaults(request, settings)
-    recipe_of(request)  # a misspelt name is told before the controller is asked
+    recipe_of(request)  # a misspelt name is reported before the controller is asked
     site = look_at_site(resolve_backend(request.backend, env, settings), io)
     lost = interrupted_launches(request, site.backend, settings, io)
     plan = plan_all(request, settings, env, io, site, now_s)
@@ -69,10 +69,10 @@ def plan_all(
     now_s: float,
     run_id: str | None = None,
 ) -> Plan:
-    """The plan of a launch; of a sweep the plan of its first run, with those of the others."""
+    """The plan of a launch; for a sweep, the plan of its first run with the plans of the others."""
     recipe = recipe_of(request)
     members = [] if request.parent_run_id is not None else members_of(request, recipe, site, settings)
-    if not members:  # a fix mends one run of a group
+    if not members:  # a child has one run, even if its parent is a run of a group
         return plan_for(request, settings, env, io, site, now_s, run_id)
     ids = [run_id or runs.new_run_id(recipe.name, now_s)]
     while len(ids) < len(members):
@@ -101,11 +101,11 @@ def plan_all(
 
 
 class NoGroup(UserError):
-    """It is no group, nor a run of one."""
+    """The name is neither a group's nor that of a run of one."""
 
 
 def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tuple[Submitted, ...]:
-    """Launch all runs of a plan, or none. Raises UserError when one of them is refused."""
+    """Launch all runs of a plan, or none. Raises UserError if one of them is refused."""
     if plan.backend == "slurm" and can_be_array((plan, *plan.others)):
         return one.submit_array((plan, *plan.others), plan.request.at_once, settings, env, io)
     done: list[Submitted] = []
@@ -132,7 +132,7 @@ def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tu
 
 
 def read_group(text: str, settings: Settings, io: Io, backend: str, user: str) -> Group:
-    """A group's table. `text` is the group's id or that of one of its runs. Raises UserError when it is
+    """The table of a group. `text` is the id of the group or of one of its runs. Raises UserError if it is
     neither."""
     known = list_runs(io, settings.runs_root)
     named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
@@ -167,8 +167,8 @@ def _check_room(num_runs: int, settings: Settings, io: Io, now_s: float) -> None
 
 
 def _take_back(done: Sequence[Submitted], settings: Settings, env: Mapping[str, str], io: Io) -> None:
-    """Cancel the runs of a group that cannot be whole, the last first: else each would start as the one
-    before it ends."""
+    """Cancel the submitted runs of an incomplete group, the last first: otherwise each would start when the
+    one before it ends."""
     for submitted in reversed(done):
         try:
             action = plan_action(Verb.CANCEL, (submitted.run_id,), settings, env, io)

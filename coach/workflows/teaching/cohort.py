@@ -1,4 +1,4 @@
-"""A cohort as the command and the screen show it: what was shared, by whom, and who is missing."""
+"""Read a cohort for the command and the screen: what was shared, by whom, and who is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coach.sources.runs.cohort_directory import members, read_roster, read_share
 def read_cohort(
     settings: Settings, directory: Path | None = None, roster: Path | None = None, group: str | None = None
 ) -> Cohort:
-    """What is not named here is taken from the config. Raises UserError when there is nothing to read."""
+    """Arguments that are left out come from the config. Raises UserError if there is nothing to read."""
     shared = directory or _shared_place(settings)
     if roster is None and group is None:
         roster, group = settings.roster, settings.cohort_group

@@ -1,7 +1,7 @@
-"""A learner names the cause of a drill's run: judged, kept in its directory, and shown with its proof.
+"""Judge a learner's answer to a drill, keep it in the run's directory, and show it with its proof.
 
-Apart from launching drills: here alone the run is judged as it truly is while everybody else is told to
-answer first.
+Kept apart from launching drills: only this module sees the true diagnosis of an open drill; everybody else
+gets it after the answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from coach.workflows.teaching.drills import get_drill
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A cause of the short list, and what the rule that looks for it says it is."""
+    """A cause on the short list, with its meaning in the words of its rule."""
 
     cause: str
     meaning: str
@@ -45,28 +45,28 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How far a learner is with a run, and what is told."""
+    """How far a learner is with a run, and what may be shown."""
 
     run_id: str
     run_dir: str
     drill: str
     choices: tuple[Choice, ...]
     answer: Answer | None = None
-    """None while nothing was answered."""
+    """None before the first answer."""
     planted: str | None = None
-    """None while there is something left to find. So are the next two."""
+    """None while the drill is open, as are the next two."""
     findings: tuple[Finding, ...] = ()
-    """Those of the run, the primary one first."""
+    """The run's findings, the primary one first."""
     lesson: str = ""
     against: tuple[str, ...] = ()
-    """What speaks against a wrong answer, one line each."""
+    """Evidence against a wrong answer, one line each."""
 
 
 def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user: str) -> Judgement:
-    """Judge the cause that is named, None to give up, and keep it. `text` is a run id, or a drill's name for
+    """Judge the named cause (None: give up) and keep the answer. `text` is a run id, or a drill's name for
     its newest run.
 
-    Raises UserError for a run that is none of a drill, that is settled, and for a cause that is not on the
+    Raises UserError for a run that belongs to no drill or is settled, and for a cause that is not on the
     list.
     """
     run = run_of_drill(text, settings, io)
@@ -93,7 +93,7 @@ def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user:
 
 
 def tell_answer(run_dir: Path, io: Io) -> None:
-    """Keep that the cause of this run is no secret: nobody was asked for it."""
+    """Mark the cause of this run as known: it was launched without asking anybody for an answer."""
     try:
         runs.write_json(runs.RunPaths(run_dir).drill_answer_json, _as_json(Answer(None, False, io.now(), 0)))
     except OSError as error:
@@ -101,13 +101,13 @@ def tell_answer(run_dir: Path, io: Io) -> None:
 
 
 def read_judgement(text: str, settings: Settings, io: Io, user: str) -> Judgement:
-    """What was told of the newest answer, again; the short list alone while there is none."""
+    """The judgement of the newest answer again; before the first answer, only the short list."""
     run = run_of_drill(text, settings, io)
     return _judge(run, get_drill(run.drill or ""), read_answer(io, Path(run.run_dir)), settings, io, user)
 
 
 def run_of_drill(text: str, settings: Settings, io: Io) -> Run:
-    """The run of this id, or the newest of the drill of this name. Raises UserError when there is none."""
+    """The run with this id, or the newest run of this drill. Raises UserError if there is none."""
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     named = next((run for run in known if text in (run.run_id, run.job_id)), None)
     run = named or next((run for run in known if run.drill == text), None)
@@ -159,7 +159,7 @@ def speaks_against(
     snapshot: TargetSnapshot,
     history: History,
 ) -> tuple[str, ...]:
-    """Why it is not this cause, without a word of what it is."""
+    """Why the cause is not this one, without naming the true one."""
     found = [finding for finding in diagnosis.findings if finding.cause == cause]
     if found:
         return tuple(f"{each.rule} sees it, but something else came first: {each.summary}" for each in found)
@@ -167,6 +167,6 @@ def speaks_against(
     lines = []
     for rule in (rule for rule in rules if rule.cause == cause):
         page = rule_page(type(rule))
-        saw = "saw nothing of it" if sight.can_judge(rule) else "could not judge, for want of what it needs"
+        saw = "saw nothing of it" if sight.can_judge(rule) else "could not judge: its data are missing"
         lines.append(f"{page.code} {saw}. It looks for this: {page.summary}")
     return tuple(lines) or (f"no rule saw anything of {cause} in what was measured",)

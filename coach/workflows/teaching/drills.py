@@ -1,6 +1,6 @@
-"""Drills: which there are, what each needs that is not here, and how far a learner has come.
+"""List the drills: what each needs that is missing here, and how far a learner has come.
 
-The command line and the screen list through here, so that neither gives an answer away that the other keeps.
+Command line and screen both list through this module, so neither reveals an answer that the other withholds.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from coach.workflows.launching.prepare import look_at_site
 
 @dataclass(frozen=True, slots=True)
 class DrillEntry:
-    """One drill of the list: what it needs that is not here, and how far the learner has come."""
+    """One drill of the list: what it needs that is missing here, and how far the learner has come."""
 
     recipe: Recipe
     skipped: str | None
-    """Why it cannot show its symptom here; None where it can, or where nobody knows."""
+    """Why it cannot show its symptom here; None if it can, or if that is not known."""
     run: Run | None = None
-    """The newest run of it."""
+    """Its newest run."""
     answer: Answer | None = None
-    """To that run."""
+    """The answer for that run."""
     lesson: str = ""
     """Empty until it is settled."""
     was_solved: bool = False
-    """In an older run."""
+    """True if an older run was solved."""
 
     @property
     def is_solved(self) -> bool | None:
-        """None while nobody has answered."""
+        """None before the first answer."""
         if self.was_solved:
             return True
         return None if self.answer is None else self.answer.is_right
 
     @property
     def standing(self) -> str:
-        """In words: what the list shows."""
+        """The learner's progress, as the list shows it."""
         if self.answer is not None and self.answer.is_settled:
             tries = f" at try {self.answer.num_tries}" if self.answer.num_tries > 1 else ""
             return f"solved{tries}" if self.answer.is_right else "given up"
@@ -64,15 +64,15 @@ class DrillEntry:
 def known_drills(
     settings: Settings, io: Io, backend: str
 ) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
-    """All drills by name, and what is wrong with those that cannot be read. `backend` is `slurm` or
-    `local`. Raises UserError where the site has no drills."""
+    """All drills by name, and an error for each that cannot be read. `backend` is `slurm` or `local`. Raises
+    UserError if the site has switched drills off."""
     off = settings.why_off(Switch.DRILLS)
     if off is not None:
         raise UserError(f"coach has no drills here: {off}", "ask the site")
     drills, problems = find_drills()
     try:
         site = look_at_site(backend, io)
-    except UserError as no_answer:  # what is needed is then told at the launch
+    except UserError as no_answer:  # the launch will then report what is missing
         site, problems = None, (*problems, no_answer)
     made: dict[str, list[Run]] = {}
     for run in list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root)):
@@ -95,8 +95,8 @@ def _entry(recipe: Recipe, site: Site | None, newest_first: Sequence[Run], io: I
 
 
 def why_skipped(drill: Drill, site: Site) -> str | None:
-    """Why a drill cannot show its symptom on this site; None where it can, or where the site hides what it
-    has."""
+    """Why a drill cannot show its symptom on this site; None if it can, or if the site hides its
+    resources."""
     reasons = {
         Need.GPU: _why_no_gpu(drill.options.get("gpus_per_node") or 1, site),
         Need.SLURM: None if site.backend == "slurm" else "needs Slurm: this is the local backend",
@@ -120,8 +120,8 @@ def _why_no_gpu(wanted: int, site: Site) -> str | None:
 
 
 def _why_no_room(options: Mapping[str, Any], site: Site) -> str | None:
-    """Which node a launch with these options needs that is not here; None where there is one, or nobody
-    knows."""
+    """The kind of node that a launch with these options needs and the site lacks; None if there is one, or if
+    that is not known."""
     mem = options.get("mem")
     rooms = (
         ("CPUs", options.get("cpus_per_task"), [node.num_cpus for node in site.nodes]),

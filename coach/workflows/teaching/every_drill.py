@@ -1,8 +1,8 @@
-"""The bar for coach itself: every drill is run, its planted cause found, mended, and the gain measured beside
-its fault-free twin.
+"""Test coach itself: run every drill, check that its planted cause is found, fix it, and compare its speed
+with the fault-free twin.
 
-Nothing here helps the diagnosis: the rules judge the runs as they judge any, and what was planted is compared
-only afterwards.
+The diagnosis gets no help: the rules judge these runs like any others, and the planted cause is compared only
+afterwards.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from coach.workflows.teaching.drills import why_skipped
 from coach.workflows.watching.launch_watch import Launches, Watched
 
 MIN_RATIO = 0.9
-"""A mended run has at least this share of its twin's throughput."""
+"""Least ratio of a fixed run's throughput to its twin's."""
 _AT_ONCE = 4
-"""So many on a cluster whose site does not limit them. On one machine there is one: others would slow down
-what is measured."""
+"""Drills that run at the same time on a cluster without a limit. On one machine it is one: others would
+disturb the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
-    """What came of one drill. All but the first three are None where it was skipped, or ended before that was
-    known."""
+    """The result of one drill. All but the first three fields are None if it was skipped, or ended before
+    they were known."""
 
     name: str
     planted: str
@@ -49,18 +49,18 @@ class DrillResult:
     is_diagnosed: bool | None = None
     seconds_to_finding: float | None = None
     mended_by: str | None = None
-    """The fix that was applied, or what the learner edits."""
+    """The fix that was applied, or the edit that the learner makes."""
     is_fixed: bool | None = None
     throughput_ratio: Estimate | None = None
-    """Of the child to the twin, over the same steps; None where the edit is the twin, or nothing was
-    measured."""
+    """Throughput of the child divided by its twin's, over the same steps; None if the edit is the twin, or if
+    nothing was measured."""
     misses: tuple[str, ...] = ()
-    """The bars that it missed, one line each."""
+    """The bars that were missed, one line each."""
 
 
 def choose(names: Sequence[str]) -> tuple[Recipe, ...]:
-    """The drills of these names, all without any. Raises UserError for one that there is not, or that cannot
-    be read."""
+    """The drills of these names; all if there are none. Raises UserError for one that does not exist or
+    cannot be read."""
     drills, problems = find_drills()
     if problems:
         raise problems[0]
@@ -79,8 +79,8 @@ def run_drills(
     site: Site,
     io: Io,
 ) -> Generator[DrillResult]:
-    """Each drill's result as it comes. Left early, it cancels what runs. `given`: the environment that all of
-    them run in."""
+    """Yields each drill's result as it arrives. A caller that stops early cancels the running drills.
+    `given`: the environment for all of them."""
     at_once = 1 if site.backend == "local" else settings.limits.max_running or _AT_ONCE
     conduct = _Conduct(given, launches, site, io)
     with ThreadPoolExecutor(at_once) as pool:
@@ -94,7 +94,7 @@ def run_drills(
 
 
 class _Conduct:
-    """Runs one drill after the other; a twin that several have in common is run once."""
+    """Runs drills; a twin that several of them share is run once."""
 
     def __init__(self, given: LaunchRequest, launches: Launches, site: Site, io: Io) -> None:
         self._given, self._launches, self._site, self._io = given, launches, site, io
@@ -115,14 +115,14 @@ class _Conduct:
                 on_launched=lambda submitted: tell_answer(Path(submitted.run_dir), self._io),
             )
         except UserError as refused:
-            if recipe.requires:  # the environment lacks what the recipe says it needs
+            if recipe.requires:  # the environment lacks what the recipe requires
                 return replace(result, skipped=refused.message)
             return replace(result, is_diagnosed=False, misses=(f"it was refused: {refused.message}",))
         result = _diagnosed(replace(result, run_dir=ran.submitted.run_dir), ran, drill)
         try:
             return self._mended(result, ran, drill)
         except UserError as refused:
-            return _missing(replace(result, is_fixed=False), f"what mends it was refused: {refused.message}")
+            return _missing(replace(result, is_fixed=False), f"its fix was refused: {refused.message}")
 
     def _mended(self, result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
         asked = twin_request(drill, self._site.backend)
@@ -138,11 +138,11 @@ class _Conduct:
         return replace(result, mended_by=f"{in_vain}edit: {drill.mend}", is_fixed=twin.is_well)
 
     def _tried(self, result: DrillResult, ran: Watched, twin: Watched, drill: Drill) -> DrillResult | None:
-        """What the primary finding's first fix did; None where it is in words, and a learner would edit the
-        code.
+        """The result of the primary finding's first fix; None if that fix is advice in words, and a learner
+        would edit the code.
 
-        Where there is nothing to edit, the child's own first fix is the next, until one is well or the chain
-        of fixes has to end.
+        If there is nothing to edit, the child's own first fix is tried next, until a child is well or the
+        chain of fixes has to end.
         """
         tried, titles = None, []
         while ran.snapshot.run is not None and ran.primary is not None:
@@ -164,7 +164,7 @@ class _Conduct:
         if known is None:
             try:
                 future.set_result(self._launches.run(request))
-            except Exception as error:  # for each that waits for it
+            except Exception as error:  # passed to every drill that waits for this twin
                 future.set_exception(error)
         return future.result()
 
@@ -182,8 +182,8 @@ def _diagnosed(result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
 
 
 def _fixed(result: DrillResult, child: Watched, twin: Watched) -> DrillResult:
-    """Whether the child is healthy and the cause gone, or it is as fast as the twin within the interval of
-    their ratio."""
+    """Judge the child: fixed if it is healthy and the cause gone, or if it is as fast as the twin within the
+    interval of their ratio."""
     ratio = _ratio(twin, child)
     is_fast = (
         ratio is not None and child.state == "COMPLETED" and ratio.value + (ratio.noise or 0.0) >= MIN_RATIO

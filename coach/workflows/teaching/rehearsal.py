@@ -1,9 +1,8 @@
-"""The rehearsal of a workshop: each recipe of the day launched small, as a learner would, and watched to its
-end.
+"""Rehearse a workshop: launch each recipe of the day small, as a learner would, and watch it to its end.
 
-One after the other: so no run waits for another of the rehearsal or is slowed by it, what is measured is the
-site's, and the site's `max_running` holds by itself. Nothing that was started here is left running, however
-the rehearsal ends.
+Recipes run one after the other. So no run waits for another of the rehearsal or is slowed by it, the measured
+times are the site's, and the site's `max_running` is respected. No run of the rehearsal is left running,
+however it ends.
 """
 
 from __future__ import annotations
@@ -45,22 +44,22 @@ from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.sharing import unshared
 
 _CANCEL_WAIT_S = 90.0
-"""A cancelled job may use its KillWait, and its node an epilog."""
+"""Seconds. A cancelled job may use its KillWait, and its node an epilog."""
 _INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WHOLE_NODE = "0"
-"""How Slurm spells all the memory of a node."""
+"""Slurm's value for all the memory of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """A run of the rehearsal, and the state in which it will have ended; None when nobody can say."""
+    """A run of the rehearsal, and its future final state; None if it cannot be known."""
 
     submitted: Submitted
     ended: Future[str | None]
 
 
 class Rehearsal:
-    """Tries the recipes of one plan. The site is looked at once; raises UserError when it does not answer."""
+    """Tries the recipes of one plan. The site is looked at once; raises UserError if it does not answer."""
 
     def __init__(
         self,
@@ -85,8 +84,7 @@ class Rehearsal:
         self._reservations: Mapping[str, tuple[str, ...]] | None = None
 
     def try_one(self, item: Item) -> Rehearsed:
-        """Launch a recipe small, and watch it to its end. When it is interrupted, its run is cancelled
-        first."""
+        """Launch a recipe small, and watch it to its end. An interruption cancels its run first."""
         recipe = get_recipe(item.request.recipe)
         small = {"max_steps": self._plan.max_steps} if "max_steps" in recipe.parameters else {}
         request = unshared(replace(item.request, set={**item.request.set, **small}))
@@ -116,7 +114,7 @@ class Rehearsal:
     def _launch(self, plan: Plan, planned: Rehearsed) -> Rehearsed:
         started: _Started | None = None
         try:
-            with _held():  # an order is not left half given
+            with _held():  # a submission must not be cut off in between
                 started = self._start(plan)
             self._note(f"{planned.name}: {plan.run_id} submitted as {started.submitted.job_id}")
             state, waited_for = self._end_of(started)
@@ -139,8 +137,7 @@ class Rehearsal:
             started.ended.set_exception(problem)
 
     def _end_of(self, started: _Started) -> tuple[str | None, str | None]:
-        """The state in which it ended, and the reason of the queue when it waited for too long and was
-        cancelled."""
+        """The run's final state, and the queue's pending reason if it waited too long and was cancelled."""
         try:
             return started.ended.result(timeout=self._max_queued_s), None
         except TimeoutError:
@@ -149,10 +146,10 @@ class Rehearsal:
             return started.ended.result(), None
         self._cancel(started)
         reason = snapshot.job.reason if snapshot.job is not None else None
-        return "CANCELLED", reason or "no reason told"
+        return "CANCELLED", reason or "no reason given"
 
     def _cancel(self, started: _Started) -> None:
-        """End a run of this rehearsal, and see that it has ended."""
+        """Cancel a run of this rehearsal, and wait for its end."""
         run_id = started.submitted.run_id
         try:
             with _held():
@@ -194,7 +191,8 @@ class Rehearsal:
         return tried if tried.state == "COMPLETED" else _broken(tried)
 
     def _cancelled(self, tried: Rehearsed, waited_for: str) -> Rehearsed:
-        """Its end by our own hand is no finding, and Slurm calls the time of it a start."""
+        """The result of a run that waited too long. The rehearsal cancelled it, so its end is no finding; and
+        Slurm reports the time of the cancel as its start."""
         why = explain_pending(waited_for)
         limit = format_time(int(self._max_queued_s))
         problem = f"waited {limit} in the queue and was cancelled: {waited_for}: {why.meaning}"
@@ -221,7 +219,7 @@ class Rehearsal:
         return place_of(f"{name}, whole nodes" if is_exclusive else name, nodes, is_exclusive=is_exclusive)
 
     def _reserved(self) -> Mapping[str, tuple[str, ...]]:
-        """Reservation → its nodes, asked once; empty where Slurm does not answer."""
+        """Reservation → its nodes, asked once; empty if Slurm does not answer."""
         if self._reservations is None:
             result = self._io.run(RESERVATIONS_QUERY)
             found, _ = parse_reservations(result.stdout.decode("utf-8", "surrogateescape"))
@@ -261,12 +259,10 @@ def _shape(resources: Resources) -> Shape:
 
 
 def _broken(tried: Rehearsed) -> Rehearsed:
-    """What is broken, by the cause that was found, else by how it ended."""
+    """Describe the failure by the cause that was found, else by the final state."""
     found, hint = tried.finding, f"coach check {tried.run_id}"
     if found is None:
-        return replace(
-            tried, problem=f"it ended {tried.state or 'in a state that nobody can say'}", hint=hint
-        )
+        return replace(tried, problem=f"it ended {tried.state or 'in an unknown state'}", hint=hint)
     fix = next((f"{fix.title}; " for fix in found.fixes), "")
     return replace(tried, problem=f"{found.rule} {found.name}: {found.summary}", hint=f"{fix}{hint}")
 
@@ -277,7 +273,7 @@ def _first(times: Iterable[float | None]) -> float | None:
 
 @contextlib.contextmanager
 def _held() -> Iterator[None]:
-    """An interruption that comes within waits for the end of the block, and is a KeyboardInterrupt then."""
+    """Delay an interruption until the end of the block, and raise KeyboardInterrupt then."""
     came: list[int] = []
     before = {
         number: signal.signal(number, lambda number, _: came.append(number)) for number in _INTERRUPTIONS

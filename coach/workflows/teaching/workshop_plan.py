@@ -1,7 +1,7 @@
 """The plan of a workshop, one TOML: read strictly, before anything is submitted.
 
-Its [launch] has the keys of config.toml's, so that what an organizer tries is written as the learners' config
-will say it.
+Its [launch] table has the keys of config.toml's, so an organizer tests the same lines that will stand in the
+learners' config.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _RENAMED = {"time": "time_limit_s"}
 
 
 def read_workshop_plan(path: Path, backend: str, settings: Settings) -> WorkshopPlan:
-    """Raises UserError with file, line and key of the first mistake."""
+    """Read the plan. Raises UserError with file, line and key of the first mistake."""
     try:
         text = path.read_text(encoding="utf-8")
         table = parse_toml(text)
@@ -124,7 +124,7 @@ def _item(
 
 
 def _launch(reader: TableReader, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a launch, each as the config checks it → fields of the request."""
+    """The fields of a request from a table of launch options, each checked as the config checks it."""
     said: dict[str, Any] = {}
     for key, value in table.items():
         if key == "sbatch":

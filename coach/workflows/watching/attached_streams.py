@@ -1,4 +1,4 @@
-"""Streams from inside of jobs. They go on also while their job is not on the screen."""
+"""Streams from inside jobs. They continue when their job is not on the screen."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class AttachedStreams:
             return tuple(self._streams)
 
     def attach(self, target: str, streams: Sequence[Stream]) -> None:
-        """Follow a target by these. A target that has streams keeps them."""
+        """Follow a target by these streams. A target that has streams keeps them."""
         with self._lock:
             self._streams.setdefault(target, tuple(streams))
 
     def forget_ended(self, target: str) -> bool:
-        """Forget a target's streams when all have ended, so that none begins again by itself.
+        """Forget a target's streams if all have ended, so that none restarts by itself.
 
         Returns True if it did.
         """

@@ -1,6 +1,7 @@
-"""What a person finds here who opens coach for the first time: what would train, and what there is to launch.
+"""Tell a person who opens coach for the first time what is here: the training environment, and trainings to
+launch.
 
-It is told once, on the first screen, and costs no call to Slurm: what Slurm has is on the screen anyway.
+It is shown once, on the first screen, and costs no call to Slurm: the screen shows Slurm's resources anyway.
 """
 
 from __future__ import annotations
@@ -16,38 +17,38 @@ from coach.model.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What is here beside the cluster."""
+    """The facts of this place beside the cluster's."""
 
     environment: str | None
     """The training environment that the config names."""
     has_torch: bool
-    """Whether coach's own Python has PyTorch: it trains where no environment is named."""
+    """True if coach's own Python has PyTorch: it trains if no environment is named."""
     project: str | None
-    """The project file; None: there is none here or above."""
+    """The project file; None if there is none here or above."""
     num_trainings: int = 0
-    """Those that it names."""
+    """Number of trainings in that file."""
 
 
 def what_is_here(settings: Settings, directory: Path) -> Here:
-    """Looks at the config and at the project file of a directory."""
+    """Read the config and the project file of a directory."""
     named = settings.launch.environment or settings.launch.python
     environment = str(named) if named is not None else None
     project = find_project(directory)
     try:
         num_trainings = len(read_project(project)) if project is not None else 0
     except UserError:
-        num_trainings = 0  # who launches from it is told what is wrong
+        num_trainings = 0  # launching from it reports the error
     name = project.name if project is not None else None
     return Here(environment, find_spec("torch") is not None, name, num_trainings)
 
 
 def is_first(file: Path) -> bool:
-    """True as long as nobody has pressed a key on the first screen."""
+    """True until somebody has pressed a key on the first screen."""
     return not file.exists()
 
 
 def note_first(file: Path) -> None:
-    """The first start is over. Where nothing can be kept it comes again."""
+    """Note that the first start is over. If that cannot be written, it is shown again."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.touch(mode=0o600, exist_ok=True)

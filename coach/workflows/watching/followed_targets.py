@@ -13,7 +13,7 @@ MAX_LINGERING = 3
 
 
 class FollowedTargets:
-    """Located targets by name. One thread changes them; any may ask whether one lingers."""
+    """Resolved targets by name. One thread changes them; any thread may ask if one lingers."""
 
     def __init__(self) -> None:
         self._targets: dict[str, Target] = {}
@@ -27,7 +27,7 @@ class FollowedTargets:
         return name in self._lingering
 
     def follow(self, names: Sequence[str], locate: Callable[[str], Target]) -> None:
-        """Follow exactly these. The newest of the others linger."""
+        """Follow exactly these. The newest of the targets dropped linger."""
         now_s = time.monotonic()
         for name in self._targets:
             if name not in names:

@@ -1,8 +1,9 @@
-"""Runs the user's own command for a job of theirs that holds idle GPUs: key `idle_gpus.command`, off by
+"""Run the user's own command for a job of theirs that holds idle GPUs: key `idle_gpus.command`, off by
 default.
 
-coach itself never ends such a job. A source like the others, in a thread of its own, because a command may
-take long. It asks nobody: the session's picture and its histories tell what the samplers measured.
+coach itself never ends such a job. This is a source like the others, in a thread of its own, because the
+command may take long. It asks Slurm nothing: the session's picture and histories hold the samplers'
+measurements.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ NAME = "idle-gpus"
 LOOK_INTERVAL_S = 30.0
 TIMEOUT_S = 60.0
 TOLD_S = 600.0
-"""So long a failure stands in the banner."""
+"""Seconds for which a failure stands in the banner."""
 
 
 def may_run(settings: Settings) -> bool:
-    """Whether there is a command, and nothing forbids it."""
+    """True if a command is configured and nothing forbids it."""
     return (
         bool(settings.idle_command) and not settings.is_readonly and not settings.why_off(Switch.IDLE_COMMAND)
     )
 
 
 class IdleCommandSource:
-    """Looks at the user's running jobs; once for each time of idle GPUs it runs the command."""
+    """Checks the user's running jobs, and runs the command once for each period of idle GPUs."""
 
     name = NAME
     interval_s = LOOK_INTERVAL_S
@@ -58,7 +59,7 @@ class IdleCommandSource:
         self._env = env
         self._claims = IdleClaims(settings.cache_dir, settings.cluster)
         self._busy_s: dict[str, float] = {}
-        """Job id → when it was last seen at work: older samples are thinned out."""
+        """Job id → time at which it was last seen at work: older samples are thinned out."""
         self._problem: tuple[float, str] | None = None
 
     def poll(self) -> Iterator[Reading]:
@@ -101,7 +102,7 @@ class IdleCommandSource:
 
 
 def facts(target: TargetSnapshot, job: Job, found: IdleGpus) -> dict[str, str]:
-    """What the command is told, in its environment."""
+    """The environment variables that the command gets."""
     run_id = target.run.run_id if target.run is not None else ""
     return {
         "COACH_JOB_ID": job.job_id,

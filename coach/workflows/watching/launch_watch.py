@@ -1,8 +1,7 @@
-"""A launch that is watched to its end by who made it: what was found while it ran, and what its whole run
-shows.
+"""Launch a run and watch it to its end: the findings while it ran, and those of the whole run.
 
-Apart from the screens' session, because here nothing is withheld, each run has an engine of its own, and the
-own queue is asked once for all runs that are watched at the same time.
+Kept apart from the screens' session: here nothing is withheld, each run has its own engine, and one question
+to the queue serves all runs that are watched at the same time.
 """
 
 from __future__ import annotations
@@ -43,11 +42,12 @@ from coach.workflows.sharing import unshared
 _LOOK_INTERVAL_S = 1.0
 _ROOM_INTERVAL_S = 5.0
 _FORGOTTEN_S = 60.0
-"""How long a job may be in no queue before its end is believed though its directory does not tell it."""
+"""Seconds for which a job may be missing from the queue before it counts as ended, if its directory has no
+record of the end."""
 
 
 class Stopped(Exception):
-    """The run was cancelled, because nobody waits for it any longer."""
+    """The run was cancelled because nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class Watched:
     snapshot: TargetSnapshot
     history: History
     findings: tuple[Finding, ...]
-    """Those of the whole run, the primary one first."""
+    """Findings of the whole run, the primary one first."""
     seconds_to_finding: float | None
-    """From its first step to the look that found what was looked for, while it ran; None: not before its end,
-    or it took no step."""
+    """Seconds from its first step to the look that found the expected cause while it ran; None if it was
+    found only after the end, or if there was no step."""
 
     @property
     def state(self) -> str | None:
@@ -82,7 +82,8 @@ class Watched:
 
 
 class Launches:
-    """Launches runs and watches them, from several threads, within what the site allows at once."""
+    """Launches runs and watches them, from several threads, within the number of runs that the site
+    allows."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class Launches:
         self._stop = threading.Event()
 
     def stop(self) -> None:
-        """Cancel what runs, and launch nothing more."""
+        """Cancel the running ones, and launch no more."""
         self._stop.set()
 
     def run(
@@ -110,10 +111,9 @@ class Launches:
         causes: Collection[str] = (),
         on_launched: Callable[[Submitted], None] = lambda submitted: None,
     ) -> Watched:
-        """Launch and watch to the end. `causes` are those that are looked for as the primary finding while it
-        runs.
+        """Launch and watch to the end. `causes`: the causes expected as primary finding while it runs.
 
-        Raises UserError when the launch is refused, Stopped when it was stopped.
+        Raises UserError if the launch is refused, Stopped after `stop`.
         """
         return self._run(
             lambda: prepare(unshared(request), self._settings, self._env, self._io, self._io.now()),
@@ -122,7 +122,7 @@ class Launches:
         )
 
     def run_fix(self, remedy: Remedy, ran: Watched) -> Watched:
-        """Launch a fix of a run as its child, and watch that to the end. Raises like `run`."""
+        """Launch a fix of a run as its child, and watch it to the end. Raises like `run`."""
         parent = ran.snapshot.run
         assert parent is not None, "a run that was launched has a record"
         seen = (ran.snapshot, ran.history)
@@ -207,7 +207,7 @@ class Launches:
 
 
 class _Queue:
-    """The own queue, asked once for all that watch a job in it."""
+    """The user's queue: one question serves all threads that watch a job in it."""
 
     def __init__(self, source: PollingSource) -> None:
         self._source = source
@@ -236,7 +236,7 @@ def _names(findings: Sequence[Finding], causes: Collection[str]) -> bool:
 
 
 def _first_step_s(history: History) -> float | None:
-    """When the first step that is known began."""
+    """Time at which the first known step began, in epoch seconds."""
     firsts = [next(iter(history.steps(rank)), None) for rank in history.ranks]
     return min(
         (step.time_s - (step.step_time_s or 0.0) for step in firsts if step and step.time_s is not None),
@@ -245,7 +245,7 @@ def _first_step_s(history: History) -> float | None:
 
 
 def _record_end(snapshot: TargetSnapshot) -> None:
-    """Keep how a job ended that could not say so itself: it counts as running otherwise."""
+    """Write into run.json how a job ended that could not record it itself: otherwise it counts as running."""
     run, job = snapshot.run, snapshot.job
     if run is not None and job is not None and is_final(job.state) and not is_final(run.state):
         with contextlib.suppress(OSError, runs.RunFileError):

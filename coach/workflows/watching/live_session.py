@@ -1,7 +1,7 @@
-"""Live data for both front ends: start the sources of a Watch, keep the picture, say when it changed.
+"""Live data for both front ends: start the sources of a Watch, keep a snapshot, report changes.
 
-One worker thread of the session's own applies readings and asks the rules; whoever shows the picture gets
-finished values, at most a few times a second, and never touches a source.
+A worker thread of the session applies readings and runs the rules. The front end gets finished values, at
+most a few times a second, and never touches a source.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ if TYPE_CHECKING:
     from coach.lookback.history import History
 
 STUCK_S = 15.0
-"""Nothing that the session's own thread does takes so long, unless a file system does not answer it."""
+"""Seconds. The session's own thread is never busy this long, unless a file system does not answer."""
 _STUCK = "session"
 UPDATE_INTERVAL_S = 0.25
-"""A change is told at most this often."""
+"""A change is reported at most this often, in seconds."""
 AGE_INTERVAL_S = 5.0
-"""The picture is told at least this often: rules that wait for a time to pass are asked again, and times in
-tables go on. Whoever shows it counts the ages on by itself."""
+"""The snapshot is reported at least this often, in seconds, because some rules wait for a time to pass and
+tables show elapsed times. The front end updates ages by itself."""
 
 NODES_LOOK_S = 30.0
-"""When own jobs have taken or left nodes, the nodes are looked at again, but not more often than this: the
-budget is the queue's as well."""
+"""If own jobs have taken or left nodes, the nodes are read again, but not more often than this, in seconds:
+the RPC budget also serves the queue."""
 _CLUSTER_SOURCES = frozenset({"jobs", "nodes"})
 _SETTLE_S = 0.02
-"""Answers that belong together arrive in one update."""
+"""Seconds to collect answers that belong into one update."""
 
 OnUpdate = Callable[[Snapshot], None]
 OnReading = Callable[[Reading], None]
@@ -77,8 +77,8 @@ def live_session(
 ) -> WatchSession:
     """A session on the real world.
 
-    `on_settings` gets the settings whenever their files have changed, in a thread of the session's. `budget`
-    is the one that the person's own commands spend from as well.
+    `on_settings` gets the new settings whenever their files have changed, in a thread of the session.
+    `budget` is the RPC budget that the person's own commands also use.
     """
     follower = Follower(settings, env, lambda env: held_back(load(env), env))
     manners, io = polite_io(settings, backend, env, budget or RpcBudget())
@@ -87,7 +87,7 @@ def live_session(
 
 
 class WatchSession:
-    """Start it with a callback, tell it what to watch, stop it."""
+    """Start it with a callback, give it a Watch, stop it."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class WatchSession:
         on_settings: Callable[[Settings], object] = lambda settings: None,
         manners: Manners | None = None,
     ) -> None:
-        """`on_reading` sees every reading (a recorder).
+        """`on_reading` gets every reading, for a recorder.
 
-        `manners` are None where nobody is asked: in a recording.
+        `manners` is None for a recording, where nothing is asked.
         """
         self._settings = settings
         self._world = world
@@ -123,16 +123,16 @@ class WatchSession:
         self._is_watch_new = True
         self._is_judging_new = False
         self._told_problem: str | None = None
-        """The problem with the rules that the picture shows."""
+        """The problem with the rules that the snapshot shows."""
         self._snapshot = Snapshot(world.io.now())
         self._is_stopping = threading.Event()
         self._alive_s = time.monotonic()
-        """When the session's thread was last seen to go on."""
+        """Time at which the session's thread last made progress."""
         self._thread: threading.Thread | None = None
 
     @property
     def snapshot(self) -> Snapshot:
-        """The newest picture."""
+        """The newest snapshot."""
         return self._snapshot
 
     def start(self, on_update: OnUpdate) -> None:
@@ -142,7 +142,8 @@ class WatchSession:
         threading.Thread(target=self._guard, args=(on_update,), name="guard", daemon=True).start()
 
     def _guard(self, on_update: OnUpdate) -> None:
-        """Say that the session's thread stands still, in its place: the rules read files of earlier runs."""
+        """Report, in place of the session's thread, that it is blocked: the rules read files of earlier
+        runs."""
         while not self._is_stopping.wait(AGE_INTERVAL_S):
             if time.monotonic() - self._alive_s > STUCK_S:
                 words = "a file system does not answer: nothing new is judged"
@@ -170,9 +171,9 @@ class WatchSession:
         self._poller.interrupt()
 
     def use(self, settings: Settings) -> None:
-        """Go on by these settings: rules, advice, how often to ask.
+        """Continue with these settings: rules, advice, polling intervals.
 
-        Where runs lie does not change under a session.
+        The runs root of a session never changes.
         """
         self._engine.use(settings)
         with self._lock:
@@ -182,21 +183,21 @@ class WatchSession:
         self._on_settings(settings)
 
     def history(self, target: str) -> History:
-        """The series of a watched target as they stand: a copy that nobody changes, made once for all that
-        was added."""
+        """The series of a watched target up to now: a read-only copy, made once after each addition."""
         with self._lock:
             history = self._monitor.history(target)
             return history.derived("copy", history.copy)
 
     def glance(self, target: str) -> Glance:
-        """What a line of a list shows of a watched target: made once for all that was added, not copied."""
+        """The summary of a watched target for one row of a list, computed once after each addition, not
+        copied."""
         with self._lock:
             return glance_of(self._monitor.history(target))
 
     def refresh_soon(self, *, is_cluster_only: bool = False) -> None:
-        """Look at everything again at once: after a launch or a cancel, or when the user asks for it.
+        """Read everything again at once: after a launch or a cancel, or when the user asks for it.
 
-        `is_cluster_only`: look at the queue and the nodes alone.
+        `is_cluster_only`: read only the queue and the nodes.
         """
         if self._manners is not None:
             self._manners.expect_change()
@@ -206,14 +207,14 @@ class WatchSession:
             self._poller.refresh_soon()
 
     def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
-        """Ask less, or nothing, by how long ago the last key was pressed, and where."""
+        """Set how often Slurm is asked, by the time since the last key press and the open screen."""
         if self._manners is None:
             return Attention()  # a recording costs nobody anything
         asleep_s = self._settings.idle_minutes * 60.0
         return self._manners.attend(idle_s, asleep_s, is_focused=is_focused, is_run_open=is_run_open)
 
     def spared(self, io: Io) -> Io:
-        """An Io that asks Slurm nothing while this session finds it away."""
+        """An Io that asks Slurm nothing while this session knows of an outage."""
         return io if self._manners is None else self._manners.spared(io)
 
     def stop(self) -> None:
@@ -250,7 +251,7 @@ class WatchSession:
         return picture if self._manners is None else self._manners.with_spending(picture)
 
     def _is_held(self, key: str) -> bool:
-        """True for a source whose target has left the screen: it keeps its place, but is not asked."""
+        """True for a source whose target has left the screen: it keeps its position, but is not asked."""
         return self._targets.is_lingering(key.partition(":")[2])
 
     def _apply(self, readings: list[Reading]) -> bool:
@@ -278,20 +279,20 @@ class WatchSession:
         return self._world.io.now() - status.data_time_s > NODES_LOOK_S
 
     def _apply_rules_problem(self) -> bool:
-        """Show that the rules cannot be loaded, and that they can be again."""
+        """Report that the rules cannot be loaded, and when they can be again."""
         if self._engine.problem is None and self._told_problem is None:
             return False
         self._told_problem = self._engine.problem
         return self._monitor.apply(Reading("rules", self._world.io.now(), 0.0, None, self._told_problem))
 
     def _forget_ended(self, target: str) -> None:
-        """A stream that has ended begins again only when somebody attaches it."""
+        """Drop a target's ended streams: they restart only when somebody attaches them."""
         if self._streams.forget_ended(target):
             with self._lock:
                 self._is_watch_new = True
 
     def _apply_watch(self) -> None:
-        """Start and stop sources, where the watch or the targets that linger have changed."""
+        """Start and stop sources if the watch or the lingering targets have changed."""
         with self._lock:
             if not self._is_watch_new and not self._targets.expire():
                 return

@@ -1,6 +1,6 @@
-"""A live session's politeness towards Slurm.
+"""Limit a live session's load on Slurm.
 
-It asks less while nobody looks, keeps within a budget of RPCs, and shares answers with other coaches.
+It asks less often while nobody looks, keeps within a budget of RPCs, and shares answers with other coaches.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from coach.workflows.judging.targets import SourceFactory
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """The pace of a session's sources, and how it treats Slurm."""
+    """The pace of a session's sources, and its limits on questions to Slurm."""
 
     pace: Pace
     budget: RpcBudget | None = None
-    """None: Slurm is not asked."""
+    """None if Slurm is not asked."""
     shared: SharedIo | None = None
     patient: PatientIo | None = None
     outage: Outage | None = None
 
     def expect_change(self) -> None:
-        """Refuse answers older than now, and allow a few more RPCs: something was done on the cluster."""
+        """Refuse answers older than now, and allow a few more RPCs: an action has changed the cluster."""
         if self.shared is not None:
             self.shared.refuse_older()
         if self.patient is not None:
@@ -50,9 +50,9 @@ class Manners:
             self.budget.note_act()
 
     def attend(self, idle_s: float, asleep_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
-        """Set the pace by how long ago the last key was pressed, and where.
+        """Set the pace by the time since the last key press and the open screen.
 
-        After `asleep_s` nothing is asked.
+        After `asleep_s` without a key, nothing is asked.
         """
         attention = Attention(
             is_active=is_focused and idle_s < ACTIVE_S,
@@ -66,7 +66,7 @@ class Manners:
         return attention
 
     def sources(self, io: Io, settings: Settings) -> Mapping[str, SourceFactory]:
-        """Where Slurm is asked: what reads the site's own rate limit, and what notices the end of an
+        """Sources for a Slurm cluster: one reads the site's own rate limit, one notices the end of an
         outage."""
         budget = self.budget
         if budget is None:
@@ -85,11 +85,11 @@ class Manners:
         return io if self.outage is None else self.outage.spare(io)
 
     def with_spending(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot, with what was spent of the budget."""
+        """The snapshot with the RPCs spent of the budget."""
         return snapshot if self.budget is None else replace(snapshot, spending=self.budget.spending())
 
     def close(self) -> None:
-        """Let go of what waits for Slurm."""
+        """End everything that waits for Slurm."""
         if self.shared is not None:
             self.shared.close()
         if self.budget is not None:
@@ -99,7 +99,7 @@ class Manners:
 def polite_io(
     settings: Settings, backend: str, env: Mapping[str, str], budget: RpcBudget
 ) -> tuple[Manners, Io]:
-    """The real world as a session asks it, and the manners that it is asked by."""
+    """The real world's Io for a session, and the manners that limit it."""
     pace, outage, scrubbed = Pace(), Outage(), scrubbed_environment(env)
     patient = PatientIo(
         scrubbed,
@@ -110,8 +110,7 @@ def polite_io(
     if backend != "slurm":
         return Manners(pace), patient
     folder = shared_folder(env, settings.cache_dir)
-    # Answers are shared between coaches that ask the same controller: the cluster's name, and the
-    # configuration that names it.
+    # Coaches share answers if they ask the same controller: same cluster name, and same configuration file.
     context = f"{settings.cluster} {scrubbed.get('SLURM_CONF', '')}"
     shared = SharedIo(patient, folder, context, settings.slurm_timeout_s) if folder is not None else None
     outage.probe_by(shared or patient)

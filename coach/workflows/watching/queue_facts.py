@@ -1,7 +1,7 @@
-"""The facts of the queue that a session keeps: jobs seen, their logs' paths, and the ends of own runs.
+"""Keep facts from the queue: jobs seen, paths of their logs, and the ends of own runs.
 
-Slurm forgets a job minutes after its end. What is written is written aside: the queue goes on where a home
-hangs.
+Slurm forgets a job minutes after its end. Files are written in a separate thread, so that a home directory
+that hangs does not stop the queue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLOSE_S = 1.0
 
 
 class QueueFacts:
-    """Learns from each answer of the queue. Nothing is written where the world does not allow it."""
+    """Learns from each answer of the queue. Writes nothing if the world does not allow it."""
 
     def __init__(self, world: World, settings: Settings, sharer: Sharer | None) -> None:
         self._user = world.user
@@ -39,7 +39,7 @@ class QueueFacts:
         self.output_paths = output_paths_of(world.io, settings) if world.can_write else OutputPaths(world.io)
 
     def learn(self, reading: Reading) -> bool:
-        """Remember the jobs of a reading, and where they write their logs.
+        """Remember the jobs of a reading, and the paths of their logs.
 
         Returns True if own jobs have taken or left nodes since the last reading: the nodes have changed too.
         """
@@ -53,11 +53,11 @@ class QueueFacts:
         return before is not None and before != self._placed
 
     def close(self) -> None:
-        """Wait a little for what is still to be written."""
+        """Wait a little for unfinished writes."""
         self._aside.wait(CLOSE_S)
 
     def keep_runs(self, monitor: Monitor, settings: Settings) -> None:
-        """Write into own runs which job is theirs, and how it ended."""
+        """Write into own runs their job ids, and how they ended."""
         if not self._can_write or settings.is_readonly:
             return
         for run, job_id in monitor.found_in_queue():
@@ -84,13 +84,13 @@ class RunRecords:
         self._jobs: set[tuple[str, str]] = set()
 
     def keep_job(self, run: Run, job_id: str, settings: Settings) -> None:
-        """The job of a run whose submission had no answer."""
+        """Write the job id of a run whose submission had no answer."""
         if not run.is_launching and (run.run_id, job_id) not in self._jobs:
             self._jobs.add((run.run_id, job_id))
             self._aside.do(f"job of {run.run_id}", partial(adopt, run, job_id, "StdOut", settings))
 
     def keep_end(self, run: Run, job: Job) -> None:
-        """How the job ended."""
+        """Write how the job ended."""
         end = (run.run_id, job.end_time_s)  # a requeued job has several
         if end in self._ends:
             return

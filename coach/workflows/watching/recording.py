@@ -39,13 +39,13 @@ from coach.workflows.watching.live_session import WatchSession
 from coach.workflows.watching.world import World, slurm_sources
 
 REPLAY_INTERVAL_S = 1.0
-"""A recording costs no controller anything: it is asked as often as its screens are drawn."""
+"""Seconds. Reading a recording costs no controller anything: it is read as often as the screens are drawn."""
 MAX_FOLLOWED_RUNS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a recording holds."""
+    """The content of a recording."""
 
     num_entries: int
     num_bytes: int
@@ -53,7 +53,7 @@ class Kept:
     followed: tuple[str, ...]
     """Runs, and jobs that were measured from inside."""
     problems: tuple[str, ...] = ()
-    """Why a job was not measured any longer."""
+    """Why the measurement of a job stopped."""
 
 
 def demo_recording() -> Path:
@@ -62,14 +62,14 @@ def demo_recording() -> Path:
 
 
 def header_of(path: Path) -> Header:
-    """Where and whose a recording is. Raises UserError when the file is not one."""
+    """The header of a recording: its site and user. Raises UserError if the file is not one."""
     return open_recording(path).header
 
 
 def open_replay(
     path: Path, settings: Settings, speed: float = 1.0, clock: Callable[[], float] = time.monotonic
 ) -> WatchSession:
-    """A session that plays a recording. Raises UserError when the file is not one."""
+    """A session that plays a recording. Raises UserError if the file is not one."""
     recording = open_recording(path)
     header = recording.header
     machine = _parse_machine(header.machine, path) if header.machine is not None else None
@@ -82,7 +82,7 @@ def open_replay(
                 user,
                 REPLAY_INTERVAL_S,
                 read_node=lambda: machine or Node("local", "unknown", None, (), None, None, None, None, ()),
-                # Which processes lived, and where, is told by the recorded files alone.
+                # Only the recorded files say which processes lived, and where.
                 look=as_recorded,
             )
 
@@ -127,11 +127,11 @@ def record(
     duration_s: float | None = None,
     wait: Callable[[float | None], object],
 ) -> Kept:
-    """Record until `wait` returns, which is given the time after which it should. Without `run_ids`, the runs
-    that are active are followed as they come.
+    """Record until `wait` returns; it gets the time after which it should. Without `run_ids`, active runs are
+    followed as they appear.
 
-    `measured` are jobs of others than coach to be measured from inside meanwhile, each as it was said yes to
-    (`plan_attach`). Raises UserError when the file cannot be made or a run is not known.
+    `measured` are jobs not launched by coach that are measured from inside meanwhile, each as confirmed by
+    the user (`plan_attach`). Raises UserError if the file cannot be created or a run is unknown.
     """
     budget, user = RpcBudget(), user_name()
     system = SystemIo(
@@ -145,7 +145,7 @@ def record(
     attached = {action.job_ids[0]: action for action in measured}
     for action in measured:
         begin_attach(action, settings)
-    # With names to strike, what is written first is for nobody's eyes.
+    # If names are to be struck, the raw file is written first, under a hidden name.
     raw = file.with_name(f".{file.name}.raw") if is_anonymized else file
     header = Header(
         time_s=system.now(),
@@ -184,7 +184,7 @@ def _names_of(user: str, env: Mapping[str, str]) -> Names:
 
 
 def _create(file: Path, raw: Path, system: Io, header: Header) -> RecordingIo:
-    """Begin to write `raw`, from which `file` is made in the end. Raises UserError."""
+    """Begin to write `raw`, from which `file` is made at the end. Raises UserError."""
     try:
         if file.exists():
             raise UserError(f"{file}: exists already", "choose another name, or remove it first")
@@ -194,7 +194,7 @@ def _create(file: Path, raw: Path, system: Io, header: Header) -> RecordingIo:
 
 
 class _Followed:
-    """The targets that a session follows. With `takes_more`, active runs are added as they come."""
+    """The targets that a session follows. With `takes_more`, active runs are added as they appear."""
 
     def __init__(self, session: WatchSession, targets: list[str], *, takes_more: bool) -> None:
         self.targets = targets
@@ -215,7 +215,7 @@ class _Followed:
 
 
 def _stream_errors(snapshot: Snapshot, job_ids: Iterable[str]) -> tuple[str, ...]:
-    """Why jobs that were measured from inside are not measured any longer."""
+    """Why the measurement of jobs from inside has stopped."""
     told = (snapshot.sources.get(f"{RecordedStream.name}:{job_id}") for job_id in job_ids)
     return tuple(status.error for status in told if status is not None and status.error is not None)
 

@@ -1,8 +1,8 @@
-"""Keeps the records of runs small while the screens are open: a little of the work at each look.
+"""Keep the records of runs small while the screens are open, a little at each look.
 
-A source like the others, in a thread of its own, because thinning reads many megabytes and a file system may
-hang. It asks the file server a bounded number of questions at a look, and thins one part of one run at most.
-The queue is not asked: the session's own picture of runs and jobs says which runs have ended.
+This is a source like the others, in a thread of its own, because thinning reads many megabytes and a file
+system may hang. Each look makes a bounded number of calls to the file server, and thins at most one part of
+one run. The queue is not asked: the session's snapshot shows which runs have ended.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from coach.workflows.jobs.thin_records import limits_of, perform
 
 LOOK_INTERVAL_S = 60.0
 MAX_OPERATIONS = 300
-"""Questions to the file server at a look, five a second at most: a screen's own polling asks more."""
+"""Calls to the file server at one look, at most five a second: a screen's own polling makes more."""
 
 
 class RecordsSource:
-    """Looks at the records of all runs, and thins them when they hold too much."""
+    """Checks the records of all runs, and thins them if they hold too much."""
 
     name = "records"
     interval_s = LOOK_INTERVAL_S
@@ -50,13 +50,13 @@ class RecordsSource:
                 self._problem = self._keep_small(records)
         except OSError as error:
             self._problem = error.strerror or str(error)
-        except UserError as error:  # another coach does it
+        except UserError as error:  # another coach is thinning
             self._problem = None if "another coach" in error.message else error.message
         duration_s = time.monotonic() - start_s
         yield Reading(self.name, self._io.now(), duration_s, None, self._problem)
 
     def _keep_small(self, records: tuple[RunRecords, ...]) -> str | None:
-        """Thin one part if the records hold too much. Returns why they still will; None when all is well."""
+        """Thin one part if the records hold too much. Returns why they still do; None if all is well."""
         picture = self._picture()
         ended = ended_runs(picture, self._io.now())
         others = frozenset(one.run_id for one in records) - ended
@@ -78,7 +78,7 @@ def _words(plan: ThinPlan) -> str:
 
 
 def ended_runs(picture: Snapshot, now_s: float) -> frozenset[str]:
-    """Runs that surely have ended, a day ago at least, so that nobody has just requeued them: others may be
+    """Runs that certainly ended at least a day ago, so that nobody has just requeued them: any other may be
     alive. Open drills are left out."""
     queue = picture.sources.get("jobs")
     is_queue_known = queue is not None and queue.data_time_s is not None and queue.error is None

@@ -1,7 +1,7 @@
-"""The config's files as a source: a running session learns of a change as it learns of everything else.
+"""The config's files as a source: a running session notes changes of the config like any other change.
 
-In a thread of its own, because a file system that hangs must not hold up the screens; told as a source, so
-that a new file that is broken stands in the banner until it is mended.
+It has a thread of its own, because a file system that hangs must not block the screens. It is a source, so
+that the banner shows a broken new file until it is corrected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coach.sources.io import Io
 
 
 class SettingsSource:
-    """Looks at the files; `on_change` gets new settings, in this source's thread."""
+    """Reads the files; `on_change` gets new settings, in this source's thread."""
 
     name = "config"
     interval_s = LOOK_INTERVAL_S

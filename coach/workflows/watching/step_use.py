@@ -1,8 +1,8 @@
-"""What Slurm itself measures of one's running jobs: the peaks of all their steps, by one `sstat` for all of
-them, on demand.
+"""Slurm's own measurements of running jobs: the peaks of all their steps, by one `sstat` for all jobs, on
+demand.
 
-It enters no job, so it is what is known of a job that coach did not launch before anybody says yes to a step
-in it.
+sstat enters no job, so its values are available for a job that coach did not launch before anybody confirms a
+step inside it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from coach.sources.slurm.queue import jobs_query, parse_jobs
 from coach.sources.slurm.text import failure_words
 
 _MAX_JOBS = 50
-"""sstat asks the nodes of every job that it is given."""
+"""sstat asks the nodes of every job it is given."""
 
 StepUses = Mapping[str, tuple[StepUse, ...]]
-"""By the jobs' numbers, those that srun takes."""
+"""Job id, as srun takes it → its steps."""
 
 
 def read_step_use(io: Io, user: str) -> StepUses:
-    """Raises UserError in Slurm's words."""
+    """Ask sstat once. Raises UserError in Slurm's words."""
     queue = io.run(jobs_query(user))
     if queue.returncode != 0:
         raise UserError(queue.error or failure_words(queue.stderr))

@@ -1,4 +1,5 @@
-"""The story that the demo tells: its captions follow the time of the recording, can be stepped, and left."""
+"""The demo's story: captions that follow the time of the recording, and that can be stepped through or
+left."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from coach.workflows.watching.recording import header_of, open_replay
 
 
 class PlayClock:
-    """The clock of a recording that is played: real time, which can be skipped on."""
+    """The clock of a played recording: real time plus the time skipped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -24,16 +25,16 @@ class PlayClock:
         return self._clock() + self._skipped_s
 
     def played_s(self) -> float:
-        """How far the recording has come, in seconds."""
+        """The position in the recording, in seconds."""
         return self() - self._start_s
 
     def skip_to(self, seconds: float) -> None:
-        """Go on to this time; never back."""
+        """Move forward to this time; never back."""
         self._skipped_s += max(0.0, seconds - self.played_s())
 
 
 class Story:
-    """Which caption is told. `skip_to` moves the recording on to a time."""
+    """Chooses the caption to show. `skip_to` moves the recording forward to a time."""
 
     def __init__(
         self, chapters: Sequence[Chapter], played_s: Callable[[], float], skip_to: Callable[[float], None]
@@ -43,7 +44,7 @@ class Story:
         self._played_s = played_s
         self._skip_to = skip_to
         self._held: int | None = None
-        """The one that was gone back to; None: the recording's time decides."""
+        """The caption that the user went back to; None: the recording's time decides."""
 
     @property
     def _by_time(self) -> int:
@@ -52,16 +53,16 @@ class Story:
 
     @property
     def index(self) -> int:
-        """The place of the caption that is told."""
+        """The index of the caption shown."""
         return self._by_time if self._held is None else self._held
 
     @property
     def chapter(self) -> Chapter | None:
-        """The one that is told; None when the story was left."""
+        """The caption shown; None after the story was left."""
         return None if self.is_left else self.chapters[self.index]
 
     def go_on(self) -> None:
-        """Tell the next one; what has not happened yet is skipped to. After the last the story is left."""
+        """Show the next caption, and skip the recording to it if needed. After the last the story is left."""
         index = self.index + 1
         if index >= len(self.chapters):
             self.is_left = True
@@ -72,19 +73,18 @@ class Story:
             self._held = index
 
     def go_back(self) -> None:
-        """Tell the one before again."""
+        """Show the previous caption again."""
         self._held = max(0, self.index - 1)
 
     def leave(self) -> bool:
-        """False: it was left before."""
+        """Leave the story. Returns False if it was left before."""
         was_told = not self.is_left
         self.is_left = True
         return was_told
 
 
 def open_story(path: Path, settings: Settings) -> tuple[WatchSession, Story]:
-    """A session that plays a recording, and the story that it tells. Raises UserError when the file is not
-    one."""
+    """A session that plays a recording, and its story. Raises UserError if the file is not one."""
     clock = PlayClock()
     session = open_replay(path, settings, clock=clock)
 

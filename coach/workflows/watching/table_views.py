@@ -1,8 +1,8 @@
-"""How a person looks at the tables: filter, order and columns, kept from one start to the next; and the views
-that he saved under names.
+"""Keep a person's table settings (filter, order, columns) from one start to the next, and the views saved
+under names.
 
-They lie in the cache, one small file per user: nothing is lost with it but a habit. So whatever is wrong in
-the file is told once, and is not worth stopping for.
+They lie in the cache, one small file per user: losing it costs only a habit. So an error in the file is
+reported once, and does not stop coach.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ _MAX_TEXT = 1000
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One table's, in the words of the filter language; empty: as coach has it."""
+    """One table's settings, in the filter language; empty: coach's defaults."""
 
     filter: str = ""
     sort: str = ""
     columns: str = ""
-    """`none`: it is not shown at all."""
+    """`none`: the table is hidden."""
 
 
 NOT_SHOWN = View(columns="none")
-"""Of the detail beside the list."""
+"""For the detail beside the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedView:
-    """A way to look at the queue, under a name: whose jobs, which of them, and how."""
+    """A named way to look at the queue: whose jobs, which of them, and with which table settings."""
 
     name: str
     view: View = field(default_factory=View)
     is_all: bool = False
-    """Everybody's jobs; else one's own."""
+    """True: everybody's jobs; False: one's own."""
     is_failed_today: bool = False
-    """One's own jobs that ended badly within a day, also those that the queue has forgotten."""
+    """One's own jobs that ended badly within a day, including those that the queue has forgotten."""
 
 
 BUILT_IN = (
@@ -67,13 +67,13 @@ class ViewStore:
     """The views of one user."""
 
     def __init__(self, cache_dir: Path, config_dir: Path | None = None) -> None:
-        """The saved views lie in a file of their own in `config_dir`: a person may write it, and take it
-        along."""
+        """Saved views lie in a separate file in `config_dir`: a person may edit it and copy it to another
+        machine."""
         self._file = cache_dir / FILE_NAME
         self._saved_file = (config_dir or cache_dir) / SAVED_FILE_NAME
 
     def read(self) -> tuple[dict[str, View], str | None]:
-        """By table, and what is wrong with the file, if anything."""
+        """The views by table, and the error in the file, if any."""
         try:
             said = _read(self._file)
             kept = json.loads(said) if said is not None else {}
@@ -89,7 +89,7 @@ class ViewStore:
         return views, None
 
     def keep(self, views: Mapping[str, View]) -> None:
-        """Raises UserError when they cannot be written."""
+        """Write the views. Raises UserError if they cannot be written."""
         tables = {name: asdict(view) for name, view in views.items()}
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ class ViewStore:
             raise UserError(f"{self._file}: cannot be written: {error.strerror or error}") from None
 
     def read_saved(self) -> tuple[dict[str, SavedView], str | None]:
-        """By name, and what is wrong with the file, if anything."""
+        """The saved views by name, and the error in the file, if any."""
         try:
             said = _read(self._saved_file)
             tables = parse_toml(said.decode("utf-8")) if said is not None else {}
@@ -117,7 +117,7 @@ class ViewStore:
         return found, None
 
     def keep_saved(self, views: Mapping[str, SavedView]) -> None:
-        """Raises UserError when they cannot be written."""
+        """Write the saved views. Raises UserError if they cannot be written."""
         try:
             self._saved_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             runs.write_atomic(self._saved_file, saved_text(views.values()))
@@ -126,12 +126,12 @@ class ViewStore:
 
 
 def is_view_name(name: str) -> bool:
-    """Whether a view may be called so."""
+    """True if a view may have this name."""
     return 0 < len(name.strip()) == len(name) <= MAX_NAME and name.isprintable()
 
 
 def saved_text(views: Iterable[SavedView]) -> str:
-    """The file that says this, as TOML."""
+    """The file's text for these views, as TOML."""
     parts = [_HEAD]
     for each in views:
         parts.append(f"\n[{_quoted(each.name)}]\n")
@@ -142,12 +142,12 @@ def saved_text(views: Iterable[SavedView]) -> str:
 
 
 def _quoted(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which is not printable and so in no name and no view.
+    # JSON's escapes are TOML's, except for DEL, which is not printable and so in no name and no view.
     return json.dumps(text, ensure_ascii=False)
 
 
 def _read(file: Path) -> bytes | None:
-    """None: there is no such file. A pipe or a device in its place is not waited for."""
+    """The file's bytes; None if there is none. Does not wait for a pipe or a device in its place."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Follow runs and jobs until the last one has ended: the session of the screens, without a screen."""
+"""Follow runs and jobs until the last one has ended: the screens' session, without a screen."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from coach.workflows.judging.targets import TargetKind, resolve_target
 from coach.workflows.watching.live_session import WatchSession, live_session
 
 MAX_JUDGED = 8
-"""So many are judged while they run: of the others only the state is followed."""
+"""Runs and jobs that are judged while they run; only the state of any more is followed."""
 _CLOSE_S = 600.0
-"""So long it is looked as often as for a person at a screen; then as for a screen that nobody touches."""
+"""Seconds for which the pace is that of a person at a screen; after that, of a screen nobody touches."""
 _LISTS = ("jobs", "runs")
 
 
 class EndWatch:
-    """Waits for runs and jobs of the user's."""
+    """Waits for the user's runs and jobs."""
 
     def __init__(
         self, names: Sequence[str], settings: Settings, backend: str, env: Mapping[str, str]
     ) -> None:
-        """`names` are what a person typed; none: all that is active. Raises UserError for one that is
-        neither a run nor a job."""
+        """`names` are a person's words; empty: all active runs and jobs. Raises UserError for a name that
+        is neither a run nor a job."""
         self._io = SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
         self._names = [_name(text, settings, self._io, backend) for text in names]
         self._settings = settings
@@ -41,11 +41,12 @@ class EndWatch:
 
     @property
     def num_left(self) -> int:
-        """How many of them have not ended, as far as it is known."""
+        """Number of runs and jobs not known to have ended."""
         return self._watched.num_left if self._watched is not None else len(self._names)
 
     def verdict(self, name: str) -> Mapping[str, Any]:
-        """Of what has ended: the one that was kept, or a new one, which is kept. Raises UserError."""
+        """The verdict of an ended run or job: the kept one, or a new one, which is then kept. Raises
+        UserError."""
         kept = kept_verdict(name, self._settings, self._io)
         if kept is not None:
             return kept
@@ -54,8 +55,8 @@ class EndWatch:
         return verdict
 
     def follow(self, tell: Callable[[News], object], tell_problem: Callable[[str | None], object]) -> None:
-        """Return when the last one has ended. `tell` gets the news as they come; `tell_problem` why Slurm
-        does not answer, and None when it does again."""
+        """Return when the last one has ended. `tell` gets the news as they arrive; `tell_problem` gets why
+        Slurm does not answer, and None when it answers again."""
         pictures: queue.SimpleQueue[Snapshot] = queue.SimpleQueue()
         session = live_session(self._settings, self._backend, self._env)
         session.watch(Watch(all_jobs=False))
@@ -92,7 +93,7 @@ class EndWatch:
 
 
 def _name(text: str, settings: Settings, io: Io, backend: str) -> str:
-    """The run's id for a job that coach launched, else the job's."""
+    """The run's id if coach launched the job, else the job's id."""
     target = resolve_target(text, settings, io, backend, user_name())
     if target.kind is TargetKind.RUN and target.path is not None:
         if target.path.parent != settings.runs_root:
@@ -106,7 +107,7 @@ def _name(text: str, settings: Settings, io: Io, backend: str) -> str:
 
 
 def _is_complete(picture: Snapshot) -> bool:
-    """Whether the queue and the runs have been read once."""
+    """True if the queue and the runs have been read once."""
     known = (picture.sources.get(name) for name in _LISTS)
     return all(status is not None and status.data_time_s is not None for status in known)
 

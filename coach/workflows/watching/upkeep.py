@@ -1,4 +1,4 @@
-"""What a session does for the user beside showing the picture: small records, the command for idle GPUs."""
+"""A session's background work for the user: keep records small, run the command for idle GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coach.workflows.watching.records_source import RecordsSource
 def upkeep_sources(
     settings: Settings, io: Io, user: str, picture: Callable[[], Snapshot], history: Callable[[str], History]
 ) -> dict[str, SourceFactory]:
-    """The sources by their keys. The command stands in its key: with other settings it is another source."""
+    """The sources by key. The command is part of its key: a changed setting makes another source."""
     sources: dict[str, SourceFactory] = {"records": lambda: RecordsSource(settings, io, picture)}
     if may_run(settings):
         key = f"{NAME} {settings.idle_minutes_of_command:g} {' '.join(settings.idle_command)}"

@@ -1,5 +1,5 @@
-"""Runs a command that the user's config names, for one event: no shell, a time limit, and words for what went
-wrong."""
+"""Run a command that the user's config names, for one event: no shell, a time limit, and a message if it
+fails."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MAX_SAID = 200
 def run_user_command(
     words: Sequence[str], facts: Mapping[str, str], env: Mapping[str, str], timeout_s: float
 ) -> str | None:
-    """Run the program in the user's home, with `facts` in its environment. Returns why it failed; None where
-    it did not."""
+    """Run the program in the user's home, with `facts` in its environment. Returns why it failed; None if it
+    succeeded."""
     program, *rest = words
     argv = [os.path.expanduser(program), *rest]  # noqa: PTH111 (Path raises for an unknown ~user)
     try:

@@ -41,15 +41,15 @@ class World:
     io: Io
     user: str
     cluster_sources: ClusterSources | None = None
-    """None: those of the backend."""
+    """None: the sources of the backend."""
     look: Look = look
-    """How it is found out whether a local run's process lives."""
+    """Looks up whether a local run's process is alive."""
     is_recorded: bool = False
     """True for a recording: its run directories are not real, nothing is written, no earlier run is known."""
 
     @property
     def can_write(self) -> bool:
-        """True if the session keeps what the queue says of own runs."""
+        """True if the session may write what the queue reports into own runs."""
         return not self.is_recorded and self.backend == "slurm"
 
     def sources(self, settings: Settings, watch: Watch) -> Mapping[str, SourceFactory]:

@@ -1,4 +1,4 @@
-"""One run among those before it, by the few values that are kept of each."""
+"""A run compared with earlier ones, from the few values that are kept of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY_S = 24 * HOUR_S
 
 
 def past(number: int, **said: object) -> PastRun:
-    """The attempt of this hour: it ran for half of it and failed."""
+    """The attempt of this hour: it ran for half an hour and failed."""
     start_s = number * HOUR_S
     made = PastRun(
         f"run-{number}", "recipe ddp", "FAILED", start_s - 60, start_s, start_s + HOUR_S / 2, cause="cuda_oom"
@@ -92,12 +92,12 @@ def test_a_throughput_is_put_beside_that_of_the_same_runs_of_two_weeks() -> None
     assert pace is not None
     assert pace.ratio == pytest.approx(0.8)
     assert 0.7 < pace.low < 0.8 < pace.high < 0.9
-    assert across(fast(9, 80.0), before[:2]).pace is None  # how much two differ says little
+    assert across(fast(9, 80.0), before[:2]).pace is None  # two runs do not show the scatter
     assert across(fast(9 + 15 * 24, 80.0), before).pace is None
 
 
 @pytest.mark.parametrize("other", [{"device": "A100"}, {"world_size": 4}, {"parameters": {"batch_size": 8}}])
-def test_what_makes_another_speed_is_not_compared(other: dict[str, object]) -> None:
+def test_runs_with_another_expected_speed_are_not_compared(other: dict[str, object]) -> None:
     before = [fast(number, 100.0, **other) for number in (1, 2, 3)]
     assert across(fast(9, 80.0), before).pace is None
 

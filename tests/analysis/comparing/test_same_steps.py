@@ -1,5 +1,5 @@
-"""How many times as fast a changed run is: over the same steps, with an interval, and no difference where
-there is none."""
+"""The speed of a changed run relative to the first: over the same steps, with an interval, and no difference
+reported where there is none."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The laws of scaling, against figures that a machine printed and against curves made of the laws
-themselves."""
+"""The scaling laws, tested on measured figures and on curves computed from the laws themselves."""
 
 from __future__ import annotations
 
@@ -58,10 +57,10 @@ def test_a_law_finds_the_share_that_its_own_curve_was_made_of(law: Law, kind: st
     assert (told.most == pytest.approx(10)) if kind == STRONG else told.most is None
 
 
-def test_a_curve_with_a_peak_is_told_by_the_universal_law() -> None:
+def test_a_curve_with_a_peak_is_described_by_the_universal_law() -> None:
     told = scaling_of([Size(n, usl(0.05, 0.01, n)) for n in (1, 2, 4, 8, 16, 32)])
     assert told is not None
-    assert told.kind is None  # nobody said how large the batches were
+    assert told.kind is None  # the batch sizes are not known
     assert (told.contention, told.coherence) == pytest.approx((0.05, 0.01), rel=0.01)
     assert told.best_num_ranks == pytest.approx((0.95 / 0.01) ** 0.5, rel=0.01)
 

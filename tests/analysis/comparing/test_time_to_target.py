@@ -17,7 +17,7 @@ def event(name: str, step: int, time_s: float, **fields: Any) -> MetricEvent:
 
 
 def evaluations(*accuracies: float, seconds: float = 10.0) -> list[MetricEvent]:
-    """One every 100 steps."""
+    """One evaluation every 100 steps."""
     return [
         event("eval", 100 * number, 1000.0 + seconds * number, accuracy=accuracy)
         for number, accuracy in enumerate(accuracies, 1)
@@ -39,7 +39,7 @@ def rows(before: TargetSnapshot, after: TargetSnapshot) -> dict[str, Row]:
     return {row.quantity: row for row in compared.rows}
 
 
-def test_the_time_is_told_with_and_without_the_start_up_and_the_steps() -> None:
+def test_the_time_is_reported_with_and_without_start_up_and_in_steps() -> None:
     told = time_to_target(run(*evaluations(0.5, 0.92), reached(200, 20.0, start_up_s=5.0)))
     assert told is not None
     assert (told.training_s, told.total_s, told.step, told.accuracy) == (20.0, 25.0, 200, 0.92)
@@ -65,7 +65,7 @@ def test_a_run_without_a_target_has_nothing_to_tell() -> None:
     assert "to accuracy 0.9" not in rows(run(target=0.0), run(target=0.0))
 
 
-def test_what_went_on_from_a_checkpoint_has_steps_and_no_time() -> None:
+def test_a_run_resumed_from_a_checkpoint_has_steps_and_no_time() -> None:
     told = time_to_target(run(event("resume", 100, 1000.0), reached(200, 3.0, start_up_s=2.0)))
     assert told is not None
     assert (told.training_s, told.total_s, told.step) == (None, None, 200)

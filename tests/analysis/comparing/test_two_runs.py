@@ -127,7 +127,7 @@ def test_epochs_are_compared_by_their_own_scatter() -> None:
     assert (epoch.verdict, epoch.ratio) == (BETTER, pytest.approx(0.5, rel=0.02))
 
 
-def test_what_was_not_measured_is_unknown_not_zero() -> None:
+def test_an_unmeasured_quantity_is_unknown_and_not_zero() -> None:
     comparison = against((), series(0.1, seed=2))
     assert {row.verdict for row in comparison.rows} == {NOT_COMPARABLE}
     assert {row.before for row in comparison.rows} == {None}
@@ -157,7 +157,7 @@ def test_the_interval_covers_the_truth_also_for_bursty_series() -> None:
 
 
 def test_nothing_is_better_or_worse_before_both_runs_have_made_a_step() -> None:
-    """While a run starts, its node uses little memory: that is no success of the fix."""
+    """While a run starts, its node uses little memory: that is not an effect of the fix."""
     before, after = examples.history(series(0.1, seed=1)), examples.history([])
     for history, used in ((before, 1280.0), (after, 91.0)):
         history.add_samples([HostSample("n1", 1000.0, memory_used_mib=used)])

@@ -45,7 +45,7 @@ OF_THE_MANUAL = [
     "SUSPENDED",
     "TIMEOUT",
 ]
-"""Job state codes of squeue's manual."""
+"""Job state codes in the manual of squeue."""
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -79,14 +79,14 @@ def test_a_command_explains_every_reason(reason: str) -> None:
     assert told.to_do
 
 
-def test_a_word_that_nobody_knows_is_not_explained() -> None:
+def test_an_unknown_word_has_no_explanation() -> None:
     assert explain_word("squirrel") is None
     drained = explain_word("idle+drain")
     assert drained is not None
     assert "takes no new jobs" in drained.what
 
 
-def test_the_age_of_the_queue_is_not_told_of_what_the_sampler_measured() -> None:
+def test_a_value_from_the_sampler_does_not_get_the_age_of_the_queue() -> None:
     by_squeue = explain_column("queue", "left", "LEFT", "5:00", "jobs")
     measured = explain_column("queue", "use", "USE", "97 %", "jobs")
     assert by_squeue is not None

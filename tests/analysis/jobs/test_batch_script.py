@@ -1,5 +1,5 @@
-"""Somebody else's batch script is read and changed in the words of its framework, and nothing else of it is
-touched."""
+"""Somebody else's batch script is read and changed in the words of its framework; the rest of it stays as it
+is."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_micro_batch_is_halved_in_the_words_of_the_framework(
         ),
     ],
 )
-def test_what_is_asked_of_slurm_and_of_the_program_is_changed_where_it_stands_or_added(
+def test_options_of_slurm_and_of_the_program_are_changed_in_place_or_added(
     changes: dict[str, Any], lines: list[str]
 ) -> None:
     found, unsaid = changed((HUGGING_FACE,), changes)
@@ -153,7 +153,7 @@ def test_a_setting_of_the_allocator_stands_beside_those_that_are_there() -> None
         "python a.py --batch_sizes 32 --my.batch_size 3 --eval--batch_size 3\n",
     ],
 )
-def test_what_is_not_certain_is_neither_read_nor_changed(script: str) -> None:
+def test_an_ambiguous_option_is_neither_read_nor_changed(script: str) -> None:
     read = read_script([script])
     assert "batch_size" not in read.parameters
     assert change_script(read, {"batch_size": 1}) == ((script,), ("batch_size",))

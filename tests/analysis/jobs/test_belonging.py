@@ -1,4 +1,4 @@
-"""A job id is no identity: which run a row of the queue belongs to."""
+"""A job id alone does not identify a job: which run a row of the queue belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of one's own jobs is told beside the screens."""
+"""The events of one's own jobs that are shown as a notice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def begun(*pictures: Snapshot) -> Notices:
     return notices
 
 
-def test_what_was_so_when_coach_opened_is_no_news() -> None:
+def test_the_state_at_the_start_of_coach_is_not_news() -> None:
     notices = Notices("ada")
     opening = picture(job("17", "RUNNING"), job("18"), job("19", "FAILED"), job("20", "RUNNING", user="eve"))
     assert notices.notices(Snapshot(1000.0)) == []
@@ -28,7 +28,7 @@ def test_what_was_so_when_coach_opened_is_no_news() -> None:
     assert not has_active_jobs(opening, "bob")
 
 
-def test_a_start_is_told_and_waiting_is_not() -> None:
+def test_a_start_makes_a_notice_and_waiting_does_not() -> None:
     notices = begun(picture())
     assert notices.notices(picture(job("18"))) == []
     assert notices.notices(picture(job("18", "RUNNING", nodes="n1"))) == [
@@ -50,7 +50,7 @@ def test_a_failed_job_without_a_cause_is_told_all_the_same() -> None:
     assert notices.notices(picture(now_s=1000.0 + CAUSE_S)) == [Notice("17", "TIMEOUT", is_bad=True)]
 
 
-def test_a_good_end_is_told_once() -> None:
+def test_a_good_end_makes_one_notice() -> None:
     notices = begun(picture(job("17", "RUNNING")))
     assert notices.notices(picture(job("17", "COMPLETED"))) == [Notice("17", "COMPLETED", is_bad=False)]
     assert notices.notices(picture(job("17", "COMPLETED"))) == []
@@ -64,7 +64,7 @@ def test_a_finding_of_a_running_job_is_told_once() -> None:
     assert notices.notices(picture(job("17", "RUNNING"), diagnoses=slow)) == []
 
 
-def test_many_at_once_are_told_as_one() -> None:
+def test_many_events_at_once_make_one_notice() -> None:
     jobs = [job(str(number), "RUNNING") for number in range(17, 22)]
     notices = begun(picture(*jobs))
     ended = [job(str(number), "COMPLETED") for number in range(17, 22)]

@@ -1,4 +1,4 @@
-"""How far a training is, by its metrics or by a progress bar in its log."""
+"""The progress of a training, from its metrics or from a progress bar in its log."""
 
 from __future__ import annotations
 

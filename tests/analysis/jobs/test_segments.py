@@ -1,4 +1,4 @@
-"""Segments in words: how many, what each left, and what was lost in all."""
+"""Segments in words: their number, the end of each, and the work lost in all."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A job is a run's by the file that it writes to, or by the command that submitted it: never by the recipe's
-name."""
+"""A job is matched to a run by its output file or by its submit command, never by the recipe's name."""
 
 from __future__ import annotations
 
@@ -94,7 +93,7 @@ def test_the_screens_show_the_job_that_was_found_and_that_there_is_none() -> Non
     assert joined.found() == [(lost, "7")]
     launching = replace(other, is_launching=True)
     assert joined.with_state(launching).submission is Submission.LAUNCHING
-    # A run that was made since is not judged by an older answer.
+    # A run launched since then is not judged by an older answer.
     newer = run("20261121-142235-ddp-4f2c")
     joined.see_runs([newer, other, lost])
     assert joined.with_state(newer).submission is None

@@ -1,4 +1,4 @@
-"""What is new from one picture of the watched jobs to the next, and when the last one has ended."""
+"""The news from one snapshot of the watched jobs to the next, and the end of the last one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def words(news: list[News]) -> list[tuple[str, str, bool]]:
     return [(each.name, each.words, each.has_ended) for each in news]
 
 
-def test_each_change_of_a_state_is_told_once() -> None:
+def test_each_change_of_a_state_is_reported_once() -> None:
     watched = WatchedJobs(["17"])
     waiting, running = job(reason="Priority"), job(state="RUNNING", nodes="n[1-2]")
     assert words(watched.news(picture(waiting))) == [("17", "PENDING (Priority)", False)]

@@ -1,4 +1,4 @@
-"""What a finding costs: an upper bound from what is known of the job, and nothing where nobody knows."""
+"""The cost of a finding: an upper bound from this job alone, and none if it is not known."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def target(state: str = "RUNNING", num_gpus: int | None = 4, *saved_s: float) ->
         (replace(FINDING, consequence_of="NUM001"), target(), 0.0),
     ],
 )
-def test_what_was_lost_is_counted_once_and_never_guessed(
+def test_lost_gpu_hours_are_counted_once_and_never_guessed(
     finding: Finding, where: TargetSnapshot, hours: float | None
 ) -> None:
     assert lost_gpu_hours(finding, where) == hours

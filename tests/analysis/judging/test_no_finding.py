@@ -1,4 +1,4 @@
-"""Not looked at, nothing known and healthy are three things, and one place tells them apart."""
+"""Not looked at, nothing known and healthy are different facts, and one function tells them apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run ended, as every screen and command says it."""
+"""How a run ended, in the words of every screen and command."""
 
 from __future__ import annotations
 

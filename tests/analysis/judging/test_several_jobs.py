@@ -1,4 +1,4 @@
-"""A whole array as one: each cause once, with the tasks that it befell."""
+"""A whole array as one diagnosis: each cause once, with the tasks that it hit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ticket as Markdown: nothing that others wrote leaves its fence, and nothing in it moves a terminal."""
+"""A ticket as Markdown: other people's text cannot leave its fence, and nothing in it controls a terminal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ HEADINGS = [
 
 
 def outside_of_fences(lines: list[str]) -> list[str]:
-    """What a Markdown reader would take for more than the text of a fence."""
+    """The text that a Markdown reader would interpret."""
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse("\n".join(lines))
     assert {token.type for token in tokens} <= {
         *("fence", "heading_open", "heading_close", "inline", "paragraph_open", "paragraph_close")
@@ -99,7 +99,7 @@ def test_a_fence_is_longer_than_any_in_its_text() -> None:
     assert fenced(["x ```` y", "`"], "bash") == ["`````bash", "x ```` y", "`", "`````"]
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_missing_parts_of_a_ticket_are_reported_as_missing() -> None:
     told = {**TOLD, "slurm_record": {"text": None, "command": "", "problem": "sacct: disabled"}}
     told |= {"error": None, "log_ends": [], "tried": [], "environment": {}, "job": {}}
     text = "\n".join(ticket_markdown(told))

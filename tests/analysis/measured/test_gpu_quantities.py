@@ -26,7 +26,7 @@ def test_the_gpu_that_idles_behind_a_full_utilization_is_named() -> None:
     assert found.num_measured == 8
 
 
-def test_what_a_gpu_does_not_tell_is_not_counted_as_zero() -> None:
+def test_a_value_that_a_gpu_does_not_report_is_not_counted_as_zero() -> None:
     known, unknown = make_gpu("node01", 0, NOW_S), make_gpu("node01", 1, NOW_S, power_w=None)
     found = spread(POWER, [known, unknown])
     assert found is not None
@@ -62,7 +62,7 @@ def test_a_silence_breaks_the_curve() -> None:
     assert [band.middle for band in found] == [97.0, 97.0, 97.0, None, 97.0, 97.0]
 
 
-def test_an_older_past_of_which_less_is_kept_is_no_silence() -> None:
+def test_thinned_older_samples_do_not_look_like_a_gap() -> None:
     history, spacings = History(), (64, 64, 32, 32, 32, 16, 16, 8, 4, 2, 1, 1, 1)
     times = [NOW_S - sum(spacings[index:]) for index in range(len(spacings) + 1)]
     history.add_samples(make_gpu("node01", 0, time_s) for time_s in times)

@@ -1,4 +1,4 @@
-"""Where a number comes from is said with it."""
+"""Each number is shown with its source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_number_says_who_measured_it_when_and_which_gpus_it_does_not_show() ->
     )
 
 
-def test_gpus_that_nobody_counted_are_not_called_hidden() -> None:
+def test_gpus_without_a_known_number_are_not_called_hidden() -> None:
     assert visible_gpus(None) is None
     assert visible_gpus(HostSample("n1", 1.0, num_gpus=6)) is None
     assert visible_gpus(HostSample("n1", 1.0, num_gpus=0, num_gpus_allotted=2)) == "0 of 2 GPUs visible"

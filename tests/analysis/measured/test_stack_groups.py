@@ -1,4 +1,4 @@
-"""Which rank the others wait for, told from where each one stands."""
+"""The rank that the others wait for, found from each rank's place in the code."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_same_stack_seen_by_two_means_is_one_group() -> None:
     assert merged.odd == ()
 
 
-def test_of_two_ranks_the_one_that_waits_for_nobody_is_the_odd_one() -> None:
+def test_of_two_ranks_the_one_that_does_not_wait_is_the_odd_one() -> None:
     assert [rank.rank for rank in merge(of(at(0, IN_ALL_REDUCE), at(1, IN_LOADER))).odd] == [1]
     idle_in_backward = merge(of(at(0, IN_BACKWARD), at(1, IN_LOADER)))
     assert idle_in_backward.sentence == "rank 0 waits in backward; rank 1 is in DataLoader.__next__"
@@ -84,7 +84,7 @@ def test_a_training_that_computes_has_no_odd_rank() -> None:
     assert merge(of(at(0, IN_FORWARD), at(1, IN_BACKWARD, cpu_pct=99.0))).odd == ()
 
 
-def test_who_has_begun_the_fewest_collectives_is_the_odd_one_whatever_the_stacks_say() -> None:
+def test_the_rank_with_the_fewest_collectives_is_the_odd_one_whatever_its_stack() -> None:
     def with_last(rank: int, number: int, is_done: bool) -> RankStack:
         return at(
             rank, IN_BACKWARD, rung="faulthandler", collective=Collective("gloo:all_reduce", number, is_done)
@@ -116,12 +116,12 @@ def test_without_a_stack_the_collectives_and_the_kernel_tell() -> None:
     [
         ({"state": "R", "cpu_pct": 99.0}, "computing"),
         ({"state": "T"}, "stopped by a signal or a debugger"),
-        ({"wait_channel": "hrtimer_nanosleep"}, "asleep by its own wish (hrtimer_nanosleep)"),
+        ({"wait_channel": "hrtimer_nanosleep"}, "in a sleep call of its own (hrtimer_nanosleep)"),
         ({"wait_channel": None}, "for something"),
-        ({"state": None}, "not to be seen: the process has ended meanwhile, or is somebody else's"),
+        ({"state": None}, "not visible: the process has ended, or belongs to another user"),
     ],
 )
-def test_what_the_kernel_says_of_a_process_is_put_into_words(said: dict[str, object], words: str) -> None:
+def test_the_kernel_s_facts_about_a_process_are_put_into_words(said: dict[str, object], words: str) -> None:
     assert place_of(at(0, **said)).words == words
 
 

@@ -1,5 +1,5 @@
-"""What a trace says, against traces whose answers are known: one written by hand as torch writes it for a
-GPU, and one that two real ranks left."""
+"""Reports on traces with known answers: one written by hand as torch writes it for a GPU, and one from two
+real ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Row = tuple[str, str, float, float, Place]
 
 
 def trace(*rows: Row, num_bytes: int = 0) -> Trace:
-    """Rows of category, name, begin and end in microseconds, and where it ran. `num_bytes`: of each copy."""
+    """Rows of category, name, begin and end in microseconds, and place. `num_bytes`: size of each copy."""
     events = []
     for category, name, begin, end, (pid, tid) in rows:
         args = {"bytes": num_bytes} if category == "gpu_memcpy" else {}
@@ -36,8 +36,8 @@ def trace(*rows: Row, num_bytes: int = 0) -> Trace:
 
 
 def gpu_trace() -> Trace:
-    """Two steps of 1000 us. The device computes for 900 us, 400 of them beside a collective of 600 us, copies
-    for 100, and waits for the loader for 400 and for Python for 400."""
+    """Two steps of 1000 us. The device computes for 900 us (400 of them during a collective of 600 us),
+    copies for 100, and waits 400 for the loader and 400 for Python."""
     return trace(
         ("user_annotation", "ProfilerStep#5", 0, 1000, HOST),
         ("user_annotation", "ProfilerStep#6", 1000, 2000, HOST),
@@ -92,7 +92,7 @@ def test_copies_have_a_direction_a_rate_and_the_kind_of_memory() -> None:
     assert (fill.name, fill.num_bytes, fill.bytes_per_s) == ("fill", None, None)
 
 
-def test_what_stands_out_is_said_the_largest_first() -> None:
+def test_remarks_come_with_the_largest_share_first() -> None:
     first, second, third = told_gpu().remarks
     assert first.startswith("the device waits for data 20% of the time")
     assert second.startswith("collectives that nothing hides take 10% of the time")

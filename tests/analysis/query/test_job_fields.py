@@ -1,4 +1,4 @@
-"""The filter language as people type it, on rows of a queue."""
+"""The filter language as people type it, applied to rows of a queue."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_every_word_has_to_be_true(text: str, ids: list[str]) -> None:
     assert found(text) == ids
 
 
-def test_what_is_not_known_matches_no_number_and_is_in_the_rest() -> None:
+def test_an_unknown_value_matches_no_number_and_is_in_the_rest() -> None:
     assert HELD.job_id not in found("gpu:0") + found("gpu:>0")
     assert HELD.job_id in found("-gpu:>0")
     assert found("left:<100h") == ["9"]
@@ -110,7 +110,7 @@ def test_what_is_not_known_matches_no_number_and_is_in_the_rest() -> None:
         ("submit:1h", "submit is a column, and nothing to filter by"),
     ],
 )
-def test_a_slip_is_named_with_what_would_be_right(text: str, words: str) -> None:
+def test_a_mistake_is_named_with_the_correct_form(text: str, words: str) -> None:
     with pytest.raises(UserError) as error:
         VOCABULARY.query(f"user:me {text}")
     assert words in error.value.message
@@ -174,7 +174,7 @@ def test_the_help_has_a_line_for_each_field() -> None:
 
 
 def test_fifty_thousand_jobs_are_compiled_once_and_looked_at_word_by_word() -> None:
-    """The dear word, plain text, is looked for last: only in what the others have left."""
+    """Plain text, the most expensive word, is searched last: only in rows that match the others."""
     looked_at = []
 
     def text(each: object) -> str:

@@ -41,7 +41,7 @@ VOCABULARY = node_vocabulary(lambda each: {"gpu10": 4, "gpu2": 0}.get(each.name)
         ("fan", ["gpu2"]),
     ],
 )
-def test_nodes_are_found_by_what_they_have(text: str, names: list[str]) -> None:
+def test_nodes_are_found_by_their_resources(text: str, names: list[str]) -> None:
     assert [each.name for each in VOCABULARY.query(text).matching(NODES)] == names
 
 

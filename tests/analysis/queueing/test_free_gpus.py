@@ -60,7 +60,7 @@ def test_a_node_in_two_partitions_is_free_in_the_one_that_takes_jobs() -> None:
     assert free[None, "old"][0].blocked == {"partition old is drain": 3}
 
 
-def test_what_is_not_known_is_not_free_and_not_zero() -> None:
+def test_an_unknown_number_of_gpus_is_neither_free_nor_zero() -> None:
     (unknown,) = free_gpus([node("n1", "idle", None)])
     assert unknown.free is None
     sums = sum_by_type(free_gpus([node("n1", "idle", None), node("n2", "idle", 0)]))

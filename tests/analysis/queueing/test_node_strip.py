@@ -26,6 +26,6 @@ def test_types_come_by_size_and_nodes_without_gpus_are_counted_by_their_cpus() -
     assert a100.places == {"a1": 0, "a2": 1}
 
 
-def test_what_slurm_does_not_say_is_unknown_and_not_free() -> None:
+def test_a_value_that_slurm_omits_is_unknown_and_not_free() -> None:
     (strip,) = strips_of((node("a1", GpuCount(None, 4, None)),), (GPU,))
     assert (strip.kind, strip.allocated, strip.free) == (None, None, None)

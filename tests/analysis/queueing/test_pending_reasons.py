@@ -51,7 +51,7 @@ def test_every_reason_that_slurm_24_11_can_give_is_explained(reason: str) -> Non
         ),
     ],
 )
-def test_a_reason_is_told_by_its_kind_and_in_plain_words(
+def test_a_reason_gets_its_class_and_plain_words(
     reason: str | None, kind: PendingClass, starts_by_itself: bool, words: str
 ) -> None:
     explained = explain_pending(reason)

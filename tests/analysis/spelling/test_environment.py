@@ -1,4 +1,4 @@
-"""Environments as people write them: what is understood, and what each mistake is told."""
+"""Environments as people write them: which forms are read, and the message for each mistake."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_a_word_without_an_equals_sign_is_a_name() -> None:
         ("apptainer=docker://pytorch", "apptainer pull", None),
     ],
 )
-def test_a_misspelt_environment_is_told_what_would_be_right(text: str, words: str, hint: str | None) -> None:
+def test_a_misspelt_environment_is_refused_with_the_correct_form(
+    text: str, words: str, hint: str | None
+) -> None:
     with pytest.raises(UserError) as error:
         spelt_environment(text)
     assert error.value.message.startswith(f"--env '{text}': ")

@@ -1,4 +1,4 @@
-"""What others wrote is harmless, and as wide as coach believes."""
+"""Other people's text is harmless, and as wide as coach computes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_both_front_ends_believe_the_same_width_of_every_character() -> None:
         ("日本", "日本"),
     ],
 )
-def test_what_terminals_draw_in_several_widths_is_shown_by_a_sign(text: str, shown: str) -> None:
+def test_a_character_of_uncertain_width_is_replaced_by_a_sign(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 

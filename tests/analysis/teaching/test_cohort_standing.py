@@ -1,4 +1,4 @@
-"""What a cohort's summaries come to: whose, who waits, who is silent, who has nothing."""
+"""The state of a cohort from its summaries: who runs, waits, is silent, or has no run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_of_every_recipe_and_drill_the_newest_run_counts() -> None:
     assert person.is_expected is None
 
 
-def test_who_is_on_the_roster_and_was_never_seen_has_nothing() -> None:
+def test_a_learner_on_the_roster_who_was_never_seen_has_no_run() -> None:
     people = people_of([make_summary(1)], {1: "bob"}, {"ada": 7, "bob": 1})
     cohort = Cohort("/shared", people)
     assert [(each.user, each.uid, each.is_expected) for each in people] == [
@@ -38,7 +38,7 @@ def test_who_is_on_the_roster_and_was_never_seen_has_nothing() -> None:
     assert visitor.is_expected is False
 
 
-def test_who_waits_too_long_is_named_with_the_minutes() -> None:
+def test_a_learner_who_waits_too_long_is_named_with_the_minutes() -> None:
     waiting: dict[str, Any] = {"state": "PENDING", "started_time_s": None}
     people = people_of(
         [
@@ -68,7 +68,7 @@ def test_a_run_that_should_go_on_and_says_nothing_is_not_called_running() -> Non
     assert state_words(make_summary(state=None), NOW_S) == "–"
 
 
-def test_what_nobody_has_looked_at_is_not_called_healthy() -> None:
+def test_a_run_without_a_diagnosis_is_not_called_healthy() -> None:
     assert finding_words(make_summary(is_judged=False)) == "–"
     assert finding_words(make_summary()) == "none"
     assert finding_words(make_summary(is_drill=True)) == "answer first"

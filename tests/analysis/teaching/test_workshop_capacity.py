@@ -88,7 +88,7 @@ def test_without_minutes_the_time_is_measured_and_what_the_recipe_costs_else_its
     assert "at most" in fit(plan(item), [broken]).shares[0].because
 
 
-def test_what_could_not_be_planned_leaves_the_answer_open() -> None:
+def test_a_recipe_without_a_plan_leaves_the_answer_open() -> None:
     day = fit(plan(ITEM, ITEM), [TRIED, Rehearsed("typo", problem="unknown parameter")])
     assert (day.least_s, day.most_s, day.fits) == (540, None, None)
     nowhere = fit(plan(ITEM), [replace(TRIED, place=None)])

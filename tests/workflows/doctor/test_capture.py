@@ -1,4 +1,4 @@
-"""A capture of a site: it names nobody, and the parsers read it as they read the site itself."""
+"""A capture of a site contains no names, and the parsers read it as they read the site itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUEUES = ("squeue-22.05.txt", "squeue-24.11.txt", "cluster-jobs-22.05.txt", "clu
 
 
 def answer_of(kind: str) -> dict[str, Any]:
-    """An answer of the capture that was sent."""
+    """One answer of the capture that was sent."""
     told = json.loads(captured("capture-22.05.8.json"))
     assert (told["schema"], told["kind"]) == (capture.SCHEMA, capture.KIND)
     found: dict[str, Any] = told["answers"][kind]
@@ -145,7 +145,7 @@ def test_the_same_name_is_the_same_word_and_another_capture_has_another() -> Non
     assert STRIKES.field("state", "\x1b[31m") == shape("\x1b[31m")
 
 
-def test_what_does_not_answer_is_captured_as_that_and_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_an_unanswered_question_is_captured_as_such_and_no_file_is_overwritten(tmp_path: Path) -> None:
     taken = capture.take(FakeIo(), "alice")
     assert {answer["returncode"] for answer in taken["answers"].values()} == {None}
     assert "alice" not in capture.as_text(taken)

@@ -1,4 +1,4 @@
-"""The whole examination: of a cluster that hangs, of one that is down, of a machine without one."""
+"""The whole report: on a cluster that hangs, on one that is down, and on a machine without one."""
 
 from __future__ import annotations
 

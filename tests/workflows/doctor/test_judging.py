@@ -1,4 +1,4 @@
-"""What was found, and what the doctor makes of it."""
+"""The doctor's judgement of each answer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_old_slurm_is_told_what_it_lacks_since_when_and_what_to_set() -> None
     assert 'launch.gpu_request = "gres"' in (lacking.todo or "")
 
 
-def test_a_version_that_is_not_told_is_unknown() -> None:
+def test_a_missing_version_is_unknown() -> None:
     assert slurm.judge_config({})[-1].state is UNKNOWN
 
 
@@ -186,7 +186,7 @@ def test_a_file_server_whose_clock_is_off_is_told_and_by_how_much(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
     ahead = here.judge_skew(tmp_path, Skew(90.0, 0.1))
     assert (ahead.state, ahead.value) == (WARNING, f"{tmp_path}: 90.0 s ahead of this machine's")
-    assert here.judge_skew(tmp_path, Skew(-3.0, 2.5)).state is OK  # it was slow to answer: nobody knows
+    assert here.judge_skew(tmp_path, Skew(-3.0, 2.5)).state is OK  # slow answer: the skew is not known
 
 
 def test_found_environments_say_how_they_would_be_used() -> None:
@@ -224,7 +224,7 @@ def test_an_environment_whose_torch_cannot_be_seen_from_here_asks_to_be_describe
     assert (known.value, known.todo) == ("modules=pytorch/2.6, torch 2.6.0", None)
 
 
-def test_what_of_the_config_does_not_count_and_what_is_locked_is_told(tmp_path: Path) -> None:
+def test_keys_without_effect_and_locked_keys_are_reported(tmp_path: Path) -> None:
     settings = Settings(
         runs_root=tmp_path,
         cache_dir=tmp_path,
@@ -247,7 +247,7 @@ def test_what_of_the_config_does_not_count_and_what_is_locked_is_told(tmp_path: 
         ({}, False, WARNING, "not set"),
     ],
 )
-def test_mail_is_told_to_work_or_what_takes_its_place(
+def test_mail_works_or_its_replacement_is_named(
     config: dict[str, str], is_there: bool, state: CheckState, words: str
 ) -> None:
     check = slurm.judge_mail(config, lambda program: is_there)

@@ -1,4 +1,4 @@
-"""The doctor's opinion of the main job, from its plan and from Slurm's own word on it."""
+"""The doctor's judgement of the main job, from its plan and from Slurm's test of it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def answer(returncode: int | None, stderr: str = "", error: str | None = None) -
     return CommandResult(Query("test-only", ("sbatch",)), returncode, b"", stderr, 0.0, 0.1, error)
 
 
-def test_the_plan_is_told_in_a_line(ddp: Plan) -> None:
+def test_the_plan_is_summarized_in_one_line(ddp: Plan) -> None:
     check = judge_plan("plan of ddp", ddp)
     assert check.state is CheckState.OK
     assert "2 nodes, 1" in (check.value or "")
     assert "partition gpu" in (check.value or "")
 
 
-def test_what_is_unusual_about_the_plan_is_a_warning(tmp_path: Path) -> None:
+def test_an_unusual_plan_is_a_warning(tmp_path: Path) -> None:
     write_recipe(tmp_path)
     check = judge_plan("plan of ddp", plan(tmp_path, set={"lr": "30"}))
     assert check.state is CheckState.WARNING

@@ -1,4 +1,4 @@
-"""Each way to numbers from inside of a job says whether it is open here, and why not."""
+"""Each rung for measurements from inside a job reports if it works here, and why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody's job is entered without all that could harm it being looked at first."""
+"""A running job is entered only after everything that could harm it was checked."""
 
 from __future__ import annotations
 

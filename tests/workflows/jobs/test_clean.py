@@ -1,4 +1,4 @@
-"""What is removed, what stays and why; and that nothing outside of the runs root is ever touched."""
+"""Removals, and the runs that stay with the reason; nothing outside the runs root is ever touched."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_leftovers_are_logs_without_a_run_and_code_that_no_run_uses(world: World
     for name in (f"{OLD}.out", "notes.txt", f"{MIDDLE}.out"):
         (root / ".logs" / name).write_bytes(b"x" * 7)
         os.utime(root / ".logs" / name, (old_s, old_s))
-    os.utime(root / ".logs" / f"{MIDDLE}.out", (NOW_S, NOW_S))  # its run may be about to be made
+    os.utime(root / ".logs" / f"{MIDDLE}.out", (NOW_S, NOW_S))  # its run may be in preparation
     found = plan(world, num_kept=1)
     assert [(one.path.name, one.size_bytes) for one in found.leftovers] == [
         (f"{OLD}.out", 7),

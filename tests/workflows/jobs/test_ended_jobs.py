@@ -83,7 +83,7 @@ def test_without_accounting_a_job_that_ended_an_hour_ago_is_found(settings: Sett
     assert (by_id["77"].source, by_id["77"].run_id, by_id["77"].job.num_gpus) == ("run", RUN_ID, 4)
     assert by_id["77"].efficiency.time_pct == pytest.approx(50.0)
     assert (by_id["78"].source, by_id["78"].job.command) == ("seen", "/x/train.sh")
-    # It left the queue while nobody looked: how it ended is not known, and not made up.
+    # It left the queue while no coach ran: its end is not known, and not invented.
     assert (by_id["79"].job.state, by_id["79"].last_seen_s) == ("RUNNING", now_s() - 3600)
 
 
@@ -126,7 +126,7 @@ def test_a_dead_controller_and_no_accounting_leave_what_the_files_know(settings:
     assert any("queue does not answer" in note for note in past.notes)
 
 
-def test_what_is_older_than_asked_is_left_out(settings: Settings) -> None:
+def test_jobs_older_than_requested_are_left_out(settings: Settings) -> None:
     finished_run(settings, "77", ended_time_s=now_s() - 5 * 86400)
     assert look(settings, NO_ACCOUNTING).jobs == ()
 

@@ -1,5 +1,5 @@
-"""Do it to the right jobs, all of them by one command, and leave a record that is true: what a number, and
-run.json's last word, are worth."""
+"""Act on the right jobs, all of them in one command, and leave a true record, even if job ids are reused and
+run.json is out of date."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_marked_jobs_are_held_by_one_command_and_the_others_are_left_out_and_sai
         (Verb.CANCEL, "17 FAILED None 10:00 1", "it has ended already"),
     ],
 )
-def test_what_cannot_be_done_says_why_before_anything_is_asked(
+def test_an_impossible_action_gives_its_reason_before_any_question(
     world: World, verb: Verb, row: str, why: str
 ) -> None:
     rows(world, row)
@@ -189,7 +189,7 @@ def test_very_many_jobs_are_named_by_several_commands(world: World) -> None:
 
 
 def perform_nothing_else(world: World, action: JobAction) -> int:
-    """How many commands were run."""
+    """Number of commands that were run."""
     world.client("scontrol", 'echo "$@" >> "$FAKE/scontrol.all"')
     assert len(perform(action, world.env, 5.0).done) == 250
     return len((world.root / "scontrol.all").read_text().splitlines())

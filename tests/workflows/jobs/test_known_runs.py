@@ -1,4 +1,4 @@
-"""What the queue knows better than a run's directory, and what may be alive."""
+"""Corrections of a run's directory by the queue, and runs that may be alive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 from tests.workflows.known import NOW_S, World
 
 RUN = f"20261121-142233-ddp-{os.getpid() % 0x10000:04x}"
-"""A run of this process alone: other processes of the suite have processes of runs too."""
+"""A run id of this process only: other processes of the suite run processes of runs too."""
 OTHER = "20261121-142234-ddp-4f2b"
 LATER = "2026-11-30T12:00:00"
 
@@ -125,7 +125,7 @@ def test_a_submission_that_had_no_answer_is_known_by_the_file_that_its_job_write
     one, other = known[RUN], known[OTHER]
     assert (one.run.job_id, one.run.state, one.alive_because) == ("99", "PENDING", "job 99 is PENDING")
     assert runs.read_json(run_dir / "run.json")["job_id"] == "99"
-    # The other run has the same recipe, and no job is its own.
+    # The other run has the same recipe, and no job belongs to it.
     assert (other.run.job_id, other.run.state, other.run.submission) == (None, None, Submission.NOT_QUEUED)
     assert runs.read_json(twin / "run.json")["job_id"] is None
     assert world.num_asked == 1
@@ -139,7 +139,7 @@ def test_accounting_knows_a_lost_job_that_the_queue_has_forgotten(world: World) 
     known = {one.run.run_id: one.run for one in read_known_runs(world.settings, world, "ada").runs}
     assert (known[RUN].job_id, known[RUN].state, known[RUN].submission) == ("41", "CANCELLED", None)
     assert (known[OTHER].state, known[OTHER].submission) == (None, Submission.NEVER)
-    # What is certain is written down, and Slurm is not asked again.
+    # A certain result is written down, and Slurm is not asked again.
     world.make("20261121-142235-ddp-4f2c")
     world.rows = None
     again = read_known_runs(world.settings, world, "ada", lambda run: run.run_id == OTHER)
@@ -240,7 +240,7 @@ def test_a_run_whose_command_nobody_noted_is_alive_while_it_writes(world: World)
 
 @pytest.mark.parametrize("state", ["COMPLETED", "RUNNING"])
 def test_a_process_that_the_command_left_behind_keeps_the_run(world: World, state: str) -> None:
-    """The command has ended; what it started in the background, in a session of its own, has not."""
+    """The command has ended; its background process, in a session of its own, has not."""
     gone = {**own_run.identify(os.getpid()), "start_ticks": 1}
     if state == "RUNNING":
         orphan(world, process=gone)
@@ -251,7 +251,7 @@ def test_a_process_that_the_command_left_behind_keeps_the_run(world: World, stat
     try:
         # The kernel shows it a moment after Popen has returned.
         wait_until(lambda: b"COACH_RUN_ID" in environment.read_bytes(), 10.0, "it has its environment")
-        assert only(world).alive_because == f"process {left.pid} of it is running"
+        assert only(world).alive_because == f"its process {left.pid} is running"
     finally:
         left.kill()
         left.wait()

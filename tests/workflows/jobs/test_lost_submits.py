@@ -1,5 +1,5 @@
-"""A run is named whose launch was interrupted: cancel, the next launch and the screens say what Slurm knows
-of it."""
+"""Runs whose launch was interrupted: cancel, the next launch and the screens report Slurm's record of
+them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def lose(world: World, run_id: str = RUN, **said: object) -> dict[str, str]:
-    """A run without a job id; the row of the queue that is its own."""
+    """Make a run without a job id; returns the row of the queue that belongs to it."""
     run_dir = world.make(run_id, "PENDING", **{"age_s": 3600.0, "job_id": None, "user": user_name(), **said})
     output = str(runs.scheduler_logs(run_dir.parent, run_id)[0])
     return {"job_id": "99", "state": "PENDING", "user": user_name(), "submit": LATER, "stdout": output}
@@ -121,7 +121,7 @@ def test_the_next_launch_says_what_became_of_each_and_asks_only_if_there_is_one(
         f"a launch of this recipe is under way: {OTHER}",
     }
     assert world.num_asked == 1
-    # run.json has the job now, and the person who launches has still not seen it.
+    # run.json has the job now, but the person who launches has not been told yet.
     assert any("queued as job 99" in line for line in say("ddp"))
     world.queue()
     assert not any("queued" in line for line in say("ddp"))
@@ -156,7 +156,7 @@ def test_a_lost_run_is_cancelled_by_its_run_id(tmp_path: Path) -> None:
         submit(plan, world.settings, world.env, world.io)
     output = str(runs.scheduler_logs(Path(plan.run_dir).parent, plan.run_id)[0])
     row = {"job_id": "17", "state": "PENDING", "user": user_name(), "submit": LATER, "stdout": output}
-    # The separators of a query are random: the script takes them from its own command line.
+    # The separators of a query are random: the script takes them from its command line.
     (tmp_path / "row").write_bytes(own_squeue(row)(Query("jobs", (), "\x01", "\x02")))
     world.client(
         "squeue",

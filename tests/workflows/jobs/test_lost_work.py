@@ -1,5 +1,5 @@
-"""What is lost when a job is ended: the newest complete checkpoint of any framework counts, and a torn one is
-said to be torn."""
+"""The work lost when a job is ended: the newest complete checkpoint of any framework counts, and a torn one
+is reported as torn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW_S = 2_000_000.0
 
 
 def torch_file() -> bytes:
-    """As torch.save writes it: a zip without compression."""
+    """A file as torch.save writes it: a zip without compression."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("model/data.pkl", b"x" * 5000)
@@ -38,7 +38,7 @@ def safetensors_file() -> bytes:
 
 
 class Then(SystemIo):
-    """This machine's files, at a known time."""
+    """This machine's files, at a fixed time."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -148,7 +148,7 @@ def test_the_hours_that_a_requeued_run_waited_are_not_lost(work: Work) -> None:
     assert line.endswith("the newest complete checkpoint, 10:00:00 old")
 
 
-def test_what_was_written_before_the_job_is_not_its_own(work: Work) -> None:
+def test_a_checkpoint_from_before_the_job_is_not_its_own(work: Work) -> None:
     work.write("pretrained.pt", torch_file(), 600)
     assert work.found(NOW_S - 3600).saved == ()
     (line,) = lost_lines(work.found(NOW_S - 3600), NOW_S - 3600, None, NOW_S)

@@ -12,7 +12,7 @@ from coach.workflows.jobs.job_actions import open_pager
 
 
 def a_pager(folder: Path) -> Path:
-    """A program that writes its arguments down, a line each, and leaves with status 3."""
+    """A program that writes its arguments, one per line, and exits with status 3."""
     program = folder / "my pager"
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{folder}/arguments"\nexit 3\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)

@@ -30,7 +30,7 @@ def test_a_site_with_accounting_tells_every_part_in_five_questions() -> None:
     assert len(io.asked) == 5
 
 
-def test_what_a_site_lacks_says_so_and_the_rest_is_there() -> None:
+def test_a_part_that_the_site_lacks_has_an_error_and_the_others_have_values() -> None:
     io = ScriptedIo(
         {
             "priorities": (

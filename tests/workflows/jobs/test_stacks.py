@@ -1,5 +1,5 @@
-"""Entering a running job for its stacks: the exact command, who is asked first, and what is refused before
-anything is run."""
+"""Entering a running job for its stacks: the exact command, the question before it, and the refusals before
+anything runs."""
 
 from __future__ import annotations
 

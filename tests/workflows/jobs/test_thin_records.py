@@ -1,4 +1,5 @@
-"""Records are thinned as a whole or not at all; logs, checkpoints, and runs of others or alive stay."""
+"""Records are thinned as a whole or not at all; logs, checkpoints, and runs that are alive or somebody else's
+stay."""
 
 from __future__ import annotations
 
@@ -117,7 +118,7 @@ def test_a_tree_of_5200_files_fits_the_limit_and_nothing_else_is_touched(world: 
 
 
 def untouchable(world: World) -> dict[str, bytes]:
-    """Everything but metrics and telemetry, with its content."""
+    """Every file except metrics and telemetry, with its content."""
     return {
         str(path): path.read_bytes()
         for path in world.settings.runs_root.rglob("*")
@@ -150,7 +151,7 @@ def test_thinned_metrics_say_what_share_is_left_also_when_thinned_twice(world: W
     assert share in (2, 4)
     assert len(steps) == pytest.approx(40_000 / share, abs=3)
     (file,) = (run_dir / "metrics").iterdir()
-    file.write_bytes(file.read_bytes() * 3)  # as if there were more of it
+    file.write_bytes(file.read_bytes() * 3)  # stands for a longer record
     thin_part(run_dir, Part.METRICS)
     assert thinned_metrics(world, run_dir)[1][0] == 4 * share
 
@@ -191,7 +192,7 @@ def test_a_thinned_run_does_not_look_alive_again(world: World) -> None:
 
 
 class KilledError(BaseException):
-    """The process ended here."""
+    """Stands for the end of the process at this place."""
 
 
 @pytest.mark.parametrize("nth", range(3))

@@ -1,5 +1,5 @@
-"""What `coach check` says of a run that is not the first of its kind: from run directories, and from what was
-kept of them."""
+"""`coach check` on a run that is not the first of its kind: from run directories, and from stored
+verdicts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Machine:
     def run(
         self, number: int, log: bytes = OOM, state: str = "FAILED", user: str | None = None, **parameters: Any
     ) -> str:
-        """The run of this hour. It read nothing from a GPU: what it says is its log."""
+        """The run of this hour. No GPU was measured: its log is all that it has."""
         run_id = f"20261121-{number:02}0000-ddp-{number:04}"
         paths = runs.create_run_dir(self.settings.runs_root, run_id)
         start_s = BEGIN_S + 3600.0 * number
@@ -84,7 +84,7 @@ def test_the_fifth_failure_is_known_as_the_fifth_though_nobody_looked_at_the_oth
     assert "batch_size: 512 → 256" in again.summary
 
 
-def test_what_came_of_a_run_is_known_when_its_directory_is_gone(machine: Machine) -> None:
+def test_the_result_of_a_run_is_known_after_its_directory_is_gone(machine: Machine) -> None:
     names = [machine.run(number) for number in range(1, 4)]
     for name in names[:2]:
         assert [finding.rule for finding in machine.check(name)] == ["MEM001"]
@@ -92,7 +92,7 @@ def test_what_came_of_a_run_is_known_when_its_directory_is_gone(machine: Machine
     assert [finding.rule for finding in machine.check(names[2])] == ["MEM001", "HIS001"]
 
 
-def test_what_befell_the_runs_of_others_is_no_past_of_ones_own(machine: Machine) -> None:
+def test_runs_of_other_users_are_not_part_of_ones_own_past(machine: Machine) -> None:
     for number in range(1, 4):
         assert [finding.rule for finding in machine.check(machine.run(number, user="ada"))] == ["MEM001"]
     own = machine.run(4, user=user_name())

@@ -1,4 +1,4 @@
-"""The files of a job that coach did not launch: found by name and by time, bounded, and never another
+"""The files of a job that coach did not launch: found by name and time, within bounds, and never another
 job's."""
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def test_hidden_folders_environments_and_files_are_not_walked_into() -> None:
     assert job_files(io).metrics() == ()
 
 
-def test_what_was_looked_for_and_not_found_is_said() -> None:
+def test_a_search_without_a_result_is_reported() -> None:
     io = FakeIo()
     write(io, "/w/slurm-17.out")
     assert job_files(io).lines() == [

@@ -1,4 +1,4 @@
-"""Verdicts of jobs that coach did not launch: kept for one job, and not for the next one of its number."""
+"""Verdicts of jobs that coach did not launch: kept for one job, and not used for a later job with its id."""
 
 from __future__ import annotations
 

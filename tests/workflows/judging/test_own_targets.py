@@ -1,4 +1,5 @@
-"""What `coach check` judges when nobody names a target: each own job once, from one look at the queue."""
+"""The jobs that `coach check` judges when nobody names a target: each own job once, from one question to the
+queue."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def test_a_queue_that_does_not_answer_is_said_in_its_words(settings: Settings) -
         own_targets(settings, FakeIo(), "ada", "slurm")
 
 
-def test_the_own_queue_is_what_is_asked(settings: Settings) -> None:
+def test_own_targets_come_from_one_look_at_the_own_queue(settings: Settings) -> None:
     io = FakeIo(NOW_S)
     io.answer("jobs", own_squeue({**BASE, "job_id": "42"}))
     own = own_targets(settings, io, "ada", "slurm")

@@ -63,7 +63,7 @@ def test_a_file_is_a_log_and_a_dash_is_standard_input(
 @pytest.mark.parametrize(
     "text", ["", "nothing", "999", "a\0b", "~nobody-here/x", "/no/such/file", "x" * 5000]
 )
-def test_what_is_nothing_is_refused_in_one_line(settings: Settings, text: str) -> None:
+def test_a_name_that_matches_nothing_is_refused_in_one_line(settings: Settings, text: str) -> None:
     with pytest.raises(UserError) as caught:
         resolve(text, settings)
     assert "no run, job or file of that name" in caught.value.message

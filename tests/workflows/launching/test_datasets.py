@@ -1,4 +1,5 @@
-"""Data sets: what is there is told, and what is fetched is what was published, whole or not at all."""
+"""Data sets: present ones are listed, and a fetched one is stored whole, with the published checksums, or not
+at all."""
 
 from __future__ import annotations
 
@@ -102,7 +103,7 @@ def test_without_a_network_it_says_so_and_what_to_do(
     [(BYTES[:-9], 200, "its SHA-256 is"), (b"", 404, "answered 404")],
     ids=["cut short", "missing"],
 )
-def test_what_is_not_what_was_published_is_not_kept(
+def test_a_wrong_or_failed_download_is_not_kept(
     settings: Settings, env: dict[str, str], tmp_path: Path, body: bytes, status: int, words: str
 ) -> None:
     for archive in serve(body, status):
@@ -153,7 +154,7 @@ def test_generated_data_are_never_called_real(
     (settings.cache_dir / "cifar-10-generated-10-2-v2").mkdir(parents=True)
     assert [place.kind for place in list_data(settings, {}, CIFAR10)] == [
         *("generated", "text"),
-        *("real", "brought"),  # the digits beside the trainers, and what somebody has
+        *("real", "brought"),  # the digits beside the trainers, and a user's own data
     ]
 
 

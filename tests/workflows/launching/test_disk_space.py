@@ -1,4 +1,4 @@
-"""The places of a launch, and the quota that is asked once a minute."""
+"""The places that a launch writes to, and the quota, which is asked once a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixes are launched by one way: typed changes only, tried short when asked, and never round in circles."""
+"""Fixes are launched in one way: typed changes only, tried short if asked, and never round in circles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be launched from a directory: what is found, in which order, and what is left alone."""
+"""Trainings found in a directory, their order, and the files that are skipped."""
 
 from __future__ import annotations
 

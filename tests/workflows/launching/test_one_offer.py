@@ -24,7 +24,7 @@ from tests.cli.test_fix import PARENT, Shell
 
 
 class FrontEnds:
-    """One run whose loss is not a number, and its fix as each front end would launch it."""
+    """One run with a NaN loss, and its fix as each front end would launch it."""
 
     def __init__(self, root: Path) -> None:
         self.shell = Shell(root)
@@ -76,7 +76,7 @@ class FrontEnds:
 
 
 def script_of(plan: Plan) -> str:
-    """Without the record in it, which holds the time, and the run's id."""
+    """The script without its record, which holds the time, and without the run's id."""
     script = re.sub(r"<<'COACH_RUN_JSON'\n.*?\nCOACH_RUN_JSON\n", "", plan.script, flags=re.DOTALL)
     return script.replace(plan.run_id, "RUN_ID")
 

@@ -1,4 +1,5 @@
-"""`coach init`: a first coach.toml from the files of a directory, with what was not understood."""
+"""`coach init`: a first coach.toml from the files of a directory, with notes on lines that were not
+understood."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Recipes as a user meets them: in order, with what a step changes, as a copy to work on, and launched from
-there."""
+"""Recipes as a user meets them: in order, with the changes of each step, as a copy to work on, and launched
+from that copy."""
 
 from __future__ import annotations
 

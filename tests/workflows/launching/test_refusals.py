@@ -1,4 +1,4 @@
-"""From a refused submission to the next launch, which needs no answer any more. Slurm's clients are small
+"""From a refused submission to the next launch, which asks for nothing more. Slurm's clients are small
 scripts."""
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def test_what_the_site_locks_is_known_to_the_plan_by_field_and_reason(world: Wor
 
 
 def launched(world: World, **said: Any) -> tuple[str, ...]:
-    """A launch that is taken when it names an account and a reservation, and what is told of it. Its answers
-    are in the settings then."""
+    """A launch that is accepted because it names an account and a reservation; returns the lines shown. The
+    settings then hold its answers."""
     world.client("sbatch", REFUSING)
     plan = world.plan(LaunchRequest("ddp", python="python3", **said))
     submit(plan, world.settings, world.env, world.io)
@@ -122,7 +122,7 @@ def test_what_a_site_asked_for_is_the_next_launch_s_default_once_it_was_taken(wo
     )
     assert with_defaults(LaunchRequest("ddp", account="other"), world.settings).account == "other"
     assert launched(world) == ()
-    assert launched(world, account="other") == ()  # nobody had asked
+    assert launched(world, account="other") == ()  # the site had not asked for it
 
 
 def test_a_fix_of_a_run_on_cpus_is_not_refused_for_a_type_of_gpu_that_the_config_has(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Answers that are kept: by cluster, above the user's file, and never above the site."""
+"""Remembered answers: kept by cluster; they override the user's file, and never the site's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_answer_is_taken_back_alone_or_with_all_of_its_cluster(tmp_path: Path
     assert config.load(env(tmp_path)).launch.qos is None
 
 
-def test_what_the_site_locked_is_not_remembered(tmp_path: Path) -> None:
+def test_a_key_that_the_site_locked_is_not_remembered(tmp_path: Path) -> None:
     site = tmp_path / "site.toml"
     site.write_text(
         '[launch]\naccount = "class"\n[locked]\n"launch.account" = "one account for the course"\n'

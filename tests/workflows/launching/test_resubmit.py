@@ -1,4 +1,4 @@
-"""The same again: of the right training, and with words when it cannot be."""
+"""Launch a job again: as the same training, and with a reason if that is impossible."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_number_that_slurm_gave_anew_does_not_launch_the_old_run_again(world: 
     world.client("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
     with pytest.raises(UserError, match="Unable to contact"):
         planned(world, "17")
-    assert isinstance(planned(world, RUN), LaunchRequest)  # the id of a run needs nobody's word
+    assert isinstance(planned(world, RUN), LaunchRequest)  # the id of a run needs no question to Slurm
 
 
 def test_a_script_that_cannot_be_kept_is_told_in_words_and_nothing_is_submitted(world: World) -> None:

@@ -1,5 +1,5 @@
 """A sweep: a group of runs that is planned, submitted and shown as one. Slurm's clients are scripts that
-answer as the real ones do."""
+answer like the real ones."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_ranks_are_put_on_as_few_nodes_as_have_room_for_them(world: World) -> No
 
 def test_nodes_and_ranks_that_were_said_are_kept(world: World) -> None:
     assert ranks(plan(world, set={"world_sizes": "2,4"}, partition="cpu", num_nodes=2)) == [(2, 1), (2, 2)]
-    with pytest.raises(UserError, match="1 ranks: not with so many nodes"):
+    with pytest.raises(UserError, match="1 ranks: not possible with the requested nodes"):
         plan(world, set={"world_sizes": "1"}, partition="cpu", num_nodes=2)
 
 
@@ -134,7 +134,7 @@ def test_runs_that_ask_slurm_for_the_same_are_one_array(world: World) -> None:
         *(("17_0", 0.1, 1), ("17_1", 0.1, 2), ("17_2", 0.2, 1), ("17_3", 0.2, 2))
     ]
     assert {run.sweep.parameter for run in runs if run.sweep} == {"lr, seed"}
-    assert all("sweep" not in run.launch for run in runs)  # a relaunch is of one run
+    assert all("sweep" not in run.launch for run in runs)  # a relaunch has one run
 
 
 def test_an_array_that_is_refused_leaves_no_run(world: World) -> None:
@@ -154,7 +154,7 @@ def test_an_array_that_is_refused_leaves_no_run(world: World) -> None:
         ({"sweep": {"lr": "1,2"}, "at_once": 2}, MACHINE, "this machine train one after the other"),
     ],
 )
-def test_a_sweep_that_cannot_be_is_told(
+def test_an_impossible_sweep_is_refused_with_the_reason(
     world: World, request_: dict[str, object], site: Site, words: str
 ) -> None:
     with pytest.raises(UserError, match=words):

@@ -1,7 +1,8 @@
-"""The bar for coach: what counts as found, as mended and as silent, and how many runs there are at once.
+"""The test of coach itself: what counts as found, as fixed and as silent, and the number of runs at the same
+time.
 
-Runs that miss a bar cannot be ordered from real trainings, so they are told; runs for real are in
-tests/drills and tests/cluster.
+Real trainings cannot be made to miss a bar, so these runs are made up; real runs are in tests/drills and
+tests/cluster.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def watched(
 
 
 class Told:
-    """Launches whose runs are told beforehand: by recipe, `child` for what a fix made."""
+    """Launches with prepared runs: by recipe, and `child` for the run that a fix makes."""
 
     def __init__(self, runs: Mapping[str, Watched | UserError], directory: Path) -> None:
         self._runs, self._directory = runs, directory
@@ -61,7 +62,7 @@ class Told:
         self.is_stopped = False
         self.before: Callable[[], object] = lambda: None
         self.later: dict[str, list[Watched | UserError]] = {}
-        """What comes of the same launch the next times."""
+        """Results of the same launch the next times."""
 
     def run(self, request: LaunchRequest, causes: Any = (), on_launched: Any = None) -> Watched:
         return self._run(request.recipe, request, on_launched)
@@ -182,7 +183,7 @@ def test_a_child_that_needs_another_fix_gets_it_until_the_chain_has_to_end(tmp_p
     (result,) = results(told, "idle_hands")
     assert (result.is_fixed, result.misses) == (
         False,
-        ("what mends it was refused: no further fix: 4 fixes in a row",),
+        ("its fix was refused: no further fix: 4 fixes in a row",),
     )
 
 
@@ -203,7 +204,7 @@ def test_a_twin_of_several_drills_is_run_once(tmp_path: Path) -> None:
     assert [result.misses for result in found] == [(), ()]
 
 
-def test_what_is_not_here_is_skipped_and_what_is_refused_is_not(tmp_path: Path) -> None:
+def test_a_drill_without_its_needs_is_skipped_and_a_refused_launch_is_a_miss(tmp_path: Path) -> None:
     assert "needs" in (only(tmp_path, "generous_memory", {}).skipped or "")
     refused = UserError("recipe spelling needs deepspeed: not found")
     assert only(tmp_path, "spelling", {"spelling": refused}).skipped == refused.message

@@ -1,4 +1,4 @@
-"""The plan of a workshop day, as an organizer writes it and gets it wrong."""
+"""The plan of a workshop day, with the mistakes that an organizer makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The user's own command for idle GPUs: run once for each time, for own jobs alone, and its failure told."""
+"""The user's own command for idle GPUs: run once per idle period, for own jobs alone; its failure is
+reported."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Clock(SystemIo):
 
 
 class Session:
-    """What a session has for its sources: one target, and what its sampler measured."""
+    """A session's data for its sources: one target, and the sampler's measurements."""
 
     def __init__(self, tmp_path: Path, command: tuple[str, ...] | None = None) -> None:
         self.notes = tmp_path / "notes"
@@ -76,7 +77,7 @@ class Session:
         return Snapshot(self.io.now_s, targets={"17": target})
 
     def measure(self, seconds: int, busy_pct: float = 0.0, every_s: int = 30, **sample: object) -> None:
-        """Samples of its GPU and of its shell until then."""
+        """Samples of its GPU and its shell up to that time."""
         for _ in range(seconds // every_s):
             self.io.now_s += every_s
             of_gpu = GpuSample("node1", self.io.now_s, 0, None, utilization_pct=busy_pct, memory_used_mib=3.0)
@@ -137,7 +138,7 @@ def test_gpus_that_worked_again_and_are_idle_again_are_another_time(
     session.measure(900)
     looked(source)
     (kept,) = (session.settings.cache_dir / "idle-gpus").iterdir()
-    os.utime(kept, (session.io.now_s, session.io.now_s))  # the file server's clock: here the samples' one
+    os.utime(kept, (session.io.now_s, session.io.now_s))  # stands for the file server's clock
     session.measure(120, busy_pct=50.0)
     looked(source)
     session.measure(660)

@@ -23,7 +23,7 @@ NOON_S = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
 
 
 class Updates:
-    """Keeps what a session told, and when."""
+    """Stores what a session reported, and when."""
 
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []

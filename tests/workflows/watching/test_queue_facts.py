@@ -1,4 +1,4 @@
-"""What a session learns from each answer of the queue."""
+"""The facts that a session learns from each answer of the queue."""
 
 from __future__ import annotations
 

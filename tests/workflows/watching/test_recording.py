@@ -63,7 +63,7 @@ def run_dir(settings: Settings) -> Path:
     (path / "run.json").write_text(
         json.dumps({**value, "created_time_s": time.time(), "user": getpass.getuser()})
     )
-    # As Slurm's runs have it: a link to where the scheduler writes.
+    # As for Slurm runs: a link to the scheduler's output file.
     (settings.runs_root / ".logs").mkdir()
     (settings.runs_root / ".logs" / f"{RUN}.out").write_text("step 1\n")
     (path / "stdout.log").symlink_to(f"../.logs/{RUN}.out")

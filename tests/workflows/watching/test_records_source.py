@@ -1,4 +1,4 @@
-"""The screens keep records small: one part a look, of runs that surely have ended."""
+"""The screens keep records small: one part at a look, of runs that certainly have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm measures of running jobs is asked by one question for all of them."""
+"""Slurm's measurements of running jobs come from one question for all of them."""
 
 from __future__ import annotations
 

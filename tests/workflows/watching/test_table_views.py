@@ -1,4 +1,4 @@
-"""How the tables are looked at is kept; what is wrong in the file is told and does not count."""
+"""Table settings are kept; an error in the file is reported, and its values are ignored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_view_is_the_same_at_the_next_start(tmp_path: Path) -> None:
     assert ViewStore(tmp_path / "cache").read() == (views, None)
 
 
-def test_at_the_first_start_there_is_none_and_nothing_wrong(tmp_path: Path) -> None:
+def test_at_the_first_start_there_is_no_view_and_no_error(tmp_path: Path) -> None:
     assert ViewStore(tmp_path).read() == ({}, None)
 
 
@@ -39,7 +39,7 @@ def test_a_damaged_file_is_told_in_one_line_and_does_not_count(tmp_path: Path, s
         '{"tables": {"queue": {"filter": 5, "sort": "\\u001b[31m", "columns": "' + "x" * 2000 + '"}}}',
     ],
 )
-def test_what_somebody_else_wrote_into_it_does_no_harm(tmp_path: Path, said: str) -> None:
+def test_a_file_that_somebody_else_wrote_does_no_harm(tmp_path: Path, said: str) -> None:
     (tmp_path / FILE_NAME).write_text(said)
     views, problem = ViewStore(tmp_path).read()
     assert views in ({}, {"queue": View()})
