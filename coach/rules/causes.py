@@ -1,7 +1,8 @@
-"""The register: every code with its status, every cause with one sentence, and which finding explains which.
+"""The register: each code with its status, each cause with one sentence, and which finding explains which.
 
-Data, no logic: the engine orders findings by it, the pages show it, and tests demand a proof of each row. A
-code is never reused: a rule that goes stays here as retired, with the codes that replaced it.
+It is data without logic. The engine orders findings by it, the rules' pages show it, and tests require a
+proof of each row. A code is never used again: a removed rule stays here as retired, with the codes that
+replaced it.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ class Status(StrEnum):
 
     ACTIVE = "active"
     UNPROVEN = "unproven"
-    """Nobody has seen it for real: its findings are at most info."""
+    """No real case was seen yet: its findings are at most info."""
     RETIRED = "retired"
 
 
 class Says(StrEnum):
-    """What a finding says about the process."""
+    """How a finding relates to the end of the process."""
 
     END = "end"
     """It ended the process, at warning or above."""
     ERROR = "error"
-    """It ended the process where it is critical; otherwise the process went on."""
+    """It ended the process if it is critical; otherwise the process went on."""
     COURSE = "course"
-    """It is about speed or quality, and ends nothing however critical it is."""
+    """It is about speed or quality, and never ended the process, even if it is critical."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +43,22 @@ class Code:
     says: Says = Says.ERROR
     status: Status = Status.ACTIVE
     replaced_by: tuple[str, ...] = ()
-    """Of a retired code: the codes that judge its condition now."""
+    """For a retired code: the codes that judge its condition now."""
     explained_by_any_end: bool = False
-    """True for what ranks and launchers say after another process has ended: that end explains it."""
+    """True for messages that ranks and launchers print after another process ended: that end explains
+    them."""
     explained_by_end_above: bool = False
-    """The same, as far as that end stands above it in the log."""
+    """The same, but only an end above it in the log explains it."""
     explained_by_earlier: Severity | None = None
-    """For an end from outside (a time limit, a person): what is at least this bad and did not come after it
-    explains it, and it explains what came after it."""
+    """For an end from outside (a time limit, a person): a finding of at least this severity explains it,
+    unless it came later. The end explains later findings."""
     explained_within_lines: int = 0
-    """For an error that says little: another one within this many lines below it in the log belongs to the
-    same message, and explains it."""
+    """For an error that says little: another error within this many lines below it belongs to the same
+    message and explains it."""
     is_told_late: bool = False
-    """True where Slurm, the kernel or the driver tells of it at a time of their own: it counts as first."""
+    """True if Slurm, the kernel or the driver reports it with a delay: it counts as the earliest finding."""
     is_last_resort: bool = False
-    """True: it fires only while no other finding ended the process or explains this one."""
+    """True if it fires only while no other finding ended the process or explains this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +69,23 @@ class Edge:
     effect: str
     why: str
     within_lines: int | None = None
-    """Only where Y stands at most this many lines below X in one log. None: wherever they stand."""
+    """The edge holds if Y stands at most this many lines below X in the same log. None: at any distance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Codes, causes and edges. Of several causes of one effect, the one listed first explains it."""
+    """Codes, causes and edges. If an effect has several causes, the one listed first explains it."""
 
     codes: Mapping[str, Code]
     causes: Mapping[str, str]
     edges: tuple[Edge, ...]
 
     def of(self, code: str) -> Code:
-        """A code's row; one without any exception where it is not listed."""
+        """A code's row; a default row if the code is not listed."""
         return self.codes.get(code) or Code(code)
 
     def explaining(self, code: str) -> tuple[Edge, ...]:
-        """The edges to this code, in their order."""
+        """The edges whose effect is this code, in the register's order."""
         return tuple(edge for edge in self.edges if edge.effect == code)
 
 
@@ -93,7 +95,7 @@ def _codes(*rows: Code, **groups: str) -> Mapping[str, Code]:
 
 
 def _edges(*rows: tuple[str, str, str], within_lines: int | None = None) -> tuple[Edge, ...]:
-    """From rows of (causes, effects, why)."""
+    """Edges from rows of (causes, effects, why)."""
     return tuple(
         Edge(cause, effect, why, within_lines)
         for causes, effects, why in rows
