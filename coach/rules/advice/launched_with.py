@@ -1,6 +1,6 @@
-"""What a run was launched with, read tolerantly, and the typed changes that rules derive from it.
+"""Read the parameters and resources of a run's launch, tolerantly, for the changes that rules propose.
 
-A job that coach did not launch has no parameters: then a rule's fix is advice alone.
+A job that coach did not launch has no parameters; a rule's fix is then only advice in words.
 """
 
 from __future__ import annotations
