@@ -156,7 +156,7 @@ def _is_stderr(file: str) -> bool:
 
 
 def _can_end(block: ErrorBlock, tail: LogTail) -> bool:
-    """True for a whole exception in the kept lines that was not printed by something that goes on."""
+    """True for an exception that lies entirely in the kept lines and may have ended the program."""
     is_kept = block.type is not None and block.error_line >= tail.first_line
     is_of_thread = block.process is not None and block.process.startswith("Thread")
     return is_kept and block.is_traceback and not block.is_ignored and not is_of_thread
@@ -167,7 +167,7 @@ def _is_error(line: str) -> bool:
 
 
 def _traceback(tail: LogTail, lines: Sequence[str], block: ErrorBlock) -> Block:
-    """Head, innermost frames and exception; of a long one the middle is left out."""
+    """Head, innermost frames and exception of a traceback. The middle of a long one is left out."""
     end = block.error_line - tail.first_line
     first = max(0, block.first_line - tail.first_line, end - MAX_BLOCK_LINES + 1)
     alive = num_alive(lines[block.last_line - tail.first_line + 1 :])
@@ -186,11 +186,12 @@ def _traceback(tail: LogTail, lines: Sequence[str], block: ErrorBlock) -> Block:
 
 
 def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
-    """The error's line with those right above it that report an error too, and what goes on below it."""
+    """The error's line, with the error lines right above it and the continuation of its text below."""
     first = last
     while first > 0 and last - first < MAX_BLOCK_LINES // 2 and _belongs(lines[first - 1]):
         first -= 1
-    # Errors follow from each other: the first says most. A launcher's exit status says less than any.
+    # Later errors follow from earlier ones, so the first is the most informative. A launcher's exit status is
+    # the least.
     said = next((i for i in range(first, last + 1) if _is_error(lines[i]) and not _is_echo(lines[i])), None)
     if said is None:
         said, first = last, max(0, min(first, last - _MAX_ABOVE))
