@@ -124,7 +124,7 @@ def workers(run: Run | None, wanted: int, cpus: int | None, why: str = "") -> It
     if now is None:
         return
     if cpus is None and wanted > now:
-        yield Fix(f"DataLoader workers {now} → {wanted} per rank, where each rank has so many CPUs")
+        yield Fix(f"DataLoader workers {now} → {wanted} per rank, if each rank has that many CPUs")
         return
     possible = min(wanted, max(now, cpus)) if cpus is not None and wanted > now else wanted
     if possible != now:

@@ -42,7 +42,7 @@ class ReadyTwice(EndingRule):
         if "inplace" in hit.fields:
             return "A tensor that the backward pass needs was changed in place"
         if "leaf" in hit.fields:
-            return "A tensor was changed in place that autograd allows no such change of"
+            return "Autograd does not allow this tensor to be changed in place"
         return "DDP met a parameter twice in one backward pass"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

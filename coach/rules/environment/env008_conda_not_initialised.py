@@ -56,7 +56,9 @@ class CondaNotInitialised(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if re.search(r"NotFound(?:Error)?: (?:Could|Not)", hit.text):
-            return "The conda environment was not activated: this user has none of that name or path"
+            return (
+                "The conda environment was not activated: no environment of this user has that name or path"
+            )
         program = next((hit.fields[key] for key in ("program", "last", "started") if key in hit.fields), None)
         if program is not None:
             return (

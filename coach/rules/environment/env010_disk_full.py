@@ -71,7 +71,7 @@ class DiskFull(EndingRule):
             "See what is full (bytes or number of files) and make room", command="quota -s; df -h .; df -i ."
         )
         if snapshot.run is not None:
-            yield Fix("List what old runs hold, and remove them", command="coach runs clean")
+            yield Fix("List the space of old runs, and remove them", command="coach runs clean")
         yield Fix(
             "Put runs and caches on scratch: runs_root in the config, HF_HOME and TORCH_HOME in the "
             "environment"
