@@ -1,1 +1,1 @@
-"""Rules: pure checks of what was read, one rule in one file, families in folders."""
+"""Rules that judge snapshots without I/O: one rule in one file, one folder for each family."""

@@ -1,4 +1,4 @@
-"""What a rule is. A rule never does I/O and never asks the time: it looks at a target's snapshot and its
+"""Base class of the rules. A rule does no I/O and reads no clock: it judges a target's snapshot and
 history."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coach.model.training.log import Signature
 
 
 class Need(StrEnum):
-    """What a rule must have to judge. Without it the rule is blind, and says so."""
+    """Data that a rule needs. Without them it cannot judge, and the report lists it as not measured."""
 
     LOG = "log"
     METRICS = "metrics"
@@ -26,7 +26,7 @@ class Need(StrEnum):
     HOST_TELEMETRY = "host"
     JOB_STATE = "job.state"
     GPU_SUMMARY = "job.gpu_utilization"
-    """The mean of a whole job, as a site's jobstats tells it; so are the next two."""
+    """The mean over a whole job, from the site's jobstats. The next two are such means as well."""
     CPU_SUMMARY = "job.cpu_time"
     MEMORY_SUMMARY = "job.memory"
     STACKS = "stacks"
@@ -34,7 +34,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A number a rule decides by: the config may change it, the report prints the value used."""
+    """A number that a rule compares with. The config can change it, and the report prints the value used."""
 
     name: str
     default: float
@@ -43,26 +43,27 @@ class Threshold:
 
 
 class Rule(ABC):
-    """One rule. The docstring has five headings (What it sees, Why it matters, When it stays silent, What to
-    do, Sources)."""
+    """One rule. Its docstring has five headings: What it sees, Why it matters, When it stays silent, What to
+    do, Sources."""
 
     code: ClassVar[str]
-    """Stable, never reused: three letters and three digits."""
+    """Three letters and three digits. A code never changes and is never given to another rule."""
     name: ClassVar[str]
     cause: ClassVar[str]
     severity: ClassVar[Severity]
     needs: ClassVar[tuple[frozenset[Need], ...]] = ()
-    """Alternatives: the rule can judge when all of one set are there. Empty: it can always judge."""
+    """Alternatives: the rule can judge when every need of one set is met. If empty, it can always judge."""
     for_s: ClassVar[float] = 0.0
-    """How long the condition must hold, in the data's time, before the finding fires."""
+    """Seconds, by the data's time stamps, for which the condition must hold before the finding fires."""
     keep_s: ClassVar[float] = 0.0
-    """How long a fired finding stays after the condition ended, in the data's time."""
+    """Seconds, by the data's time stamps, for which a finding stays after its condition ended."""
     thresholds: ClassVar[tuple[Threshold, ...]] = ()
     signatures: ClassVar[tuple[Signature, ...]] = ()
-    """What it reads in logs beside its wordings: numbers, and lines of a fixed form."""
+    """Log patterns that are not rows of a wordings table: numbers, and lines of a fixed form."""
 
     def __init__(self, values: Mapping[str, float] | None = None, wordings: Iterable[Signature] = ()) -> None:
-        """`values` replaces defaults of thresholds by name; `wordings` are the rows of its tables."""
+        """`values` replaces threshold defaults by name. `wordings` are the rule's rows of the wordings
+        tables."""
         self.wordings = tuple(wordings)
         self.values: Mapping[str, float] = {
             **{threshold.name: threshold.default for threshold in self.thresholds},
@@ -71,4 +72,4 @@ class Rule(ABC):
 
     @abstractmethod
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        """Yield what holds now. Pure."""
+        """Yield a hit for each condition that holds now. Pure."""

@@ -1,6 +1,6 @@
-"""What can be judged with what was measured, and what to say about the rest.
+"""Decide which rules can judge with the data at hand, and explain why the others cannot.
 
-Unknown is not healthy: a rule without its data is listed with the reason and the remedy, never counted as
+Unknown is not healthy: a rule without its data is listed with reason and remedy, and does not count as
 silent.
 """
 
@@ -64,7 +64,7 @@ _OF_A_RUN = {
 }
 _OF_A_RUN[Need.GPU_HEALTH] = (_REMEDIES[Need.GPU_HEALTH][0], _OF_A_RUN[Need.GPU_LINKS][1])
 _OF_A_RUN[Need.HOST_TELEMETRY] = _OF_A_RUN[Need.GPU_TELEMETRY]
-"""The same for a run that coach recorded: it was started by `coach launch` or `coach run` already."""
+"""The text for a run that coach recorded: advice to use `coach launch` or `coach run` would be wrong."""
 _NO_STEP = (
     "its trainer writes metrics/rank-<r>.jsonl from the first step on: stderr.log tells how far it came"
 )
@@ -72,7 +72,7 @@ _NOT_PRINTED = (
     "no line of its output names a loss, and none of its files does",
     "print the loss with its step, write TensorBoard or CSV, or call coach_report.step(loss=…)",
 )
-"""The same for somebody's own program, which was not written for coach."""
+"""The text for a program that was not written for coach."""
 _DIRECTORY_OF_ITS_OWN = (
     "let each run write to a directory of its own, print the loss with its step, or call "
     "coach_report.step(loss=…)"
@@ -82,24 +82,24 @@ _TELEMETRY = frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY})
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Which needs are met for one target, and why the others are not."""
+    """The needs that are met for one target, and the reasons why others are not."""
 
     met: frozenset[Need]
     asked_no_gpu: bool
     gaps: tuple[NotMeasured, ...]
-    """What the sampler could not read, as it said itself, and which metric files were left aside."""
+    """Values that the sampler reported as unreadable, and metric files that were skipped."""
     run: Run | None
     """The record of the run; None for a job that coach did not start."""
     unmeasured_job: str | None
-    """A running job of Slurm's in which no sampler runs, as far as is known: a step can be put into it."""
+    """Id of a running Slurm job without a known sampler: coach can start one in it as a job step."""
     summary_told: str
-    """What jobstats told of the job, or why it told nothing; empty where no summary of it is there."""
+    """What jobstats reported about the job, or why it reported nothing; empty without a summary."""
     unread_logs: str
-    """Where logs were looked for, and what came of it; empty where nobody knows a place."""
+    """Where logs were searched for, and the result; empty if no place is known."""
 
     @classmethod
     def of(cls, snapshot: TargetSnapshot, history: History) -> Sight:
-        """Look at what there is. One utilization value of one GPU is enough for GPU telemetry."""
+        """Check the available data. One utilization value of one GPU is enough for GPU telemetry."""
         met = _met(snapshot, history)
         elsewhere = _elsewhere(snapshot)
         if snapshot.state is not None and not elsewhere:
@@ -113,11 +113,11 @@ class Sight:
         return not rule.needs or any(needs <= self.met for needs in rule.needs)
 
     def not_measured(self, rule: Rule) -> list[NotMeasured]:
-        """What a blind rule lacks, by the alternative that lacks least."""
-        # Stacks take the place of numbers: what is told to be missing are the numbers.
+        """The data that a blind rule lacks, for the alternative with the fewest gaps."""
+        # Stacks only replace missing numbers, so the report names the numbers.
         by_numbers = [needs for needs in rule.needs if Need.STACKS not in needs] or rule.needs
         missing = min((needs - self.met for needs in by_numbers), key=len)
-        if Need.GPU_TELEMETRY in missing:  # without any GPU telemetry, its parts need no lines of their own
+        if Need.GPU_TELEMETRY in missing:  # GPU telemetry as a whole is already listed
             missing -= {Need.GPU_LINKS, Need.GPU_HEALTH}
         return [self._missing(need) for need in sorted(missing)]
 
@@ -156,7 +156,7 @@ def _met(snapshot: TargetSnapshot, history: History) -> set[Need]:
 
 
 def _remedy(need: Need, run: Run | None) -> tuple[str, str]:
-    """Why a need is not met, and what to do, as far as it was not done already."""
+    """Why a need is not met, and what the user can do that was not done yet."""
     if run is None or need not in _OF_A_RUN:
         return _REMEDIES[need]
     if need is Need.METRICS and run.launch.get("own"):
@@ -166,7 +166,7 @@ def _remedy(need: Need, run: Run | None) -> tuple[str, str]:
 
 
 def _elsewhere(snapshot: TargetSnapshot) -> tuple[NotMeasured, ...]:
-    """A local run of another machine: what it is doing now can be seen there alone."""
+    """Explain for a local run of another machine that its current state can be read only there."""
     run = snapshot.run
     if run is None or run.is_visible or snapshot.has_ended:
         return ()
@@ -183,8 +183,8 @@ def _unmeasured_job(snapshot: TargetSnapshot) -> str | None:
 
 
 def _summary_told(snapshot: TargetSnapshot) -> str:
-    """A summary has the mean of a few numbers: what needs their course stays unknown, and so does a number
-    that it lacks."""
+    """Explain what a job summary leaves open: it holds means, so rules that need a course over time stay
+    blind."""
     summary = snapshot.summary
     if summary is None or summary.gap:
         return summary.gap if summary is not None else ""

@@ -1,7 +1,8 @@
-"""The register: every code with its status, every cause with one sentence, and which finding explains which.
+"""The register: each code with its status, each cause with one sentence, and which finding explains which.
 
-Data, no logic: the engine orders findings by it, the pages show it, and tests demand a proof of each row. A
-code is never reused: a rule that goes stays here as retired, with the codes that replaced it.
+It is data without logic. The engine orders findings by it, the rules' pages show it, and tests require a
+proof of each row. A code is never used again: a removed rule stays here as retired, with the codes that
+replaced it.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ class Status(StrEnum):
 
     ACTIVE = "active"
     UNPROVEN = "unproven"
-    """Nobody has seen it for real: its findings are at most info."""
+    """No real case was seen yet: its findings are at most info."""
     RETIRED = "retired"
 
 
 class Says(StrEnum):
-    """What a finding says about the process."""
+    """How a finding relates to the end of the process."""
 
     END = "end"
     """It ended the process, at warning or above."""
     ERROR = "error"
-    """It ended the process where it is critical; otherwise the process went on."""
+    """It ended the process if it is critical; otherwise the process went on."""
     COURSE = "course"
-    """It is about speed or quality, and ends nothing however critical it is."""
+    """It is about speed or quality, and never ended the process, even if it is critical."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +43,22 @@ class Code:
     says: Says = Says.ERROR
     status: Status = Status.ACTIVE
     replaced_by: tuple[str, ...] = ()
-    """Of a retired code: the codes that judge its condition now."""
+    """For a retired code: the codes that judge its condition now."""
     explained_by_any_end: bool = False
-    """True for what ranks and launchers say after another process has ended: that end explains it."""
+    """True for messages that ranks and launchers print after another process ended: that end explains
+    them."""
     explained_by_end_above: bool = False
-    """The same, as far as that end stands above it in the log."""
+    """The same, but only an end above it in the log explains it."""
     explained_by_earlier: Severity | None = None
-    """For an end from outside (a time limit, a person): what is at least this bad and did not come after it
-    explains it, and it explains what came after it."""
+    """For an end from outside (a time limit, a person): a finding of at least this severity explains it,
+    unless it came later. The end explains later findings."""
     explained_within_lines: int = 0
-    """For an error that says little: another one within this many lines below it in the log belongs to the
-    same message, and explains it."""
+    """For an error that says little: another error within this many lines below it belongs to the same
+    message and explains it."""
     is_told_late: bool = False
-    """True where Slurm, the kernel or the driver tells of it at a time of their own: it counts as first."""
+    """True if Slurm, the kernel or the driver reports it with a delay: it counts as the earliest finding."""
     is_last_resort: bool = False
-    """True: it fires only while no other finding ended the process or explains this one."""
+    """True if it fires only while no other finding ended the process or explains this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +69,23 @@ class Edge:
     effect: str
     why: str
     within_lines: int | None = None
-    """Only where Y stands at most this many lines below X in one log. None: wherever they stand."""
+    """The edge holds if Y stands at most this many lines below X in the same log. None: at any distance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Codes, causes and edges. Of several causes of one effect, the one listed first explains it."""
+    """Codes, causes and edges. If an effect has several causes, the one listed first explains it."""
 
     codes: Mapping[str, Code]
     causes: Mapping[str, str]
     edges: tuple[Edge, ...]
 
     def of(self, code: str) -> Code:
-        """A code's row; one without any exception where it is not listed."""
+        """A code's row; a default row if the code is not listed."""
         return self.codes.get(code) or Code(code)
 
     def explaining(self, code: str) -> tuple[Edge, ...]:
-        """The edges to this code, in their order."""
+        """The edges whose effect is this code, in the register's order."""
         return tuple(edge for edge in self.edges if edge.effect == code)
 
 
@@ -93,7 +95,7 @@ def _codes(*rows: Code, **groups: str) -> Mapping[str, Code]:
 
 
 def _edges(*rows: tuple[str, str, str], within_lines: int | None = None) -> tuple[Edge, ...]:
-    """From rows of (causes, effects, why)."""
+    """Edges from rows of (causes, effects, why)."""
     return tuple(
         Edge(cause, effect, why, within_lines)
         for causes, effects, why in rows
@@ -142,8 +144,8 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "batch_too_small": "A step has too few samples to be worth its fixed costs.",
         "batch_without_gain": "A larger batch brought no more samples a second: the limit is elsewhere.",
         "checkpoint_by_every_rank": "Several ranks write over one another's checkpoint.",
-        "checkpoint_corrupt": "A file of weights is cut short, or is no such file.",
-        "code_error": "The program has a mistake of its own.",
+        "checkpoint_corrupt": "A file of weights is truncated, or is not a valid one.",
+        "code_error": "The program has a mistake.",
         "conda_not_initialised": "The batch script's shell does not know conda: the environment is missing.",
         "container_start": "The container engine did not start the container.",
         "cpu_bound": "The node's CPUs are too slow for its GPUs.",
@@ -176,46 +178,46 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "gpu_memory_leak": "The program keeps more and more memory of a GPU.",
         "gpu_throttled": "Heat or lack of power slows a GPU down.",
         "gpu_underfed": "Kernels run all the time, and use little of the GPU.",
-        "gradient_not_finite": "The gradients are no numbers, so their steps are lost.",
+        "gradient_not_finite": "The gradients are not finite, so their steps are lost.",
         "hang": "All ranks wait, and no work is done.",
         "host_memory_leak": "The program keeps more and more memory of its node.",
         "host_oom": "The job needed more memory of its node than it had, and a process was killed.",
         "hostname_resolution": "A host name has no address.",
         "idle_ranks": "Ranks or GPUs that the job has do not train.",
-        "illegal_memory_access": "A kernel read or wrote memory that it does not own.",
+        "illegal_memory_access": "A kernel read or wrote an invalid memory address.",
         "input_bound": "The training waits for its data.",
         "invalid_device_ordinal": "A process asks for a GPU that the job does not have.",
         "loss_divergence": "The training gets worse instead of better.",
         "loss_spikes": "The loss jumps up again and again.",
         "low_gpu_utilization": "GPUs that the job holds do nothing most of the time.",
-        "lr_decayed_early": "The learning rate was used up long before the end.",
-        "lr_never_moves": "A warm-up was to raise the learning rate, and it stays at its first value.",
+        "lr_decayed_early": "The learning rate was almost 0 long before the end.",
+        "lr_never_moves": "A warm-up should have raised the learning rate, but it stays at its first value.",
         "memory_over_request": "The job asked for more memory than it used.",
-        "memory_raised_blindly": "More memory was asked for, and memory was not what was missing.",
+        "memory_raised_blindly": "More memory was requested, although memory was not the problem.",
         "memory_pressure": "Processes wait until the node finds memory for them.",
         "module_not_found": "Python cannot import a package in this environment.",
-        "nan_loss": "The loss is no number any more, and all weights trained with it are lost.",
+        "nan_loss": "The loss is no longer finite, and all weights trained with it are lost.",
         "nccl_error": "NCCL could not carry out a call.",
         "nccl_network": "The network between the nodes failed.",
-        "nccl_over_sockets": "NCCL takes TCP between the nodes and leaves a faster network unused.",
+        "nccl_over_sockets": "NCCL uses TCP between the nodes and leaves a faster network unused.",
         "nccl_timeout": "Some rank did not take part in a collective operation.",
         "no_checkpoint": "The run will meet its time limit with nothing saved.",
         "no_kernel_image": "A library was not built for this model of GPU.",
-        "no_log": "The job ended badly before it wrote a line, or its log lies elsewhere.",
-        "no_network": "The node has no way to the internet.",
+        "no_log": "The job failed before it wrote a line, or its log is elsewhere.",
+        "no_network": "The node has no internet access.",
         "node_failure": "The machine under the run stopped.",
         "node_fails_often": "A node fails more often than its peers.",
         "not_learning": "The model does not get better, or only guesses.",
         "nvlink_down": "A GPU has lost links to its neighbours.",
-        "overfitting": "The model learns its samples by heart.",
+        "overfitting": "The model memorizes its training samples.",
         "pcie_degraded": "A GPU is connected more slowly than it could be.",
         "permission_denied": "The job may not read or write a file.",
         "pg_not_initialized": "A distributed call came before the process group existed.",
         "port_in_use": "Another program has the port on which the ranks meet.",
         "rank_mismatch_collective": "The ranks do not call the same collective operations.",
-        "recompile_limit": "The compiler gave a function up: it would have to compile it again and again.",
+        "recompile_limit": "The compiler stopped compiling a function, because it changed too often.",
         "rendezvous_timeout": "The ranks did not find each other in time.",
-        "same_failure_again": "The same work fails of the same cause each time.",
+        "same_failure_again": "The same work fails with the same cause each time.",
         "same_order": "Each epoch has the samples in the same order.",
         "same_samples": "Several ranks train on the same samples.",
         "segfault": "Native code crashed.",
@@ -234,7 +236,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "stale_nfs": "The server no longer has a file that the job had open.",
         "state_dict_mismatch": "The checkpoint belongs to another model.",
         "straggler": "One rank is slower than the others.",
-        "sweep_brake": "The first runs of its sweep failed alike, so this one did not begin.",
+        "sweep_brake": "The first runs of its sweep failed in the same way, so this one did not begin.",
         "time_over_request": "The job asked for more time than it used.",
         "too_many_open_files": "A process reached its limit of open files.",
         "too_many_workers": "The job starts more workers than it has CPUs.",
@@ -263,9 +265,13 @@ _EDGES = _edges(
     (_ENDS_BY_SLURM, "DAT005", "Slurm ends the workers with the job"),
     ("ENV010", "DAT005", "a worker dies when it cannot write"),
     ("ENV010", "DAT010", "a full disk cuts a file short"),
-    ("MEM007 DST006 DST021", "DST020", "a rank that is gone, astray or not found answers nobody"),
+    (
+        "MEM007 DST006 DST021",
+        "DST020",
+        "a rank that has ended, waits elsewhere or has no address does not answer",
+    ),
     ("DST021 DST002 CUD005", "DST003", "a rank that found no address or port, or no CUDA, never arrives"),
-    ("DST019", "DST004", "without the network NCCL reaches nobody"),
+    ("DST019", "DST004", "without the network NCCL reaches no other rank"),
     ("MEM001", "DST004", "NCCL needs memory of the GPU too"),
     ("CUD003 CUD004", "DST004", "after a kernel failed, every call of NCCL fails"),
     ("HDW001 HDW002", "DST004", "a broken GPU refuses NCCL"),
@@ -289,9 +295,9 @@ _EDGES = _edges(
     ("GPU006 DAT006", "GPU005", "a loader waits for CPUs or for storage"),
     ("DAT001", "GPU006 GPU011", "more workers than CPUs keep the CPUs busy"),
     ("GPU005", "GPU011", "steps that wait for data are slow whatever their size"),
-    ("HDW003 MEM009 MEM012 DAT006 GPU006", "GPU017", "what gets scarce slows each step down"),
+    ("HDW003 MEM009 MEM012 DAT006 GPU006", "GPU017", "a scarce resource slows each step down"),
     ("CUD003 CUD004", "HDW001", "the driver reports a program's own fault as an Xid too"),
-    ("HDW001 CUD003 CUD004", "HDW010", "the log tells more of the same Xid"),
+    ("HDW001 CUD003 CUD004", "HDW010", "the log has more details of the same Xid"),
     ("MEM007", "JOB005", "a job is cancelled after its memory ran out"),
     ("JOB002 JOB018 JOB003", "JOB005", "Slurm calls each job that it ends cancelled"),
     (f"{_ENDS_BY_SLURM} MEM007", "JOB011", "a step cannot start in a job that has ended"),
@@ -300,20 +306,20 @@ _EDGES = _edges(
     ("JOB011", "JOB014", "a step that cannot start ends the others"),
     ("JOB003", "JOB017", "a log is lost with its node"),
     ("MEM007 MEM011", "MEM008", "the kernel kills the process that needs the memory"),
-    (_ENDS_BY_SLURM, "MEM008", "Slurm kills what does not end by itself"),
+    (_ENDS_BY_SLURM, "MEM008", "Slurm kills processes that do not end by themselves"),
     ("DAT005", "MEM008", "a main process ends its workers"),
-    ("NUM002", "NUM001", "it was lost from the first step on"),
-    ("NUM001 NUM002 NUM004", "NUM003", "a lost loss has lost gradients"),
-    ("NUM001 NUM004", "NUM006", "a loss that is lost rises before"),
-    ("NUM001 NUM006", "NUM007", "a training that fails jumps before"),
+    ("NUM002", "NUM001", "the loss was not finite from the first step on"),
+    ("NUM001 NUM002 NUM004", "NUM003", "if the loss is not finite, its gradients are not finite either"),
+    ("NUM001 NUM004", "NUM006", "a loss often rises before it becomes infinite"),
+    ("NUM001 NUM006", "NUM007", "the loss of a failing training often jumps first"),
     ("NUM001 NUM004 NUM006", "NUM008", "a training that fails learns nothing"),
-    ("NUM001 NUM002 NUM003 NUM004 NUM006", "NUM010", "gradients grow where a training fails"),
+    ("NUM001 NUM002 NUM003 NUM004 NUM006", "NUM010", "gradients grow when a training fails"),
     ("NUM006", "NUM013", "a loss that diverges does so on held-out data too"),
-    ("NUM001 NUM002", "END001", "many trainers stop by themselves at a lost loss"),
+    ("NUM001 NUM002", "END001", "many trainers stop if the loss is not finite"),
 )
 
 _NEAR_EDGES = _edges(
-    ("NUM001 NUM002 NUM006", "COD001", "a trainer that finds its loss lost raises an exception"),
+    ("NUM001 NUM002 NUM006", "COD001", "a trainer that finds its loss not finite raises an exception"),
     within_lines=12,
 )
 

@@ -1,7 +1,6 @@
-"""The page of a rule: its docstring, read by its five headings, with the thresholds in force.
+"""The page of a rule: its docstring, split by the five headings, with the thresholds in force.
 
-One text serves `coach explain`, the screens and the generated documentation, so none of them can say
-something else.
+`coach explain`, the screens and the generated documentation share this text, so they cannot differ.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ HEADINGS = ("What it sees", "Why it matters", "When it stays silent", "What to d
 
 @dataclass(frozen=True, slots=True)
 class ThresholdLine:
-    """One threshold with the value that is used now."""
+    """One threshold with its current value."""
 
     threshold: Threshold
     value: float
@@ -30,8 +29,8 @@ class ThresholdLine:
 
 @dataclass(frozen=True, slots=True)
 class RulePage:
-    """What is known about one rule. `sections` has the five headings, in order; `meaning` says in a sentence
-    what its cause is."""
+    """The page's contents. `sections` maps the five headings, in order, to text; `meaning` explains the
+    rule's cause in one sentence."""
 
     code: str
     name: str
@@ -50,7 +49,7 @@ class RulePage:
 def rule_page(
     rule: type[Rule], values: Mapping[str, float] | None = None, is_muted: bool = False
 ) -> RulePage:
-    """Read a rule's docstring. Raises ValueError where a heading is missing: a test calls this for every
+    """Read a rule's docstring. Raises ValueError if a heading is missing; a test calls this for every
     rule."""
     summary, sections = _sections(rule)
     missing = [heading for heading in HEADINGS if not sections.get(heading)]
@@ -94,8 +93,8 @@ def _sections(rule: type[Rule]) -> tuple[str, dict[str, str]]:
 
 
 def place_among_others(page: RulePage) -> dict[str, list[str]]:
-    """Heading → lines: what explains its findings, and what they explain. Empty for a rule that stands
-    alone."""
+    """Heading → lines: rules that explain its findings, and rules that its findings explain. Empty if there
+    are none."""
     row = REGISTER.of(page.code)
     by = [f"{edge.cause}: {edge.why}{_reach(edge)}" for edge in page.explained_by]
     if row.explained_by_any_end:

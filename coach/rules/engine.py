@@ -1,7 +1,8 @@
-"""From what rules see now to a diagnosis: what lasted, what caused what, and what could not be judged.
+"""Make a diagnosis of the rules' hits: which conditions last, which finding explains which, what was not
+judged.
 
-Rules look at one moment and know nothing of each other; time and order are kept here, once. The only clock is
-the data's.
+A rule judges one moment and does not see the other rules. The engine alone tracks time and order, by the
+data's time stamps.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _Key = tuple[str, str, Subject]
 
 @dataclass(slots=True)
 class _Condition:
-    """One condition of one target, from its first sight on."""
+    """One condition of one target, since it was first seen."""
 
     rule: Rule
     hit: Hit
@@ -33,7 +34,7 @@ class _Condition:
     seen_s: float | None
     is_firing: bool = False
     is_expected: bool = False
-    """True if the recipe shows it on purpose."""
+    """True if the recipe causes it on purpose."""
 
     @property
     def code(self) -> str:
@@ -41,7 +42,7 @@ class _Condition:
 
 
 class Engine:
-    """Keeps, per target, which conditions are pending and which fire."""
+    """Remembers for each target which conditions are pending and which fire."""
 
     def __init__(self, rules: Iterable[Rule], register: Register = REGISTER) -> None:
         self.rules = tuple(rules)
@@ -50,7 +51,7 @@ class Engine:
         self._clocks: dict[str, float] = {}
 
     def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
-        """Judge one target as it stands. Called again with newer data, it remembers since when each condition
+        """Judge one target now. Across calls with newer data, the engine remembers since when each condition
         holds."""
         self._reset_if_time_went_back(snapshot)
         snapshot, earlier = of_last_run(snapshot)
@@ -67,7 +68,7 @@ class Engine:
                 continue
             try:
                 hits = list(rule.check(snapshot, history))
-            except Exception as error:  # one broken rule must not take the others, or the screen, with it
+            except Exception as error:  # one broken rule must not stop the others or the screen
                 blind.append(_failed(rule, error))
                 continue
             for hit in hits:
@@ -92,8 +93,7 @@ class Engine:
         )
 
     def use(self, rules: Iterable[Rule]) -> None:
-        """Judge by these from now on. What is pending or firing goes on, as far as its rule is still
-        there."""
+        """Judge by these rules from now on. Conditions keep their state if their rule is among them."""
         self.rules = tuple(rules)
         by_code = {rule.code: rule for rule in self.rules}
         for target, conditions in self._conditions.items():
@@ -103,12 +103,12 @@ class Engine:
             self._conditions[target] = kept
 
     def forget(self, target: str) -> None:
-        """Drop what is remembered of a target that nobody follows any more."""
+        """Forget a target that nobody watches any more."""
         self._conditions.pop(target, None)
         self._clocks.pop(target, None)
 
     def _reset_if_time_went_back(self, snapshot: TargetSnapshot) -> None:
-        # A replay that jumps back shows a past in which later conditions do not hold yet.
+        # When a replay jumps back in time, conditions that began later do not hold yet.
         now, last = snapshot.now_s, self._clocks.get(snapshot.target)
         if now is None:
             return
@@ -118,7 +118,7 @@ class Engine:
 
 
 def _on_purpose(hit: Hit) -> Hit:
-    """A recipe that shows a bad habit says so: what was to be seen is worth knowing, and no more."""
+    """Lower a hit to info if the recipe declares it as expected: the recipe demonstrates a bad habit."""
     return replace(hit, severity=Severity.INFO, summary=f"{hit.summary} (this recipe shows it on purpose)")
 
 
@@ -154,8 +154,8 @@ def _failed(rule: Rule, error: Exception) -> NotMeasured:
 
 
 class _Order:
-    """Puts findings in order by the register: first what ended the process, or what explains that by an
-    edge."""
+    """Orders findings by the register: the one that ended the process comes first, or the one that explains
+    it."""
 
     def __init__(self, register: Register, failed_rank: int | None) -> None:
         """`failed_rank` is the rank that failed first, where a launcher names it."""
@@ -163,12 +163,12 @@ class _Order:
         self._failed_rank = failed_rank
 
     def of(self, firing: list[_Condition]) -> tuple[Finding, ...]:
-        """The primary one, then what it explains, then the rest by severity."""
+        """The primary finding, then its consequences, then the rest by severity."""
         firing = self._without_needless(firing)
         if not firing:
             return ()
         loudest = max(self._severity(condition) for condition in firing)
-        # Something that is only worth knowing neither leads a real finding nor explains one.
+        # An info finding is never primary beside a warning or critical one, and explains none.
         loud = [c for c in firing if self._severity(c) >= min(Severity.WARNING, loudest)]
         causes = {id(c): self._cause_of(c, loud) for c in firing}
         primary = self._primary(loud, causes)
@@ -201,7 +201,8 @@ class _Order:
             is_consequence = causes[id(condition)] is not None
             row = self._row(condition)
             is_of_others, *when = self._first(condition, is_one_log)
-            # Of errors that none explains, one that says little may be of an earlier program in the same log.
+            # Prefer an error that says more: one that says little may come from an earlier program in the
+            # same log.
             says_little = row.explained_within_lines > 0
             is_about_course = row.says is Says.COURSE
             return (
@@ -219,7 +220,8 @@ class _Order:
     def _weights(
         self, loud: list[_Condition], causes: dict[int, str | None]
     ) -> dict[str, tuple[bool, Severity]]:
-        """By code: True if it ended the process, and how bad it is; with all that it explains."""
+        """Code → whether the finding, or one that it explains, ended the process, and the worst severity of
+        these."""
         weights: dict[str, tuple[bool, Severity]] = {}
         explained_by = {condition.code: causes[id(condition)] for condition in loud}
         for condition in loud:
@@ -234,8 +236,8 @@ class _Order:
         return weights
 
     def _first(self, condition: _Condition, is_one_log: bool) -> tuple[bool, bool, float, int, float]:
-        """The rank that failed first, then what came first: by line within one log, since not every line has
-        a time."""
+        """Sort key: delayed reports, then the rank that failed first, then the earliest finding. Findings of
+        one log are ordered by line number, because not every line has a time."""
         is_told_late = self._row(condition).is_told_late
         rank = condition.hit.subject.rank
         is_of_another = None not in (rank, self._failed_rank) and rank != self._failed_rank
@@ -244,8 +246,9 @@ class _Order:
         return not is_told_late, is_of_another, first, -self._severity(condition), -condition.hit.confidence
 
     def _cause_of(self, condition: _Condition, loud: list[_Condition]) -> str | None:
-        """The code of a firing rule that explains this one: by an edge, or by its place beside an end."""
-        # A hit that names its own causes knows better than the register.
+        """The code of a firing rule that explains this one: by an edge, or by its position relative to an
+        end."""
+        # A hit that names its own causes overrides the register.
         others = [
             other
             for other in loud
@@ -267,12 +270,13 @@ class _Order:
         return min(causes, key=lambda c: self._first(c, False)).code if causes else None
 
     def _named_cause(self, condition: _Condition, others: list[_Condition]) -> str | None:
-        """The first code by which an edge explains a condition."""
+        """The first code in the list of explanations that fires near enough; None without one."""
         codes = {other.code for other in others if self._is_named(other, condition)}
         return next((code for code in self._explained_by(condition) if code in codes), None)
 
     def _causes_by_place(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
-        """Of an end from outside, what went wrong before; of anything else, an end from outside above it."""
+        """For an end from outside: earlier errors. For any other finding: ends from outside above it in the
+        log."""
         least = self._row(condition).explained_by_earlier
         if least is None:
             return [
@@ -287,7 +291,8 @@ class _Order:
         ]
 
     def _ends_elsewhere(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
-        """Of a symptom that any end explains: what ended a process."""
+        """For a symptom that any end explains: the findings that ended a process. Empty for other
+        findings."""
         row = self._row(condition)
         if not row.explained_by_any_end and not row.explained_by_end_above:
             return []
@@ -301,7 +306,7 @@ class _Order:
         ]
 
     def _more_of_the_same(self, condition: _Condition, others: list[_Condition]) -> list[_Condition]:
-        """Of an error that says little, what stands a few lines below it and is no symptom of it."""
+        """For an error that says little: findings a few lines below it, except symptoms."""
         row = self._row(condition)
         return (
             [
@@ -316,7 +321,7 @@ class _Order:
         )
 
     def _explained_by(self, condition: _Condition) -> tuple[str, ...]:
-        """The codes that explain a condition: those that its hit names, or those of the register."""
+        """The codes that may explain a condition: named by its hit, or else by the register."""
         named = condition.hit.consequence_of
         return tuple(edge.cause for edge in self._edges_to(condition)) if named is None else named
 
@@ -324,15 +329,14 @@ class _Order:
         return self._register.explaining(condition.code)
 
     def _is_named(self, cause: _Condition, effect: _Condition) -> bool:
-        """True if an edge says that the one explains the other, and they stand near enough for it."""
+        """True if an edge says that `cause` explains `effect`, and their lines are close enough."""
         if effect.hit.consequence_of is not None:
             return cause.code in effect.hit.consequence_of
         reaches = [edge.within_lines for edge in self._edges_to(effect) if edge.cause == cause.code]
         return any(reach is None or 0 <= _lines_between(cause, effect) <= reach for reach in reaches)
 
     def _without_needless(self, firing: list[_Condition]) -> list[_Condition]:
-        """Without the rule of last resort, where another finding ended the process or explains that it
-        ended."""
+        """Drop the rule of last resort if another finding ended the process or explains its end."""
         kept = [condition for condition in firing if not self._row(condition).is_last_resort]
         for last in firing:
             if last not in kept and any(self._is_enough(condition, last) for condition in kept):
@@ -345,7 +349,7 @@ class _Order:
         return is_named or self._has_ended(condition, severity)
 
     def _has_ended(self, condition: _Condition, severity: Severity) -> bool:
-        """True if a finding of this severity says that the process ended by it."""
+        """True if the register says that a finding of this severity ended the process."""
         says = self._row(condition).says
         least = Severity.WARNING if says is Says.END else Severity.CRITICAL
         return says is not Says.COURSE and severity >= least
@@ -382,13 +386,13 @@ def _place(condition: _Condition) -> tuple[str | None, int]:
 
 
 def _lines_between(condition: _Condition, other: _Condition) -> float:
-    """How many lines the other stands below, in one log; NaN elsewhere."""
+    """How many lines `other` stands below `condition`; NaN if they are in different logs."""
     (file, line), (other_file, other_line) = _place(condition), _place(other)
     return other_line - line if file is not None and file == other_file else math.nan
 
 
 def _is_above(condition: _Condition, other: _Condition) -> bool:
-    """True if it stands above the other in one log."""
+    """True if `condition` stands above `other` in the same log."""
     return _lines_between(condition, other) > 0
 
 

@@ -1,7 +1,7 @@
 """Find the rules: every module named CODE_name in a family package of coach.rules.
 
-Found by walking, so that a new rule is one new file; imported on the first call, so that the first frame does
-not wait for patterns.
+The packages are walked, so a new rule needs only its own file. The modules are imported on the first call, so
+the first screen does not wait for regular expressions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RULE_MODULE = re.compile(r"[a-z]{3}\d{3}_\w+")
 
 @cache
 def rule_classes() -> tuple[type[Rule], ...]:
-    """All rules, by code."""
+    """All rules, sorted by code."""
     found = []
     for family in pkgutil.iter_modules(rules.__path__, "coach.rules."):
         if not family.ispkg:
@@ -56,10 +56,10 @@ def build(
     origins: Mapping[str, str] = MappingProxyType({}),
     added: Iterable[Signature] = (),
 ) -> tuple[Rule, ...]:
-    """The rules that may fire, with the config's thresholds, the shipped wordings, and those that are added.
+    """The rules that are not muted, with the config's thresholds, the shipped wordings and `added` ones.
 
-    `origins` (Settings.origins) names file and line in errors. Raises UserError for a code or a threshold
-    that does not exist.
+    `origins` (Settings.origins) provides file and line for error messages. Raises UserError for a code or a
+    threshold that does not exist.
     """
     thresholds = thresholds or {}
     muted = frozenset(muted)
@@ -79,7 +79,8 @@ def build(
 
 
 def find(code: str) -> type[Rule]:
-    """The rule with this code or name, in any case. Raises UserError with the nearest one."""
+    """The rule with this code or name; upper and lower case are equal. Raises UserError that names the
+    nearest one."""
     wanted = code.casefold()
     for rule in rule_classes():
         if wanted in (rule.code.casefold(), rule.name.casefold(), rule.cause.casefold()):
@@ -89,5 +90,5 @@ def find(code: str) -> type[Rule]:
 
 
 def signatures(rules: Iterable[Rule]) -> tuple[Signature, ...]:
-    """What the log source has to look for on behalf of these rules."""
+    """The patterns that the log source searches for these rules."""
     return (*(each for rule in rules for each in (*rule.wordings, *rule.signatures)), PROGRESS, *MARKS)

@@ -1,7 +1,7 @@
 """Check what a config says about rules against the rules there are.
 
-A misspelt code or threshold would otherwise change nothing, silently: so it is refused with its place and the
-nearest name.
+Without this check a misspelt code or threshold would silently change nothing. The error names its place and
+the nearest valid name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from coach.rules.base import Rule
 
 
 def check_codes(codes: Iterable[str], known: Iterable[str], key: str, place: str) -> None:
-    """Refuse a rule code that does not exist. `key` is the config's key, `place` where it is written."""
+    """Raise UserError for a rule code that does not exist. `key` is the config's key, `place` its file and
+    line."""
     names = sorted(known)
     for code in codes:
         if code not in names:
@@ -24,7 +25,7 @@ def check_codes(codes: Iterable[str], known: Iterable[str], key: str, place: str
 
 
 def check_threshold(rule: type[Rule], name: str, value: float, place: str) -> None:
-    """Refuse a threshold that the rule does not have, or that is no possible value."""
+    """Raise UserError if the rule has no threshold of this name, or the value is negative or not finite."""
     names = [threshold.name for threshold in rule.thresholds]
     key = f"rules.{rule.code}.{name}"
     if name not in names:
@@ -34,15 +35,15 @@ def check_threshold(rule: type[Rule], name: str, value: float, place: str) -> No
 
 
 def in_force(rules: Iterable[Rule]) -> dict[str, float]:
-    """`RULE.name` → the value that the rule decides by."""
+    """`RULE.name` → the value in use."""
     return {f"{rule.code}.{name}": value for rule in rules for name, value in rule.values.items()}
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str:
-    """What was probably meant, or all that there is."""
+    """A hint with the nearest known name, or with all names."""
     names = list(known)
     by_folded = {known_name.casefold(): known_name for known_name in names}
-    # Of rules' codes the number counts: NUM01 is NUM001, though as a word it is as near to NUM010.
+    # Pad the number of a code: NUM01 means NUM001, although by spelling it is as close to NUM010.
     padded = re.sub(r"^([a-z]{3})-?0*(\d{1,3})$", lambda code: f"{code[1]}{int(code[2]):03}", name.casefold())
     near = [padded] if padded in by_folded else get_close_matches(name.casefold(), by_folded, 1)
     if near:
@@ -51,5 +52,5 @@ def nearest_hint(name: str, known: Iterable[str]) -> str:
 
 
 def place_of(origins: Mapping[str, str], *keys: str) -> str:
-    """Where the first of these dotted keys was set: `FILE:LINE`."""
+    """`FILE:LINE` where the first of these dotted keys was set."""
     return next((origins[key] for key in keys if key in origins), "config")

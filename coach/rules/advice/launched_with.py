@@ -1,6 +1,6 @@
-"""What a run was launched with, read tolerantly, and the typed changes that rules derive from it.
+"""Read the parameters and resources of a run's launch, tolerantly, for the changes that rules propose.
 
-A job that coach did not launch has no parameters: then a rule's fix is advice alone.
+A job that coach did not launch has no parameters; a rule's fix is then only advice in words.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def float_parameter(run: Run | None, name: str) -> float | None:
 
 
 def parameter_default(run: Run, name: str) -> Any:
-    """The recipe's default; None when run.json does not say."""
+    """The recipe's default for a parameter; None if run.json has none."""
     info = run.parameter_info.get(name)
     return info.get("default") if isinstance(info, dict) else None
 
 
 def usual_range(run: Run, name: str) -> tuple[float, float] | None:
-    """The recipe's usual range of a parameter; None when run.json does not say."""
+    """The recipe's usual range of a parameter; None if run.json has none."""
     info = run.parameter_info.get(name)
     usual = info.get("usual") if isinstance(info, dict) else None
     if (
@@ -41,13 +41,13 @@ def usual_range(run: Run, name: str) -> tuple[float, float] | None:
 
 
 def int_resource(run: Run | None, name: str) -> int | None:
-    """A whole number among the resources asked for."""
+    """A whole-number field of the requested resources; None without one."""
     value = run.resources.get(name) if run is not None else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def cpus_per_rank(run: Run | None, num_cpus_on_node: int | None) -> int | None:
-    """CPUs that each rank may use: what was asked per node (or else allotted), over the ranks of a node."""
+    """CPUs per rank: the CPUs requested per node (or else allocated), divided by the ranks of a node."""
     ranks = int_resource(run, "nproc_per_node") or 1
     cpus = int_resource(run, "cpus_per_task") or num_cpus_on_node
     return max(1, cpus // ranks) if cpus else None

@@ -1,8 +1,7 @@
-"""Typed changes of a launch, each with what it takes and how far it may go: what rules offer where their
-evidence calls for it.
+"""Fixes that change a launch, with their preconditions and limits. Rules offer them as their evidence
+requires.
 
-One place, so that two rules that offer the same change also keep the same limits, and say alike what it does
-to what is learned.
+Two rules that offer the same change thus share its limits and its warning about the effect on training.
 """
 
 from __future__ import annotations
@@ -18,23 +17,24 @@ from coach.model.training.run import Run
 from coach.rules.advice.launched_with import float_parameter, int_parameter
 
 _BF16_CAPABILITY = 8.0
-"""Compute capability from which on a GPU computes in bf16."""
+"""Lowest compute capability with bf16 arithmetic."""
 _BF16_NAMES = re.compile(
     r"\b(?:A(?:2|10G?|16|30|40|100|800)|[HB](?:20|100|200|300|800)|L(?:4|20|40S?)|G[HB][23]00"
     r"|(?<!Quadro )RTX (?:[345]0\d\d|A\d{4}))\b"
 )
-"""GPUs that have it, where only the name is known. A Quadro RTX is of the generation before."""
+"""Names of GPUs with bf16, used if the capability is unknown. A Quadro RTX is one generation too old."""
 _WITHOUT_BATCH_NORM = ("gpt",)
 _LEAD_S = 300
-"""So long before the limit: time for a checkpoint of many GB."""
+"""Seconds between the signal and the time limit: enough for a checkpoint of many GB."""
 _MIN_LIMIT_S = 120
-"""A shorter job is over before a signal would pay."""
+"""Shorter time limits get no signal: it would not pay."""
 _SAVE_EVERY_S = 600
-"""No more than ten minutes are then lost, and a checkpoint of half a minute costs a twentieth."""
+"""Seconds between checkpoints: at most ten minutes are lost, and a checkpoint of 30 s costs 5 %."""
 
 
 def smaller_micro_batch(run: Run | None) -> Iterable[Fix]:
-    """Half the micro-batch, twice the accumulation; in words where the launch does not say what they are."""
+    """Half the micro-batch and twice the accumulation; advice in words if the launch does not have these
+    values."""
     batch, accumulation = int_parameter(run, "batch_size"), int_parameter(run, "gradient_accumulation")
     if batch is None:
         yield Fix(
@@ -55,7 +55,7 @@ def smaller_micro_batch(run: Run | None) -> Iterable[Fix]:
 
 
 def bf16(run: Run | None, title: str) -> Iterable[Fix]:
-    """bf16 where the device is known to have it; advice where that is not known, nothing where it has not."""
+    """bf16 if the device has it, advice in words if that is unknown, nothing if it lacks it."""
     has_it = _has_bf16(run)
     if has_it:
         yield Fix(title, {"precision": "bf16"}, changes_learning=True)
@@ -64,7 +64,7 @@ def bf16(run: Run | None, title: str) -> Iterable[Fix]:
 
 
 def _has_bf16(run: Run | None) -> bool | None:
-    """None: not known."""
+    """None if unknown."""
     if run is None:
         return None
     capability = run.device.get("compute_capability")
@@ -75,8 +75,8 @@ def _has_bf16(run: Run | None) -> bool | None:
 
 
 def lower_learning_rate(run: Run | None, divisor: float, least_warmup_steps: float) -> Iterable[Fix]:
-    """The learning rate divided, and twice the warm-up where the launch has one. Where a fix lowered the rate
-    already and the same was found again, it is divided twice."""
+    """The learning rate divided by `divisor`, and twice the warm-up if the launch has one. If a fix already
+    lowered the rate and the fault came back, the rate is divided twice."""
     lr, warmup = float_parameter(run, "lr"), int_parameter(run, "warmup_steps")
     if run is None or lr is None:
         return
@@ -93,7 +93,7 @@ def lower_learning_rate(run: Run | None, divisor: float, least_warmup_steps: flo
 
 
 def sharding(run: Run | None) -> Iterable[Fix]:
-    """Parameters, gradients and optimizer in shares, where each of several GPUs holds all of them now."""
+    """Shard parameters, gradients and optimizer state, if each of several GPUs now holds all of them."""
     if run is None or (run.num_gpus or 0) < 2:
         return
     title = "Shard parameters, gradients and optimizer over the GPUs: each keeps its share alone"
@@ -108,8 +108,8 @@ def sharding(run: Run | None) -> Iterable[Fix]:
 
 
 def declared(run: Run | None, remedy: str) -> dict[str, Any]:
-    """The changes by which the run's recipe carries out a remedy; empty where it declares none, or has made
-    them already."""
+    """The parameter changes that the run's recipe declares for a remedy; empty if it declares none, or they
+    are set already."""
     if run is None:
         return {}
     now = {**run.parameters, "recipe": run.recipe}
@@ -118,13 +118,13 @@ def declared(run: Run | None, remedy: str) -> dict[str, Any]:
 
 
 def workers(run: Run | None, wanted: int, cpus: int | None, why: str = "") -> Iterable[Fix]:
-    """So many DataLoader workers per rank, but never more than each rank has CPUs; in words where it is not
-    known how many that are."""
+    """`wanted` DataLoader workers per rank, at most the CPUs of each rank; advice in words if their number is
+    unknown."""
     now = int_parameter(run, "num_workers")
     if now is None:
         return
     if cpus is None and wanted > now:
-        yield Fix(f"DataLoader workers {now} → {wanted} per rank, where each rank has so many CPUs")
+        yield Fix(f"DataLoader workers {now} → {wanted} per rank, if each rank has that many CPUs")
         return
     possible = min(wanted, max(now, cpus)) if cpus is not None and wanted > now else wanted
     if possible != now:
@@ -133,7 +133,8 @@ def workers(run: Run | None, wanted: int, cpus: int | None, why: str = "") -> It
 
 
 def more_memory(run: Run | None, wanted_mib: float, why: str, history: History) -> Iterable[Fix]:
-    """Host memory per node, never more than its nodes have as far as that was measured: then it is said."""
+    """More host memory per node, capped at the measured memory of the nodes; the fix says so if it was
+    capped."""
     totals = [
         sample.node_memory_total_mib for node in history.nodes for sample in list(history.host(node))[-1:]
     ]
@@ -148,7 +149,7 @@ def more_memory(run: Run | None, wanted_mib: float, why: str, history: History) 
 
 
 def more_time(needed_s: float, why: str) -> Fix:
-    """What the partition allows at most is known to the plan alone, which keeps to it."""
+    """A longer time limit. The launch plan, not this function, caps it at the partition's maximum."""
     minutes = math.ceil(needed_s / 60)
     spelt = f"{minutes // 60:02d}:{minutes % 60:02d}:00"
     return Fix(f"Time limit → {spelt}: {why}", {"time": spelt})
@@ -157,8 +158,8 @@ def more_time(needed_s: float, why: str) -> Fix:
 def saved_before_limit(
     run: Run | None, limit_s: float | None, step_time_s: float | None, title: str
 ) -> Iterable[Fix]:
-    """Checkpoints now and then, and a signal before the limit; in words where the launch has both, or does
-    not know of them."""
+    """Periodic checkpoints and a signal before the limit; advice in words if the launch has both or supports
+    neither."""
     if run is None or limit_s is None or limit_s < _MIN_LIMIT_S:
         yield Fix(f"{title} (#SBATCH --signal=B:USR1@{_LEAD_S})")
         return
@@ -180,16 +181,15 @@ def saved_before_limit(
 
 
 def spell_memory(mib: float, *, is_most: bool = False) -> str:
-    """Slurm's spelling, rounded up: whole GiB from 4 GiB on, below that multiples of 64 MiB; what is the most
-    there is, exactly."""
+    """Memory in Slurm's notation, rounded up: to GiB from 4 GiB on, else to 64 MiB. With `is_most` it is not
+    rounded up."""
     if is_most:
         return f"{math.floor(mib)}M"
     return f"{math.ceil(mib / 1024)}G" if mib > 4096 else f"{math.ceil(mib / 64) * 64}M"
 
 
 def without(run: Run | None, node: str) -> dict[str, Any]:
-    """The change that leaves a node out beside those that are left out already; none where no scheduler has
-    another one to take."""
+    """The change that adds a node to the excluded ones; empty if no scheduler can choose another node."""
     if run is None or run.backend != "slurm":
         return {}
     excluded = run.resources.get("exclude")

@@ -1,5 +1,5 @@
-"""COD001: the program ended with an exception that no other rule knows: a plain mistake of the program, and
-no more is claimed."""
+"""COD001: the program ended with an exception that no other rule explains, most likely a mistake in the
+program."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _USAGE = (
     r"|error(?=: (?:Parser key |Key \"|No action for |Unrecognized arguments|Validation failed"
     r"|Configuration check failed))): (?P<words>.+)"
 )
-"""argparse's words, of a script or of a command that was installed, and jsonargparse's (LightningCLI's),
-which name no program."""
+"""Error lines of argparse, from scripts and installed commands, and of jsonargparse (LightningCLI), without a
+program name."""
 _USAGE_LITERALS = (
     *(
         ".py: error: ",
@@ -53,8 +53,8 @@ _USAGE_LITERALS = (
 )
 
 _HYDRA = r"^Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace"
-"""What Hydra ends with, below the traceback that it shortened, or below bare words where a configuration
-cannot be composed."""
+"""Hydra's last line, below the shortened traceback, or below a plain message if it cannot compose a
+configuration."""
 _HYDRA_SAYS = re.compile(
     r"^(?:In '.*?': |Could not |Cannot find |You must specify |Primary config |Error (?:merging|parsing"
     r"|loading) |Missing |Key '|Lexer|mismatched |no viable "
@@ -66,7 +66,7 @@ _ECHO = re.compile(
     r"^(?:ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException|RayTaskError.*"
     r"|RayActorError|ActorDiedError)$"
 )
-"""What says that another process ended, never why."""
+"""Exceptions that only report that another process ended, not why."""
 _LAUNCHER = "ChildFailedError"
 _ENDED_BY_SIGNAL = re.compile(r"exit ?code *: *-")
 _WEAK = re.compile(
@@ -74,24 +74,24 @@ _WEAK = re.compile(
     r"|CancelledError|CalledProcessError"
     r"|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error)$"
 )
-"""The same, where anything else was said."""
+"""Exceptions that count only if there is no other error."""
 _CRASH = ("COD002", "segfault")
-"""A process that a signal ended: what is known of it from elsewhere are echoes."""
+"""The rule and signature of a process that crashed: weak exceptions beside it are only echoes."""
 _LOOKED_INTO = "_try_get_data"
 _NAMED = re.compile(r"^(?:\w++\.)*+[A-Z]\w+(?:Error|Exception)$")
 _LONG_SPOKEN = re.compile(r"^(?:hydra|omegaconf|pydantic\w*|jax\w*|tensorflow)\.")
-"""Exceptions whose words go on in the lines below them."""
+"""Exceptions whose message goes on in the lines below."""
 _MAX_WORDS_LINES = 8
 _CAUGHT_ELSEWHERE = re.compile(
     r"Caught \w+ in (?:DataLoader worker|replica)|can only (?:test|join) a child process"
     r"|Horovod has been shut down\. This was caused by an exception on one of the ranks"
 )
-"""Of the same kind: also what a DataLoader's iterator says when a forked process collects it, which Python
-ignores."""
+"""Messages that repeat an error of another process. One comes from a DataLoader iterator that a forked
+process garbage-collects; Python ignores it."""
 _SEE_ABOVE = re.compile(
     r"^.{0,120}?\. See (?:root cause above|stack trace (?:\(above\) )?for (?:the )?root cause)"
 )
-"""What a server says whose engine or worker, a process of its own, has ended."""
+"""Messages of a server whose engine or worker process has ended."""
 
 _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -104,25 +104,25 @@ _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
         "See which process holds the lock; delete the lock file only if that process is gone",
     ),
 )
-"""What to do about an exception of a library that waits for somebody else, by its words."""
+"""Advice for exceptions of libraries that waited for another process, by message."""
 
 
 class PlainException(Rule):
-    """The program ended with an exception that no other rule knows: a plain mistake of the program.
+    """The program ended with an exception that no other rule explains, most likely a mistake in the program.
 
     What it sees
-        The last line of a Python traceback that no other rule claims, or the words with which a program
-        refuses its arguments (`train.py: error: …`), or Hydra a configuration, where the log ends soon after
-        it.
+        The last line of a Python traceback that no other rule claims, or the message with which a program
+        refuses its arguments (`train.py: error: …`) or Hydra refuses a configuration, if the log ends soon
+        after it.
     Why it matters
-        The job is over, and will end at the same place again until the program is changed.
+        The job is over, and will fail at the same place until the program is changed.
     When it stays silent
-        Where the program went on (it completed, losses follow, much more was printed), on the echoes of
-        another process's end (ChildFailedError, CalledProcessError, Ray's wrappers, a broken pipe) unless the
-        log holds nothing else, and on whatever another rule explains.
+        If the program went on (it completed, losses follow, much more was printed). On exceptions that only
+        report the end of another process (ChildFailedError, CalledProcessError, Ray's wrappers, a broken
+        pipe), unless the log holds nothing else. If another rule explains the error.
     What to do
-        Look at the innermost frame of the program's own code, which is shown. Try the same for a few steps on
-        a small input, without waiting for the queue.
+        Look at the innermost frame of your own code, which is shown. Try the same for a few steps on a small
+        input, without waiting in the queue.
     Sources
         Python's traceback module; argparse; torch.distributed.elastic's error files; sqlite.org/faq.html,
         question 5; filelock's Timeout.
@@ -186,7 +186,7 @@ class PlainException(Rule):
             yield _of_a_program(first, hits, snapshot)
 
     def _hits_of_others(self, snapshot: TargetSnapshot) -> list[LogHit]:
-        """What other rules see in the log; nothing where all of it is nobody's."""
+        """The log hits of other rules; empty if all of them are ones that their rules decline."""
         others = [
             hit
             for hit in snapshot.log_hits
@@ -207,7 +207,8 @@ class PlainException(Rule):
         return hits_of(snapshot, self.code, "hydra") or _of_a_launcher(snapshot)
 
     def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A plain exception claims least, so that less below it shows that it was caught."""
+        """True if the exception was caught. Fewer lines below it suffice than for other rules, because this
+        rule claims least."""
         tail = tail_of(hit, snapshot)
         if went_on(hit, snapshot):
             return True
@@ -217,7 +218,7 @@ class PlainException(Rule):
 
 
 def _not_of(others: list[LogHit], snapshot: TargetSnapshot) -> Iterable[LogHit]:
-    """The exceptions and refusals that no other rule, process or library stands behind."""
+    """Exceptions and refused arguments that no other rule, process or library explains."""
     places = {(hit.file, hit.line) for hit in others}
     below = {(hit.file, hit.line) for hit in others if not hit.text.startswith(("srun:", "slurmstepd:"))}
     words = {hit.text for hit in others}
@@ -229,7 +230,7 @@ def _not_of(others: list[LogHit], snapshot: TargetSnapshot) -> Iterable[LogHit]:
 
 
 def _is_told_below(hit: LogHit, told: Set[tuple[str, int]]) -> bool:
-    """True if an exception's words go on below, in a line that another rule knows."""
+    """True if the exception's message goes on in a line below that another rule matches."""
     is_long = _LONG_SPOKEN.match(hit.fields["type"]) is not None
     return is_long and any((hit.file, hit.line + n) in told for n in (1, 2))
 
@@ -241,8 +242,8 @@ def _is_chained_to(hit: LogHit, explained: Set[str]) -> bool:
 
 
 def _is_of_a_thread(hit: LogHit) -> bool:
-    """True if a thread beside the program ended so, or a look into a DataLoader's queue: a program goes on
-    without it, or says why it does not."""
+    """True if a thread raised it, or a read from a DataLoader's queue: the program goes on after it, or
+    prints its own error."""
     block = hit.block
     if block is None:
         return False
@@ -251,7 +252,7 @@ def _is_of_a_thread(hit: LogHit) -> bool:
 
 
 def _ends_the_program(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if a block, a refusal of arguments, or the log's end shows that it was not a mere line of text."""
+    """True if it is more than a line of text: it has a traceback, refuses arguments, or ends the log."""
     return hit.signature in ("usage", "syntax") or bool(hit.traceback) or _is_last_word(hit, snapshot)
 
 
@@ -272,12 +273,13 @@ def _is_weak(hit: LogHit) -> bool:
 
 
 def _is_nobodys(hit: LogHit) -> bool:
-    """An EOFError that is none of a file of weights: the rule that looks for it declines it."""
+    """True for an EOFError that was not raised while loading a checkpoint: the rule for corrupt checkpoints
+    ignores it."""
     return "short" in hit.fields and bool(hit.traceback) and not is_of_a_load(hit) and not is_of_a_peer(hit)
 
 
 def _is_last_word(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether an exception that names itself, without a traceback, is what the program said last."""
+    """True if an exception line without a traceback is the last output of the program."""
     tail = tail_of(hit, snapshot)
     if tail is None or hit.line < tail.first_line or not _NAMED.match(hit.fields["type"]):
         return False
@@ -286,8 +288,8 @@ def _is_last_word(hit: LogHit, snapshot: TargetSnapshot) -> bool:
 
 
 def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
-    """What torchrun or a server says of a rank that ended with an error, where that is all that is known of
-    it."""
+    """Reports of torchrun or a server that a rank ended with an error, used if the rank's own error is not in
+    the log."""
     tails = {tail.file: tail for tail in snapshot.log_tails}
     return [
         hit
@@ -346,7 +348,7 @@ def _of_another_log(failure: RankEnd | None, hit: LogHit | None) -> Hit:
 
 
 def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
-    """What Hydra says above its last line: the first line of it that is known."""
+    """The first known line of the message above Hydra's last line; empty without one."""
     tail = tail_of(hit, snapshot)
     end = hit.line - tail.first_line if tail is not None else 0
     above = tail.plain[max(0, end - _MAX_LINES_OF_HYDRA) : end] if tail is not None and end > 0 else ()

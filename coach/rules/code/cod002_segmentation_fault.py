@@ -1,4 +1,4 @@
-"""COD002: the program crashed in native code: a segmentation fault, or a heap that was found corrupt."""
+"""COD002: the program crashed in native code: a segmentation fault or a corrupt heap."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class SegmentationFault(EndingRule):
 
     What it sees
         Python's "Fatal Python error: Segmentation fault", the shell's and srun's "Segmentation fault (core
-        dumped)", "Signal 11 (SIGSEGV) received by PID", exit code -11 of a rank, the words of MPI, the
-        kernel, Julia, R, Java and Fortran for it; glibc's for a heap that somebody wrote over ("free():
-        invalid pointer", "double free or corruption"). Where the log says nothing else, a process that
-        aborted itself ("Aborted (core dumped)", SIGABRT, exit code -6).
+        dumped)", "Signal 11 (SIGSEGV) received by PID", exit code -11 of a rank, and the messages of MPI, the
+        kernel, Julia, R, Java and Fortran; glibc's messages about an overwritten heap ("free(): invalid
+        pointer", "double free or corruption"). If the log holds nothing else, a process that aborted itself
+        ("Aborted (core dumped)", SIGABRT, exit code -6).
     Why it matters
-        A native library crashed: an extension that was built against another torch, two versions of one
-        library in a process, a decoder that met a broken file. There is no Python exception to read.
+        A native library crashed, so there is no Python exception. Typical causes: an extension built against
+        another torch, two versions of a library in one process, a decoder that reads a broken file.
     When it stays silent
-        Where another error came before it: programs also crash while they die. Where the program went on.
+        If another error came before it: programs also crash while they shut down. If the program went on.
     What to do
         Run with `PYTHONFAULTHANDLER=1` (or `python -X faulthandler`): it prints the Python frames of the
-        crash. Rebuild or update the extension that is innermost; try `num_workers=0`. If it happens on one
-        node only, suspect its memory or GPU.
+        crash. Rebuild or update the extension of the innermost frame; try `num_workers=0`. If it happens on
+        one node only, suspect its memory or GPU.
     Sources
         signal(7); Python's faulthandler; torch.distributed.elastic's exit codes.
     """
@@ -58,7 +58,8 @@ class SegmentationFault(EndingRule):
         return f"The program crashed in native code ({how})"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
-        """The innermost own frame of what the fault handler printed, which has the newest call first."""
+        """The innermost frame of your own code in the fault handler's output, which lists the newest call
+        first."""
         for tail in snapshot.log_tails:
             if tail.file != hit.file:
                 continue

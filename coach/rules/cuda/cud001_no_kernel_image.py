@@ -1,4 +1,4 @@
-"""CUD001: a library has no machine code for this GPU: it was built for older or newer ones."""
+"""CUD001: a library has no machine code for this GPU: it was built for older or newer GPUs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ class NoKernelImage(EndingRule):
         run-time compiler's "invalid value for --gpu-architecture", torch's "with CUDA capability sm_XX is not
         compatible with the current PyTorch installation", "FlashAttention only supports Ampere GPUs or
         newer", rocBLAS' missing TensileLibrary; a compute capability that vLLM, TransformerEngine, xformers
-        or torch's FP8 asks for and the GPU has not.
+        or torch's FP8 requires and the GPU lacks.
     Why it matters
-        A wheel holds code for a list of architectures. A GPU that is newer than the wheel, or one that newer
-        wheels have dropped, runs none of it. The GPU is not faulty.
+        A wheel holds code for a list of architectures. It cannot run on a GPU that is newer than the wheel,
+        or too old for newer wheels. The GPU is not faulty.
     When it stays silent
-        Where a logger gives it as a warning. It is info when the program went on without that library.
+        When a logger reports it only as a warning. The finding is info if the program went on without that
+        library.
     What to do
-        Compare `torch.cuda.get_arch_list()` with the GPU's compute capability. For a new GPU take a newer
-        torch, for an old one the last release that has it (CUDA 13 builds begin at 7.5). Extensions are built
-        again for it (TORCH_CUDA_ARCH_LIST). FlashAttention 2 needs Ampere: choose another attention, or ask
-        for such a GPU.
+        Compare `torch.cuda.get_arch_list()` with the GPU's compute capability. For a new GPU install a newer
+        torch, for an old one the last release that supports it (CUDA 13 builds begin at 7.5). Rebuild
+        extensions for the GPU (TORCH_CUDA_ARCH_LIST). FlashAttention 2 needs Ampere or newer: choose another
+        attention kernel, or request such a GPU.
     Sources
         CUDA runtime error 209; torch/cuda/__init__.py `_check_capability`; flash-attn.
     """
@@ -56,7 +57,7 @@ class NoKernelImage(EndingRule):
         return num_gpus_asked(snapshot) != 0
 
     def severity_of(self, hit: LogHit) -> Severity | None:
-        # torch only warns of it; what it ends stands further down.
+        # torch only warns here; the fatal error stands further down.
         return Severity.WARNING if hit.signature == "not_compatible" else None
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

@@ -19,15 +19,16 @@ class CudaLibraryError(EndingRule):
         "cuDNN error: CUDNN_STATUS_MAPPING_ERROR" and so on, "Unable to find a valid cuDNN algorithm", "unable
         to find an engine", and DeepSpeed's "!!!! kernel execution error".
     Why it matters
-        The step cannot be computed. The status rarely is the whole story: kernels run asynchronously, so an
-        index out of range or memory that was nearly full shows up here first.
+        The step cannot be computed. The status is often misleading: kernels run asynchronously, so an earlier
+        index out of range or nearly full memory may show up here first.
     When it stays silent
-        On ..._STATUS_ALLOC_FAILED, which is out of memory (MEM001). Info when the program went on.
+        On ..._STATUS_ALLOC_FAILED, which is out of memory (MEM001). The finding is info if the program went
+        on.
     What to do
-        Run once with CUDA_LAUNCH_BLOCKING=1: the line that then fails is the one. NOT_INITIALIZED and "no
+        Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the real line. NOT_INITIALIZED and "no
         valid algorithm" mostly mean that the GPU's memory was nearly full: halve the micro-batch.
-        NOT_SUPPORTED and INVALID_VALUE are shapes or types that the library cannot do. Where other programs
-        fail on the same node too, tell the site.
+        NOT_SUPPORTED and INVALID_VALUE mean shapes or dtypes that the library does not support. If other
+        programs fail on the same node too, report it to the site.
     Sources
         cuBLAS and cuDNN API references: status codes; torch/aten CUDABlas, cudnn Exceptions.
     """

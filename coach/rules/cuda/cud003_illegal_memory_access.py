@@ -1,4 +1,4 @@
-"""CUD003: a kernel touched memory that is not its own."""
+"""CUD003: a kernel accessed an invalid memory address."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class IllegalMemoryAccess(EndingRule):
-    """A kernel on the GPU touched memory that is not its own.
+    """A kernel on the GPU accessed an invalid memory address.
 
     What it sees
         "CUDA error: an illegal memory access was encountered", "misaligned address", "unspecified launch
-        failure" (CUDA's word for a segmentation fault on the GPU), and the same from drivers and from ROCm.
+        failure" (CUDA's word for a segmentation fault on the GPU), and the corresponding errors of the driver
+        and of ROCm.
     Why it matters
-        The CUDA context is lost, the process cannot go on. The traceback shows where the error was noticed,
-        not where it happened.
+        The CUDA context is lost, and the process cannot go on. The traceback shows where the error was
+        noticed, not where it happened.
     When it stays silent
-        Where a logger gives it as a warning; info when the program went on. The NCCL watchdog's report of the
-        same error adds nothing.
+        When a logger reports it only as a warning. The finding is info if the program went on. The NCCL
+        watchdog's report of the same error adds nothing.
     What to do
-        Run once with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, to see the kernel. It is mostly an
-        own or third-party kernel (custom CUDA, Triton, flash-attention) with an index out of range, or
-        versions that do not fit together: update them, or leave them out for a test. If unchanged programs
-        fail on one node only, leave that node out and tell the site.
+        Run once with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, to find the kernel. Mostly a custom
+        kernel (your own or a library's CUDA or Triton code, flash-attention) has an index out of range, or
+        versions do not fit together: update the library, or test without it. If unchanged programs fail on
+        one node only, leave that node out and report it to the site.
     Sources
         CUDA runtime errors 700, 715, 716, 719; NVIDIA Xid 13 and 31; compute-sanitizer.
     """

@@ -19,14 +19,14 @@ class DeviceSideAssert(EndingRule):
         and the assertion, such as `srcIndex < srcSelectDimSize` (an index into an embedding or index_select)
         or `t >= 0 && t < n_classes` (a label); ROCm's "Device-side assertion".
     Why it matters
-        The CUDA context is lost: every later call fails with the same words, wherever it stands. The
-        traceback is late.
+        The CUDA context is lost, so every later CUDA call fails with the same message. The traceback shows a
+        later line than the faulty one.
     When it stays silent
-        Where a logger gives it as a warning; info when the program went on.
+        When a logger reports it only as a warning. The finding is info if the program went on.
     What to do
         Look at labels (0 to classes − 1) and at token ids (below the size of the vocabulary; new tokens need
-        `resize_token_embeddings`). Run one batch on the CPU: the same mistake is there an exception with its
-        values. Or CUDA_LAUNCH_BLOCKING=1.
+        `resize_token_embeddings`). Run one batch on the CPU, where the same mistake raises an exception with
+        its values. Or set CUDA_LAUNCH_BLOCKING=1.
     Sources
         torch aten/native/cuda Indexing.cu, NLLLoss2d.cu, ScatterGatherKernel.cu; CUDA runtime error 710.
     """

@@ -1,4 +1,4 @@
-"""CUD005: a forked child uses CUDA that its parent had already begun to use."""
+"""CUD005: a forked child process uses CUDA, which its parent had already initialized."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class CudaAfterFork(EndingRule):
-    """A forked child process uses CUDA that its parent had already begun to use.
+    """A forked child process uses CUDA, which its parent had already initialized.
 
     What it sees
-        torch's "Cannot re-initialize CUDA in forked subprocess", and "CUDA error: initialization error",
-        which is the driver's word for the same; where Lightning, accelerate's `notebook_launcher` or numba
-        see it before they fork, their words.
+        torch's "Cannot re-initialize CUDA in forked subprocess", and "CUDA error: initialization error", the
+        driver's message for the same; messages of Lightning, accelerate's `notebook_launcher` or numba that
+        detect it before they fork.
     Why it matters
-        A CUDA context does not survive a fork. The child ends at its first CUDA call; those that wait for it
-        may run into a timeout.
+        A CUDA context does not survive a fork. The child ends at its first CUDA call, and processes that wait
+        for it may time out.
     When it stays silent
-        Where a logger gives it as a warning; info when the program went on.
+        When a logger reports it only as a warning. The finding is info if the program went on.
     What to do
         Start the children with `spawn` (`torch.multiprocessing.set_start_method("spawn")`,
-        `multiprocessing_context="spawn"` of a DataLoader), under `if __name__ == "__main__":`. Or let nothing
-        touch CUDA before the fork: a Dataset returns CPU tensors, and the training loop moves them.
+        `multiprocessing_context="spawn"` of a DataLoader), under `if __name__ == "__main__":`. Or do not use
+        CUDA before the fork: let the Dataset return CPU tensors, and move them in the training loop.
     Sources
         torch/cuda/__init__.py `_lazy_init`; torch multiprocessing notes: CUDA in multiprocessing; CUDA
         runtime error 3.

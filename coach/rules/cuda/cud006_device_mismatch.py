@@ -17,17 +17,18 @@ class DeviceMismatch(EndingRule):
     What it sees
         "Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!" and
         its older and narrower wordings: input and weight types, generators, indices, module parameters,
-        `numpy()` of a CUDA tensor; extensions' "must be on CUDA", and the same of DGL, JAX and TensorFlow.
+        `numpy()` of a CUDA tensor; extensions' "must be on CUDA", and the corresponding messages of DGL, JAX
+        and TensorFlow.
     Why it matters
         The program ends at that operation: nothing moves data between devices by itself.
     When it stays silent
-        Where the types that are named lie on one device and differ in dtype alone (TOR004). Where a logger
-        gives it as a warning; info when the program caught it and went on.
+        If the two types are on the same device and differ only in dtype (TOR004). When a logger reports it
+        only as a warning. The finding is info if the program caught it and went on.
     What to do
-        Move what the traceback's line uses to one device. Often forgotten: tensors made inside `forward`
+        Move all tensors in the traceback's line to one device. Often forgotten: tensors made inside `forward`
         (give them `device=x.device`), plain attributes (use `register_buffer`), the loss's weights, the
-        batch's other fields. cuda:0 beside cuda:1: call `torch.cuda.set_device(local_rank)`, and never mix
-        `device_map="auto"` or DataParallel with own `.cuda()` calls.
+        batch's other fields. cuda:0 beside cuda:1: call `torch.cuda.set_device(local_rank)`, and do not
+        combine `device_map="auto"` or DataParallel with your own `.cuda()` calls.
     Sources
         torch/csrc and aten TensorIterator checks (1.x to 2.13); torch.nn.Module.register_buffer.
     """

@@ -1,4 +1,4 @@
-"""DAT001: more DataLoader workers than the CPUs of the job can run."""
+"""DAT001: more DataLoader workers than the job's CPUs can run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coach.rules.from_numbers.training_windows import newest_steady_steps
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """DataLoader workers, and the CPUs for them."""
+    """The numbers of DataLoader workers and of CPUs for them."""
 
     num_workers: int
     """Per rank."""
@@ -36,21 +36,21 @@ class TooManyWorkers(Rule):
     """More DataLoader workers were started than the job has CPUs for.
 
     What it sees
-        num_workers times the ranks of a node, against the CPUs that the job has there (as the sampler counted
-        them, else as they were asked for). For a job that coach did not launch, torch's own warning, which
-        names both numbers. Whether it costs anything is seen in the CPUs (all in use by the job itself, or
-        mostly, while tasks wait for one), in steps that wait for data, and in the first step of each epoch,
-        which waits until all workers have been told what to do.
+        num_workers times the ranks of a node, compared with the job's CPUs there (counted by the sampler,
+        else as requested). For a job that coach did not launch: torch's own warning, which names both
+        numbers. Signs that it costs time are busy CPUs (all in use by the job itself, or most of them while
+        tasks wait for one), steps that wait for data, and a slow first step of each epoch, in which all
+        workers start.
     Why it matters
-        The workers take the CPUs from each other and from the training process. Each also takes memory, and
-        some seconds to start at every epoch.
+        The workers take CPU time from each other and from the training process. Each also needs memory, and
+        some seconds to start in every epoch.
     When it stays silent
-        Up to two workers for each CPU: loaders that wait for a disk share one well. Where no cost is measured
-        it is only info: that tasks of the node wait for a CPU may be the work of others on it, as long as the
-        job does not use most of its own.
+        Up to two workers for each CPU, because loaders that wait for a disk can share one. Without a measured
+        cost it is only info. Waiting tasks on the node do not count while the job does not use most of its
+        own CPUs, because other jobs may cause them.
     What to do
-        As many workers as each rank has CPUs, less one for the training itself; then measure with fewer. More
-        CPUs per task, if samples are dear to make.
+        Use as many workers as each rank has CPUs, minus one for the training itself; then measure with fewer.
+        If samples are expensive to make, request more CPUs per task.
     Sources
         torch.utils.data, the warning of DataLoader; ML Engineering (Bekman), "DataLoader": the optimum
         measured there was 3.
@@ -98,7 +98,7 @@ class TooManyWorkers(Rule):
         )
 
     def _costs(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:
-        """What shows that the workers are in each other's way."""
+        """Evidence that the workers slow each other down."""
         for node in history.nodes:
             samples = training_host_samples(snapshot, history, node)
             if len(samples) < self.values["min_samples"]:
@@ -134,8 +134,8 @@ class TooManyWorkers(Rule):
 
 
 def _share_of_epoch_starts(steps: Sequence[Step]) -> float | None:
-    """What the first step of each later epoch waits for, of the time of all steps; None before the third
-    epoch."""
+    """Share of all step time that the first steps of later epochs spend waiting for data; None before the
+    third epoch."""
     starts = [after for before, after in pairwise(steps) if after.epoch != before.epoch]
     total_s = sum([step.step_time_s or 0.0 for step in islice(steps, 1, None)])
     if len(starts) < 2 or not total_s:
@@ -163,7 +163,7 @@ def _launched(snapshot: TargetSnapshot, history: History) -> _Crowd | None:
 
 
 def _warned_of(snapshot: TargetSnapshot) -> _Crowd | None:
-    """By torch, which looks at the CPUs that the process may use."""
+    """The numbers in torch's warning, which counts the CPUs that the process may use."""
     hits = hits_of(snapshot, "DAT001")
     if not hits:
         return None

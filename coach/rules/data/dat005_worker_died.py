@@ -1,5 +1,5 @@
-"""DAT005: a DataLoader worker ended without an exception of its own: somebody killed it, or it crashed in
-native code."""
+"""DAT005: a DataLoader worker ended without an exception of its own: it was killed, or crashed in native
+code."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ class WorkerDied(EndingRule):
         "DataLoader worker (pid 17) is killed by signal: Killed" (or Segmentation fault, Aborted, Terminated),
         "DataLoader worker (pid(s) 17) exited unexpectedly", the same of Paddle's "DataLoader process", "Pin
         memory thread exited unexpectedly", datasets' "One of the subprocesses has abruptly died during map
-        operation", a process pool that is broken.
+        operation", a broken process pool.
     Why it matters
-        The worker cannot say why. Killed means most often that the node's memory ran out; a segmentation
-        fault that native code of the data set (an image or video decoder, HDF5 opened before the fork)
-        crashed.
+        The worker cannot report the reason. "Killed" mostly means that the node's memory ran out. A
+        segmentation fault means that native code of the data set crashed (an image or video decoder, HDF5
+        opened before the fork).
     When it stays silent
-        On a bus error, which is lack of shared memory. Where the kernel or Slurm says that memory ran out,
-        that is the cause and this its consequence; so it is of a job that was cancelled or reached its limit.
+        On a bus error, which means lack of shared memory. If the kernel or Slurm reports that memory ran out,
+        that is the cause, and this its consequence. Likewise if the job was cancelled or reached its time
+        limit.
     What to do
-        Run a few batches with `num_workers=0`: the error then shows in the main process. Killed: watch the
-        host's memory, and use fewer workers or a lower prefetch_factor. Open files inside of the worker
-        (`worker_init_fn`), not before it.
+        Run a few batches with `num_workers=0`: the error then appears in the main process. If the worker was
+        killed, watch the host's memory, and use fewer workers or a lower prefetch_factor. Open files in the
+        worker (`worker_init_fn`), not before it starts.
     Sources
         torch/utils/data/_utils/signal_handling.py, dataloader.py; torch/csrc/DataLoader.cpp;
         paddle/fluid/imperative/data_loader.cc.
@@ -40,7 +41,7 @@ class WorkerDied(EndingRule):
     cause = "dataloader_worker_killed"
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """Of a pool that compiles kernels, torch.compile tells itself."""
+        """False for a pool that compiles kernels: torch.compile reports its own errors."""
         return not any("torch/_inductor/" in line for line in hit.traceback)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

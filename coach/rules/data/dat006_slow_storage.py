@@ -1,4 +1,4 @@
-"""DAT006: the training waits for storage: nothing else on the node could go on meanwhile."""
+"""DAT006: the training waits for storage, and nothing else on the node can go on meanwhile."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class SlowStorage(Rule):
 
     What it sees
         The kernel's I/O stall on the node: the share of time in which all tasks waited for reads and writes
-        at once, over the newest window of training, while the GPUs there have little to do. Network file
-        systems that the node used stand beside it, with the time of a request.
+        at once, over the newest window of training, while the GPUs there have little to do. The finding also
+        shows the network file systems that the node used, with the time of a request.
     Why it matters
-        Neither more workers nor more CPUs help where the file system is the limit.
+        If the file system is the limit, neither more workers nor more CPUs help.
     When it stays silent
-        While the GPUs are busy; without GPUs; where the kernel does not tell pressure; in checkpoints,
+        While the GPUs are busy; without GPUs; if the kernel does not report pressure; in checkpoints,
         evaluation and start-up.
     What to do
         Copy the data to the node's own disk before the training (the recipe `staged`), in few large files

@@ -17,37 +17,37 @@ _MAX_STEPS = 2048
 _MAX_RANKS = 2
 _MAX_PERIOD = 32
 _MIN_TURNS = 0.5
-"""Of neighbouring bends: so many go the other way where each batch has samples of its own (chance: 0.73), and
-hardly any in a smooth course."""
+"""Least share of neighbouring bends with opposite signs. Independent batches give 0.73 by chance, a smooth
+course almost 0."""
 _SPREAD = 1.39
-"""Of the correlation of two independent bends, times the root of their number: neighbouring bends share two
-of three losses."""
+"""Standard deviation of the correlation of two independent series of bends, times the root of their number.
+It is above 1 because neighbouring bends share two of three losses."""
 
 
 _Pair = tuple[Sequence[float], Sequence[float]]
-"""The bends of an epoch, and of the one after it."""
+"""The bends of an epoch and of the next one."""
 
 
 class SameOrder(Rule):
     """Every epoch has the samples in the same order.
 
     What it sees
-        How the loss bends from step to step: a batch that is harder than its neighbours stands out. When the
-        same bends come again at the same places of each epoch (correlation between epochs that follow each
-        other), the same batches came again. Bends, and not the loss itself, so that a course that is the same
-        in every epoch (a schedule that restarts) does not count.
+        The bends of the loss from step to step: a batch that is harder than its neighbours stands out. If the
+        same bends recur at the same places of each epoch (correlation between consecutive epochs), the
+        batches are the same. Bends are compared instead of losses, so that a smooth course that recurs in
+        every epoch (a schedule that restarts) does not count.
     Why it matters
-        The same batches in the same order teach less than shuffled ones, and the loss looks as if nothing
-        were wrong. With DistributedSampler the order changes only when it is told the epoch.
+        The same batches in the same order teach less than shuffled ones, and the loss does not show it.
+        DistributedSampler changes the order only after a call of `set_epoch`.
     When it stays silent
-        On fewer than three epochs, on epochs of fewer than a dozen steps or of more than a thousand. Where
-        chance could have made the correlation. On a smooth course (the same batch again and again, the full
-        batch), and where the bends are as much alike some steps further on (tasks or image sizes that take
-        turns), or at a few places only (an evaluation in each epoch): none tells of an order. Where hardly
-        any of the first loss is left: so few samples are learned by heart, as a test of a model does.
+        On fewer than three epochs, on epochs of fewer than a dozen or more than a thousand steps. If the
+        correlation can be chance. On a smooth course (one batch repeated, or the full data set as a batch).
+        If the bends are just as similar some steps further on (tasks or image sizes that alternate), or only
+        at a few places (an evaluation in each epoch): neither shows an order of samples. If the loss has
+        almost vanished: a few samples are memorized on purpose, as a test of a model does.
     What to do
-        `sampler.set_epoch(epoch)` at the start of every epoch; without a sampler `shuffle=True`, and a
-        generator that is not seeded anew.
+        Call `sampler.set_epoch(epoch)` at the start of every epoch. Without a sampler set `shuffle=True`, and
+        do not seed the generator again in each epoch.
     Sources
         PyTorch, torch.utils.data.distributed.DistributedSampler (the warning on set_epoch).
     """
@@ -109,7 +109,7 @@ class SameOrder(Rule):
 
 
 def _epochs(steps: Sequence[Step]) -> list[list[float]]:
-    """The losses of each epoch that is there from its first step on."""
+    """The losses of each epoch that was kept from its first step on."""
     found: list[list[float]] = []
     previous = steps[0]
     for step in steps:
@@ -122,8 +122,8 @@ def _epochs(steps: Sequence[Step]) -> list[list[float]]:
 
 
 def _bends(losses: Sequence[float]) -> list[float]:
-    """How far each loss lies from the middle of its neighbours. The first steps of an epoch and its last,
-    which is smaller, are left out."""
+    """Distance of each loss from the mean of its neighbours, without the first steps of an epoch and the last
+    one, whose batch is smaller."""
     inner = losses[1:-1]
     return [b - (a + c) / 2 for a, b, c in zip(inner, inner[1:], inner[2:], strict=False)]
 
@@ -134,7 +134,8 @@ def _is_learned(newest: Sequence[float], history: History, share: float) -> bool
 
 
 def _clipped(pairs: Sequence[_Pair]) -> list[_Pair]:
-    """Robust against single large bends: what stands far out counts as the largest usual one."""
+    """The bends with outliers reduced to the largest usual size, so that single large bends do not
+    dominate."""
     sizes = sorted(max(abs(a), abs(b)) for one, other in pairs for a, b in zip(one, other, strict=False))
     limit = 3 * sizes[len(sizes) // 2] if sizes else 0.0
 
@@ -145,7 +146,7 @@ def _clipped(pairs: Sequence[_Pair]) -> list[_Pair]:
 
 
 def _correlation(pairs: Sequence[_Pair], shift: int) -> float:
-    """Of the bends of one epoch with those of the next, `shift` places further on."""
+    """Correlation of the bends of one epoch with those of the next one, `shift` steps later."""
     together = of_one = of_other = 0.0
     for one, other in pairs:
         length = min(len(one), len(other)) - shift
@@ -158,13 +159,13 @@ def _correlation(pairs: Sequence[_Pair], shift: int) -> float:
 
 
 def _turns(pairs: Sequence[_Pair]) -> float:
-    """The share of neighbouring bends that go in opposite ways."""
+    """The share of neighbouring bends with opposite signs."""
     signs = [a * b < 0 for one, _ in pairs for a, b in pairwise(one)]
     return sum(signs) / len(signs) if signs else 0.0
 
 
 def _is_of_few_places(pairs: Sequence[_Pair], found: float) -> bool:
-    """Whether a few places of the epoch make the correlation: an evaluation, a checkpoint, the first batches
+    """True if a few places of the epoch cause the correlation: an evaluation, a checkpoint, the first batches
     after a restart."""
     length = min(len(bends) for pair in pairs for bends in pair)
     weights = [abs(sum(one[place] * other[place] for one, other in pairs)) for place in range(length)]
@@ -174,8 +175,8 @@ def _is_of_few_places(pairs: Sequence[_Pair], found: float) -> bool:
 
 
 def _recurs(pairs: Sequence[_Pair], found: float) -> bool:
-    """Whether the bends are much alike a period further on, and after two: then something takes turns, and
-    there is no order of samples."""
+    """True if the bends are also similar one and two periods later: then something alternates, and it is not
+    the order of samples."""
     length = min(len(bends) for pair in pairs for bends in pair)
     return any(
         min(_correlation(pairs, period), _correlation(pairs, 2 * period)) > 0.6 * found

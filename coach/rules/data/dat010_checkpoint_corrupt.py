@@ -1,4 +1,4 @@
-"""DAT010: a checkpoint (or another file of weights) is cut short, or is not what its name says."""
+"""DAT010: a checkpoint or another file of weights is truncated, or has another format than its name says."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ from coach.rules.from_logs.library_exceptions import is_of_a_load
 
 
 class CheckpointCorrupt(EndingRule):
-    """A checkpoint or another file of weights is cut short, or is not what its name says.
+    """A checkpoint or another file of weights is truncated, or has another format than its name says.
 
     What it sees
         torch.load's "PytorchStreamReader failed …" (finding central directory, invalid header), "unexpected
         EOF … The file might be corrupted", "pickle data was truncated", "invalid load key", "Ran out of
-        input" inside of a load; safetensors' errors of its header; truncated HDF5 files; archives that are
-        none.
+        input" while loading; safetensors' header errors; truncated HDF5 files; files that are not valid
+        archives.
     Why it matters
-        It fails at the same place each time. A file that was cut short was most often being written when the
-        job was killed, the quota was used up, or another rank wrote the same path. A key of '<' or 'v' is a
-        web page or a git-lfs pointer in the place of the file.
+        It fails at the same place each time. A truncated file was mostly being written when the job was
+        killed, the quota was used up, or another rank wrote to the same path. An invalid load key '<' or 'v'
+        means that the file is a web page or a git-lfs pointer.
     When it stays silent
-        On keys or sizes that do not fit the model (another cause), and where the program went on with another
-        file.
+        On keys or sizes that do not fit the model (TOR002), and if the program went on with another file.
     What to do
-        Go on from the checkpoint before it. Write new ones to a temporary name and rename them, from one rank
-        only. Fetch again what was downloaded (`git lfs pull`, a fresh download), and compare its size with
-        that of the source.
+        Resume from the previous checkpoint. Write new ones from one rank only, to a temporary name, and then
+        rename them. Repeat a download (`git lfs pull`), and compare the file's size with the source.
     Sources
         torch/serialization.py, caffe2/serialize/inline_container.cc; Python's pickle; safetensors; h5py.
     """
@@ -40,7 +38,7 @@ class CheckpointCorrupt(EndingRule):
     cause = "checkpoint_corrupt"
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A process whose peer ended has the same words as an empty file."""
+        """False for a process whose peer ended: it raises the same error as an empty file."""
         return "short" not in hit.fields or is_of_a_load(hit)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -1,4 +1,4 @@
-"""DAT011: a file or folder that the program was to read is not there, seen from the node it ran on."""
+"""DAT011: a file or folder that the program needs does not exist on the node where it ran."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ _FIELDS = (
 
 
 class FileNotFound(EndingRule):
-    """A file that the program was to read is not there, seen from the node it ran on.
+    """A file that the program needs does not exist on the node where it ran.
 
     What it sees
-        Python's FileNotFoundError with its path, "can't open file", a model's path that is no folder
+        Python's FileNotFoundError with its path, "can't open file", a model path that is not a folder
         ("Incorrect path_or_model_id"), torchvision's "Dataset not found", an assertion or a ValueError about
-        a path that does not exist; or the job's own first look and coach's trainers: the data directory that
-        was named is not there, and compute nodes do not download.
+        a path that does not exist; or the message of the job's own check at its start, or of coach's
+        trainers, that the data directory is missing and compute nodes do not download.
     Why it matters
-        Nothing was trained. Where the path exists on the login node, the compute node does not see that file
+        Nothing was trained. If the path exists on the login node, the compute node does not see that file
         system.
     When it stays silent
-        On missing programs (nvcc, ninja) and on sockets of worker processes, which are other causes, and on
-        downloads without a way to the internet (ENV021). Info when the error was caught and the program went
-        on.
+        On missing programs (nvcc, ninja) and sockets of worker processes, which have other causes, and on
+        downloads without internet access (ENV021). The finding is info if the error was caught and the
+        program went on.
     What to do
-        Look from a compute node: `srun ls PATH`. Relative paths count from the directory of submission. Fetch
-        data on a login node, into a file system that all nodes see, and name it in full. coach's recipes
-        train on generated data without `data_dir`.
+        Look from a compute node: `srun ls PATH`. Relative paths start at the directory of submission.
+        Download data on a login node, to a file system that all nodes see, and give the full path. Without
+        `data_dir`, coach's recipes train on generated data.
     Sources
         Python's OSError; transformers' hub utilities; torchvision.datasets.
     """

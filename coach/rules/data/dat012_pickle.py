@@ -1,4 +1,4 @@
-"""DAT012: what a worker process needs could not be sent to it, because it cannot be pickled."""
+"""DAT012: an object could not be sent to a worker process, because it cannot be pickled."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _SENDING = re.compile(
 
 
 class WorkerPickle(EndingRule):
-    """What a worker process needs could not be sent to it.
+    """An object could not be sent to a worker process.
 
     What it sees
         "Can't pickle local object 'main.<locals>.<lambda>'", "Can't pickle <function …>: attribute lookup …
         failed", "cannot pickle 'module' object", "h5py objects cannot be pickled", in a traceback that starts
-        a process or feeds its queue; in the worker, "Can't get attribute … on <module '__main__'"; more than
-        4 GiB for an old protocol; Ray's "Could not serialize the function".
+        a process or fills its queue; in the worker, "Can't get attribute … on <module '__main__'"; more than
+        4 GiB with an old pickle protocol; Ray's "Could not serialize the function".
     Why it matters
-        Where worker processes are spawned (Windows, macOS, `multiprocessing_context="spawn"`, CUDA in the
-        parent), data set, transform and collate function are pickled: lambdas, local functions and open files
-        cannot be.
+        For spawned worker processes (Windows, macOS, `multiprocessing_context="spawn"`, CUDA in the parent),
+        the data set, transform and collate function are pickled. Lambdas, local functions and open files
+        cannot be pickled.
     When it stays silent
-        Pickling that has nothing to do with processes, such as a checkpoint that cannot be saved, is called a
-        plain mistake of the program (code_error). Info where the program went on.
+        A pickling error without worker processes, such as a checkpoint that cannot be saved, gets the cause
+        code_error, a mistake in the program. The finding is info if the program went on.
     What to do
-        Define what is passed at the top level of a module (`functools.partial` in the place of a lambda),
-        open files and databases in the worker, and start the program under `if __name__ == "__main__":`.
-        `num_workers=0` works meanwhile, slowly.
+        Define the functions and classes that you pass at the top level of a module (`functools.partial`
+        instead of a lambda), open files and databases in the worker, and start the program under `if __name__
+        == "__main__":`. Until then `num_workers=0` works, but slowly.
     Sources
         Python's pickle and multiprocessing ("Contexts and start methods"); torch.utils.data,
         "Platform-specific behaviors".
@@ -44,7 +44,8 @@ class WorkerPickle(EndingRule):
     cause = "dataloader_pickle"
 
     def cause_of(self, hit: LogHit) -> str | None:
-        """A checkpoint that cannot be saved, or was saved by another program, has the same words."""
+        """`code_error` for a checkpoint that cannot be saved or was saved by another program, which raises
+        the same error."""
         if "result" in hit.fields or "inherited" in hit.fields or "remote" in hit.fields:
             return None
         is_sent = _SENDING.search("\n".join(hit.traceback)) if hit.traceback else "main" not in hit.fields

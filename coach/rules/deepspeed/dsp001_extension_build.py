@@ -1,4 +1,4 @@
-"""DSP001: a CUDA or C++ extension could not be built or loaded when the program started."""
+"""DSP001: a CUDA or C++ extension could not be built or loaded at the start."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class ExtensionBuild(EndingRule):
         "'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'", and a toolkit of another version than
         torch's CUDA (cause cuda_version_mismatch).
     Why it matters
-        Such operators are compiled when they are first used, on the compute node, with whatever compiler and
-        toolkit are there.
+        Such operators are compiled at first use, on the compute node, with the compiler and toolkit found
+        there.
     When it stays silent
-        On DeepSpeed's table of operators that could be built. Info when the program went on without the
+        On DeepSpeed's table of compatible operators. The finding is info if the program went on without the
         operator.
     What to do
         Load a compiler and the CUDA toolkit of torch's version in the job (`module load cuda/…`, or `nvcc`
         from conda; CUDA_HOME points to it), and see that ninja is installed. After a change of torch, Python
-        or compiler set TORCH_EXTENSIONS_DIR to an empty folder: what lies in the old one was built for the
-        old ones. Several nodes that build at once into one home disturb each other: set TORCH_EXTENSIONS_DIR
-        to a local folder. torch's own optimizers need no build.
+        or compiler set TORCH_EXTENSIONS_DIR to an empty folder, because the old builds no longer fit. If
+        several nodes build at once in a shared home, they disturb each other: set TORCH_EXTENSIONS_DIR to a
+        local folder. torch's own optimizers need no build.
     Sources
         torch/utils/cpp_extension.py; deepspeed/ops/op_builder/builder.py.
     """

@@ -16,8 +16,8 @@ class DeepSpeedConfig(EndingRule):
     What it sees
         DeepSpeedConfigError, "Check batch related parameters. train_batch_size is not equal to …", pydantic's
         validation errors of DeepSpeed's sections, "'DeepSpeedConfig' object has no attribute …",
-        transformers' "Please correct the following DeepSpeed config values", a key that it does not know,
-        where a trainer looks for such, and what Lightning refuses of it.
+        transformers' "Please correct the following DeepSpeed config values", an unknown key, if the trainer
+        checks for such keys, and settings that Lightning refuses.
     Why it matters
         Nothing was trained. The numbers depend on the number of ranks: a file that was right for eight GPUs
         is wrong for four.
@@ -25,8 +25,8 @@ class DeepSpeedConfig(EndingRule):
         On the configuration that DeepSpeed prints at the start, and on notes about deprecated keys.
     What to do
         train_batch_size = micro-batch per GPU × gradient accumulation × number of ranks: give two of the
-        first three and let DeepSpeed compute the third; under transformers write "auto". A section or
-        attribute that is not known: the file and the installed DeepSpeed are of different versions.
+        first three and let DeepSpeed compute the third; under transformers write "auto". An unknown section
+        or attribute means that the file was written for another version of DeepSpeed.
     Sources
         deepspeed/runtime/config.py, config_utils.py; transformers DeepSpeed integration.
     """

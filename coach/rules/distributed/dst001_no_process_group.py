@@ -1,4 +1,4 @@
-"""DST001: a distributed call before the process group was made."""
+"""DST001: a distributed call came before the process group was initialized."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class NoProcessGroup(EndingRule):
-    """A distributed call came before the process group was made.
+    """A distributed call came before the process group was initialized.
 
     What it sees
-        "Default process group has not been initialized, please make sure to call init_process_group", in the
-        wordings of torch, DeepSpeed, Megatron, detectron2 and Horovod, and a call of MPI before MPI_INIT.
+        "Default process group has not been initialized, please make sure to call init_process_group", as
+        torch, DeepSpeed, Megatron, detectron2 and Horovod word it, and an MPI call before MPI_INIT.
     Why it matters
         Mostly the program was written for torchrun and started as one plain process, or a layer
         (SyncBatchNorm, DDP) was built before `init_process_group`.
     When it stays silent
-        Where a logger gives it as a warning; info when the program caught it and went on.
+        When a logger reports it only as a warning. The finding is info if the program caught it and went on.
     What to do
         Start it with `torchrun --nproc-per-node=N` (also with N = 1), and call `init_process_group()` before
-        anything distributed. On one GPU without torchrun, take SyncBatchNorm and DDP out. A DataLoader worker
+        anything distributed. On one GPU without torchrun, remove SyncBatchNorm and DDP. A DataLoader worker
         or a child has no process group of its own.
     Sources
         torch/distributed/distributed_c10d.py (RuntimeError in 1.x, ValueError since 2.1); deepspeed/comm.

@@ -1,4 +1,4 @@
-"""DST002: the port on which the ranks were to meet belongs to another program."""
+"""DST002: the port of the ranks' rendezvous is used by another program."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _FIELDS = ("port", "other", "taken", "utilized", "grpc", "busy", "range", "ray",
 
 
 class PortInUse(EndingRule):
-    """The port on which the ranks were to meet belongs to another program.
+    """The port of the ranks' rendezvous is used by another program.
 
     What it sees
         c10d's "The server socket has failed to listen on any local network address … EADDRINUSE", Python's
         "[Errno 98] Address already in use", a launcher's "port N is already in use", gRPC's "Failed to bind
-        to address" and TensorFlow's "Could not start gRPC server"; of servers (vLLM, sglang, Ray, Triton,
-        Gradio) their own words for it.
+        to address" and TensorFlow's "Could not start gRPC server"; the corresponding messages of servers
+        (vLLM, sglang, Ray, Triton, Gradio).
     Why it matters
-        Two jobs on one node that both take the default (29500) meet each other: the second does not start. Or
-        a rank of an earlier run still lives.
+        Two jobs on one node both took the default port (29500), and the second cannot start. Or a rank of an
+        earlier run still lives.
     When it stays silent
-        On c10d's warning for one of several addresses. Info when the program went on, for example with
-        another port.
+        On c10d's warning about one of several addresses. The finding is info if the program went on, for
+        example with another port.
     What to do
-        Let torchrun choose: `--standalone` on one node, `--rdzv-endpoint=localhost:0`; on several take a port
-        from the job's number, `MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))`. Look for a process of your own
-        that is left over on the node.
+        On one node let torchrun choose: `--standalone`, or `--rdzv-endpoint=localhost:0`. On several nodes
+        derive the port from the job id: `MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))`. Look for a left-over
+        process of your own on the node.
     Sources
         torch/csrc/distributed/c10d/socket.cpp; torchrun's rendezvous options; errno 98.
     """

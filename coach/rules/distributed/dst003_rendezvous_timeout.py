@@ -16,21 +16,21 @@ class RendezvousTimeout(EndingRule):
     What it sees
         "The client socket has timed out … while trying to connect to (HOST, PORT)", "Timed out after 601
         seconds waiting for clients. 1/2 clients joined", the store based barrier, torchrun's
-        RendezvousTimeoutError and RendezvousConnectionError; a store that was lost ("DistNetworkError: Broken
-        pipe", of old torch "RuntimeError: Connection reset by peer"); of JAX "Barrier timed out", "cluster
-        registration failed" and a RegisterTask that nobody answered; of Ray and Horovod their own words for
-        it.
+        RendezvousTimeoutError and RendezvousConnectionError; a lost connection to the store
+        ("DistNetworkError: Broken pipe", in old torch "RuntimeError: Connection reset by peer"); JAX's
+        "Barrier timed out", "cluster registration failed" and an unanswered RegisterTask; the corresponding
+        messages of Ray and Horovod.
     Why it matters
-        A rank that never came is missing: it failed earlier, or it looks at another address. The one that
-        says so is the one that waited.
+        A rank is missing: it failed earlier, or it connects to another address. The rank that reports the
+        timeout is one that waited.
     When it stays silent
-        On single attempts that are repeated. Other errors of a rank that came earlier are the cause, and this
-        the consequence.
+        On single attempts that are repeated. If a rank failed earlier with another error, that error is the
+        cause, and this finding is its consequence.
     What to do
-        Look at the nodes that did not join: their first error counts. MASTER_ADDR is the same on all,
-        `scontrol show hostnames $SLURM_JOB_NODELIST | head -1`, and reachable from all; each node runs
+        Look for the first error on the nodes that did not join. MASTER_ADDR must be the same on all nodes
+        (`scontrol show hostnames $SLURM_JOB_NODELIST | head -1`) and reachable from all. Each node must run
         exactly one torchrun (`--ntasks-per-node=1`) with the same `--nnodes` and `--rdzv-endpoint`. A longer
-        timeout only helps where a rank is known to start late.
+        timeout helps only if a rank is known to start late.
     Sources
         torch/csrc/distributed/c10d/socket.cpp, TCPStore.cpp; torch/distributed/elastic/rendezvous.
     """

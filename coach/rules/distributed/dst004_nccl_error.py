@@ -1,4 +1,4 @@
-"""DST004: NCCL gave up a call, for a reason that stands beneath it."""
+"""DST004: NCCL gave up a call, because of an error in a layer below it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class NcclError(EndingRule):
 
     What it sees
         "NCCL error in: …", ncclUnhandledCudaError, ncclSystemError, ncclInternalError, ncclInvalidUsage,
-        "Duplicate GPU detected", with the "Last error" that NCCL gives itself; a communicator that could not
-        be set up because rank 0 had gone ("got error: Connection reset by peer"); and "Distributed package
-        doesn't have NCCL built in".
+        "Duplicate GPU detected", with NCCL's own "Last error"; a communicator that could not be set up
+        because rank 0 had ended ("got error: Connection reset by peer"); and "Distributed package doesn't
+        have NCCL built in".
     Why it matters
-        All ranks of the communicator stop. The error names its layer: CUDA (mostly memory), the system
-        (sockets, shared memory, the network), or a wrong use (two ranks on one GPU).
+        All ranks of the communicator stop. The error names the layer: CUDA (mostly memory), the system
+        (sockets, shared memory, the network), or wrong usage (two ranks on one GPU).
     When it stays silent
-        On the word NCCL, on NCCL INFO, on warnings that NCCL lives with ("Accept failed Resource temporarily
-        unavailable"), and on "destroy_process_group() was not called". What came before it (out of memory, a
-        network error) is the cause then.
+        On the bare word NCCL, on NCCL INFO, on warnings that NCCL survives ("Accept failed Resource
+        temporarily unavailable"), and on "destroy_process_group() was not called". An earlier error (out of
+        memory, a network error) is the cause, and this finding is its consequence.
     What to do
-        Read what stands above it first. Then once with NCCL_DEBUG=INFO: its last WARN before the error names
-        the call. Out of memory: NCCL needs some hundred MiB beside the model. "Duplicate GPU":
-        `torch.cuda.set_device(local_rank)` before the process group is made.
+        First read the lines above it. Then run once with NCCL_DEBUG=INFO: the last WARN before the error
+        names the call. Out of memory: NCCL needs some hundred MiB besides the model. "Duplicate GPU": call
+        `torch.cuda.set_device(local_rank)` before `init_process_group`.
     Sources
         NCCL user guide: ncclResult_t, troubleshooting; torch/csrc/distributed/c10d/NCCLUtils.hpp.
     """
@@ -56,7 +56,8 @@ class NcclError(EndingRule):
         )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A collective that timed out is DST005's, also where the communicator is aborted for it."""
+        """False for a collective that timed out, even if the communicator is aborted for it: that is
+        DST005."""
         return hit.signature in ("error", "warn") and "collective operation timeout" not in hit.text
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:

@@ -1,4 +1,4 @@
-"""DST005: a collective operation timed out, and which rank the others waited for."""
+"""DST005: a collective operation timed out; the finding names the rank that the others waited for."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _EVEN = frozenset(
         "_REDUCE_SCATTER_BASE",
     }
 )
-"""Operations to which every rank brings as many elements."""
+"""Operations to which every rank contributes the same number of elements."""
 
 
 @dataclass(slots=True)
 class _Rank:
-    """What one rank said of the collective in which it waited."""
+    """One rank's report of the collective in which it waited."""
 
     seq: int | None = None
     op: str | None = None
     num_elements: int | None = None
-    """Of its own input."""
+    """Number of elements of the rank's own input."""
     enqueued: int | None = None
     completed: int | None = None
 
@@ -75,23 +75,22 @@ class CollectiveTimeout(EndingRule):
     What it sees
         NCCL's watchdog: "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=…, OpType=…)" of each
         rank, with the last work that it enqueued and completed, in old and new wordings. The lines of all
-        ranks are put side by side, and the odd one is named: the rank that says nothing, waits in an earlier
-        or in another operation, or had nothing left to do. Where torch's flight recorder left dumps
-        (`nccl_trace_rank_N`), they decide: they hold each rank's calls by process group and number. Of XLA
-        the rendezvous of the devices that ended at its termination timeout, of Horovod the stall for which it
-        shuts down.
+        ranks are compared, and the odd rank is named: it reports nothing, waits in an earlier or another
+        operation, or had no work left. Dumps of torch's flight recorder (`nccl_trace_rank_N`) take
+        precedence: they hold each rank's calls by process group and number. Also XLA's rendezvous of devices
+        that reached its termination timeout, and the stall for which Horovod shuts down.
     Why it matters
-        The rank that reports the timeout is the victim: it waited for the one that did not come. All were
-        lost for the whole time.
+        The rank that reports the timeout is the victim: it waited for the rank that did not come. All GPUs
+        were held for that time.
     When it stays silent
-        On NCCL's settings and INFO lines. Where another error came first (out of memory, an exception of one
-        rank), that is the cause and the timeout its consequence.
+        On NCCL's settings and INFO lines. If another error came first (out of memory, an exception of one
+        rank), that is the cause, and the timeout its consequence.
     What to do
         Look at the odd rank: its last lines, its node, `py-spy dump` if it still lives. Often: `if rank ==
         0:` around a collective, an evaluation or a checkpoint that one rank does alone, unequal numbers of
-        batches (`drop_last=True`, `Join`), a data loader that hangs. A longer timeout does not help the rank
-        that never comes; it is right only where one rank is known to work that long.
-        TORCH_NCCL_TRACE_BUFFER_SIZE=2000 makes torch keep which calls each rank made.
+        batches (`drop_last=True`, `Join`), a data loader that hangs. A longer timeout helps only if one rank
+        is known to work that long, not if a rank never comes. TORCH_NCCL_TRACE_BUFFER_SIZE=2000 makes torch
+        keep which calls each rank made.
     Sources
         torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (1.13 to 2.13); PyTorch flight recorder tutorial.
     """
@@ -186,7 +185,7 @@ def _num_ranks(snapshot: TargetSnapshot) -> int | None:
 
 
 def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
-    """The ranks that the others waited for, as far as what was said tells."""
+    """The ranks that the others waited for, by the watchdog's lines; None if these do not show it."""
     waiting = {number: rank for number, rank in ranks.items() if rank.op}
     if not waiting:
         return None
@@ -201,7 +200,7 @@ def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
 def _absent(
     ranks: Mapping[int, _Rank], waiting: Mapping[int, _Rank], num_ranks: int | None
 ) -> OddRanks | None:
-    """The ranks that said nothing, where they are fewer than the others."""
+    """The ranks that reported nothing, if they are fewer than the others."""
     expected = range(max(num_ranks or 0, max(ranks) + 1))
     absent = tuple(number for number in expected if number not in ranks)
     if absent and len(absent) < len(expected) / 2 and len(waiting) > 1:
@@ -230,8 +229,7 @@ def _enqueued_least(ranks: Mapping[int, _Rank]) -> OddRanks | None:
 
 
 def _called_otherwise(waiting: Mapping[int, _Rank]) -> OddRanks | None:
-    """The ranks that called another operation than the others under the same number, or brought another size
-    to it."""
+    """The ranks that called another operation than the others under the same number, or used another size."""
     calls = {number: rank.op or "" for number, rank in waiting.items()}
     if len(set(calls.values())) == 1 and set(calls.values()) <= _EVEN:
         calls = {

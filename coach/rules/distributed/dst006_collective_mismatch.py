@@ -27,15 +27,15 @@ class CollectiveMismatch(EndingRule):
         "Detected mismatch between collectives on ranks" (TORCH_DISTRIBUTED_DEBUG=DETAIL), ranks that "failed
         to pass monitoredBarrier", DDP's "expects same model across all ranks", gloo's "op.preamble.length <=
         op.nbytes" (two ranks gave tensors of different size), NCCL's "Mismatched collective detected" and
-        "message truncated" (MPI's, too), the words of Horovod, Accelerate, DeepSpeed, JAX and TensorFlow for
-        shapes that differ by rank, and the verdicts of the flight recorder. Ranks that gloo kept waiting for
-        each other until the time was up, in different lines of the program: one in its backward pass, the
-        other at a barrier.
+        "message truncated" (MPI's, too), the messages of Horovod, Accelerate, DeepSpeed, JAX and TensorFlow
+        about shapes that differ by rank, and the flight recorder's analysis. Ranks that waited for each other
+        in gloo until the timeout, in different lines of the program: one in its backward pass, the other at a
+        barrier.
     Why it matters
-        A collective only ends when all ranks make the same call. The ranks have gone different ways in the
+        A collective ends only if all ranks make the same call. The ranks took different paths through the
         program before it.
     When it stays silent
-        Where a logger gives it as a warning; info when the program went on.
+        When a logger reports it only as a warning. The finding is info if the program went on.
     What to do
         Look for a collective inside of `if rank == 0:`, an early `break` or `continue` on one rank, unequal
         numbers of batches (`drop_last=True`, DistributedSampler), metrics gathered with unequal sizes, a
@@ -83,7 +83,8 @@ def _differences(words: str) -> str:
 
 
 def _places(hit: LogHit, snapshot: TargetSnapshot) -> list[Evidence]:
-    """The lines of the program in which its ranks waited for each other: that of a hit first, each once."""
+    """The program lines in which the ranks waited for each other, without repeats; the hit's own line comes
+    first."""
     waited = [hit, *(each for each in hits_of(snapshot, hit.rule, "waited") if each.file == hit.file)]
     frames = [own_frame(each) for each in waited if not _is_mixed(each)]
     known = [frame for frame in frames if frame is not None]
@@ -91,7 +92,7 @@ def _places(hit: LogHit, snapshot: TargetSnapshot) -> list[Evidence]:
 
 
 def _is_mixed(hit: LogHit) -> bool:
-    """Whether two ranks wrote their tracebacks into each other: then a frame stands in it twice, and none can
-    be trusted."""
+    """True if the tracebacks of two ranks are interleaved: a frame then occurs twice, and none can be
+    trusted."""
     frames = [line.strip() for line in hit.traceback if line.lstrip().startswith('File "')]
     return len(frames) > len(set(frames))

@@ -1,5 +1,5 @@
-"""DST007: the training stands still: no rank has ended a step for long, and its GPUs or CPUs do not work
-either."""
+"""DST007: the training hangs: no rank has finished a step for a long time, and its GPUs or CPUs do no
+work."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ from coach.rules.from_numbers.telemetry_windows import mean, means_of
 from coach.rules.from_numbers.training_windows import newest_steps
 
 _CLOCK_S = 5.0
-"""Clocks of nodes and of file servers differ by so much."""
+"""Tolerance in seconds between the clocks of nodes and file servers."""
 
 
 class Hang(Rule):
-    """No rank ends a step any more, and the GPUs or the CPUs show that no work is done.
+    """No rank finishes a step any more, and the GPUs or CPUs show that no work is done.
 
     What it sees
-        Two independent signs together. First, no step of any rank for ten times the usual, and at least five
-        minutes. Second, over the two minutes before now on every node: GPUs that are busy and draw little
-        power (ranks that spin in a collective), or GPUs without any work and CPUs nearly so; without GPUs,
-        CPUs that do nothing. Or the stacks of the ranks, sampled beside the training once logs and metrics
-        were silent for five minutes and ten times the usual: one rank that stands in one line while the
-        others wait for it, or ranks that all stand and use no CPU. Half an hour of silence alone is info.
+        Two independent signs together. First, no rank finished a step for ten times the usual step time, and
+        at least five minutes. Second, over the last two minutes on every node: GPUs that are busy but draw
+        little power (ranks that spin in a collective), or idle GPUs with almost idle CPUs; without GPUs, idle
+        CPUs. Or the stacks of the ranks, sampled after logs and metrics were silent for five minutes and ten
+        times the usual step time: one rank stands in one line while the others wait for it, or all ranks
+        stand and use no CPU. Half an hour of silence alone is info.
     Why it matters
-        The job holds its nodes until its time limit and trains nothing. More time does not help it.
+        The job holds its nodes until its time limit and trains nothing. A longer limit does not help.
     When it stays silent
-        On silence alone: an evaluation, a checkpoint or a compilation ends no step, but works. While anything
-        is read or written in earnest. While the newest samples are older than two minutes: then nobody knows.
+        On silence alone: an evaluation, a checkpoint or a compilation finishes no step, but works. While the
+        job reads or writes much data. While the newest samples are older than two minutes, which prove
+        nothing about now.
     What to do
-        See where every rank stands before it is cancelled: `coach stacks JOBID`. The rank that stands
-        elsewhere is the one the others wait for.
+        Before you cancel the job, see where each rank stands: `coach stacks JOBID`. The others wait for the
+        rank that stands elsewhere.
     Sources
         NVIDIA resiliency extension (heartbeats); SageMaker Debugger's StalledTraining; ML Engineering
         (Bekman), "hanging".
@@ -63,18 +64,16 @@ class Hang(Rule):
     thresholds = (
         Threshold("silence_s", 300, "seconds", "shorter silences are checkpoints on slow file systems"),
         Threshold("silence_steps", 10, "times the median step", "long steps make long silences"),
-        Threshold("lag_s", 90, "seconds", "so late a network file system may show what was written"),
+        Threshold("lag_s", 90, "seconds", "a network file system may show new lines this late"),
         Threshold("window_s", 120, "seconds", "in this time an evaluation or a checkpoint shows some work"),
-        Threshold("min_samples", 20, "samples", "fewer are no state"),
+        Threshold("min_samples", 20, "samples", "fewer may be chance"),
         Threshold("spin_pct", 95, "percent", "a collective that waits keeps its kernel running"),
-        Threshold("spin_power_share", 0.35, "of the power limit", "waiting in a kernel draws so little"),
+        Threshold("spin_power_share", 0.35, "of the power limit", "a kernel that only waits draws less"),
         Threshold(
             "idle_cpu_pct", 5, "percent of the allotted CPUs", "nobody computes, decodes or compresses"
         ),
         Threshold("stack_share", 0.9, "of the stacks", "a rank that works is seen in several lines"),
-        Threshold(
-            "told_s", 1800, "seconds", "whoever looks at a job that says nothing for so long, asks why"
-        ),
+        Threshold("told_s", 1800, "seconds", "a job that is silent this long is worth a remark"),
         Threshold("idle_io_mib_s", 1, "MiB/s", "nobody reads or writes in earnest"),
     )
 
@@ -83,7 +82,7 @@ class Hang(Rule):
         yield from hits
 
     def _by_stacks(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        """By the stacks that were taken because nothing was written any more."""
+        """Hits from stacks that were sampled because logs and metrics went silent."""
         bursts, now = newest_bursts(snapshot, is_stall=True), snapshot.now_s
         if not bursts or now is None or snapshot.state != "RUNNING":
             return
@@ -110,7 +109,7 @@ class Hang(Rule):
     def _told(
         self, bursts: Sequence[StackBurst], apart: Sequence[StackBurst], silent_s: float
     ) -> tuple[str, Severity | None]:
-        """The summary, and how grave it is; None: nothing is told yet."""
+        """The summary and its severity; severity None if it is too early to report."""
         still = f"The training stands still for {silent_s / 60:.0f} min"
         if apart:
             return f"{still}: {_stands_apart(apart[0], bursts)}", Severity.CRITICAL
@@ -123,7 +122,7 @@ class Hang(Rule):
         return f"Nothing was printed for {silent_s / 60:.0f} min: {works}", Severity.INFO
 
     def _standing_apart(self, bursts: Sequence[StackBurst]) -> list[StackBurst]:
-        """The ranks that stand in a line of their own while all others wait for them; none where any rank
+        """The ranks that stand in a line of their own while all others wait for them; empty if any rank
         works."""
         least = self.values["stack_share"]
         waiting = [burst for burst in bursts if waiting_share(burst) >= least]
@@ -174,7 +173,7 @@ class Hang(Rule):
         )
 
     def _sign(self, history: History, node: str, now: float) -> str | None:
-        """What shows that a node does no work; None when it may."""
+        """The sign that a node does no work; None if it may work."""
         start, enough = now - self.values["window_s"], self.values["min_samples"]
         hosts = [sample for sample in history.host(node) if sample.time_s > start]
         if len(hosts) < enough:
@@ -191,7 +190,7 @@ class Hang(Rule):
         return f"nothing works: CPUs {cpu:.0f} %" + (", GPUs 0 %" if uses else "")
 
     def _gpu_use(self, history: History, key: tuple[str, int], start: float) -> _GpuUse | None:
-        """None where too few samples were taken since `start`."""
+        """The GPU's use since `start`; None for too few samples."""
         samples = [s for s in history.gpu(*key) if s.time_s > start and s.utilization_pct is not None]
         if len(samples) < self.values["min_samples"]:
             return None
@@ -199,7 +198,7 @@ class Hang(Rule):
         return _GpuUse([sample.utilization_pct or 0.0 for sample in samples], mean(shares))
 
     def _reads_or_writes(self, history: History, node: str, hosts: Sequence[HostSample]) -> bool:
-        """True if the disks on average, or any mount now, move more than an idle node does."""
+        """True if the disks' mean rate or any mount's present rate is above that of an idle node."""
         rates = [
             rate
             for sample in hosts
@@ -212,7 +211,7 @@ class Hang(Rule):
         )
 
     def _spins(self, use: _GpuUse) -> bool:
-        """True if a kernel always ran and drew little power."""
+        """True if a kernel always ran but the GPU drew little power."""
         return (
             min(use.percents) >= self.values["spin_pct"]
             and use.power_share is not None
@@ -222,21 +221,21 @@ class Hang(Rule):
 
 @dataclass(frozen=True, slots=True)
 class _GpuUse:
-    """One GPU in the window that is judged."""
+    """The use of one GPU in the judged window."""
 
     percents: list[float]
     power_share: float | None
-    """Of its limit, on average."""
+    """Mean power draw over the power limit, 0 to 1."""
 
 
 def _newest_end(history: History) -> float | None:
-    """When the newest step of any rank ended."""
+    """The time at which the newest step of any rank ended."""
     ends = [history.steps(rank)[-1].time_s for rank in history.ranks if history.steps(rank)]
     return max((end for end in ends if end is not None), default=None)
 
 
 def _last_sign(snapshot: TargetSnapshot, history: History) -> float:
-    """When the newest step ended, or a log was written to last."""
+    """The time of the newest step or the newest write to a log."""
     signs = [_newest_end(history), *(tail.written_s for tail in snapshot.log_tails)]
     return max((time_s for time_s in signs if time_s is not None), default=0.0)
 
@@ -256,6 +255,6 @@ def _see_stacks(snapshot: TargetSnapshot, title: str) -> Fix:
 
 
 def _recorded(snapshot: TargetSnapshot) -> tuple[Evidence, ...]:
-    """Which rank did otherwise, where torch's flight recorder left dumps."""
+    """Evidence from flight recorder dumps: the rank that differs. Empty without dumps."""
     odd = odd_ranks(snapshot.flight)
     return (Evidence(f"{ranks_text(odd.ranks)} {odd.how}"), *odd.evidence) if odd is not None else ()

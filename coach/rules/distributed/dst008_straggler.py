@@ -20,8 +20,8 @@ from coach.rules.from_numbers.training_windows import newest_steps, share_sample
 
 _NUM_PARTS = 8
 _MIN_PARTS = 7
-"""In so many parts of the window a rank must be late: chance does that to one of 25 windows at most, and for
-the same rank to hardly any."""
+"""Number of the window's eight parts in which the rank must be late. By chance this happens in at most one of
+25 windows, and hardly ever twice to the same rank."""
 
 _NUM_FIRST = 48
 """Steps of the first look."""
@@ -31,7 +31,7 @@ _Measure = Callable[[Step], float | None]
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """By how much one rank is behind the others, per step."""
+    """One rank's delay per step, compared with the others."""
 
     rank: int
     lag_s: float
@@ -43,22 +43,22 @@ class Straggler(Rule):
     """One rank is slower than the others, and all wait for it in every step.
 
     What it sees
-        The time that each rank itself needs for a step: the step without the wait for the other ranks'
-        gradients (comm_time_s). Where that wait was not measured, the time that the rank waits for its own
-        data, and the whole step where ranks do not wait for each other. The same steps of all ranks are
-        compared, in eight parts of the newest window; the rank must be behind the median of the others in
-        seven. Where no rank tells its times, the sampled stacks: one rank that stands in its data loader or
-        in its own code while the others wait in a collective.
+        The time that each rank itself needs for a step: step time minus the wait for the other ranks'
+        gradients (comm_time_s). If that wait was not measured: the rank's wait for its own data, or the whole
+        step time if ranks do not wait for each other. The same steps of all ranks are compared in eight parts
+        of the newest window; the rank must be behind the median of the others in seven. If no rank reports
+        times: sampled stacks in which one rank stands in its data loader or its own code while the others
+        wait in a collective.
     Why it matters
-        In data-parallel training all ranks end a step together: one slow rank slows all of them down, and
-        every GPU of the job waits.
+        In data-parallel training all ranks finish a step together, so every GPU of the job waits for one slow
+        rank.
     When it stays silent
-        On noise: single slow steps, and a slow rank that is now this one, now that one. When most ranks are
-        slow: then the others are fast. Where the ranks differ by design (pipeline, 3-D), and where several
-        say that they work on the same samples. Where neither the wait nor the data time shows a difference.
+        On noise: single slow steps, or a different slow rank each time. If most ranks are slow: then the
+        others are fast. If the ranks differ by design (pipeline, 3-D), or report that several of them work on
+        the same samples. If neither the wait nor the data time shows a difference.
     What to do
-        Look at what this rank does alone: its part of the data (larger or slower samples), its node (other
-        programs, clocks, disk), work that is done for all (logging, saving). If the same node is slow again
+        Find the difference of this rank: its part of the data (larger or slower samples), its node (other
+        programs, clocks, disk), work that it does for all (logging, saving). If the same node is slow again
         with other ranks, leave it out.
     Sources
         NVIDIA resiliency extension (a rank's score below 0.75); TraceML's straggler rule; PyTorch,
@@ -78,7 +78,10 @@ class Straggler(Rule):
         Threshold("min_steps", 16, "steps in which it was measured", "two for each part of the window"),
         Threshold("window_steps", 250, "steps", "long enough to span the bursts of all loaders"),
         Threshold(
-            "stack_share", 0.5, "of the stacks", "of 20 stacks so many are no chance below a share of 0.3"
+            "stack_share",
+            0.5,
+            "of the stacks",
+            "half of 20 stacks is no chance if the true share is below 0.3",
         ),
         Threshold("skip_steps", 10, "steps at the start", "libraries are loaded and kernels chosen in them"),
     )
@@ -108,7 +111,7 @@ class Straggler(Rule):
                 return
 
     def _by_stacks(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
-        """By the stacks that were sampled once after warm-up."""
+        """Hits from the stacks that were sampled once after warm-up."""
         bursts, least = newest_bursts(snapshot, is_stall=False), self.values["stack_share"]
         if not all(burst.has_steps for burst in bursts):
             return  # one rank prepares the data for all before the first step
@@ -119,12 +122,12 @@ class Straggler(Rule):
             yield _hit_by_stacks(snapshot, late, others, least)
 
     def _keeps_others(self, burst: StackBurst) -> bool:
-        """True if the rank hardly waits for others, and is not just computing as they are."""
+        """True if the rank hardly waits for others and does something else than they do."""
         is_apart = burst.share("data", "other") >= self.values["stack_share"]
         return burst.rank is not None and is_apart and waiting_share(burst) < 1 - self.values["stack_share"]
 
     def _late(self, window: Mapping[int, Sequence[Step]], measure: _Measure) -> list[_Late]:
-        """The ranks that are behind by this measure, the last one first."""
+        """The ranks that are late by this measure, the slowest first."""
         values = {
             rank: {s.step: value for s in steps if (value := measure(s)) is not None}
             for rank, steps in window.items()
@@ -149,7 +152,7 @@ class Straggler(Rule):
         return sorted(late, key=lambda found: -found.lag_s)
 
     def _may_be_late(self, newest: Mapping[int, Sequence[Step]], measure: _Measure) -> bool:
-        """A look at the means of the newest steps alone: most runs need no closer one."""
+        """Fast path: False if the means of the newest steps show no late rank."""
         means = []
         for steps in newest.values():
             known = [value for step in steps if (value := measure(step)) is not None]
@@ -238,7 +241,7 @@ _MEASURES: Mapping[str, _Measure] = {
 
 
 def _step_times(window: Mapping[int, Sequence[Step]]) -> list[float]:
-    """The newest of each rank: enough for a median, however many ranks there are."""
+    """The newest step times of each rank, as many as a median needs."""
     return [step.step_time_s for steps in window.values() for step in steps[-32:] if step.step_time_s]
 
 

@@ -1,4 +1,4 @@
-"""DST009: the GPUs of one job do unequal work, though each does some."""
+"""DST009: the GPUs of one job do unequal work, although each does some."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ class UnevenGpus(Rule):
     """One GPU of the job is far less busy than the others, or far busier.
 
     What it sees
-        The mean utilization of each GPU over ten minutes of training: the least busy one against the median
-        of all.
+        The mean utilization of each GPU over ten minutes of training: the least busy one compared with the
+        median of all.
     Why it matters
-        In data-parallel training all wait for the slowest in each step. A GPU that works less has less to do,
-        or is the one that waits.
+        In data-parallel training all GPUs wait for the slowest in each step. A GPU that works less has less
+        to do, or waits more.
     When it stays silent
-        On a GPU that is idle most of the time: GPU003 tells of it. Where the stages differ by design
-        (pipeline, 3-D, DataParallel). In start-up, evaluation, checkpoints and compilation, in which one rank
-        works alone.
+        On a GPU that is idle most of the time (GPU003). If the ranks differ by design (pipeline, 3-D,
+        DataParallel). In start-up, evaluation, checkpoints and compilation, when one rank may work alone.
     What to do
         Look for work that one rank does for all (logging, evaluation, saving), and for shards of unequal
         size. Compare clocks and temperatures.
@@ -55,7 +54,7 @@ class UnevenGpus(Rule):
             return
         uses = gpu_uses(snapshot, history, *(threshold.default for threshold in WINDOW))
         if not self._is_uneven(uses):
-            return  # the shorter window, which other rules look at too, already says no
+            return  # the shorter window, which other rules compute anyway, already rules it out
         uses = gpu_uses(
             snapshot, history, *(self.values[name] for name in ("window_s", "min_samples", "startup_s"))
         )

@@ -16,16 +16,16 @@ class UnusedParameters(EndingRule):
 
     What it sees
         "Expected to have finished reduction in the prior iteration before starting a new one", Lightning's
-        and Megatron's wordings of it, and the indices or names of the parameters that received no gradient.
+        and Megatron's versions of it, and the indices or names of the parameters without a gradient.
     Why it matters
         The reduction of the last step never finished, so the next one cannot begin. The job is over.
     When it stays silent
-        On DDP's note that `find_unused_parameters=True` found none, which is advice. Info when the program
-        went on.
+        On DDP's note that `find_unused_parameters=True` found no such parameter: that is only advice. The
+        finding is info if the program went on.
     What to do
-        See which parameters they are (TORCH_DISTRIBUTED_DEBUG=DETAIL names them). Remove them, freeze them
-        (`requires_grad_(False)` before DDP is built), or let them take part in the loss.
-        `find_unused_parameters=True` also works, and walks the graph at each step.
+        Run with TORCH_DISTRIBUTED_DEBUG=DETAIL, which names the parameters. Remove them, freeze them
+        (`requires_grad_(False)` before DDP is built), or let them contribute to the loss.
+        `find_unused_parameters=True` also works, but traverses the graph in each step.
     Sources
         torch/csrc/distributed/c10d/reducer.cpp; torch.nn.parallel.DistributedDataParallel.
     """

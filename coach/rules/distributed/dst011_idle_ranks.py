@@ -1,4 +1,4 @@
-"""DST011: fewer ranks train than there are devices for, or than were started."""
+"""DST011: fewer ranks train than were started, or than the job has devices for."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import ranks_text
 
 _MIN_SAMPLES = 20
-"""Of a GPU: short kernels may fall between fewer."""
+"""Samples of a GPU that are needed: with fewer, short kernels may go unseen."""
 
 
 class IdleRanks(Rule):
     """Fewer ranks train than were started, or than the job has GPUs for.
 
     What it sees
-        The ranks that make steps, against the number of ranks that torchrun started (world_size), that the
-        launch asked for, and against the GPUs of the job. A rank that said that it started and has made no
-        step, while others made many, does not train.
+        The number of ranks that make steps, compared with the ranks that torchrun started (world_size), with
+        those that the launch requested, and with the GPUs of the job. A rank does not train if it reported
+        its start but made no step while others made many.
     Why it matters
-        The job is as fast as the ranks that work, and holds, and pays for, all that it was given. Nothing
-        fails, and the loss falls.
+        Only some ranks train, but the job holds and pays for all its GPUs. It is easy to miss: nothing fails,
+        and the loss falls.
     When it stays silent
-        In the first steps. Where the program does not say how many ranks it has. Where only some ranks write
-        down anything at all: many programs log on rank 0 alone, and learners have actors beside them. Where
-        one process uses several GPUs (DataParallel, or utilization on all of them), and where the use of the
-        GPUs was not measured.
+        In the first steps. If the program does not report its number of ranks. If only some ranks write
+        metrics at all: many programs log only on rank 0, and reinforcement learning has actors beside its
+        learners. If one process uses several GPUs (DataParallel, or utilization on all of them), or the use
+        of the GPUs was not measured.
     What to do
-        One rank per device: `--nproc-per-node` as many as the node has GPUs, DistributedDataParallel around
-        the model, DistributedSampler for the data, and no `if rank == 0` around the training. Or ask for one
-        device.
+        Start one rank per device: set `--nproc-per-node` to the number of GPUs on the node, wrap the model in
+        DistributedDataParallel, use DistributedSampler for the data, and put no `if rank == 0` around the
+        training. Or request only one device.
     Sources
         Princeton jobstats and job_defense_shield (GPUs that one job leaves idle); torchrun documentation.
     """
@@ -50,7 +50,7 @@ class IdleRanks(Rule):
         Threshold("min_steps", 20, "steps", "ranks start seconds apart, and not that many steps"),
         Threshold("min_s", 5, "seconds of steps", "the same, where steps are very short"),
         Threshold(
-            "lag_s", 90, "seconds of steps", "on several nodes: so late a network file system may show them"
+            "lag_s", 90, "seconds of steps", "on several nodes a network file system may show them this late"
         ),
     )
 
@@ -63,7 +63,7 @@ class IdleRanks(Rule):
         asked = nodes * per_node if nodes and per_node else 0
         gpus = num_gpus_asked(snapshot) or 0 if _leaves_gpus(history) else 0
         expected = max(told, asked, gpus)
-        # What ranks on other nodes wrote may be seen late; once the run has ended, all of it is there.
+        # Files of ranks on other nodes may become visible late. Once the run has ended, they are complete.
         least_s = self.values["min_s" if snapshot.has_ended or (nodes or 1) == 1 else "lag_s"]
         if len(at_work) >= expected or not self._trains(history, least_s):
             return
@@ -91,7 +91,7 @@ class IdleRanks(Rule):
         )
 
     def _trains(self, history: History, least_s: float) -> bool:
-        """Whether the ranks at work have made so many steps that the others would have, too."""
+        """True if the working ranks have trained for so long that the others would have made steps too."""
         steps = history.steps(history.ranks[0])
         seconds = sum(step.step_time_s or 0.0 for step in steps)
         return len(steps) >= self.values["min_steps"] and seconds >= least_s
@@ -108,14 +108,14 @@ def _a_rank_per_device(run: Run | None) -> Fix:
 
 
 def _world_size(snapshot: TargetSnapshot) -> int | None:
-    """The number of ranks, as the program itself says at its start."""
+    """The number of ranks that the program reported at its start."""
     sizes = [event.fields.get("world_size") for event in snapshot.events if event.event == "start"]
     known = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
     return known[-1] if known else None
 
 
 def _leaves_gpus(history: History) -> bool:
-    """Whether there is a GPU of which it is known that no kernel ran on it."""
+    """True if at least one GPU is known to have run no kernel."""
     return any(
         len(samples) >= _MIN_SAMPLES and all(sample.utilization_pct == 0 for sample in samples)
         for key in history.gpus

@@ -17,19 +17,19 @@ class CheckpointByEveryRank(Rule):
     """Several ranks write a checkpoint to the same path.
 
     What it sees
-        Checkpoints that the ranks themselves note (event, step and path): the same file from more than one
-        rank at the same step.
+        Checkpoint events of the ranks (step and path): more than one rank writes the same file at the same
+        step.
     Why it matters
-        Nobody knows whose bytes end up in the file. Mostly all are equal and nothing is seen; now and then
-        the file is cut or mixed and cannot be loaded, after hours. And the storage gets the work of all ranks
-        at once.
+        It is undefined which rank's bytes end up in the file. Mostly all ranks write the same and nothing is
+        noticed, but sometimes the file is truncated or mixed and cannot be loaded. The storage also gets the
+        writes of all ranks at once.
     When it stays silent
-        Where ranks write files of their own, or parts into one folder (FSDP, ZeRO-3 and
-        torch.distributed.checkpoint: there all take part). Where each of them is on a node of its own, and
-        the path may lead to that node's own disk.
+        If ranks write separate files, or parts into one folder (FSDP, ZeRO-3 and
+        torch.distributed.checkpoint, in which all ranks take part). If each rank is on its own node, and the
+        path may be on that node's local disk.
     What to do
-        Save on rank 0 alone (`if rank == 0:`), to a temporary name that is renamed when the file is whole.
-        Nothing that is a collective may stand inside of that condition.
+        Save only on rank 0 (`if rank == 0:`), to a temporary name, and rename the file when it is complete.
+        Put no collective inside this condition.
     Sources
         PyTorch, Getting Started with DistributedDataParallel ("Save and Load Checkpoints").
     """
@@ -66,7 +66,7 @@ class CheckpointByEveryRank(Rule):
 
 
 def _is_one_file(path: str, ranks: set[int], snapshot: TargetSnapshot) -> bool:
-    """Whether the path means the same file for at least two of these ranks."""
+    """True if the path is the same file for at least two of these ranks."""
     run_dir = snapshot.run.run_dir if snapshot.run is not None else None
     if run_dir and PurePosixPath(path).is_relative_to(run_dir):
         return True

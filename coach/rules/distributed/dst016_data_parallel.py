@@ -12,20 +12,20 @@ from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 
 class DataParallel(Rule):
-    """The training uses nn.DataParallel: one process that serves several GPUs.
+    """The training uses nn.DataParallel, one process for several GPUs.
 
     What it sees
-        Its files in a traceback or a warning (torch/nn/parallel/data_parallel.py, parallel_apply.py,
-        replicate.py, _functions.py), as the warning that it gathers scalars.
+        Its source files in a traceback or a warning (torch/nn/parallel/data_parallel.py, parallel_apply.py,
+        replicate.py, _functions.py), for example the warning that it gathers scalars.
     Why it matters
         In each step the model is copied to all GPUs and the outputs are gathered on the first, by threads of
-        one Python process: the first GPU runs out of memory before the others, and more GPUs bring little. It
-        does not go beyond one node.
+        one Python process: the first GPU runs out of memory before the others, and more GPUs gain little. It
+        is limited to one node.
     When it stays silent
-        It is never more than info. Where nothing is printed of it, nothing is known of it.
+        It is never more than info. DataParallel goes unseen if no traceback or warning shows it.
     What to do
-        DistributedDataParallel, one process for each GPU: `torchrun --nproc-per-node=N train.py`, also on a
-        single node.
+        Use DistributedDataParallel, also on a single node, with one process for each GPU: `torchrun
+        --nproc-per-node=N train.py`.
     Sources
         torch.nn.DataParallel's own page ("It is recommended to use DistributedDataParallel"); PyTorch
         tutorial "Getting Started with DDP".

@@ -26,19 +26,19 @@ class NcclNetwork(EndingRule):
     What it sees
         ncclRemoteError, NCCL's warnings about a socket or an InfiniBand call that failed (NET/IB "Got
         completion … with error", connection refused, reset or timed out, no socket interface found), UCX
-        errors of the ib transport, `ibv_… failed`, "Transport retry count exceeded"; of MPI "OFI poll
-        failed", a TCP connection to a peer that failed, a daemon that was lost.
+        errors of the ib transport, `ibv_… failed`, "Transport retry count exceeded"; MPI's "OFI poll failed",
+        failed TCP connections to a peer, and lost daemons.
     Why it matters
-        The communicator is lost on all ranks. Where a peer closed the connection, that peer ended first: its
+        The communicator is lost on all ranks. If a peer closed the connection, that peer ended first, and its
         own error is the cause.
     When it stays silent
         On NCCL INFO, on "No device found" and missing plugins, after which NCCL takes sockets, and on
-        "Resource temporarily unavailable". Info when the program went on.
+        "Resource temporarily unavailable". The finding is info if the program went on.
     What to do
-        Look at the rank that the line names. If it ended with an error of its own, that counts. If none did:
-        choose the interface (NCCL_SOCKET_IFNAME, NCCL_IB_HCA, never lo or docker0), see that locked memory is
-        unlimited in the job (`ulimit -l`), and if one node comes back in these errors, leave it out and tell
-        the site.
+        Look at the rank that the line names: if it ended with its own error, solve that. If no rank did:
+        choose the network interface (NCCL_SOCKET_IFNAME, NCCL_IB_HCA, never lo or docker0), and check that
+        locked memory is unlimited in the job (`ulimit -l`). If one node recurs in these errors, leave it out
+        and report it to the site.
     Sources
         NCCL user guide: troubleshooting, environment variables; UCX; ibv_get_async_event(3), ibv_poll_cq(3).
     """
@@ -48,8 +48,7 @@ class NcclNetwork(EndingRule):
     cause = "nccl_network"
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        # A rank that is done closes its connections before the others do, and so does one whose GPU failed
-        # it.
+        # A rank that is done closes its connections before the others do. So does a rank whose GPU failed.
         if not _PEER_CLOSED.search(hit.text):
             return True
         if any(

@@ -1,4 +1,4 @@
-"""DST020: a gloo connection between two ranks was lost, or never came about."""
+"""DST020: a gloo connection between two ranks was lost, or could not be established."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _MAY_BE_A_PEER = re.compile(
 
 
 class GlooConnection(EndingRule):
-    """A gloo connection between two ranks was lost, or never came about.
+    """A gloo connection between two ranks was lost, or could not be established.
 
     What it sees
         Errors from gloo's transport: "Connection closed by peer [ADDRESS]", "Connection reset by peer",
         "Timed out waiting …ms for recv operation to complete", "Gloo connectFullMesh failed", "Unable to find
-        address for: INTERFACE". Where torchrun's summary names another rank as the first failure, and that
-        rank left no error, the finding is about that rank.
+        address for: INTERFACE". If torchrun's summary names another rank as the first failure, and that rank
+        left no error, the finding is about that rank.
     Why it matters
-        "closed by peer" is said by the rank that is left: the other one ended first, and its error is the
-        cause. A connection that never came about is the network's choice: gloo takes the address that the
-        node's own name resolves to.
+        The surviving rank reports "closed by peer": the other rank ended first, and its error is the cause. A
+        connection that could not be established is mostly a matter of the network address: gloo takes the one
+        that the node's own name resolves to.
     When it stays silent
-        Where a logger gives it as a warning; info when the program went on. Any rank's own error before it is
-        the cause.
+        When a logger reports it only as a warning. The finding is info if the program went on. If a rank
+        failed earlier with its own error, that is the cause.
     What to do
-        Find the first error of another rank. If there is none, look for a rank that was killed without a word
-        (out of memory). For connections that never came about, choose the interface (GLOO_SOCKET_IFNAME) and
-        see that the node's name is not 127.0.1.1 in /etc/hosts.
+        Find the first error of another rank. If there is none, look for a rank that was killed silently (out
+        of memory). For connections that could not be established, choose the interface (GLOO_SOCKET_IFNAME),
+        and check that /etc/hosts does not map the node's name to 127.0.1.1.
     Sources
         gloo/transport/tcp/pair.cc, unbound_buffer.cc, device.cc; torch ProcessGroupGloo.
     """

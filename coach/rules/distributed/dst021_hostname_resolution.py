@@ -1,4 +1,4 @@
-"""DST021: a host name could not be turned into an address."""
+"""DST021: a host name could not be resolved to an address."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _LAUNCHER_GAVE_UP = re.compile(
 
 
 class HostnameResolution(EndingRule):
-    """A host name could not be turned into an address.
+    """A host name could not be resolved to an address.
 
     What it sees
         c10d's "network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not
         known)", Python's `socket.gaierror`, "Temporary failure in name resolution", "Failed to resolve
         'HOST'", as the error that ended the program.
     Why it matters
-        MASTER_ADDR, or another address that the program was given, is no name that the nodes know.
+        The nodes do not know the host name in MASTER_ADDR or in another setting of the program.
     When it stays silent
-        On c10d's warnings for one kind of address, and where a logger gives it as a warning (a tracker that
-        goes on trying). On hosts outside of the cluster: a download without a way to the internet is ENV021.
-        Info when the program went on.
+        On c10d's warnings about one address family, and when a logger reports it only as a warning (a tracker
+        that keeps trying). On hosts outside of the cluster: a download without internet access is ENV021. The
+        finding is info if the program went on.
     What to do
-        MASTER_ADDR comes from `scontrol show hostnames $SLURM_JOB_NODELIST | head -1`; a node list such as
-        node[1-2] is no name.
+        Set MASTER_ADDR to the output of `scontrol show hostnames $SLURM_JOB_NODELIST | head -1`; a node list
+        such as node[1-2] is not a host name.
     Sources
         torch/csrc/distributed/c10d/socket.cpp; getaddrinfo(3); urllib3 NameResolutionError.
     """
@@ -45,7 +45,7 @@ class HostnameResolution(EndingRule):
     cause = "hostname_resolution"
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        # c10d only warns that a name is unknown, and then says that the connection timed out.
+        # c10d only warns about an unknown name, and later reports that the connection timed out.
         if hit.signature == "nccl":
             return True
         if hit.signature == "unknown":

@@ -1,4 +1,4 @@
-"""DST022: the variables that tell a process its rank are not set."""
+"""DST022: the environment variables with a process's rank are not set."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _OF_A_RANK = re.compile(r"RANK|WORLD_SIZE|MASTER_|SLURM_|OMPI_|PMI_|^$")
 
 
 class RankVariablesMissing(EndingRule):
-    """The environment variables that tell a process its rank are not set.
+    """The environment variables with a process's rank are not set.
 
     What it sees
-        "environment variable MASTER_ADDR expected, but not set", `KeyError: 'LOCAL_RANK'` and its like, any
-        other name that `os.environ[…]` did not find, ColossalAI's "Could not find 'RANK' in the torch
-        environment", a shell's "unbound variable", `int(os.environ.get(…))` of one that is not set, what
-        jax.distributed did not find.
+        "environment variable MASTER_ADDR expected, but not set", `KeyError: 'LOCAL_RANK'` and similar, any
+        other variable that `os.environ[…]` did not find, ColossalAI's "Could not find 'RANK' in the torch
+        environment", a shell's "unbound variable", `int(os.environ.get(…))` of an unset variable, and
+        variables that jax.distributed did not find.
     Why it matters
         `init_process_group` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; torchrun sets them, `python`
         and `srun` do not.
     When it stays silent
-        Where a logger gives it as a warning, and where the frames say that it is the key of a data frame or
-        of another mapping; info when the program took a default and went on.
+        When a logger reports it only as a warning, and when the traceback shows a key of a data frame or
+        another mapping. The finding is info if the program used a default and went on.
     What to do
-        Start the program with torchrun, one per node. With plain srun set RANK=$SLURM_PROCID,
-        LOCAL_RANK=$SLURM_LOCALID, WORLD_SIZE=$SLURM_NTASKS inside of the task (not in the batch script, where
-        all would be 0), and MASTER_ADDR, MASTER_PORT for all. SLURM_ variables exist in a job's steps only,
-        and some only where the option was given.
+        Start the program with one torchrun per node. With plain srun set RANK=$SLURM_PROCID,
+        LOCAL_RANK=$SLURM_LOCALID and WORLD_SIZE=$SLURM_NTASKS inside the task (in the batch script the ranks
+        would all be 0), and MASTER_ADDR and MASTER_PORT for all tasks. SLURM_ variables exist in a job's
+        steps only, and some only where the option was given.
     Sources
         torch/distributed/rendezvous.py `_env_rendezvous_handler`; torchrun's environment variables; srun(1),
         output environment.

@@ -1,4 +1,4 @@
-"""DST023: autograd met a variable twice, or one that was changed in place."""
+"""DST023: autograd saw a parameter twice in one step, or a tensor that was changed in place."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class ReadyTwice(EndingRule):
-    """Autograd met a parameter twice in one step, or a tensor that was changed in place.
+    """Autograd saw a parameter twice in one step, or a tensor that was changed in place.
 
     What it sees
         DDP's "Expected to mark a variable ready only once" with the parameter that "has been marked as ready
         twice", and autograd's "one of the variables needed for gradient computation has been modified by an
-        inplace operation", or a leaf or a view that may not be changed so; DeepSpeed's parameter that "has
-        already been reduced".
+        inplace operation", or a leaf or view that must not be changed in place; DeepSpeed's parameter that
+        "has already been reduced".
     Why it matters
         The backward pass ends there. With DDP it is mostly re-entrant activation checkpointing, a parameter
         that is used in several forward passes, or buffers that DDP broadcasts between two of them.
     When it stays silent
-        Where the program caught it and went on: then it is info.
+        Never, but the finding is info if the program caught the error and went on.
     What to do
-        Take `use_reentrant=False` for activation checkpointing (in transformers
-        `gradient_checkpointing_kwargs`), do not combine `find_unused_parameters=True` with it, or use
-        `static_graph=True`. For in-place changes: `broadcast_buffers=False` with two forward passes, `x = x +
-        y` instead of `x += y`; `torch.autograd.set_detect_anomaly(True)` names the operation.
+        Set `use_reentrant=False` for activation checkpointing (in transformers
+        `gradient_checkpointing_kwargs`), do not combine it with `find_unused_parameters=True`, or set
+        `static_graph=True`. For in-place changes: set `broadcast_buffers=False` with two forward passes, and
+        write `x = x + y` instead of `x += y`; `torch.autograd.set_detect_anomaly(True)` names the operation.
     Sources
         torch/csrc/distributed/c10d/reducer.cpp; torch/csrc/autograd/saved_variable.cpp;
         torch.utils.checkpoint.
@@ -42,7 +42,7 @@ class ReadyTwice(EndingRule):
         if "inplace" in hit.fields:
             return "A tensor that the backward pass needs was changed in place"
         if "leaf" in hit.fields:
-            return "A tensor was changed in place that autograd allows no such change of"
+            return "Autograd does not allow this tensor to be changed in place"
         return "DDP met a parameter twice in one backward pass"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

@@ -1,4 +1,4 @@
-"""DST024: FSDP refused the model, or its parameters are not where an operation expects them."""
+"""DST024: FSDP refused the model, or an operation used sharded parameters."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class FsdpError(EndingRule):
-    """FSDP refused the model, or an operation met parameters that are sharded.
+    """FSDP refused the model, or an operation used sharded parameters.
 
     What it sees
         FSDP's own errors: "Must flatten tensors with uniform dtype", "… uniform requires_grad", "FSDP does
-        not support …", "got mixed torch.Tensor and DTensor", a hook that meets a state it does not expect,
-        "Could not find the transformer layer class to wrap", "'weight' must be 2-D" and storages of size 0,
-        which are parameters used outside of the forward pass that gathers them.
+        not support …", "got mixed torch.Tensor and DTensor", a hook in an unexpected state, "Could not find
+        the transformer layer class to wrap"; "'weight' must be 2-D" and storages of size 0, which come from
+        parameters used outside of the forward pass that gathers them.
     Why it matters
         The wrapping does not fit the model. It comes back at the same place each time.
     When it stays silent
-        Where a logger gives it as a warning; info when the program went on.
+        When a logger reports it only as a warning. The finding is info if the program went on.
     What to do
-        Mixed dtypes: cast the model to one before wrapping. Frozen beside trained parameters:
-        `use_orig_params=True`, or wrap them apart. A layer class that is not found: name the class that this
-        model really has. Parameters that are used outside of their module's forward (tied embeddings,
-        generate, losses): wrap the module that uses them, or gather them with `summon_full_params`.
+        Mixed dtypes: cast the model to one dtype before wrapping. Frozen and trained parameters together: set
+        `use_orig_params=True`, or wrap them separately. Layer class not found: name a class that this model
+        has. Parameters used outside of their module's forward (tied embeddings, generate, losses): wrap the
+        module that uses them, or gather them with `summon_full_params`.
     Sources
         torch/distributed/fsdp `_flat_param.py`, `_init_utils.py`; torch.distributed.tensor dispatch;
         accelerate and transformers FSDP.

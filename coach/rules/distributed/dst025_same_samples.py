@@ -16,32 +16,33 @@ from coach.rules.from_logs.quoted_evidence import ranks_text
 from coach.rules.from_numbers.training_windows import newest_steps, num_parts
 
 _MIN_AGREEMENT = 0.65
-"""Of the signs of two courses: a cheap look that sends hardly any pair of independent ranks to the closer
-one."""
+"""Share of equal signs of two courses below which the pair is not compared further. It spares almost all
+pairs of independent ranks."""
 
 
 class SameSamples(Rule):
     """Several ranks train on the same samples.
 
     What it sees
-        The losses of the ranks, step by step, as each wrote its own (metrics/rank-<r>.jsonl). In
-        data-parallel training all ranks have the same parameters, so that a rank's deviation from the mean of
-        all is its samples' doing: ranks whose deviations change together from step to step (correlation) have
-        the same samples; so have all, where their losses are the same to the fifth digit and the program says
-        that each is its rank's own (`loss_of: "rank"` in its start record). Counted against the number of
-        parts that the ranks themselves say there are (num_samples_global over num_samples).
+        The losses that each rank wrote, step by step (metrics/rank-<r>.jsonl). In data-parallel training all
+        ranks have the same parameters, so a rank's deviation from the mean loss depends only on its samples.
+        Ranks have the same samples if their deviations change together from step to step (correlation). All
+        ranks have the same samples if their losses agree to the fifth digit and the program declares each
+        loss as the rank's own (`loss_of: "rank"` in its start record). The number of groups is compared with
+        the number of parts that the ranks report (num_samples_global over num_samples).
     Why it matters
-        Twice the devices make twice the samples per second, and learn nothing more from it: the batch is as
-        large as before, and a part of the data may never be seen. Nothing fails, and the loss falls.
+        The extra devices raise samples per second but not progress: the effective batch is as large as with
+        one device, and part of the data may never be seen. It is easy to miss: nothing fails, and the loss
+        falls.
     When it stays silent
-        Where all ranks write the same loss and nobody says whose it is: a loss that was averaged over the
-        ranks before it was written (all_reduce, sync_dist, gather) looks like that, too. Where a loss hardly
-        changes. Where ranks share their samples by design (tensor and pipeline parallelism): they say so. On
-        two ranks that augment the same samples each in its own way: then there is no third one to compare
-        with. On fewer steps than `min_steps`.
+        If all ranks write the same loss without declaring it as their own: a loss that was averaged over the
+        ranks (all_reduce, sync_dist, gather) looks the same. If a loss hardly changes. If ranks share samples
+        by design (tensor and pipeline parallelism) and report it. On two ranks that augment the same samples
+        differently: there is no third rank to compare with. On fewer steps than `min_steps`.
     What to do
-        DistributedSampler without a rank of its own: it takes WORLD_SIZE and RANK. LOCAL_RANK starts at 0 on
-        every node, so that nodes read the same. A sampler and a seed per rank for an IterableDataset.
+        Use DistributedSampler without a `rank` argument: it then reads WORLD_SIZE and RANK. Do not pass
+        LOCAL_RANK, which starts at 0 on every node, so that all nodes would read the same samples. For an
+        IterableDataset, split the data and seed it by rank.
     Sources
         PyTorch, torch.utils.data.distributed.DistributedSampler; ML Engineering (Bekman), "DataLoader".
     """
@@ -109,10 +110,10 @@ class SameSamples(Rule):
         )
 
     def _groups(self, losses: Mapping[int, Sequence[float]]) -> list[list[int]]:
-        """The ranks by whose deviations from the mean of all change together.
+        """Groups of ranks whose deviations from the mean of all change together.
 
-        Changes, because a rank with harder samples deviates always, and a running mean drifts: that is alike
-        without the samples being so.
+        Changes are compared, not deviations: a rank with harder samples always deviates, and running means
+        drift, so deviations may agree although the samples differ.
         """
         means = [fmean(values) for values in zip(*losses.values(), strict=True)]
         deviations = {
@@ -122,7 +123,7 @@ class SameSamples(Rule):
         courses = {rank: _changes(values) for rank, values in deviations.items()}
         least = self.values["equal_share"] * abs(
             fmean(means)
-        )  # below it, what is left of a smooth course is rounding
+        )  # smaller changes of a smooth course are rounding
         loud = [rank for rank, course in courses.items() if max(map(abs, course)) > least]
         signs = {
             rank: sum((value > 0) << place for place, value in enumerate(course))
@@ -143,19 +144,19 @@ class SameSamples(Rule):
 
 
 def _are_own(snapshot: TargetSnapshot, ranks: Sequence[int]) -> bool:
-    """Whether each rank says that its losses are those of its own samples."""
+    """True if each rank declares that its losses are those of its own samples."""
     said = {event.rank: event.fields["loss_of"] for event in snapshot.events if "loss_of" in event.fields}
     return all(said.get(rank) == "rank" for rank in ranks)
 
 
 def _differ(losses: Sequence[float]) -> bool:
-    """Whether a loss tells its batch: one that is rounded, clipped or at its floor is the same on all ranks
-    whatever they read."""
+    """True if the losses depend on the batch. A rounded, clipped or minimal loss is the same on all ranks for
+    any samples."""
     return 2 * len(set(losses)) > len(losses)
 
 
 def _losses(window: Mapping[int, Sequence[Step]]) -> dict[int, list[float]]:
-    """The losses of the steps that all ranks have made."""
+    """Rank → losses of the steps that all ranks have made."""
     by_step = {
         rank: {step.step: step.loss for step in steps if step.loss is not None}
         for rank, steps in window.items()
@@ -169,7 +170,7 @@ def _losses(window: Mapping[int, Sequence[Step]]) -> dict[int, list[float]]:
 
 
 def _changes(values: Sequence[float]) -> list[float]:
-    """From step to step, without their mean: a trend."""
+    """The changes from step to step, minus their mean, which is a trend."""
     trend = (values[-1] - values[0]) / (len(values) - 1)
     return [b - a - trend for a, b in pairwise(values)]
 

@@ -1,4 +1,4 @@
-"""DST026: NCCL found no InfiniBand and takes TCP sockets between the nodes."""
+"""DST026: NCCL found no InfiniBand and uses TCP sockets between the nodes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ _FABRICS = ("infiniband", "roce")
 
 
 class NcclOverSockets(Rule):
-    """NCCL takes TCP sockets between the nodes of a job.
+    """NCCL uses TCP sockets between the nodes of a job.
 
     What it sees
         "NET/IB : No device found", "NET/Socket : Using" and "Using network Socket" of NCCL_DEBUG=INFO, in a
-        job of several nodes: as the launch or the queue says, or because processes of several hosts wrote the
-        lines.
+        job of several nodes, by the launch, by the queue, or by the host names in the lines.
     Why it matters
         Each collective between nodes then passes through the kernel's TCP stack. On a cluster with InfiniBand
-        or RoCE that is several times slower than the fabric, and the job ends well, only late.
+        or RoCE that is several times slower than the fabric. The job does not fail, it only takes longer.
     When it stays silent
-        On one node, where nothing passes through the network, and where the same host also says "NET/IB :
-        Using" or "Using network IB". It is a warning only where a fabric is known: the sampler found an
-        active InfiniBand or RoCE port on a node of the job, or NCCL named one on another host. Else it is
-        info: a cluster with Ethernet alone has nothing faster.
+        On one node, which needs no network, and if the same host also prints "NET/IB : Using" or "Using
+        network IB". It is a warning only if a fabric is known: the sampler found an active InfiniBand or RoCE
+        port on a node of the job, or NCCL named one on another host. Else it is info: a cluster with only
+        Ethernet has nothing faster.
     What to do
-        See on a node of the job what NCCL could use (`ibv_devinfo`). In a container pass /dev/infiniband and
-        the libraries of rdma-core in. Remove NCCL_IB_DISABLE=1 and NCCL_NET=Socket from the environment, and
-        give NCCL_IB_HCA no name that the nodes do not have.
+        List the devices that NCCL could use, on a node of the job (`ibv_devinfo`). Pass /dev/infiniband and
+        the rdma-core libraries into containers. Remove NCCL_IB_DISABLE=1 and NCCL_NET=Socket from the
+        environment, and name in NCCL_IB_HCA only devices that the nodes have.
     Sources
         NCCL user guide: environment variables (NCCL_IB_DISABLE, NCCL_IB_HCA, NCCL_NET); NCCL's
         transport/net_ib and net_socket; public logs of two-node runs.
@@ -84,7 +83,7 @@ def _is_of_several_nodes(snapshot: TargetSnapshot, hosts: set[str]) -> bool:
 
 
 def _fabric(on_fabric: Sequence[LogHit], history: History) -> tuple[Evidence, ...]:
-    """What proves that the cluster has a fabric; empty where nobody knows one."""
+    """Evidence that the cluster has a fabric; empty if none is known."""
     ports = [
         newest
         for node in history.nodes

@@ -1,4 +1,4 @@
-"""HIS001: the same failure, again and again, whatever was changed in between."""
+"""HIS001: the same failure several times in a row, although settings were changed in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FROM_OUTSIDE = frozenset(
         "sigterm_signal",
     }
 )
-"""Ends that a person, the clock or the machine makes: such an attempt says nothing about whether the cause is
+"""Ends caused by a person, a time limit or the machine. Such an attempt does not show whether the cause is
 gone."""
 _MAX_TOLD = 6
 
@@ -28,22 +28,21 @@ class SameFailureAgain(Rule):
     """The same work failed with the same cause several times in a row.
 
     What it sees
-        Earlier attempts at the same recipe, or at the same batch script in the same directory, from what
-        coach noted when it judged them: the last ones before this run that all ended with its root cause, one
-        after the other. An error of the program counts as the same when it says the same, but for numbers.
-        What was changed between them is told: parameters, resources, node sets of a launch; of other jobs
-        what the queue shows.
+        Earlier attempts at the same recipe, or at the same batch script in the same directory, as coach
+        recorded them: the newest ones in a row that all ended with this run's root cause. Two errors of the
+        program are the same if their messages differ only in numbers. The finding lists the changes between
+        attempts: parameters, resources and nodes of a launch; for other jobs the fields of the queue.
     Why it matters
-        Each attempt waits in the queue and holds GPUs. What was tried has been shown not to help: the next
-        try of the kind will not either.
+        Each attempt waits in the queue and holds GPUs. The changes so far did not help, and another one like
+        them will not either.
     When it stays silent
-        When an attempt in between completed or failed otherwise. Tasks of one array and jobs that were
-        submitted before the last had failed are no further attempts. Time limits, preemption, cancelling and
-        failed nodes neither count nor interrupt: a long training is resumed after them as planned. Failures
-        that a recipe or a drill shows on purpose are no attempts at getting rid of them.
+        If an attempt in between completed or failed differently. Tasks of one array, and jobs that were
+        submitted before the last attempt failed, do not count as attempts. Time limits, preemption,
+        cancellation and failed nodes neither count nor interrupt the row: a long training resumes after them
+        as planned. Failures that a recipe or a drill causes on purpose do not count.
     What to do
-        Stop varying what did not help. Make the failure small (one GPU, few steps, an interactive job) and
-        follow the advice that stands with its cause.
+        Stop changing settings that did not help. Reproduce the failure at a small size (one GPU, few steps,
+        an interactive job) and follow the advice for its cause.
     Sources
         slurmpast (repeated failures of one workload).
     """

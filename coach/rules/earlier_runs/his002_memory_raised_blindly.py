@@ -1,4 +1,4 @@
-"""HIS002: more host memory was asked for, and it was not what was missing."""
+"""HIS002: more host memory was requested, although host memory was not the problem."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _HOST, _DEVICE = "host_oom", "cuda_oom"
 
 
 class MemoryRaisedBlindly(Rule):
-    """Host memory was raised between attempts without being what was missing.
+    """Host memory was raised between attempts, although more of it does not help.
 
     What it sees
-        Attempts at the same recipe or batch script, one after the other: out of host memory, more memory
-        asked for, out of host memory again; out of the GPU's memory although the host's was raised; or more
-        memory asked for than before although the most that was ever used is far below what there was.
+        A row of attempts at the same recipe or batch script: out of host memory, more memory requested, out
+        of host memory again; out of GPU memory after host memory was raised; or more memory requested
+        although the peak use was far below the earlier request.
     Why it matters
-        More memory waits longer in the queue and keeps others off the node. When it is used up each time, its
-        need is not known, and may have no bound: a leak takes whatever there is.
+        A larger request waits longer in the queue and keeps other jobs off the node. If each request is used
+        up, the real need is unknown and may be unlimited: a leak fills any amount of memory.
     When it stays silent
-        When the attempt with more memory got through, where memory was not said or not measured, and, for
-        memory that lies idle, when anything else of the launch was changed with it.
+        If the attempt with more memory succeeded, or memory was not requested or not measured. For unused
+        memory also if anything else in the launch was changed with it.
     What to do
-        Measure before the next try: the course of the memory over time tells a leak (it grows until the end)
-        from a need (it rises once, then stays). For a GPU out of memory change what lies on the GPU.
+        Measure before the next attempt. Memory use over time tells a leak (it grows until the end) from a
+        real need (it rises once, then stays). If the GPU is out of memory, reduce the data on the GPU.
     Sources
         slurmpast (memory bisection); sbatch(1), --mem.
     """
@@ -41,12 +41,10 @@ class MemoryRaisedBlindly(Rule):
     severity = Severity.WARNING
     thresholds = (
         Threshold("min_raise", 1.1, "times as much", "less is rounding"),
+        Threshold("idle_share", 0.5, "of what there was", "with this much left, memory was not the problem"),
+        Threshold("idle_mib", 4096, "MiB", "less keeps no other job off a node"),
         Threshold(
-            "idle_share", 0.5, "of what there was", "with so much left, memory was not what was missing"
-        ),
-        Threshold("idle_mib", 4096, "MiB", "less keeps nobody off a node"),
-        Threshold(
-            "grows_with_time", 1.3, "times as long", "who lives longer with more memory fills it steadily"
+            "grows_with_time", 1.3, "times as long", "a job that survives longer with more memory is leaking"
         ),
     )
 
@@ -122,7 +120,7 @@ def _lasted_s(past: PastRun) -> float | None:
 
 
 def _asked(past: PastRun) -> float | None:
-    """As it was said; else as the job's limit was measured."""
+    """The requested memory, or else the measured limit of the job."""
     said = past.resources.get("mem")
     return (parse_mib(said, "M") if isinstance(said, str) else None) or past.memory_asked_mib
 

@@ -1,4 +1,4 @@
-"""HIS003: a node under which one's jobs fail more often than elsewhere."""
+"""HIS003: a node on which the user's jobs fail more often than on other nodes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ class NodeFailsOften(Rule):
     """A node of this run fails more often than its peers.
 
     What it sees
-        All runs and jobs of one's own that coach remembers, with their nodes: how many on this node ended
-        with a cause that lies in a machine (the node failed, an Xid, memory errors, a driver too old, GPUs
-        that were busy or not there, a stale file handle), against how many ran there; the same for all other
-        nodes. A run on several nodes counts as a failure of the one that its finding names.
+        All of your runs and jobs that coach recorded, with their nodes: the share on this node that ended
+        because of the machine (the node failed, an Xid, memory errors, a driver too old, GPUs busy or
+        missing, a stale file handle), compared with the share on all other nodes. A failed run on several
+        nodes counts for the node that its finding names.
     Why it matters
-        A node that is half broken is given jobs again and again, because it is the one that is free.
+        A half-broken node gets job after job, because it is the free one.
     When it stays silent
-        Below three such failures, with too few runs elsewhere to compare, and unless Wilson's 95 % interval
-        of its rate, widened for the number of nodes that are compared, lies above the rate of its peers.
+        On fewer than three such failures, with too few runs on other nodes, and unless Wilson's 95 % interval
+        of the node's failure rate, widened for the number of compared nodes, lies above the rate of its
+        peers.
     What to do
-        Leave it out of the next launches (--exclude) and tell the site's administrators, with the jobs that
-        are listed.
+        Exclude the node from the next launches (--exclude), and send the listed jobs to the site's
+        administrators.
     Sources
         Wilson (1927); slurmpast (failure rate of a node, with its interval).
     """
@@ -42,7 +43,7 @@ class NodeFailsOften(Rule):
     severity = Severity.WARNING
     thresholds = (
         Threshold("min_failures", 3, "failures", "two happen by chance"),
-        Threshold("min_runs_elsewhere", 10, "runs", "of fewer the peers' rate is not known"),
+        Threshold("min_runs_elsewhere", 10, "runs", "with fewer, the rate of the peers is unknown"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -56,7 +57,7 @@ class NodeFailsOften(Rule):
                 continue
             is_victim = snapshot.across is not None and snapshot.across.this in record.failed
             if snapshot.has_ended and not is_victim:
-                continue  # it got through: there is nothing to do about it any more
+                continue  # this run succeeded: nothing to do any more
             yield Hit(
                 summary=_summary(record),
                 evidence=tuple(_evidence(record)),

@@ -1,4 +1,4 @@
-"""HIS004: a run that does not reach the throughput that the same reached lately."""
+"""HIS004: a run does not reach the throughput of recent runs with the same settings."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _MAX_TOLD = 5
 
 
 class SlowerThanBefore(Rule):
-    """A run is slower than the same runs of the last two weeks.
+    """A run is slower than runs with the same settings in the last two weeks.
 
     What it sees
-        The samples per second of the steady part, against at least three earlier runs of the same recipe with
-        the same parameters, device and number of ranks. Their ratio is given with its 95 % interval, by how
-        the earlier runs differ among themselves and by this one's own noise.
+        Samples per second in the steady part, compared with at least three earlier runs of the same recipe
+        with the same parameters, device and number of ranks. The ratio has a 95 % interval, from the spread
+        of the earlier runs and this run's own noise.
     Why it matters
-        The program is the same: something around it has changed, and every run pays for it until somebody
-        looks.
+        The program is the same, so something around it has changed. Every run is slower until somebody finds
+        it.
     When it stays silent
-        With fewer than three earlier runs, while the interval holds the ratio that is asked for, and when a
-        parameter that touches the speed was changed. It is info for a run on CPUs of a node that others used
-        meanwhile: they took what it lacks.
+        With fewer than three earlier runs, while the interval includes the threshold, and if a parameter that
+        affects speed was changed. It is info for a run on CPUs of a node that others used meanwhile: they
+        took the missing CPU time.
     What to do
-        Compare with the last run that was fast (`coach compare OLD NEW`): data time tells storage, GPU clocks
-        tell heat and power, versions and nodes are listed here where they differ.
+        Compare with the last fast run (`coach compare OLD NEW`): data time points to storage, GPU clocks
+        point to heat and power. The finding lists versions and nodes that differ.
     Sources
         Prediction interval of a further value (Student's t, on logarithms); the noise within a run as in
         `coach compare`.
@@ -47,7 +47,10 @@ class SlowerThanBefore(Rule):
             "max_ratio", 0.95, "of the earlier throughput", "placement and clocks alone make some percent"
         ),
         Threshold(
-            "others_cpu_pct", 20, "percent of a node's CPUs", "who shares so much has no pace of its own"
+            "others_cpu_pct",
+            20,
+            "percent of a node's CPUs",
+            "on a node shared this much, the pace depends on others",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""HIS005: the batch was made larger between two attempts, and no more samples a second came of it."""
+"""HIS005: the batch was enlarged between two attempts, without a gain in samples per second."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from coach.rules.earlier_runs.wording import when
 
 _BATCH = "batch_size"
 _NO_MATTER = LENGTH_PARAMETERS | {_BATCH, "lr", "warmup_steps"}
-"""Parameters that leave the time of a step as it is, and the batch itself."""
+"""The batch itself, and parameters that do not affect the step time."""
 
 
 class BatchWithoutGain(Rule):
-    """The batch grew, the samples per second did not.
+    """The batch grew, but samples per second did not.
 
     What it sees
-        The newest earlier attempt at the same recipe that differs in `batch_size`, and in nothing else that
-        a step's time depends on: the batch is at least twice as large now, on the same device with the same
-        number of ranks, and the samples per second are the same within the noise of both runs.
+        The newest earlier attempt at the same recipe that differs in `batch_size` and in nothing else that
+        affects the step time. The batch is now at least twice as large, device and number of ranks are the
+        same, and samples per second are equal within the noise of both runs.
     Why it matters
-        The larger batch takes more memory and changes what is learned, and brought no speed. The limit is
-        elsewhere: data, the host's CPUs, memory bandwidth, or a GPU that was full before.
+        The larger batch takes more memory, changes the training, and brought no speed. The limit is
+        elsewhere: data, the host's CPUs, memory bandwidth, or a GPU that was already fully used.
     When it stays silent
-        When a parameter that touches the speed was changed as well, on another device or number of ranks,
-        where the throughput of one of the two is not known, and when it fell or rose by more than noise.
+        If another parameter that affects speed was changed, on another device or number of ranks, if one of
+        the two throughputs is unknown, and if throughput fell or rose by more than noise.
     What to do
-        See what the steps wait for (`coach compare OLD NEW`: data time, GPU utilization). Where nothing
-        waits, the GPU is full: take the smaller batch, unless the training needs the larger.
+        Find out what the steps wait for (`coach compare OLD NEW`: data time, GPU utilization). If they wait
+        for nothing, the GPU is fully used: take the smaller batch, unless the training needs the larger one.
     Sources
         Google deep learning tuning playbook (the batch size sets the training's speed, until the throughput
         no longer grows with it).
@@ -43,7 +43,7 @@ class BatchWithoutGain(Rule):
     cause = "batch_without_gain"
     severity = Severity.INFO
     thresholds = (
-        Threshold("min_growth", 2.0, "times the batch", "less may hide in what runs differ by"),
+        Threshold("min_growth", 2.0, "times the batch", "less may be lost in the noise between runs"),
         Threshold("max_gain", 0.05, "of the throughput", "placement and clocks alone make some percent"),
     )
 
@@ -88,7 +88,7 @@ class BatchWithoutGain(Rule):
 
 
 def _differ_in_batch(past: PastRun, this: PastRun) -> bool:
-    """True if only the batch differs of what the throughput depends on, and both throughputs are known."""
+    """True if the batch is the only difference that affects throughput, and both throughputs are known."""
     if past.samples_per_s is None or this.samples_per_s is None or _batch(past) == _batch(this):
         return False
     if (past.device, past.world_size) != (this.device, this.world_size):

@@ -1,4 +1,4 @@
-"""JOB006: far more memory was asked for than was used."""
+"""JOB006: far more memory was requested than used."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from coach.rules.from_numbers.job_means import CONFIDENCE, PEAK, node_means, pea
 
 
 class MemoryAsked(Rule):
-    """A run that completed used little of the memory it asked for.
+    """A completed run used little of the memory that it requested.
 
     What it sees
-        The largest resident memory of the job on any node, sampled over the whole run, against the `--mem` of
-        the launch. Of a job that coach did not launch, the peak that the site's jobstats left in the
-        accounting, against the memory that Slurm allotted.
+        The peak resident memory of the job on any node, sampled over the whole run, compared with the `--mem`
+        of the launch. For a job that coach did not launch: the peak that the site's jobstats left in the
+        accounting, compared with the allocated memory.
     Why it matters
-        Memory that is held and not used keeps other jobs off the node, and a smaller request starts sooner.
+        Unused memory keeps other jobs off the node, and a smaller request starts sooner.
     When it stays silent
-        Unless the run completed, and unless `--mem` was said: the site's default is nobody's choice. Of a job
-        that coach did not launch it is not known who said it. On small requests and short runs.
+        Unless the run completed and was launched with `--mem`: a site's default is not the user's choice. For
+        a job that coach did not launch, the two cannot be told apart. On small requests and short runs.
     What to do
-        Ask for 1.3 times the peak the next time. Never less than that: a sampled peak misses bursts.
+        Request 1.3 times the peak the next time, but not less: sampling misses short bursts.
     Sources
         slurmpast (below 35 % and 32 GiB idle); Princeton jobstats.
     """
@@ -41,8 +41,8 @@ class MemoryAsked(Rule):
     )
     thresholds = (
         Threshold("used_share", 0.35, "of what was asked", "slurmpast's bound"),
-        Threshold("idle_mib", 32768, "MiB", "less keeps nobody off a node"),
-        Threshold("min_s", 300, "seconds", "a shorter run may not have come to its peak"),
+        Threshold("idle_mib", 32768, "MiB", "less keeps no other job off a node"),
+        Threshold("min_s", 300, "seconds", "a shorter run may not have reached its peak"),
         Threshold("headroom", 1.3, "times the peak", "a sampled peak is a floor: bursts are missed"),
     )
 
@@ -52,7 +52,7 @@ class MemoryAsked(Rule):
         if snapshot.run is None:
             peaks = peaks_of_memory(node_means(snapshot, self.values["min_s"]))
             if peaks:
-                # Of several nodes the fullest: the next request must hold it.
+                # The fullest node counts: the next request must be enough for it.
                 peak, allotted = max(peaks, key=lambda each: each[0] / each[1])
                 yield from self._judged(
                     peak, allotted, f"on a node {PEAK}", "memory allotted per node", CONFIDENCE

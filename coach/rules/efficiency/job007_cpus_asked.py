@@ -1,4 +1,4 @@
-"""JOB007: most of the CPUs that were asked for did nothing."""
+"""JOB007: most of the requested CPUs were idle."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from coach.rules.from_numbers.telemetry_windows import training_host_samples
 
 
 class CpusAsked(Rule):
-    """A run that completed used few of the CPUs it had.
+    """A completed run used few of its CPUs.
 
     What it sees
-        The use of the CPUs that the job had on each node, over all of its training that was kept. Of a job
-        that coach did not launch, the CPU time that the site's jobstats left in the accounting.
+        The use of the job's CPUs on each node, over all kept samples of training. For a job that coach did
+        not launch: the CPU time that the site's jobstats left in the accounting.
     Why it matters
-        CPUs that are held and idle keep other jobs off the node, and the GPUs beside them lie idle.
+        Idle CPUs keep other jobs off the node, and then its other GPUs stay idle too.
     When it stays silent
         Unless the run completed; on few CPUs and short runs. It is never more than info: many sites give a
         fixed number of CPUs with each GPU.
     What to do
-        Ask for as many as ranks, DataLoader workers and a little more need: twice what was used.
+        Request enough for ranks, DataLoader workers and a reserve: twice the CPUs that were used.
     Sources
         slurmpast (below 15 % of the cores); Princeton jobstats.
     """
@@ -42,7 +42,7 @@ class CpusAsked(Rule):
     )
     thresholds = (
         Threshold("used_pct", 15, "percent of the CPUs", "slurmpast's bound"),
-        Threshold("min_cpus", 16, "CPUs on a node", "fewer come with a GPU, and keep nobody off it"),
+        Threshold("min_cpus", 16, "CPUs on a node", "fewer come with a GPU, and keep no other job off it"),
         Threshold("min_s", 300, "seconds of training", "shorter runs are mostly start"),
     )
 
@@ -72,7 +72,8 @@ class CpusAsked(Rule):
         )
 
     def _sampled(self, snapshot: TargetSnapshot, history: History) -> list[tuple[float, int]]:
-        """Percent of its CPUs, and their number, of each node; empty where one was sampled for too short."""
+        """(CPU use in percent, number of CPUs) of each node; empty if a node was sampled for too short a
+        time."""
         used: list[tuple[float, int]] = []
         for node in history.nodes:
             samples = [

@@ -1,4 +1,4 @@
-"""JOB009: far more time was asked for than was used."""
+"""JOB009: far more time was requested than used."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from coach.rules.base import Need, Rule, Threshold
 
 
 class TimeAsked(Rule):
-    """A job that completed used little of the time it asked for.
+    """A completed job used little of the time that it requested.
 
     What it sees
-        How long the job ran against its time limit, as the queue or the accounting tells them.
+        The job's run time compared with its time limit, from the queue or the accounting.
     Why it matters
         A shorter limit fits into gaps that the scheduler fills (backfill): such a job starts sooner.
     When it stays silent
         Unless the job completed, on limits of less than two hours, and where more than a quarter was used.
     What to do
-        Ask for about twice what it took. Never for less: a job that reaches its limit is killed.
+        Request about twice the run time, but not less: a job that reaches its limit is killed.
     Sources
         Princeton jobstats (below 10 % red); slurmpast; slurm.conf(5), backfill.
     """

@@ -1,4 +1,4 @@
-"""JOB019: the run will reach its time limit before it is done, and nothing of it is saved yet."""
+"""JOB019: the run will reach its time limit before it is done, and has saved no checkpoint yet."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _TITLE = "Save now and then, and be told before the limit (the run then goes on 
 
 
 class NoCheckpoint(Rule):
-    """At its pace the run ends after its time limit, and it has saved nothing yet.
+    """At its present pace the run would end after its time limit, and it has saved no checkpoint yet.
 
     What it sees
-        The steps that are left at the pace of the newest hundred, against the time that is left of the limit,
-        on a run of which no checkpoint was found.
+        The time for the remaining steps, at the pace of the newest hundred, compared with the time left until
+        the limit, in a run without a checkpoint.
     Why it matters
         At the limit Slurm kills the job, and all of its work is lost.
     When it stays silent
-        On jobs whose number of steps or whose checkpoints are not known, when the run will be done in time,
-        when it was told to save before the limit (`--signal`), and in its first minutes.
+        If the number of steps or the checkpoints are unknown, if the run will be done in time, if it was
+        launched with a signal before the limit (`--signal`), and in its first minutes.
     What to do
-        Save now and then (`checkpoint_every`), and have Slurm send a signal before the limit
-        (`--signal=B:USR1@300`), so that the run can go on in a next job.
+        Save regularly (`checkpoint_every`), and let Slurm send a signal before the limit
+        (`--signal=B:USR1@300`), so that the next job can continue the run.
     Sources
         sbatch(1), --signal; scontrol(1): a user cannot lengthen a job's limit, the site can.
     """

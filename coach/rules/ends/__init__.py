@@ -1,1 +1,1 @@
-"""Rules of last resort, for an end that no other rule explains."""
+"""Rules of last resort, for failures that no other rule explains."""

@@ -1,6 +1,6 @@
-"""END001: a job ended badly, and no other rule says why.
+"""END001: a job failed, and no other rule explains why.
 
-Its state, its exit status and its last error are shown instead of nothing.
+The finding shows its state, its exit status and its last error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coach.rules.from_logs.quoted_evidence import MAX_QUOTE_CHARS
 _BAD_STATES = frozenset(
     {"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED"}
 )
-"""A job that was cancelled, preempted or requeued has not failed."""
+"""Failure states. A cancelled, preempted or requeued job has not failed."""
 _NO_FAILURE = frozenset({"CANCELLED", "PREEMPTED", "REVOKED"})
 _MEANT = {126: "the command cannot be executed", 127: "a command was not found"}
 """Exit statuses of a shell."""
@@ -32,28 +32,27 @@ _OF_A_PEER = re.compile(
     r"(?:\w+\.)*(?:EOFError|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error|IncompleteReadError)\b"
     r"|AssertionError: can only (?:test|join) a child process"
 )
-"""Exceptions of a process whose peer has ended, which may have been well."""
+"""Exceptions of a process whose peer has ended, perhaps successfully."""
 _MAX_SAID_CHARS = 200
 
 
 class UnknownFailure(Rule):
-    """The job failed, and no rule knows why.
+    """The job failed, and no rule explains why.
 
     What it sees
-        A bad end (FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE) or an exit status that is
-        not 0, where no other finding says why it ended. Of a log without a job: a traceback or an error that
-        is the last thing in it. The last error block is quoted: a traceback, the lines of an error, or the
-        last lines of stderr.
+        A failure state (FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE) or an exit status
+        other than 0 that no other finding explains. In a log without a job: a traceback or an error at its
+        end. The finding quotes the last error block: a traceback, the lines of an error, or the last lines of
+        stderr.
     Why it matters
-        A failure without a known cause is still a failure. The lines that are quoted most often name the
-        cause.
+        A failure without a known cause is still a failure. The quoted lines mostly name the cause.
     When it stays silent
-        As soon as another rule at warning or above says why the job ended. On jobs that completed with status
-        0, run, wait, were cancelled, preempted or requeued. Of a log without a job: where anything was
-        printed after the error, the log says that it ended well, or the error was tried again or ignored.
+        If another finding at warning or above explains the end. On jobs that completed with status 0, run,
+        wait, or were cancelled, preempted or requeued. In a log without a job: if output follows the error,
+        the log reports a successful end, or the error was tried again or ignored.
     What to do
-        Read the lines that are quoted, then the log above them. Without a log: `sacct -j JOB -o
-        JobID,State,ExitCode,Reason,NodeList` shows what Slurm knows.
+        Read the quoted lines, then the log above them. Without a log: `sacct -j JOB -o
+        JobID,State,ExitCode,Reason,NodeList` shows Slurm's record of the job.
     Sources
         Slurm's job state codes and exit codes; signal(7); bash(1), EXIT STATUS.
     """
@@ -112,7 +111,7 @@ def _of_a_text(block: Block) -> Hit:
 
 
 def _last_thing_said(snapshot: TargetSnapshot) -> Block | None:
-    """The error that is the end of a log, where no log of the target tells of life after it."""
+    """The error at the end of a log, if no log of the target shows that the program went on."""
     blocks = [(block, tail) for tail in snapshot.log_tails if (block := last_error_block(tail)) is not None]
     ended = [block for block, tail in blocks if _is_the_end(block, tail, snapshot)]
     if not ended or has_good_end(snapshot):
@@ -125,13 +124,13 @@ def _is_the_end(block: Block, tail: LogTail, snapshot: TargetSnapshot) -> bool:
         return False
     if went_on(block.hit, snapshot):
         return False
-    # A script goes on after a command that failed: below losses, such a line may be of its tidying up.
+    # A script goes on after a failed command: below losses, such a line may come from its clean-up.
     has_trained = any(hit.rule == PROGRESS.rule and hit.file == tail.file for hit in snapshot.log_hits)
     return not (block.is_of_a_shell and has_trained)
 
 
 def _quoted(block: Block | None) -> Iterable[Evidence]:
-    """The line that says most first: a screen may have room for no more."""
+    """The block as evidence, the most informative line first: a screen may show only one."""
     if block is None:
         return
     yield Evidence(_cut(block.said, MAX_QUOTE_CHARS), block.file, block.said_line)
@@ -158,7 +157,7 @@ def _facts(snapshot: TargetSnapshot, status: str) -> Iterable[Evidence]:
 
 
 def _looked_for(snapshot: TargetSnapshot) -> Iterable[Evidence]:
-    """Where its logs were looked for, and with what result."""
+    """Evidence: where the logs were searched for, and the result."""
     for file in snapshot.log_files:
         found = "it is empty" if file.is_found else "looked for here: there is no such file"
         yield Evidence(file.problem or found, file.path)
@@ -176,7 +175,7 @@ def _fixes(snapshot: TargetSnapshot, block: Block | None) -> Iterable[Fix]:
     job_id = job.job_id if job is not None else run.job_id if run is not None else None
     if is_slurm and job_id is not None:
         what, named = "JobID,State,ExitCode,Elapsed,NodeList,Reason", shell_quote(job_id)
-        # The second half is for a site without accounting: the controller knows the job some minutes longer.
+        # The part after || serves sites without accounting: the controller keeps the job for some minutes.
         asked = f"sacct -j {named} -o {what} || scontrol show job {named}"
         yield Fix("Ask Slurm what it knows", command=asked)
     if block is None and job_id is not None:
@@ -184,7 +183,7 @@ def _fixes(snapshot: TargetSnapshot, block: Block | None) -> Iterable[Fix]:
 
 
 def _status_text(snapshot: TargetSnapshot) -> str:
-    """`signal 9 (SIGKILL)`, `exit status 127 (a command was not found)`; empty where nobody knows."""
+    """`signal 9 (SIGKILL)` or `exit status 127 (a command was not found)`; empty if unknown."""
     status, signal = exit_status(snapshot), signal_of(snapshot)
     if status is None:
         return _signal_name(signal) if signal is not None else ""

@@ -18,18 +18,17 @@ class DriverTooOld(EndingRule):
         torch's "The NVIDIA driver on your system is too old (found version 12080)", CUDA's "driver version is
         insufficient for CUDA runtime version", "the provided PTX was compiled with an unsupported toolchain",
         a container's "unsatisfied condition: cuda>=…", "forward compatibility was attempted on non supported
-        HW"; or what the job's own first look found, which compares the CUDA of the torch wheel with the one
-        that the driver supports.
+        HW"; or the result of the job's own check at its start, which compares the CUDA of the torch wheel
+        with the one that the driver supports.
     Why it matters
-        No kernel of this torch runs there. torch only warns and sees no GPU, and a program that chooses its
-        device by itself then trains on the CPU while it holds GPUs.
+        No CUDA kernel of this torch runs there. torch only warns and finds no GPU. A program that chooses its
+        device automatically then trains on the CPU while it holds GPUs.
     When it stays silent
-        Where the job asked for no GPU. It is info where a loss goes on and nothing says that GPUs were asked
-        for.
+        If the job requested no GPU. The finding is info if losses follow and no request for GPUs is known.
     What to do
-        Take an environment whose torch is built for a CUDA of the driver's major version or below: a CUDA 12
+        Use an environment whose torch is built for the driver's CUDA major version or an older one: a CUDA 12
         build runs on every driver that supports CUDA 12, a CUDA 13 build does not. `nvidia-smi` on the node
-        shows what it supports. Or take a node with a newer driver. Only the site can change the driver.
+        shows the supported version. Or use a node with a newer driver. Only the site can update the driver.
     Sources
         torch/csrc/cuda/Module.cpp and c10/cuda/CUDAFunctions.cpp; NVIDIA CUDA Compatibility guide, minor
         version compatibility.
@@ -52,12 +51,12 @@ class DriverTooOld(EndingRule):
         return num_gpus_asked(snapshot) != 0
 
     def severity_of(self, hit: LogHit) -> Severity | None:
-        # A warning ends nothing: what did may stand further down.
+        # A warning did not end the program; the fatal error may stand further down.
         is_said = "UserWarning" in hit.text or "Failed to initialize NVML" in hit.text
         return Severity.WARNING if is_said else None
 
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
-        # On the CPU, that is: GPUs that were asked for are held and not used.
+        # The program went on, on the CPU: requested GPUs are held and not used.
         return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

@@ -1,5 +1,4 @@
-"""ENV003: the torch of this environment was built without CUDA, so no GPU can be used whatever the node
-has."""
+"""ENV003: the torch of this environment was built without CUDA, so it cannot use any GPU."""
 
 from __future__ import annotations
 
@@ -19,17 +18,17 @@ class TorchWithoutCuda(EndingRule):
 
     What it sees
         "Torch not compiled with CUDA enabled" or "PyTorch is not linked with support for cuda devices" as the
-        error that ended the program; or what the job's own first look read from the wheel (`+cpu`, `cuda =
-        None`), with the versions of wheel and driver.
+        error that ended the program; or the versions of wheel (`+cpu`, `cuda = None`) and driver that the
+        job's own check at its start found.
     Why it matters
-        pip takes the CPU build where its index or the platform has no other. The GPUs of the job can then not
-        be used at all.
+        pip installs the CPU build if its index has no other for the platform. The job's GPUs then cannot be
+        used at all.
     When it stays silent
-        It is info when the program caught the error and went on.
+        The finding is info if the program caught the error and went on.
     What to do
         Install the build for the driver's CUDA (pytorch.org shows the index, for example
-        download.pytorch.org/whl/cu128), or choose an environment that has it. A run that coach launched is
-        offered the same launch without GPUs, on the CPU.
+        download.pytorch.org/whl/cu128), or choose an environment that has it. For a run that coach launched,
+        coach also offers the same launch without GPUs.
     Sources
         torch/cuda/__init__.py `_lazy_init`; torch/version.py as wheels are built.
     """

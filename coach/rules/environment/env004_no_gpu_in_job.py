@@ -1,4 +1,4 @@
-"""ENV004: the framework could use a GPU, but the job has none that it may use."""
+"""ENV004: the program wanted a GPU, but the job has none that it may use."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 _USES_CUDA = re.compile(
     r"\bcuda:\d|\bNCCL (?:INFO|version)|\bdevice\b.{0,12}\bcuda\b|GPU:\d+ with \d+ MB memory"
 )
-"""Another framework of the same program, or another process of the job, has a GPU."""
+"""Lines that show that another framework in the program, or another process of the job, uses a GPU."""
 _FELL_BACK = "fell_back"
 
 
 class NoGpuInJob(EndingRule):
-    """The program wanted a GPU, and the job has none that it may use.
+    """The program wanted a GPU, but the job has none that it may use.
 
     What it sees
         "No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is
         detected", "ProcessGroupNCCL is only supported with GPUs, no GPUs found", loading a CUDA checkpoint
-        where `torch.cuda.is_available()` is False, the same in the words of Lightning, transformers, JAX,
-        TensorFlow, Triton, vLLM, sglang, Kaldi and others; as a cause of its own, "invalid device ordinal": a
-        rank asked for a GPU beyond those of the job. Or what the job's own first look found: no device, no
-        driver, all of them hidden. Or a trainer that says it trains on the CPU in a job that asked for GPUs.
-        Or the start of TensorFlow or JAX that finds no CUDA and takes the CPU ("Cannot dlopen some GPU
-        libraries", "failed call to cuInit", "Could not find cuda drivers on your machine", "CUDA backend
-        failed to initialize", "Falling back to cpu").
+        where `torch.cuda.is_available()` is False, the corresponding messages of Lightning, transformers,
+        JAX, TensorFlow, Triton, vLLM, sglang, Kaldi and others; as a cause of its own, "invalid device
+        ordinal": a rank requested a GPU beyond those of the job. Or the result of the job's own check at its
+        start: no device, no driver, or all devices hidden. Or a trainer that reports training on the CPU in a
+        job that requested GPUs. Or TensorFlow or JAX that finds no CUDA at its start and uses the CPU
+        ("Cannot dlopen some GPU libraries", "failed call to cuInit", "Could not find cuda drivers on your
+        machine", "CUDA backend failed to initialize", "Falling back to cpu").
     Why it matters
         Without an error the same job would train on the CPU, hundreds of times slower, while it holds its
         GPUs.
     When it stays silent
-        Where a logger gives the words as a warning. It is info when the program went on and nothing says that
-        GPUs were asked for. A start on the CPU is a warning only where GPUs were allocated, info where nobody
-        knows, and silent in a job without GPUs, where a GPU was busy, or where the log or the trainer names a
-        CUDA device in use: a torch training may import TensorFlow.
+        When a logger prints the words only as a warning. The finding is info if the program went on and no
+        request for GPUs is known. A start on the CPU is a warning if GPUs were allocated, and info if that is
+        unknown. It is not reported in a job without GPUs, if a GPU was busy, or if the log or the trainer
+        names a CUDA device in use: a torch training may import TensorFlow.
     What to do
-        Ask for GPUs (`--gpus N`; `--gres=gpu:N` or `--gpus-per-node=N` of sbatch), in the partition that has
-        them. In a container pass the driver in (`apptainer exec --nv`). Do not set CUDA_VISIBLE_DEVICES by
-        hand: Slurm sets it. With more ranks than GPUs on a node, start as many ranks as GPUs. Where GPUs were
-        allotted and the node has none, leave the node out and tell the site. TensorFlow and JAX bring CUDA
-        with `pip install "tensorflow[and-cuda]"` and `pip install "jax[cuda12]"`, or take that of a module.
+        Request GPUs (`--gpus N`; for sbatch `--gres=gpu:N` or `--gpus-per-node=N`) in a partition that has
+        them. Pass the driver into containers (`apptainer exec --nv`). Do not set CUDA_VISIBLE_DEVICES
+        yourself: Slurm sets it. Start no more ranks on a node than it has GPUs. If GPUs were allocated but
+        the node shows none, leave the node out and report it to the site. TensorFlow and JAX install CUDA
+        with `pip install "tensorflow[and-cuda]"` and `pip install "jax[cuda12]"`, or use the CUDA of a
+        module.
     Sources
         c10/cuda/CUDAFunctions.cpp; torch/cuda/__init__.py; torch/serialization.py; Slurm's generic resources
         (gres) guide; TensorFlow's gpu_device.cc, cuda_platform.cc and cudart_stub.cc; jax/_src/xla_bridge.py.
@@ -84,7 +85,7 @@ class NoGpuInJob(EndingRule):
             yield from self._fell_back(said, snapshot, history)
 
     def _fell_back(self, said: Sequence[LogHit], snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        """TensorFlow or JAX took the CPU: no error, and in a job without GPUs no news."""
+        """Hits for TensorFlow or JAX on the CPU. It is not an error, and normal in a job without GPUs."""
         asked = num_gpus_asked(snapshot)
         if asked == 0 or _uses_a_gpu(snapshot, history):
             return

@@ -1,4 +1,4 @@
-"""ENV006: a shared library that a program needs is not found, or is of another version than it needs."""
+"""ENV006: a shared library that a program needs is missing, or has the wrong version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 
 class SharedLibrary(EndingRule):
-    """A shared library that a program needs is not found, or is of another version than it needs.
+    """A shared library that a program needs is missing, or has the wrong version.
 
     What it sees
         "libX.so.N: cannot open shared object file" in an error, "error while loading shared libraries",
@@ -21,13 +21,13 @@ class SharedLibrary(EndingRule):
         The program did not start. A compute node has other modules and another LD_LIBRARY_PATH than the
         terminal, and sometimes another operating system.
     When it stays silent
-        On libraries that are looked for and not needed (NCCL's network plug-ins, TensorFlow's dso_loader),
-        and where a logger gives it as a warning.
+        On optional libraries (NCCL's network plug-ins, TensorFlow's dso_loader), and when a logger reports it
+        only as a warning.
     What to do
-        See what the program finds: `ldd FILE | grep 'not found'`, on a compute node. Load the module that
-        brings the library (`module load cuda`, a newer gcc for GLIBCXX), or install it into the environment.
-        Where two of a kind disagree, `unset LD_LIBRARY_PATH` and `module purge` before activating the
-        environment. A GLIBC that is too old needs another build, or a container.
+        List the missing libraries on a compute node: `ldd FILE | grep 'not found'`. Load the module that has
+        the library (`module load cuda`, a newer gcc for GLIBCXX), or install it into the environment. If two
+        versions of a library conflict, run `unset LD_LIBRARY_PATH` and `module purge` before activating the
+        environment. If GLIBC is too old, use another build or a container.
     Sources
         ld.so(8); Python's importlib; cuDNN's loader; libstdc++'s ABI versions.
     """

@@ -34,20 +34,21 @@ class ModuleNotFound(EndingRule):
     """A Python module is missing in the environment that the job ran in.
 
     What it sees
-        "ModuleNotFoundError: No module named …" that ended the program, `python -m` of a module that is not
-        there, the words of libraries that miss an optional one; or what the job's own first look found: no
-        torch in the interpreter.
+        "ModuleNotFoundError: No module named …" that ended the program, `python -m` of a missing module,
+        messages of libraries about a missing optional module; or the result of the job's own check at its
+        start: no torch in the interpreter.
     Why it matters
-        It is nearly always another environment than the one meant: not activated in the batch script, another
-        Python first on the PATH, or packages under home for another version. The job that was waited for ends
-        in seconds.
+        The job nearly always ran in the wrong environment: not activated in the batch script, another Python
+        first on the PATH, or packages under home for another version. After its wait in the queue, the job
+        ends in seconds.
     When it stays silent
-        Where a logger gives it as a warning. It is info when the program went on without the module.
+        When a logger reports it only as a warning. The finding is info if the program went on without the
+        module.
     What to do
-        Name the environment in the launch (`--env NAME`), or activate it in the batch script: what is active
-        in the terminal is not in the job. `python -m pip install MODULE` with that environment's python
-        installs what is really missing; packages are not always called as their module is (cv2 is
-        opencv-python, yaml is pyyaml, PIL is pillow).
+        Name the environment in the launch (`--env NAME`), or activate it in the batch script: the environment
+        of your terminal is not active in the job. If the module really is missing, `python -m pip install
+        PACKAGE` with that environment's python installs it. Some packages have another name than their module
+        (cv2 is opencv-python, yaml is pyyaml, PIL is pillow).
     Sources
         Python's import system; runpy; transformers' `requires_backends`.
     """

@@ -1,5 +1,5 @@
-"""ENV008: the batch script could not activate its conda environment, because conda is not set up in a shell
-that nobody types into."""
+"""ENV008: the batch script could not activate its conda environment, because conda is not set up in
+non-interactive shells."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ class CondaNotInitialised(EndingRule):
 
     What it sees
         "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda
-        activate'", "conda: command not found", and the same of a program that comes with an environment
-        ("torchrun: command not found"); conda's "invalid choice: 'activate'", mamba's "Shell not
-        initialized", a conda.sh that is not there or that fails for an unbound variable, "Could not find
-        conda environment" in the job's log.
+        activate'", "conda: command not found", and the same for a program of an environment ("torchrun:
+        command not found"); conda's "invalid choice: 'activate'", mamba's "Shell not initialized", a conda.sh
+        that is missing or fails because of an unbound variable, "Could not find conda environment" in the
+        job's log.
     Why it matters
-        A batch script does not read .bashrc as a terminal does. The script goes on with whatever Python is
-        first on the PATH, and fails later for a module that is missing, or trains with versions that nobody
-        chose.
+        Unlike a terminal, a batch script does not read .bashrc. The script goes on with the first Python on
+        the PATH, and later fails because of a missing module, or trains with unintended versions.
     When it stays silent
-        Where a file of a conda environment is named below it: then one is active. It is info when losses
-        follow or the job completed: then another Python had what was needed. Nothing is said of it where the
-        job ran until its time limit: then something did run.
+        If a file of a conda environment appears below it: then one is active. If the job ran until its time
+        limit: then some program did run. The finding is info if losses follow or the job completed: then
+        another Python had the needed modules.
     What to do
         Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda
-        activate` in the script; with coach launch with `--env conda=NAME`, which does it.
+        activate` in the script. coach does it for you with `--env conda=NAME`.
     Sources
         conda's shell integration (`conda init`, conda.sh); sbatch(1): a batch script is run by a shell that
         is not interactive.
@@ -57,7 +56,9 @@ class CondaNotInitialised(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if re.search(r"NotFound(?:Error)?: (?:Could|Not)", hit.text):
-            return "The conda environment was not activated: this user has none of that name or path"
+            return (
+                "The conda environment was not activated: no environment of this user has that name or path"
+            )
         program = next((hit.fields[key] for key in ("program", "last", "started") if key in hit.fields), None)
         if program is not None:
             return (

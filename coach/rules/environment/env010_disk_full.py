@@ -1,4 +1,4 @@
-"""ENV010: a file system took no more: the quota is used up, or it is full (of bytes, or of files)."""
+"""ENV010: a write failed because the quota is used up or the file system is full (of bytes or of files)."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 _QUOTA = re.compile(r"quota exceeded|QuotaExceeded|\[Errno 122\]")
 _SPACE = re.compile(r"o space left|\[Errno 28\]|disk is full|free disk space|Not enough disk space")
 _UNSAID = 0.6
-"""The confidence where a write failed and the words do not say why: it can be the file system itself."""
+"""Confidence if a write failed without a reason: the file system itself may have failed."""
 
 
 class DiskFull(EndingRule):
-    """A file system took no more of the job's data.
+    """A file system accepted no more data from the job.
 
     What it sees
         "Disk quota exceeded" (errno 122) or "No space left on device" (errno 28) in an error that ended the
-        program; or what the job's own first look found: a real file that could not be written, too little
-        space, too few inodes. torch's "unexpected pos" and "failed writing file" say only that a write
-        failed: then either is possible, with less confidence.
+        program; or the result of the job's own check at its start: a test file could not be written, too
+        little space, too few inodes. torch's "unexpected pos" and "failed writing file" only report a failed
+        write, so they have less confidence.
     Why it matters
         Checkpoints and logs are lost at the moment they are written, often hours into a run. Home has the
-        smallest quota, and caches (Hugging Face, torch, pip) fill it unseen.
+        smallest quota, and caches (Hugging Face, torch, pip) fill it unnoticed.
     When it stays silent
-        On /dev/shm, shared memory and NCCL's segments: another pool. Info when the error was caught and the
-        training went on.
+        On /dev/shm, shared memory and NCCL's segments (MEM011). The finding is info if the error was caught
+        and the training went on.
     What to do
-        See what is full: `quota -s`, `lfs quota -h -u $USER DIR`, `df -h DIR`, and `df -i DIR` for the number
-        of files. Put runs on scratch (`runs_root`), move caches (HF_HOME, TORCH_HOME, PIP_CACHE_DIR) off
-        home, write fewer checkpoints; `coach runs clean` lists what old runs hold. "No space left" while the
-        disk has room: the inodes are used up, or /tmp or /dev/shm is full.
+        Find out which limit is reached: `quota -s`, `lfs quota -h -u $USER DIR`, `df -h DIR`, and `df -i DIR`
+        for the number of files. Put runs on scratch (`runs_root`), move caches (HF_HOME, TORCH_HOME,
+        PIP_CACHE_DIR) off home, write fewer checkpoints; `coach runs clean` lists the space of old runs. If
+        the disk still has room, the inodes are used up, or /tmp or /dev/shm is full.
     Sources
-        errno(3) EDQUOT and ENOSPC; Python's OSError; Lustre's and NFS's quotas, which are told at write or at
+        errno(3) EDQUOT and ENOSPC; Python's OSError; quotas of Lustre and NFS, which report at write or at
         fsync.
     """
 
@@ -71,7 +71,7 @@ class DiskFull(EndingRule):
             "See what is full (bytes or number of files) and make room", command="quota -s; df -h .; df -i ."
         )
         if snapshot.run is not None:
-            yield Fix("List what old runs hold, and remove them", command="coach runs clean")
+            yield Fix("List the space of old runs, and remove them", command="coach runs clean")
         yield Fix(
             "Put runs and caches on scratch: runs_root in the config, HF_HOME and TORCH_HOME in the "
             "environment"

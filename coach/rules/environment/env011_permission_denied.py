@@ -1,5 +1,5 @@
-"""ENV011: the job may not read or write where it has to; the commonest case is a run directory that its node
-cannot write."""
+"""ENV011: the job lacks permission to read or write a file; most often its node cannot write to the run
+directory."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _NOT_RUN = re.compile(r": line \d+: |trying to connect to the [Dd]ocker")
 _LINES_WITHOUT = 10
-"""A script whose own command could not be run still says that it is done; one that had another to run says
-more."""
+"""A script that prints fewer lines than this after a refused command had nothing else to run."""
 
 
 class PermissionDenied(EndingRule):
     """The job was not allowed to read or write a file that it needs.
 
     What it sees
-        A gated model or a service that refuses the account (GatedRepoError, "401 Client Error"), or that
-        has no key of it (wandb's "api_key not configured", the Hub's LocalTokenNotFoundError); Python's
-        PermissionError and "Read-only file system", the same words of shell commands; or what the job's own
-        first look found: the run directory cannot be written from that node.
+        A gated model or a service that refuses the account (GatedRepoError, "401 Client Error"), or for which
+        no key is set (wandb's "api_key not configured", the Hub's LocalTokenNotFoundError); Python's
+        PermissionError and "Read-only file system", the same words of shell commands; or the result of the
+        job's own check at its start: the run directory is not writable from that node.
     Why it matters
-        A login node and a compute node do not always see the same file systems, or see them read-only: home
-        often is on compute nodes. What works in the terminal then fails in the job.
+        Compute nodes do not always see the same file systems as the login node, or see them read-only, often
+        home. A command that works in the terminal then fails in the job.
     When it stays silent
-        Where a logger gives it as a warning. Info when the error was caught and the program went on, as with
-        a cache in /tmp that belongs to somebody else. On a shell command that failed in a script that went
-        on.
+        When a logger reports it only as a warning. The finding is info if the error was caught and the
+        program went on, as with a cache in /tmp that belongs to somebody else. On a failed shell command in a
+        script that went on.
     What to do
-        Look from the node itself: `srun --pty ls -ld DIR`. Put runs where the site says compute nodes may
-        write (`runs_root`, often $SCRATCH).
+        Look at the directory from a compute node: `srun --pty ls -ld DIR`. Put runs on a file system that
+        compute nodes may write to (`runs_root`, often $SCRATCH).
     Sources
         errno(3) EACCES, EPERM, EROFS; Python's OSError.
     """
@@ -55,7 +54,7 @@ class PermissionDenied(EndingRule):
         )
 
     def cause_of(self, hit: LogHit) -> str | None:
-        # wandb refused nobody: the program calls it without a key.
+        # wandb did not refuse an account: the program calls it without a key.
         return "code_error" if "UsageError" in hit.text else None
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -1,4 +1,4 @@
-"""ENV012: a process had more files open than it may."""
+"""ENV012: a process reached its limit of open files."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 
 class TooManyFiles(EndingRule):
-    """A process had more files open than it may.
+    """A process reached its limit of open files.
 
     What it sees
-        "Too many open files" (errno 24) in an error that ended the program, also as NCCL, torch's shared
-        memory or a shell say it; "received 0 items of ancdata", which is the same between DataLoader workers.
+        "Too many open files" (errno 24) in an error that ended the program, also in messages of NCCL, torch's
+        shared memory or a shell; "received 0 items of ancdata", the same error between DataLoader workers.
     Why it matters
-        Workers pass tensors as open files, one per tensor; samples that are kept (in a list, or a large
-        prefetch) keep theirs open. The limit is often 1024 in a batch job, whatever it is in a terminal.
+        DataLoader workers pass each tensor as an open file, and kept samples (in a list or a large prefetch)
+        keep these files open. The limit is often 1024 in a batch job, even if it is higher in a terminal.
     When it stays silent
-        Where a logger gives it as a warning, and where the program went on.
+        When a logger reports it only as a warning, and if the program went on.
     What to do
         `torch.multiprocessing.set_sharing_strategy('file_system')`, and `ulimit -n 65536` (up to the hard
-        limit, `ulimit -Hn`) in the batch script. Do not keep the workers' tensors: copy what is collected.
-        Close the files that the data set opens.
+        limit, `ulimit -Hn`) in the batch script. Do not keep tensors from workers, keep copies. Close the
+        files that the data set opens.
     Sources
         errno(3) EMFILE; torch.multiprocessing, "Sharing strategies"; torch/utils/data/dataloader.py.
     """

@@ -1,5 +1,4 @@
-"""ENV016: two packages of the environment, or the program and its torch, are of versions that do not work
-together."""
+"""ENV016: versions of two packages, or of the program and its torch, are incompatible."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _FIELDS = (
 
 
 class VersionConflict(EndingRule):
-    """Versions in the environment do not work together: mostly a torch that is too old for the program.
+    """Versions in the environment are incompatible: mostly torch is too old for the program.
 
     What it sees
         "operator torchvision::nms does not exist" (torchvision built for another torch), "X is required for a
@@ -54,18 +53,18 @@ class VersionConflict(EndingRule):
         type that the installed transformers does not know; as a cause of its own, torch and torchvision (or
         torch_scatter …) for different CUDA versions, a CUDA older than JAX needs, and a cuDNN other than
         torch or TensorFlow was built with; a checkpoint with objects that torch.load refuses since 2.6
-        ("Weights only load failed", "Unsupported global"); a package
-        that was built against another torch (an undefined C++
-        symbol). Or what the job's own first look found: a torch other than the recipe needs.
+        ("Weights only load failed", "Unsupported global"); a package that was built against another torch (an
+        undefined C++ symbol). Or the result of the job's own check at its start: torch does not have the
+        version that the recipe needs.
     Why it matters
-        It does not run in this environment at all, and the message names the first name that was missed, not
-        the version that would do.
+        The program cannot run in this environment. The message names only the first missing name, not the
+        required version.
     When it stays silent
-        Where the program caught the error and went on; on warnings of pip.
+        If the program caught the error and went on; on warnings of pip.
     What to do
-        Take an environment with the version that is needed: `coach recipes` says which torch a recipe needs,
-        `--env` chooses. torchvision and torchaudio have to be of the release that belongs to torch: install
-        the three in one command.
+        Use an environment with the required version: `coach recipes` lists the torch version that each recipe
+        needs, `--env` selects the environment. torchvision and torchaudio must match the release of torch:
+        install the three in one command.
     Sources
         torchvision's table of compatible versions; transformers' dependency_versions_check; setuptools'
         pkg_resources.

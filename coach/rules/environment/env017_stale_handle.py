@@ -16,22 +16,22 @@ _SHELL = re.compile(r"^(?:ls|rm|cp|mv|du|find|stat|cat): ")
 
 
 class StaleHandle(EndingRule):
-    """A file on a network file system went away on the server while the job had it open.
+    """A file on a network file system was removed or replaced while the job had it open.
 
     What it sees
-        "Stale file handle" or "Stale NFS file handle" (errno 116): from Python, from programs of the shell,
-        from HDF5. A path whose file system was disconnected ("Transport endpoint is not connected", "Cannot
-        send after transport endpoint shutdown", "Remote I/O error"), or could not be read ("[Errno 5]
-        Input/output error" with its path).
+        "Stale file handle" or "Stale NFS file handle" (errno 116): from Python, shell commands or HDF5. A
+        path on a file system that was disconnected ("Transport endpoint is not connected", "Cannot send after
+        transport endpoint shutdown", "Remote I/O error"), or could not be read ("[Errno 5] Input/output
+        error" with its path).
     Why it matters
-        The node still holds a handle to what is no longer there: the file or its directory was removed or
-        replaced by another node, or the server was restarted and exports it anew.
+        The node still holds a handle to a file that no longer exists: another node removed or replaced the
+        file or its directory, or the server was restarted.
     When it stays silent
-        Where a logger gives it as a warning, and where the program went on.
+        When a logger reports it only as a warning, and if the program went on.
     What to do
-        Start again: a new job looks the path up anew. Do not remove or replace files that running jobs have
-        open: write a new name, then rename. If it happens on one node only, its mount is stale: leave the
-        node out and tell the administrators.
+        Launch it again: a new job looks up the path again. Do not remove or replace files that running jobs
+        have open. If it happens on one node only, its mount is stale: leave the node out and tell the
+        administrators.
     Sources
         errno(3) ESTALE; nfs(5).
     """

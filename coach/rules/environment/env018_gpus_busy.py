@@ -1,4 +1,4 @@
-"""ENV018: every GPU that the job may use is taken by another process, which has it for itself."""
+"""ENV018: every GPU that the job may use is held exclusively by another process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 
 class GpusBusy(EndingRule):
-    """Every GPU that the job may use is taken by another process, which has it for itself.
+    """Every GPU that the job may use is held exclusively by another process.
 
     What it sees
         "all CUDA-capable devices are busy or unavailable", in its newer wording "CUDA-capable device(s)
         is/are busy or unavailable" (cudaErrorDevicesUnavailable); Kaldi's "no more unused GPUs?".
     Why it matters
-        The GPU is in exclusive mode, in which one process may use it: a second rank took the same GPU, a
-        process of an earlier job is left over, or somebody runs past the scheduler.
+        The GPU is in exclusive mode, which allows one process. A second rank took the same GPU, a process of
+        an earlier job is left over, or somebody runs outside of the scheduler.
     When it stays silent
-        On lack of GPU memory, which is another cause, and where the program went on.
+        On lack of GPU memory (MEM001), and if the program went on.
     What to do
-        See who has it: `nvidia-smi --query-compute-apps=pid,process_name --format=csv` on the node. Each rank
-        takes its own GPU: `torch.cuda.set_device(LOCAL_RANK)` before anything else of CUDA. A process that no
-        job owns is for the administrators.
+        Find the process: `nvidia-smi --query-compute-apps=pid,process_name --format=csv` on the node. Give
+        each rank its own GPU: call `torch.cuda.set_device(LOCAL_RANK)` before any other CUDA call. Report a
+        process that belongs to no job to the administrators.
     Sources
         CUDA's error codes 46 and 2; nvidia-smi(1), compute mode.
     """

@@ -1,4 +1,4 @@
-"""ENV021: the program wanted to download, and the node has no way to the internet."""
+"""ENV021: the program tried to download, but the node has no internet access."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _TRACKERS = re.compile(r"wandb|comet\.com|neptune\.ai|mlflow")
 
 
 class NoNetwork(EndingRule):
-    """The program wanted to download, and the node has no way to the internet.
+    """The program tried to download, but the node has no internet access.
 
     What it sees
-        A connection to a host outside of the cluster that failed: "We couldn't connect to
+        A failed connection to a host outside of the cluster: "We couldn't connect to
         'https://huggingface.co'", urllib's URLError and requests' "Max retries exceeded" with an unknown host
         name, an unreachable network or a time-out, the Hub's "cannot find the requested files in the local
         cache", torchvision's mirrors, curl, wget and git in the batch script.
     Why it matters
-        On many clusters only the login node reaches the internet. The job ends at once, each time, and the
-        name of the file is not wrong.
+        On many clusters only the login node reaches the internet. The job fails at once, each time, although
+        the name of the file is correct.
     When it stays silent
-        On names without a dot and other hosts of the cluster (DST021), and where a logger gives it as a
-        warning. Info when the program went on, for example with what was in its cache.
+        On names without a dot and other hosts of the cluster (DST021), and when a logger reports it only as a
+        warning. The finding is info if the program went on, for example with files from its cache.
     What to do
         Fetch models and data on the login node, into a cache that compute nodes see: HF_HOME and TORCH_HOME
         on the shared file system, not in a home that is mounted on the login node alone. Then set
         HF_HUB_OFFLINE=1 in the job (HF_DATASETS_OFFLINE=1 for data sets, WANDB_MODE=offline for the tracker),
-        so that it does not try. Where the site has a proxy, its documentation says how to set https_proxy.
+        so that it does not try to connect. If the site has a proxy, its documentation explains https_proxy.
     Sources
         huggingface_hub and transformers, offline mode; urllib.error.URLError; urllib3 MaxRetryError;
         torchvision.datasets.utils.
@@ -61,7 +61,7 @@ class NoNetwork(EndingRule):
         return is_of_a_download(hit)
 
     def confidence_of(self, hit: LogHit) -> float:
-        # A firewall that drops everything looks like a host that is down.
+        # A time-out can mean a firewall that drops packets, or a host that is down.
         return 0.7 if _TIMED_OUT.search(hit.text) else self.confidence
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -1,4 +1,4 @@
-"""ENV022: the container engine did not start the container, or not the program in it."""
+"""ENV022: the container engine could not start the container, or the program in it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ _MISSING = re.compile(r"[Nn]o such file or directory")
 _NO_NAMESPACE = re.compile(r"user namespace|Failed to create container|setuid bit")
 _NO_ACCESS = re.compile(r"\b40[13]\b|[Uu]nauthorized|access denied|authentication required")
 _LINES_WITHOUT = 10
-"""A script whose container did not start still says that it is done; one that had more to run says more."""
+"""A script that prints fewer lines than this after a failed container had nothing else to run."""
 
 
 class ContainerNotStarted(EndingRule):
-    """The container engine did not start the container, or not the program in it.
+    """The container engine could not start the container, or the program in it.
 
     What it sees
-        Apptainer's and Singularity's "FATAL:" (an image that is not there or is damaged, user namespaces
-        that the node does not allow, "executable file not found in $PATH"), enroot's "[ERROR]", pyxis'
-        "couldn't start container" in srun's output.
+        Apptainer's and Singularity's "FATAL:" (a missing or damaged image, user namespaces that the node does
+        not allow, "executable file not found in $PATH"), enroot's "[ERROR]", pyxis' "couldn't start
+        container" in srun's output.
     Why it matters
-        Not a line of the training ran. The same job fails in the same way until the image, its path or the
-        node is another.
+        The training did not start. The same job fails again until the image, its path or the node is changed.
     When it stays silent
-        Where the script went on without the container. A full disk (ENV010), a file that may not be read
-        (ENV011) and a registry that the node cannot reach (ENV021) are told by their own rules.
+        Where the script went on without the container. A full disk (ENV010), an unreadable file (ENV011) and
+        an unreachable registry (ENV021) have their own rules.
     What to do
         Start the same image by hand in a short job: `srun --pty apptainer exec IMAGE true`, or `srun
         --container-image=IMAGE true`. Pull images on the login node, to a file system that compute nodes
@@ -63,7 +62,7 @@ class ContainerNotStarted(EndingRule):
             yield quote(telling)
 
     def _telling(self, hit: LogHit, snapshot: TargetSnapshot) -> LogHit:
-        """The engine's own line where a plugin only says that it failed."""
+        """The engine's own error line, if the hit is a plugin's line that only reports a failure."""
         if hit.signature != "plugin":
             return hit
         return next(iter(hits_of(snapshot, self.code, "engine")), hit)

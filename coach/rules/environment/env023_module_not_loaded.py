@@ -21,9 +21,9 @@ _OF_LMOD = re.compile(
 )
 _ENDED_FROM_OUTSIDE = ("TIMEOUT", "CANCELLED", "PREEMPTED")
 _ENDED_BY_SLURM = ("JOB002", "JOB005", "JOB018")
-"""Something ran until then."""
+"""Rules about ends by Slurm: if one fires, some program ran until then."""
 _LINES_OF_A_PROGRAM = 3
-"""A script that only loads modules prints less before it ends."""
+"""A script that prints at least this many lines ran a program; one that only loads modules prints fewer."""
 
 
 class ModuleNotLoaded(EndingRule):
@@ -34,16 +34,16 @@ class ModuleNotLoaded(EndingRule):
         modules' "Unable to locate a modulefile for", "Module cannot be loaded due to a conflict" and "Module
         ERROR", and a shell that does not know the command ("module: command not found").
     Why it matters
-        A script goes on after `module load` has failed: with another Python, or none. A module's name or
-        version often changes with an update of the cluster, or differs between login and compute nodes.
+        A script goes on after a failed `module load`, with another Python or none. A module's name or version
+        often changes with an update of the cluster, or differs between login and compute nodes.
     When it stays silent
-        Where a program ran after it, whatever became of it: it did not need the module. Where Slurm ended the
-        job: something ran until then. Where Python misses a package and the module's name says nothing of
-        Python (ENV007).
+        If a program ran after it, even if that program failed: it did not need the module. If Slurm ended the
+        job: some program ran until then. If Python lacks a package and the module's name has nothing to do
+        with Python (ENV007).
     What to do
-        See which versions there are, on a node of the same partition: `srun --pty bash -lc 'module avail
-        NAME'`; with Lmod `module spider NAME` names the modules to load before it. `set -e` before `module
-        load` ends a script at once.
+        List the available versions on a node of the same partition: `srun --pty bash -lc 'module avail
+        NAME'`; with Lmod `module spider NAME` also names the modules to load first. With `set -e` before
+        `module load` a script ends at the first failed command.
     Sources
         Lmod: messageDir/en.lua; Modules: modulecmd.tcl.
     """
@@ -83,8 +83,8 @@ class ModuleNotLoaded(EndingRule):
 
 
 def _name_of(hit: LogHit, snapshot: TargetSnapshot) -> str:
-    """The module's name. Lmod names those that it does not know on the line below, Tcl modules name the one
-    that they were loading on the line above."""
+    """The module's name. Lmod prints unknown modules on the line below, Tcl modules the one being loaded on
+    the line above."""
     if "module" in hit.fields:
         return hit.fields["module"]
     tail = tail_of(hit, snapshot)
@@ -99,8 +99,7 @@ def _name_of(hit: LogHit, snapshot: TargetSnapshot) -> str:
 
 
 def _was_needed(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if no program ran after the module command failed, or it missed what the module would have
-    brought."""
+    """True if no program ran after the failed module command, or a program failed for lack of the module."""
     tail = tail_of(hit, snapshot)
     if tail is None:
         return True

@@ -1,5 +1,5 @@
-"""What transformers says when one of its modules cannot be imported: the reason stands on the next line,
-without its exception's name."""
+"""Read transformers' message about a failed import: the reason stands on the next line, without the
+exception's type."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from coach.rules.from_logs.library_exceptions import PLAIN
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 _MAX_LINES = 8
-"""How far below the reason may stand where the lines of several ranks are mixed."""
+"""How many lines below the reason may stand if the lines of several ranks are interleaved."""
 
 
 def is_below_a_failed_import(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether a line is such a reason. The same words alone may be printed by a program that goes on without
-    the module."""
+    """True if a line is such a reason. A program that goes on without the module may print the same words
+    alone."""
     return any(
         other.file == hit.file
         and 0 < hit.line - other.line <= _MAX_LINES
@@ -25,5 +25,5 @@ def is_below_a_failed_import(hit: LogHit, snapshot: TargetSnapshot) -> bool:
 
 
 def is_without_torch(hit: LogHit) -> bool:
-    """Whether transformers says that there is no torch: it says the same of one that is too old for it."""
+    """True if transformers reports that torch is missing. It prints the same for a torch that is too old."""
     return "requires the PyTorch library but it was not found" in hit.text

@@ -1,5 +1,5 @@
-"""How a job says that its torch is no build for GPUs: the one wording by which two rules with the same cause
-tell themselves apart."""
+"""The job's message that its torch was built without GPU support. Two rules with the same cause are told
+apart by it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What a log says after an error: whether the program ended with it, or caught it and lived on.
+"""Decide from the lines after an error whether it ended the program, or the program caught it and went on.
 
-The same words stand in both kinds of logs. To tell the two apart is one question, answered once for all rules
-about errors.
+Both kinds of logs hold the same error messages. All rules about errors share the answer given here.
 """
 
 from __future__ import annotations
@@ -16,17 +15,18 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, LogTail
 
 _FAILING_WINDOW_LINES = 200
-"""A traceback that so many lines follow was caught: a dying process flushes less than that."""
+"""A traceback with more lines than this below it was caught: a dying process flushes fewer."""
 
 _CAUGHT_AFTER_LINES = 40
-"""Without a traceback, so many lines and no sign of an end say the same."""
+"""An error without a traceback counts as caught after this many lines, if no sign of an end follows."""
 
 _UNBUFFERED = re.compile(r"\d%\||\bINFO\b(?! \S+:\d+ -> \d)(?! .*Abort COMPLETE)|\d(?:it/s|s/it)\b")
-"""Progress bars and loggers write to stderr at once: unlike printed lines, they were not flushed by a dying
-process."""
+"""Progress bars and loggers write to stderr unbuffered: a dying process did not flush these lines, unlike
+printed ones."""
 
 _SIGNS_OF_LIFE = 10
-"""Other ranks may say a few before they are ended as well."""
+"""Unbuffered lines below an error that show that the program lives. Other ranks may write fewer before they
+are ended too."""
 
 _TRIED_AGAIN = re.compile(
     r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|-> retry\b|[Ww]ill (?:be )?(?:retry|retried|try again)"
@@ -41,28 +41,28 @@ _DEATH = re.compile(
     r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun"
     r"|slurmstepd\S*): error: (?!.*(?:CANCELLED AT|: Terminated$))|ChildFailedError|core dumped"
 )
-"""What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of
-another. Not that it was cancelled."""
+"""Lines that show that a program died: of this error, of its consequences on other ranks, or of another
+error. A cancelled job does not count."""
 
 _ENDED_WELL = re.compile(
     r"\b[Tt]raining\b.{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b|\bdone training\b|\b(?:finished|exits"
     r"|(?<!completed )completed) successfully\b"
     r"|`Trainer\.fit` stopped"
 )
-"""What stands at the end of a log whose program did what it was to do, or whose script thinks so."""
+"""Lines that report a successful end, by the program or its script."""
 
 _TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)(?>.*?\d passed\b).* in [\d.:]+")
-"""pytest's last line: whatever a test provoked above it was expected."""
+"""pytest's last line when all tests passed: the errors above it were expected."""
 
 _MONITOR = re.compile(r"\b(?:nvidia-smi|dcgmi|tensorboard|sleep|tail)\b")
 _SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt)\b(?P<command>.*)")
-"""What a shell says of a program that it had started and that a signal ended."""
+"""A shell's message about a program that a signal ended."""
 
 _OF_A_PROGRAM = re.compile(rf"{_DEATH.pattern}|{_SHELL_JOB.pattern}|^\W*[Ee]xit (?:code|status)\b")
-"""What is said when a program has ended: a script that goes on behind it says "done" all the same."""
+"""Messages about the end of a program. The script may go on and print "done" nevertheless."""
 
 _MAX_LINE_CHARS = 2000
-"""A pattern looks at this much of a line."""
+"""Patterns see only this many characters of a line."""
 _PREFIX = re.compile(
     r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: |\([^)]{0,60}pid=[^)]{0,60}\) ?"
     r"|\d{4}-\d\d-\d\d[T ]\S+ )*"
@@ -73,14 +73,14 @@ _QUIET = re.compile(
     r"|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
     r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If)\b|frame #\d|File \""
 )
-"""A line that is no sign of life: of the error, or of its end."""
+"""A line that is no sign of life: it belongs to the error or to the end of the program."""
 
 _DUMPED = re.compile(
     r'^\W*$|^(?:srun|salloc|slurmstepd\S*): |NVRM: |^\[ *\d+\.\d+\] |\bkernel: |File "|frame #\d'
     r"|Thread 0x|Current thread 0x|Extension modules: "
 )
-"""What a fault handler prints of a dying process, however many threads it had, and Slurm of its step: no sign
-of life."""
+"""Lines that a fault handler prints for each thread of a dying process, and Slurm's about its step. They are
+no sign of life."""
 
 
 def signs_of(tail: LogTail) -> LogSigns:
@@ -99,7 +99,7 @@ def signs_of(tail: LogTail) -> LogSigns:
 
 
 def losses_after(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether a finite loss stands further down in the same log."""
+    """True if a finite loss follows further down in the same log."""
     return snapshot.outcome is not None and snapshot.outcome.last_losses.get(hit.file, 0) > hit.line
 
 
@@ -109,11 +109,11 @@ def tail_of(hit: LogHit, snapshot: TargetSnapshot) -> LogTail | None:
 
 
 def went_on(hit: LogHit, snapshot: TargetSnapshot, is_running_enough: bool = True) -> bool:
-    """Whether the error was caught: the run completed or still runs, it was tried again, losses follow in the
-    same log, or it ends long after, and well.
+    """True if the error was caught: the run completed or still runs, the operation was tried again, losses
+    follow in the same log, or the log ends well much later.
 
-    Losses right after a traceback prove nothing, because buffered output is flushed when a dying process
-    exits; many lines do. Where one rank may have ended and the others wait, a job that runs is not enough.
+    Losses right after a traceback prove nothing, because a dying process flushes its buffers; many lines do.
+    Pass `is_running_enough=False` where the job may run on although one rank has ended.
     """
     state = snapshot.state
     if state == "COMPLETED" or (is_running_enough and state is not None and not is_final(state)):
@@ -143,7 +143,7 @@ def _was_expected(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
 
 
 def _lived_long_after(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
-    """True if so much was printed below an error that no dying process had it in its buffers."""
+    """True if more was printed below an error than a dying process could hold in its buffers."""
     start = _below(hit, tail)
     death = signs.death_from(start)
     until = len(tail.plain) if death is None else death
@@ -156,8 +156,8 @@ def _lived_long_after(hit: LogHit, tail: LogTail, signs: LogSigns) -> bool:
 
 
 def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> bool:
-    """Whether a script went on after a shell's line, which ends no program by itself: more was printed, and
-    no death."""
+    """True if the script went on after a shell's error message: at least `num_lines` lines follow, and none
+    reports a death."""
     tail = tail_of(hit, snapshot)
     if tail is None or snapshot.state is not None:
         return False
@@ -167,7 +167,7 @@ def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> b
 
 
 def ended_well(hit: LogHit, tail: LogTail, snapshot: TargetSnapshot) -> bool:
-    """Whether the log says further down that all was done, and of no death."""
+    """True if the log reports a successful end further down, and no death."""
     return _ends_well(_signs(tail, snapshot), _below(hit, tail))
 
 
@@ -176,24 +176,24 @@ def _ends_well(signs: LogSigns, start: int) -> bool:
 
 
 def _signs(tail: LogTail, snapshot: TargetSnapshot) -> LogSigns:
-    """Worked out with the outcome, for all errors of a log."""
+    """The log's signs, from the outcome if it has them."""
     known = snapshot.outcome.signs.get(tail.file) if snapshot.outcome is not None else None
     return known or signs_of(tail)
 
 
 def is_monitor(hit: LogHit) -> bool:
-    """Whether a shell tells of the end of something that only ran beside the program."""
+    """True if a shell reports the end of a monitor that only ran beside the program."""
     found = _SHELL_JOB.search(hit.text)
     return found is not None and bool(_MONITOR.search(found["command"]))
 
 
 def lines_after(hit: LogHit, tail: LogTail) -> Sequence[str]:
-    """What is kept of the lines below a hit."""
+    """The kept lines below a hit."""
     return tail.plain[_below(hit, tail) :]
 
 
 def num_alive_after(hit: LogHit, tail: LogTail) -> int:
-    """Lines below a hit that are a sign of life."""
+    """Number of lines below a hit that are a sign of life."""
     return num_alive([bare(line) for line in lines_after(hit, tail)])
 
 
@@ -202,18 +202,18 @@ def num_alive(lines: Sequence[str]) -> int:
 
 
 def is_quiet(line: str) -> bool:
-    """True for a line that is no sign of life: of an error, or of the end."""
+    """True for a line that is no sign of life: it belongs to an error or to the end."""
     return bool(_QUIET.match(line))
 
 
 def bare(line: str) -> str:
-    """A line without the rank and the time before it, as far as patterns look."""
+    """The part of a line that patterns see, without a leading rank and time."""
     found = _PREFIX.match(line)
     return line[found.end() if found else 0 :][:_MAX_LINE_CHARS]
 
 
 def _below(hit: LogHit, tail: LogTail) -> int:
-    """Index of the first kept line below a hit; their number where none is."""
+    """Index of the first kept line below a hit; the number of kept lines if there is none."""
     return min(len(tail.plain), max(0, hit.line - tail.first_line + 1))
 
 

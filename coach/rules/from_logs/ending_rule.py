@@ -1,7 +1,7 @@
-"""What the rules about an error that ended a program share: whether it did, and what the job itself said when
-it refused to start.
+"""Base of the rules about an error that ended a program: it decides if the program ended, and reads
+exit.json.
 
-What the words mean stays in each rule; whether the program lived on is told by rules/from_logs/aftermath.py.
+Each rule explains the meaning of its messages. `aftermath.py` decides whether the program went on.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ UNHEEDED = (
     r"^(?!\[[WI]\d{0,4} |[WI]\d{4} "
     r"|(?>.*?(?:(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b|(?:Error|Exception): ))(?<!: ))"
 )
-"""A logger that gives an error less than its own level has caught it: also c10d's `[W1121 …]`.
-`NCCL_DEBUG=INFO` is advice, no level, and what stands behind the error is of its own words, or of another
-line that was torn."""
+"""Skips lines that a logger prints below level ERROR, also c10d's `[W1121 …]`: the program caught that error.
+`NCCL_DEBUG=INFO` is not a level. A level behind the exception's type belongs to the message, or to another
+torn line."""
 
 
 def ending_signatures(
     code: str, causes: Sequence[str], *own: Signature, refusal: str = ".+"
 ) -> tuple[Signature, ...]:
-    """A rule's own signatures, with the line in which a job itself refuses to start. `refusal` narrows what
-    that must say."""
+    """A rule's own signatures, plus the line with which coach's batch script refuses to start. `refusal` is a
+    pattern that this line's text must match."""
     words = rf"^coach: (?P<cause>{'|'.join(causes)}): (?P<text>{refusal})"
     return (*own, Signature(code, "refused", tuple(f"coach: {cause}: " for cause in causes), words))
 
 
 class EndingRule(Rule):
-    """A rule about an error that ends the program it happens in. Subclasses say what to look for, what it
-    means, and what to do."""
+    """A rule about an error that ends its program. Subclasses define the patterns, the summary and the
+    fixes."""
 
     severity = Severity.CRITICAL
     needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
@@ -50,43 +50,42 @@ class EndingRule(Rule):
 
     @abstractmethod
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        """What happened, in one line."""
+        """One line that says what happened."""
 
     @abstractmethod
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        """What to do; `hit` is None where the job said it in exit.json alone."""
+        """The fixes to offer. `hit` is None if only exit.json reports the error."""
 
     def is_mine(self, refusal: Refusal) -> bool:
-        """Whether what the job said is this rule's; rules that share a cause tell themselves apart by its
-        text."""
+        """True if the refusal belongs to this rule. Rules that share a cause compare the text."""
         return refusal.cause == self.cause
 
     def cause_of(self, hit: LogHit) -> str | None:
-        """Another cause than the rule's own, where the words say so."""
+        """A more exact cause than the rule's own, if the line names one."""
         return None
 
     def confidence_of(self, hit: LogHit) -> float:
-        """How sure the rule is, where the words of some lines say less than those of others."""
+        """Confidence, 0 to 1. Override it where some lines prove less than others."""
         return self.confidence
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
-        """What proves it beside the line itself and the program's own frame."""
+        """Evidence besides the line itself and the program's own frame."""
         return ()
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """Whether a hit is the error itself; others only tell more of it."""
+        """True if a hit is the error itself; False if it only adds details."""
         return True
 
     def can_matter(self, snapshot: TargetSnapshot) -> bool:
-        """Whether the error means anything for this job."""
+        """False if the error is irrelevant for this job."""
         return True
 
     def severity_of(self, hit: LogHit) -> Severity | None:
-        """How bad it is where nothing went on after it; None: as bad as the rule is."""
+        """Severity if the program did not go on; None: the rule's own severity."""
         return None
 
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
-        """How bad it is that the program went on without."""
+        """Severity if the program went on despite the error."""
         return Severity.INFO
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -148,7 +147,7 @@ class EndingRule(Rule):
 
 
 def _deadly(hits: list[LogHit], snapshot: TargetSnapshot) -> list[LogHit]:
-    """The hits after which the program did not go on, and that led to no later error that it survived."""
+    """The hits that ended the program: neither they nor a later error that they led to was caught."""
     are_caught = [went_on(hit, snapshot) for hit in hits]
     survived = [hit.block for hit in compress(hits, are_caught) if hit.block is not None]
     led_on = [block for later in survived for block in later.chain]

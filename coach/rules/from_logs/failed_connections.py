@@ -1,10 +1,9 @@
-"""A connection that failed: to the internet, or to another machine of the job.
+"""Tell a failed connection to the internet from one to another machine of the job.
 
-Two rules read the same words and decide here.
+Two rules match the same messages and decide here.
 
-A compute node without a way out says "Name or service not known" of huggingface.co, and a wrong MASTER_ADDR
-gets the same answer. The host's name tells them apart where it is said, and the frames of an HTTP library
-where it is not.
+A compute node without internet reports "Name or service not known" for huggingface.co, and also for a wrong
+MASTER_ADDR. The host's name tells them apart if the line has it, else the frames of an HTTP library.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _HTTP_FRAME = re.compile(
 
 
 def host_of(text: str) -> str | None:
-    """The host that a line could not reach, where it says so."""
+    """The host that could not be reached, or None if the line does not name it."""
     found = _HOST.search(text)
     return next((name for name in found.groups() if name), None) if found is not None else None
 
 
 def is_of_a_download(hit: LogHit) -> bool:
-    """True if the connection that failed was to lead out of the cluster."""
+    """True if the failed connection was to a host outside of the cluster."""
     host = host_of(hit.text)
     if host is not None:
         return bool(_OUTSIDE.fullmatch(host))
@@ -48,5 +47,5 @@ def is_of_a_download(hit: LogHit) -> bool:
 
 
 def is_inside_the_cluster(hit: LogHit) -> bool:
-    """True if the rule about downloads declines a line that its words match: nobody has explained it then."""
+    """True if the rule about downloads declines a line that it matches; then no rule explains that line."""
     return hit.rule == "ENV021" and hit.signature == "unreachable" and not is_of_a_download(hit)

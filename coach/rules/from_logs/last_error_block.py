@@ -1,8 +1,9 @@
-"""The last error block of a log: a traceback, or the last lines that report an error. Pure, and bounded.
+"""Find the last error block of a log: a traceback, or the last lines that report an error. Pure, in bounded
+time.
 
-The lines are other people's text: they are quoted as they are, and the front ends make them harmless. The
-patterns are tried on the kept end of a log only, and each begins at a word or at the line's start, so that a
-long line costs no more than its length.
+Lines are quoted unchanged; the front ends make control characters harmless. Only the kept end of a log is
+searched. Each pattern begins at a word or at the line's start, so the time for a line grows only with its
+length.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from coach.rules.from_logs.aftermath import bare, is_quiet, num_alive
 
 MAX_BLOCK_LINES = 12
 _TAIL_LINES = 5
-"""Lines that are quoted where no line reports an error."""
+"""Number of lines to quote if no line reports an error."""
 
 _SHELL = re.compile(
     r"\S{1,200}: (?:line )?\d+: .{1,300}(?:command not found|not found|No such file or directory"
@@ -27,7 +28,7 @@ _SHELL = re.compile(
     r"|unbound variable|Is a directory|cannot execute.*|Exec format error|unexpected end of file)$"
 )
 _NUMBER = r"(?!\s*[-+]?[\d.])"
-"""`error: 0.25` is a measure, `Error: 3 samples were left out` a count."""
+"""Excludes numbers behind the word: `error: 0.25` is a metric, `Error: 3 samples were left out` a count."""
 _FATAL = re.compile(
     r"(?:FATAL|[Ff]atal)\b(?: (?:ERROR|[Ee]rror))?:|\W{0,3}(?:FATAL|CRITICAL)\b"
     rf"|(?!ERROR:[\w.]+:)(?:ERROR|Error|error):{_NUMBER}|error\[\w+\]:"
@@ -42,7 +43,7 @@ _FATAL = re.compile(
     r"|Abort\(\d+\)|terminate called "
     rf"|(?:[A-Z]\w{{0,60}}\.){{0,6}}\w{{0,60}}(?:Error|Exception|Exit|Interrupt):{_NUMBER} \S"
 )
-"""At the start of a line: the program, or a tool that was to start it, gives up."""
+"""Starts of lines with which the program, or the tool that starts it, gives up."""
 _STATUS = re.compile(
     r"\b(?:exited|exit(?:s|ing)?|returned|terminated|failed|died|crashed)\b.{0,60}?\b(?:code|status"
     r"|signal)\b[ :=]{1,3}-?[1-9]"
@@ -55,11 +56,11 @@ _BROAD = re.compile(
     ),
     re.IGNORECASE,
 )
-"""Words of a line that says why a job failed, once it is known that it did."""
+"""Words that mark the likely reason in a job that is known to have failed."""
 _PARAGRAPH = re.compile(r"Lmod has detected|thread '.{0,80}' panicked at |panic: ")
-"""The error's text goes on to the next empty line."""
+"""Errors whose text goes on to the next empty line."""
 _MAX_ABOVE = 4
-"""Lines that are quoted above an exit status, which says nothing of the cause."""
+"""Number of lines to quote above an exit status, because the status does not name the cause."""
 
 
 class BlockKind(StrEnum):
@@ -79,16 +80,16 @@ class Block:
     """Number of lines[0] in the file."""
     lines: tuple[str, ...]
     said: str
-    """The line that says most: an exception's, or the error's."""
+    """The most informative line: the exception's or the error's."""
     said_line: int
     num_alive: int
-    """Lines below it that are a sign of life."""
+    """Number of lines below it that are a sign of life."""
     is_of_a_shell: bool = False
     traceback: ErrorBlock | None = None
 
     @property
     def hit(self) -> LogHit:
-        """The block as rules know an error."""
+        """The block as a log hit."""
         return LogHit(
             rule="",
             signature="last_words",
@@ -115,8 +116,8 @@ def last_error_block(tail: LogTail) -> Block | None:
 
 
 def likely_error_block(tail: LogTail) -> Block | None:
-    """The same of a job that is known to have failed: else the last line that sounds like an error, near the
-    end."""
+    """The same for a job that is known to have failed. If no line reports an error, take the last line near
+    the end that has a word of failure."""
     block = last_error_block(tail)
     if block is not None or tail.is_binary:
         return block
@@ -137,9 +138,9 @@ def last_lines(tail: LogTail) -> Block | None:
 
 
 def block_of(tails: Iterable[LogTail]) -> Block | None:
-    """The block that says most of why a job failed.
+    """The block that best explains why a job failed.
 
-    A traceback before an error, an error before last lines, stderr before stdout.
+    A traceback is preferred to an error, an error to mere last lines, and stderr to stdout.
     """
     ordered = sorted(tails, key=lambda tail: (not _is_stderr(tail.file), tail.file))
     blocks = [block for tail in ordered if (block := likely_error_block(tail)) is not None]
@@ -155,7 +156,7 @@ def _is_stderr(file: str) -> bool:
 
 
 def _can_end(block: ErrorBlock, tail: LogTail) -> bool:
-    """True for a whole exception in the kept lines that was not printed by something that goes on."""
+    """True for an exception that lies entirely in the kept lines and may have ended the program."""
     is_kept = block.type is not None and block.error_line >= tail.first_line
     is_of_thread = block.process is not None and block.process.startswith("Thread")
     return is_kept and block.is_traceback and not block.is_ignored and not is_of_thread
@@ -166,7 +167,7 @@ def _is_error(line: str) -> bool:
 
 
 def _traceback(tail: LogTail, lines: Sequence[str], block: ErrorBlock) -> Block:
-    """Head, innermost frames and exception; of a long one the middle is left out."""
+    """Head, innermost frames and exception of a traceback. The middle of a long one is left out."""
     end = block.error_line - tail.first_line
     first = max(0, block.first_line - tail.first_line, end - MAX_BLOCK_LINES + 1)
     alive = num_alive(lines[block.last_line - tail.first_line + 1 :])
@@ -185,11 +186,12 @@ def _traceback(tail: LogTail, lines: Sequence[str], block: ErrorBlock) -> Block:
 
 
 def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
-    """The error's line with those right above it that report an error too, and what goes on below it."""
+    """The error's line, with the error lines right above it and the continuation of its text below."""
     first = last
     while first > 0 and last - first < MAX_BLOCK_LINES // 2 and _belongs(lines[first - 1]):
         first -= 1
-    # Errors follow from each other: the first says most. A launcher's exit status says less than any.
+    # Later errors follow from earlier ones, so the first is the most informative. A launcher's exit status is
+    # the least.
     said = next((i for i in range(first, last + 1) if _is_error(lines[i]) and not _is_echo(lines[i])), None)
     if said is None:
         said, first = last, max(0, min(first, last - _MAX_ABOVE))

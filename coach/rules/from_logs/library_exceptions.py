@@ -1,9 +1,8 @@
-"""Exceptions whose words nobody knows, raised within a library that a rule is about: told by the innermost
+"""Assign exceptions with unknown messages to the rule about the library that raised them, by the innermost
 frame.
 
-`KeyError: 'type'` from DeepSpeed's reader of its configuration is no mistake of the program's own code. Which
-frames belong to which rule stands here once, for those rules and for the one that calls the rest plain
-mistakes.
+`KeyError: 'type'` from DeepSpeed's configuration reader is not a mistake in the user's code. This table of
+frames serves the library rules, and COD001, which reports all other exceptions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from coach.model.training.log import LogHit
 from coach.rules.from_logs.loss_lines import PROGRESS
 
 PLAIN = "COD001"
-"""The rule that has a hit for every exception."""
+"""The rule whose signature matches every exception."""
 
 _FRAMES = {
     "DST024": re.compile(
@@ -34,7 +33,7 @@ _LOADING = re.compile(
 )
 _SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connection|queues)\.py")
 _ASSERTION = re.compile(r'/torch/distributed/utils\.py", line \d+, in _?p_assert')
-"""Where FSDP has the helper that raises its assertions."""
+"""The frame of the helper that raises FSDP's assertions."""
 _ENVIRONMENT = re.compile(r'(?:[\\/]os\.py|<frozen os>)"|environ|getenv|\benv\b')
 _TAKEN = re.compile(r"(?:environ\.get|getenv)\(\s*[\"'](\w+)")
 
@@ -47,14 +46,15 @@ def owner_of(hit: LogHit) -> str | None:
 
 
 def is_of_a_load(hit: LogHit) -> bool:
-    """Whether the frames of an EOFError are those of a file of weights that is loaded: it has few words."""
+    """True if the frames show that a checkpoint was being loaded. EOFError has too short a message to
+    tell."""
     frames = "\n".join(hit.traceback)
     return bool(_LOADING.search(frames)) and not _SPAWNED.search(frames)
 
 
 def is_of_a_table(hit: LogHit) -> bool:
-    """Whether what names a missing variable of the environment is of a data frame or of another mapping, by
-    its frames."""
+    """True if a KeyError that looks like a missing environment variable comes from a data frame or another
+    mapping, by its frames."""
     if hit.rule == "DST022" and hit.signature == "none":
         return unset_variable(hit) is None
     frames = "\n".join(hit.traceback)
@@ -67,20 +67,20 @@ def is_of_a_table(hit: LogHit) -> bool:
 
 
 def unset_variable(hit: LogHit) -> str | None:
-    """The variable that the innermost line of the program took from the environment."""
+    """The environment variable that the innermost source line of the program reads."""
     innermost = "\n".join(hit.traceback).rpartition(' File "')[2]
     found = _TAKEN.search(innermost)
     return found[1] if found is not None else None
 
 
 def is_of_a_peer(hit: LogHit) -> bool:
-    """Whether its frames are those of a pipe between processes: the one at the other end is gone."""
+    """True if the frames are those of a pipe between processes: the process at the other end has ended."""
     return bool(_SPAWNED.search("\n".join(hit.traceback)))
 
 
 def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
-    """The exceptions that the rule's library raised and whose words no rule knows, whole in the field
-    `words`."""
+    """Exceptions raised by the rule's library with a message that no rule matches. The field `words` has the
+    whole message."""
     if rule not in _FRAMES:
         return []
     known = {(hit.file, hit.line) for hit in snapshot.log_hits if hit.rule not in (PLAIN, PROGRESS.rule)}

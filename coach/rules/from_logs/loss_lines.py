@@ -1,7 +1,8 @@
-"""How a training loss is written in logs: the key, and the number behind it.
+"""Patterns of a training loss in a log line: the key and the number behind it.
 
-Numbers are parsed, never the bare word: `nan_to_num`, `no nan values found` or `grad_norm=nan` say nothing
-about the loss. A value that is not known yet (`val_loss`, `best_loss`, accuracies) is no training loss.
+They match a value behind a loss key, never a bare word: `nan_to_num`, `no nan values found` or
+`grad_norm=nan` say nothing about the loss. `val_loss`, `best_loss` and accuracies may be NaN before their
+first value, and are no training losses.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from collections.abc import Iterable
 
 from coach.model.training.log import MAX_LINE_BYTES, LogHit, Signature
 
-# Words before the key that make it another quantity. Each is a fixed width, which is what a look-behind can
-# have.
+# Words before the key that make it another quantity. Each has a fixed width, as a look-behind requires.
 _OTHER = (
     "val",
     "valid",
@@ -33,7 +33,7 @@ _NOT_OTHER = "".join(
 )
 
 _MAX_NAME = 100
-"""No name is longer. A bound here keeps the time for a line in proportion to its length."""
+"""Longest name that is tried. The bound keeps the time for a line proportional to its length."""
 
 _ENDING = r"(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch))?(?: value)?(?: \(\w+\))?"
 _KEY = (
@@ -50,14 +50,13 @@ _NO_NUMBER = r"[-+]?(?:(?-i:nan|NaN|NAN|Nan)|(?-i:inf|Inf)(?:inity)?|(?-i:INFINI
 
 
 def _line_with(value: str, then: str) -> str:
-    """A key with such a value. Nearly all lines have another one, and are let go after one cheap look
-    ahead."""
+    """Pattern of a key with `value`. Nearly all lines have another value, and a cheap look-ahead rejects them
+    early."""
     look_ahead = rf"^(?=.*?(?:loss|Loss|LOSS)(?i:{_ENDING}{_SEPARATOR}{value}))"
     return rf"{look_ahead}.*?(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{value})){then}"
 
 
-# The name and the number that come next, with nothing but spaces between. A preposition stands in a sentence
-# about a NaN.
+# The next name and number, with only spaces between them. A preposition means a sentence about a NaN.
 _NEXT_NUMBER = (
     r"(?!(?:after|at|before|by|for|from|in|is|of|on|since|than|to|until|was|with|within)\b)"
     r"[A-Za-z][\w/.-]*(?:[ \t]+loss)?[ \t]+(?:\d+[ \t]+[A-Za-z][\w/.-]*[ \t]+)*"
@@ -89,26 +88,26 @@ _OF_THE_WHOLE = frozenset(
             "current",
         ),
         *("smoothed", "step", "iter", "iteration", "batch", "epoch"),
-        *("nan", "inf", "s", "ms", "the"),  # what stands before it may be the end of another value
+        *("nan", "inf", "s", "ms", "the"),  # may end the value before the loss
     )
 )
-"""What the name of the loss that is trained on may be made of; with any other word it is a part of it, or
-another quantity."""
+"""Words that the name of the total training loss may consist of. With any other word it is a part of that
+loss, or another quantity."""
 _LAST_WORD = re.compile(r"([A-Za-z]{1,20}) $")
 LITERALS = ("loss", "Loss", "LOSS")
 
 PROGRESS = Signature("progress", "loss", LITERALS, FINITE, max_chars=MAX_LINE_BYTES)
-"""No rule's own: it is looked for once, on behalf of all rules that ask whether training went on."""
+"""Belongs to no single rule: one search serves all rules that check whether training went on."""
 
 
 def is_whole_not_finite(text: str) -> bool:
-    """Whether a line gives a NaN for the loss that is trained on, by its name, and not only for a part of it
+    """True if the line has a NaN or infinite total training loss, by its name, not only a part of it
     (`aux_loss`, `kl loss`)."""
     return _names_whole(_EACH_NOT_FINITE, text)
 
 
 def is_whole_finite(text: str) -> bool:
-    """Whether a line gives a number for the loss that is trained on."""
+    """True if the line has a finite total training loss."""
     return _names_whole(_EACH_FINITE, text)
 
 
@@ -122,7 +121,7 @@ def _names_whole(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def last_losses(hits: Iterable[LogHit]) -> dict[str, int]:
-    """File → the line of its last finite loss."""
+    """File → line number of its last finite loss."""
     last: dict[str, int] = {}
     for hit in hits:
         if hit.rule == PROGRESS.rule:

@@ -1,8 +1,6 @@
-"""Which hits only mention an error: a help text, a comment, the name of a test, a text in quotes that was
-printed.
+"""Drop hits that only mention an error: a help text, a comment, the name of a test, a quoted text.
 
-The words are the same as where the error happened. What surrounds them is judged here, once, before any rule
-sees them.
+The words are the same as in a real error. The surrounding lines decide, once, before any rule sees the hits.
 """
 
 from __future__ import annotations
@@ -15,24 +13,24 @@ from coach.rules.from_logs.loss_lines import PROGRESS
 
 _OPTION = re.compile(r"\s+-{1,2}[A-Za-z][\w-]*(?:[ ,=]|$)")
 _MENTION = re.compile(
-    # An option in a help text; a comment (not what Java's machine and Kaldi's run.pl say of a crash); a
-    # command that `set -x` shows before it runs; what pytest says of a test that went as it should.
+    # An option in a help text; a comment (but not a crash report of the Java virtual machine or Kaldi's
+    # run.pl); a command that `set -x` prints; pytest's line for a test that passed or was expected to fail.
     rf"{_OPTION.pattern}|\s*(?:#+(?! +SIGSEGV \(0x| Ended \(code \d)|//) |\++ \S|.*\b(?:PASSED|XFAIL"
     r"|XPASS|SKIPPED)\b"
 )
 _CONTINUED = "        "
-"""What a help text goes on with below an option is indented further than any line of a traceback."""
+"""Continuation lines of a help text are indented deeper than any line of a traceback."""
 _QUOTES = '"""'
 
 
 def happened(snapshot: TargetSnapshot) -> tuple[LogHit, ...]:
-    """The hits of a target's logs without those that are mere words."""
+    """The hits of a target's logs without mere mentions."""
     tails = {tail.file: tail for tail in snapshot.log_tails}
     quoted = {file: _quoted_lines(tail) for file, tail in tails.items()}
     return tuple(
         hit
         for hit in snapshot.log_hits
-        # A process pool quotes a worker's whole traceback: that happened.
+        # A process pool quotes the whole traceback of its worker: that error is real.
         if hit.rule == PROGRESS.rule
         or not (
             _MENTION.match(hit.text)
@@ -43,7 +41,7 @@ def happened(snapshot: TargetSnapshot) -> tuple[LogHit, ...]:
 
 
 def _quoted_lines(tail: LogTail) -> frozenset[int]:
-    """The numbers of the lines between two lines that begin with such marks."""
+    """Line numbers between two lines that begin with quotation marks."""
     marks = [tail.first_line + index for index, line in enumerate(tail.plain) if line.startswith(_QUOTES)]
     pairs = zip(marks[::2], marks[1::2], strict=False)
     return frozenset(number for first, last in pairs for number in range(first, last))

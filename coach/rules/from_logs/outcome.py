@@ -1,7 +1,8 @@
-"""How a run ended, on which rank first, and what it survived: judged once, before any rule looks.
+"""Decide how a run ended, which rank ended first, and which errors it survived: once, before the rules run.
 
-A killed rank says nothing, and its peers say "Connection reset by peer". torchrun's Root Cause, exit.json and
-the order of the exceptions tell the two apart, so that a kill explains the connection and never the reverse.
+A killed rank prints nothing, while its peers print "Connection reset by peer". torchrun's Root Cause,
+exit.json and the order of the exceptions show which came first, so the kill explains the lost connection and
+never the reverse.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from coach.rules.from_logs.quoted_evidence import hits_of
 KILL = "MEM008"
 """The rule about SIGKILL."""
 LOST_PEER = ("DST003", "DST004", "DST005", "DST019", "DST020")
-"""Rules about what ranks say when they wait for one that is gone."""
+"""Rules about messages of ranks that wait for a rank that has ended."""
 EXIT_CODE = "exit_code"
-"""The signature of torchrun's exit codes, which say that a rank ended, never why."""
+"""The signature of torchrun's exit codes. They say that a rank ended, but not why."""
 _SIGTERM, _SIGKILL = -15, -9
 _FROM_SIGNAL, _MAX_SIGNAL = 128, 64
-"""A shell's exit status of a program that a signal ended."""
+"""A shell reports signal N as exit status 128 + N, N up to 64."""
 _NO_FAULT = frozenset({"FAILED", "COMPLETED", None})
-"""Every other final state is Slurm's own doing."""
+"""Final states that Slurm does not cause itself."""
 _SIGNALLED = re.compile(r"RaisedSignal:(\d{1,3})")
-"""Slurm's reason of a job whose script a signal ended."""
+"""Slurm's reason for a job whose script ended by a signal."""
 _LOST = re.compile(
     r"(?:closed|reset) by (?:remote )?peer|remote process (?:exited|exiting)|ncclRemoteError"
     r"|[Bb]roken pipe|Socket closed"
@@ -42,7 +43,7 @@ _ENDS_THE_REST = re.compile(r"[Ee]xited with exit code [1-9]|CANCELLED AT ")
 
 
 def judge(snapshot: TargetSnapshot, history: History) -> Outcome:
-    """The outcome of a target as it stands."""
+    """The outcome of a target by its present data."""
     losses = last_losses(snapshot.log_hits)
     signs = _signs_in(snapshot)
     seen = replace(snapshot, outcome=Outcome(End.UNKNOWN, signs=signs, last_losses=losses))
@@ -68,7 +69,7 @@ def judge(snapshot: TargetSnapshot, history: History) -> Outcome:
 
 
 def _divided(snapshot: TargetSnapshot) -> tuple[list[ErrorBlock], list[ErrorBlock]]:
-    """The blocks after which the program went on, and the others."""
+    """Error blocks in two lists: those after which the program went on, and the others."""
     survived: list[ErrorBlock] = []
     deadly: list[ErrorBlock] = []
     for block in (block for tail in snapshot.log_tails for block in tail.blocks):
@@ -78,7 +79,8 @@ def _divided(snapshot: TargetSnapshot) -> tuple[list[ErrorBlock], list[ErrorBloc
 
 
 def _signs_in(snapshot: TargetSnapshot) -> dict[str, LogSigns]:
-    """File → its signs, for the logs that hold an error, and for all where nothing else tells the end."""
+    """File → signs of its end. Only logs with an error are read, or all logs if nothing else shows the
+    end."""
     files = {hit.file for hit in snapshot.log_hits if hit.rule != PROGRESS.rule}
     return {
         tail.file: signs_of(tail)
@@ -88,14 +90,14 @@ def _signs_in(snapshot: TargetSnapshot) -> dict[str, LogSigns]:
 
 
 def exit_status(snapshot: TargetSnapshot) -> int | None:
-    """The job's own, not a rank's."""
+    """The exit status of the job, not of a rank."""
     if snapshot.exit is not None and snapshot.exit.exit_code is not None:
         return snapshot.exit.exit_code
     return snapshot.job.exit_code if snapshot.job is not None else None
 
 
 def signal_of(snapshot: TargetSnapshot) -> int | None:
-    """The signal that ended the job's script, by Slurm's reason or the shell's exit status."""
+    """Number of the signal that ended the job's script, from Slurm's reason or the shell's exit status."""
     job, status = snapshot.job, exit_status(snapshot)
     told = _SIGNALLED.search(job.reason or "") if job is not None else None
     if told is not None:
@@ -109,12 +111,13 @@ def _hit_of(block: ErrorBlock) -> LogHit:
 
 
 def _first_end(snapshot: TargetSnapshot, blocks: list[ErrorBlock]) -> RankEnd | None:
-    """The rank that ended first: as exit.json tells it, as torchrun does, or by the earliest exception."""
+    """The rank that ended first: from exit.json, else from torchrun's summary, else by the earliest
+    exception."""
     for rank in snapshot.exit.ranks if snapshot.exit is not None else ():
         if not rank.is_bystander and (rank.signal or rank.exit_code):
             return RankEnd(rank.rank, None, -rank.signal if rank.signal else rank.exit_code)
     failures = [block for block in blocks if block.exit_code is not None and block.rank is not None]
-    # Of several nodes' summaries the one that tells of no end by torchrun itself.
+    # With summaries of several nodes, prefer a rank that torchrun did not end itself (SIGTERM).
     told = min(failures, key=lambda block: block.exit_code == _SIGTERM, default=None)
     if told is not None:
         return RankEnd(told.rank, told.node, told.exit_code, told, is_told_by_launcher=True)
@@ -143,7 +146,7 @@ def _end_of(snapshot: TargetSnapshot, first: RankEnd | None) -> tuple[End, str |
 
 
 def _end_by_status(snapshot: TargetSnapshot, code: int | None) -> tuple[End, str | None]:
-    """`code`: the first rank's exit code."""
+    """`code` is the exit code of the first rank."""
     signal = -code if code is not None and code < 0 else signal_of(snapshot)
     status = code or exit_status(snapshot)
     if signal is not None:
@@ -154,7 +157,7 @@ def _end_by_status(snapshot: TargetSnapshot, code: int | None) -> tuple[End, str
 
 
 def has_good_end(snapshot: TargetSnapshot) -> bool:
-    """True if a log says that all was done, or that all tests passed."""
+    """True if a log reports a successful end, or that all tests passed."""
     signs = snapshot.outcome.signs.values() if snapshot.outcome is not None else ()
     return any(each.has_good_end for each in signs)
 
@@ -180,7 +183,7 @@ def first_failure(snapshot: TargetSnapshot) -> RankEnd | None:
 
 
 def proof_of(first: RankEnd) -> Evidence | None:
-    """The line in which torchrun tells the exit code of its first failure."""
+    """The log line with the exit code of torchrun's first failure."""
     block = first.block
     if block is None:
         return None
@@ -190,28 +193,28 @@ def proof_of(first: RankEnd) -> Evidence | None:
 
 
 def exit_code_signature(rule: str) -> Signature:
-    """Every exit code of a rank in torchrun's summary, the first failure's last."""
+    """Matches each exit code in torchrun's summary; the first failure's code comes last."""
     return Signature(rule, EXIT_CODE, ("exitcode",), r"\bexitcode *: (?P<exit_code>-?\d+)")
 
 
 def is_first_failure(hit: LogHit, snapshot: TargetSnapshot, *codes: int) -> bool:
-    """Whether torchrun's first failure ended with one of these codes.
+    """True if torchrun's first failure ended with one of these codes.
 
-    The other ranks were ended by torchrun itself, by SIGTERM and then by SIGKILL: their codes say nothing.
+    torchrun itself ended the other ranks, by SIGTERM and then SIGKILL, so their codes say nothing.
     """
     told = [each for each in hits_of(snapshot, hit.rule, EXIT_CODE) if each.file == hit.file]
     return not told or int(told[-1].fields["exit_code"]) in codes
 
 
 def is_lost_peer(hit: LogHit) -> bool:
-    """True if a rank only says that another one is gone."""
+    """True if the line only reports that another rank is gone."""
     return bool(_LOST.search(hit.text))
 
 
 def left_silently(others: Iterable[LogHit], snapshot: TargetSnapshot) -> RankEnd | None:
-    """The rank that ended first with an exit code of its own, if all errors are of ranks that lost it.
+    """The first failed rank, if it left no error of its own and all errors come from ranks that lost it.
 
-    `others` are the hits of all rules but the one that asks.
+    `others` are the hits of all rules except the caller's.
     """
     lost = [hit for hit in snapshot.log_hits if hit.rule in LOST_PEER]
     places = {(hit.file, hit.line) for hit in lost}
@@ -220,25 +223,26 @@ def left_silently(others: Iterable[LogHit], snapshot: TargetSnapshot) -> RankEnd
         for hit in others
     )
     first = _left_before(lost, snapshot)
-    # Every exception ends a rank with 1, and may stand in another log.
+    # Exit code 1 means a Python exception, which may stand in another log.
     return first if first is not None and first.exit_code != 1 and are_lost else None
 
 
 def _left_before(lost: list[LogHit], snapshot: TargetSnapshot) -> RankEnd | None:
-    """The first failure, if it has an exit code and no error of its own in the log: these are of others."""
+    """The first failure, if it has an exit code but no error in the log: the errors there are of other
+    ranks."""
     first, ranks = first_failure(snapshot), {hit.rank for hit in lost}
     if first is None or (first.exit_code or 0) <= 0 or not lost:
         return None
-    # An exception ends a rank with 1: without prefixes this one may be the first rank's own.
+    # An exception ends a rank with code 1. Without rank prefixes, this exception may be the first rank's own.
     is_of_first = first.rank in ranks or (None in ranks and first.exit_code == 1)
     has_words = any(hit.rank == first.rank and hit.traceback for hit in snapshot.log_hits)
     return None if is_of_first or has_words else first
 
 
 def explains_a_kill(snapshot: TargetSnapshot) -> tuple[str, ...] | None:
-    """What explains a kill, where a launcher killed the rank because others had failed.
+    """Codes that explain a kill if a launcher killed the rank because others had failed.
 
-    None where the kill came first: the register says what explains it.
+    None if the kill came first; then the register's edges apply.
     """
     symptoms = [hit for hit in snapshot.log_hits if hit.rule in LOST_PEER]
     if _was_killed_first(snapshot) or not symptoms:
@@ -249,7 +253,7 @@ def explains_a_kill(snapshot: TargetSnapshot) -> tuple[str, ...] | None:
 
 
 def told_of_the_dead(hit: Hit, snapshot: TargetSnapshot) -> Hit:
-    """A symptom with the rank that was gone, where torchrun names it."""
+    """The hit of a symptom, extended by the rank that was gone if torchrun names it."""
     said = {(evidence.file, evidence.line) for evidence in hit.evidence}
     lost = [each for each in snapshot.log_hits if each.rule in LOST_PEER and (each.file, each.line) in said]
     first = _left_before(lost, snapshot)
@@ -270,8 +274,8 @@ def _was_killed_first(snapshot: TargetSnapshot) -> bool:
 
 
 def _follows_a_kill(symptom: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if the log tells of a kill above it, or of one below by which a rank lost its peer and that no
-    launcher did after another rank had failed."""
+    """True if the log reports a kill above the symptom. For a lost peer a kill below counts too, unless a
+    launcher did it because another rank had failed."""
     kills = [kill for kill in hits_of(snapshot, KILL, "killed") if kill.file == symptom.file]
     return any(
         kill.line < symptom.line or (is_lost_peer(symptom) and not _was_ended(kill, snapshot))
@@ -280,8 +284,8 @@ def _follows_a_kill(symptom: LogHit, snapshot: TargetSnapshot) -> bool:
 
 
 def _was_ended(kill: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if the lines above a kill say that another task had failed, after which a launcher ends all of
-    them."""
+    """True if the lines above a kill report that another task had failed: the launcher then ends all
+    tasks."""
     return any(map(_ENDS_THE_REST.search, _lines_above(kill, snapshot)))
 
 
@@ -291,9 +295,9 @@ def _lines_above(hit: LogHit, snapshot: TargetSnapshot) -> Iterable[str]:
 
 
 def has_gone_well(snapshot: TargetSnapshot, history: History) -> bool:
-    """True if it was seen to train, or to end well.
+    """True if the run was seen to train, or ended well.
 
-    A job that completed needs no more than something that was read of it.
+    A completed job counts if any log, metric or telemetry of it was read.
     """
     outcome = snapshot.outcome
     has_trained = bool(history.ranks) or (outcome is not None and bool(outcome.last_losses))

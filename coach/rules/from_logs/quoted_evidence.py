@@ -1,7 +1,6 @@
-"""What several rules need when they turn log hits and numbers into evidence.
+"""Turn log hits and numbers into evidence: helpers that several rules share.
 
-It keeps the wording of places and sizes the same in every finding; what a hit means stays in the rule that
-asked for it.
+Places and sizes are written the same way in every finding. The meaning of a hit stays in its rule.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ _SIZE = re.compile(r"\s*+([\d.]++)\s*+([BKMGTkmgt]?)(?:i?[Bb])?(?:ytes)?\s*+")
 _LIBRARY = re.compile(
     r'site-packages|dist-packages|[\\/]lib(?:32|64)?[\\/]python|[\\/]python\d+\.zip[\\/]|File "<'
     r"|(?:conda|mamba|forge)\w{0,9}[\\/]pkgs[\\/]"
-    # What torch.compile and Triton wrote into their caches, and what was downloaded into one.
+    # Files that torch.compile and Triton generated in their caches, and downloaded code in a cache.
     r"|[\\/]\.cache[\\/]|[\\/]torchinductor_[^\\/]+[\\/]|[\\/]\.triton[\\/]cache[\\/]"
     r"|[\\/][a-z2-7]{2}[\\/]c[a-z2-7]{40,}\.py\b"
-    # What pip made of a package's commands: a script without an ending, in an environment's bin.
+    # Command scripts that pip generates: no file extension, in an environment's bin.
     r"|[\\/](?:\.?v?envs?|\.?venv[^\\/]*|envs[\\/][^\\/]+|\w*(?:conda|mamba|forge)\w*|\.local"
     r"|usr(?:[\\/]local)?)[\\/]bin[\\/][\w-]+(?![\w.-])"
     r"|[\\/]bin[\\/](?:torchrun|accelerate|deepspeed|horovodrun)(?![\w.-])"
 )
-"""In a frame's file: not the user's program."""
+"""Paths of frames that are not the user's program."""
 
 
 def hits_of(snapshot: TargetSnapshot, rule: str, *names: str) -> list[LogHit]:
-    """The hits of a rule's signatures (all of them without names), in the order of the logs."""
+    """The hits of a rule's signatures, in log order. Without `names`, those of all its signatures."""
     found = [hit for hit in snapshot.log_hits if hit.rule == rule and (not names or hit.signature in names)]
     return sorted(found, key=lambda hit: (hit.file, hit.line))
 
@@ -45,19 +44,19 @@ def quote(hit: LogHit) -> Evidence:
 
 
 def is_library(frame: str) -> bool:
-    """Whether a frame is a library's or the interpreter's."""
+    """True if a frame belongs to a library or the interpreter."""
     return bool(_LIBRARY.search(frame))
 
 
 def own_frame(hit: LogHit) -> Evidence | None:
-    """The innermost frame around the hit that is neither a library's nor the interpreter's."""
+    """The innermost frame at the hit that belongs to neither a library nor the interpreter."""
     frames = hit.block.all_frames if hit.block is not None else ()
     own = next((frame for frame in reversed(frames) if not is_library(frame.text)), None)
     return Evidence(f"in the program's own code: {own.text}", hit.file, own.number) if own else None
 
 
 def earliest(hits: Iterable[LogHit]) -> LogHit:
-    """The first by its place in one log; of several logs by the time stamps, where there are any."""
+    """The first hit: by line in one log, by time stamp across several logs."""
     hits = list(hits)
     if len({hit.file for hit in hits}) == 1:
         return min(hits, key=lambda hit: hit.line)
@@ -65,7 +64,7 @@ def earliest(hits: Iterable[LogHit]) -> LogHit:
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
-    """`rank 3`, `ranks 0, 1, 2`, or how many there are of them."""
+    """`rank 3`, `ranks 0, 1, 2`, or the number of ranks if there are many."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     if len(ranks) <= 8:

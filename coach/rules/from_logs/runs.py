@@ -1,8 +1,8 @@
-"""Several runs in one log: where the last one begins, and how the others ended.
+"""Split a log that holds several runs: find where the last one begins, and how the others ended.
 
-People append (`>>`, `--open-mode=append`, a loop around `srun`). Rules judge the last run alone: an error of
-an earlier one is not its cause. A counter that starts anew begins no run: epochs, stages and elastic restarts
-do that as well. A new run needs a start behind an end.
+Logs are appended to by `>>`, `--open-mode=append` or a loop around `srun`. Rules judge only the last run,
+because an error of an earlier run is not its cause. A step counter that restarts is no new run: epochs,
+stages and elastic restarts reset it too. A new run needs a start mark after an end mark.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _ATTEMPT, _REQUEUED, _JOB = "attempt", "requeued", "job"
 _ENDED, _STARTED, _ENTERED, _REPORTED = "ended", "started", "entered", "reported"
 
 _NEAR_LINES = 8
-"""Ranks that start together print the same line this near to each other: such a line starts no run."""
+"""Equal lines within this many lines come from ranks that start together, and start no run."""
 _MIN_LINES = 10
-"""A run that no header and no banner begins has at least this many lines: a program that dies may print a
-line of its beginning once more, and LSF's report has a postscript."""
+"""Minimal length of a run that begins without header or banner. A dying program may repeat a line from its
+beginning, and LSF's report has a postscript."""
 _MAX_ENDED_CHARS = 120
 _MAX_SHAPE_CHARS = 60
 
@@ -33,9 +33,10 @@ def _mark(name: str, pattern: str, *literals: str) -> Signature:
 
 
 MARKS = (
-    # What a batch script of coach writes when its job was requeued: an earlier attempt stands above it.
+    # coach's batch script writes this in a requeued job: an earlier attempt stands above it.
     _mark(_ATTEMPT, r"coach: this is attempt (?P<attempt>\d{1,9}) of job", "coach: this is attempt "),
-    # What Slurm writes at the end of an attempt: the same, if the job was started again after it.
+    # Slurm writes this at the end of an attempt. An earlier attempt stands above if the job was started
+    # again.
     _mark(
         _REQUEUED,
         r"JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)",
@@ -43,7 +44,7 @@ MARKS = (
         " DUE TO PREEMPTION",
         " DUE TO NODE FAILURE",
     ),
-    # An end: an exception that nobody caught (its block tells), a shell, Slurm, a launcher, argparse.
+    # An end: an uncaught exception (by its block), or a message of a shell, Slurm, a launcher or argparse.
     _mark(_ENDED, r"Traceback \(most recent call last\):", "Traceback (most recent call last):"),
     _mark(
         _ENDED,
@@ -80,7 +81,7 @@ MARKS = (
         " Job terminated",
         " Job was aborted",
     ),
-    # A start, by itself: a job's header, a launcher's banner.
+    # A certain start: a job's header or a launcher's banner.
     _mark(
         _STARTED,
         r"^srun: job \d+ (?:queued and waiting|has been allocated)"
@@ -101,17 +102,17 @@ MARKS = (
         r"^The following values were not passed to `accelerate launch`",
         "The following values were not passed to `accelerate launch`",
     ),
-    # LSF's report stands above the output, or below it: another job's output may follow.
+    # LSF's report stands above or below the job's output; another job's output may follow.
     _mark(_STARTED, r"^The output \(if any\) follows:", "The output (if any) follows:"),
     _mark(_REPORTED, r"^The output \(if any\) is above", "The output (if any) is above"),
     _mark(_STARTED, r"^000 \(\d+\.\d+\.\d+\) .*Job submitted from host", " Job submitted from host"),
-    # A job's header: another number is another job.
+    # A job's header: a different job id means another job.
     _mark(
         _JOB,
         r"(?i)\b(?:slurm[_ ])?job[_ ]?id ?[:=] ?(?P<job>\d{1,10})\b",
         *("JOB_ID", "JOBID", "JobID", "JobId", "Job ID", "job ID", "job id", "Job id", "job_id", "jobid"),
     ),
-    # A line that every run prints once: it starts a run where an earlier run had it as well.
+    # A line that each run prints once: it starts a run if an earlier run has the same line.
     _mark(_ENTERED, r"^\++ \S.*", "+ "),
     _mark(
         _ENTERED,
@@ -122,11 +123,11 @@ MARKS = (
     _mark(_ENTERED, r"^GPU available: ", "GPU available: "),
     _mark(_ENTERED, r"Namespace\(\w+=", "Namespace("),
 )
-"""What tells runs apart. Their hits come with those of the rules."""
+"""Signatures that mark starts and ends of runs. Their hits arrive together with those of the rules."""
 
 
 def of_last_run(snapshot: TargetSnapshot) -> tuple[TargetSnapshot, tuple[EarlierRun, ...]]:
-    """The snapshot without what earlier runs and attempts left in its logs, and those runs."""
+    """The snapshot without the log lines of earlier runs and attempts, and a list of those runs."""
     marks: dict[str, list[LogHit]] = {}
     for hit in snapshot.log_hits:
         if hit.rule == MARK:
@@ -144,8 +145,8 @@ def of_last_run(snapshot: TargetSnapshot) -> tuple[TargetSnapshot, tuple[Earlier
 
 
 def first_line_to_keep(marks: Iterable[LogHit]) -> int:
-    """The line below which the last run of a log begins, by its marks, with a run above it: more of the log
-    may show that the last one is none."""
+    """The line below which the last run begins, with one more run kept above it: as the log grows, the last
+    run may turn out to be part of it."""
     marks = list(marks)
     return max(_first_line_of_attempt(marks, None), _line_below(_runs(marks, None)[:-1]))
 
@@ -165,14 +166,15 @@ def _first_line_of_attempt(marks: Iterable[LogHit], job: Job | None) -> int:
 
 
 def _was_started_again(requeued: LogHit, job: Job | None) -> bool:
-    """Slurm writes into the log that it ends a job to requeue it. Only the queue knows the rest."""
+    """True if the queue shows that a requeued job has started again. The log only reports that Slurm ended
+    it."""
     if job is None or job.state == "PENDING" or requeued.time_s is None or job.start_time_s is None:
         return False
     return job.start_time_s >= requeued.time_s
 
 
 def _runs(marks: Iterable[LogHit], num_lines: int | None) -> tuple[EarlierRun, ...]:
-    """The runs of one log but the last, in order. `num_lines` of the log, where that is known."""
+    """The runs of one log except the last, in order. `num_lines` is the length of the log, if known."""
     ordered = sorted(marks, key=lambda mark: mark.line)
     division = _Division(_repeated(ordered))
     for mark in ordered:
@@ -188,12 +190,12 @@ class _Division:
         self._found: list[EarlierRun] = []
         self._first = 1
         self._end = ""
-        """The words of the last end; empty while the run goes on."""
+        """The text of the last end mark; empty while the run goes on."""
         self._end_line = 0
         self._job = ""
         self._entered: set[str] = set()
         self._is_weak = False
-        """True if no header and no banner began the present run."""
+        """True if the present run began without header and banner."""
 
     def runs(self, num_lines: int | None) -> tuple[EarlierRun, ...]:
         has_shown = num_lines is None or num_lines - self._first + 1 >= _MIN_LINES
@@ -228,7 +230,7 @@ class _Division:
 
 
 def _repeated(marks: Sequence[LogHit]) -> set[str]:
-    """The shapes of lines that stand near each other without an end between them."""
+    """Lines, with numbers masked, that occur twice near each other without an end between them."""
     last: dict[str, int] = {}
     found: set[str] = set()
     for mark in marks:
@@ -247,8 +249,8 @@ def _shape(mark: LogHit) -> str:
 
 
 def _is_end(mark: LogHit) -> bool:
-    """False for an exception that does not begin in a program's main module: a function caught it, or it is
-    of a thread or of a child process."""
+    """False for an exception whose traceback does not begin in the main module: a function caught it, or a
+    thread or child process raised it."""
     block = mark.block
     if block is None or not block.is_traceback:
         return "Traceback" not in mark.text
@@ -268,7 +270,7 @@ def _words_of_end(mark: LogHit) -> str:
 
 
 def _from_line(tail: LogTail, line: int) -> LogTail:
-    """The end of a log from a line on."""
+    """The kept end of a log, from `line` on."""
     num_before = line - tail.first_line
     if num_before <= 0 or not tail.is_counted:
         return tail

@@ -1,8 +1,8 @@
-"""Two tensor types that one error names: a different device, or a different dtype on the same device.
+"""Tell apart two tensor types in one error: different devices, or different dtypes on the same device.
 
 "Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor)" is about dtypes, and with
-"(torch.FloatTensor)" in place of one of them about devices. The words are the same, so the two rules that
-read them decide here.
+"(torch.FloatTensor)" in place of one of them about devices. The message is the same, so the two rules that
+match it decide here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ _NAMED = (
     r"(?:Variable\[)?(?:torch\.[\w.]+|(?:CPU|CUDA|MPS|HIP|XPU|XLA)\w*|(?:cpu|cuda|mps|xpu|npu|hpu"
     r"|xla)(?::\d+)?\b)\]?"
 )
-"""A type that names its device: torch.cuda.HalfTensor, CUDAHalfType, cuda:0; torch.HalfTensor lies on the
-CPU."""
+"""A type with its device: torch.cuda.HalfTensor, CUDAHalfType, cuda:0. torch.HalfTensor is on the CPU."""
 _ANY = rf"(?:{_NAMED}|c10::\w+|(?:unsigned |signed )?\w+)"
 _TWO_TYPES = (
     UNHEEDED + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running|\bERROR\b)).*?(?:"
@@ -33,13 +32,12 @@ _ON_THE_CPU = re.compile(r"tensor|cpu")
 
 
 def two_types(rule: str) -> Signature:
-    """Lines that name two tensor types, for a rule that asks `are_on_two_devices` of each hit."""
+    """Matches lines with two tensor types. The rule then calls `are_on_two_devices` for each hit."""
     return Signature(rule, "types", _LITERALS, _TWO_TYPES)
 
 
 def are_on_two_devices(hit: LogHit) -> bool:
-    """True if the two types of a hit name different devices: then the dtypes are not what stopped the
-    program."""
+    """True if the two types of a hit name different devices: then the dtypes are not the problem."""
     devices = {_device_of(name) for name in hit.fields.values()} - {None}
     return len(devices) == 2
 

@@ -1,7 +1,6 @@
-"""Which rank of a hanging training did otherwise, by the collectives that each rank called.
+"""Find the rank that differs in a hanging training, by comparing the collectives that each rank called.
 
-Kept apart from the rules, because a timeout and a standstill are told by different signs and explained by the
-same records.
+Two rules use it: a timeout and a hang show different signs, but the same flight records explain both.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from coach.model.judging.finding import Evidence
 from coach.model.training.flight import Call, FlightRecord
 
 _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce", "all_gather", "allgather")
-"""Operations to which every rank brings as much."""
+"""Operations to which every rank contributes the same number of elements."""
 _MAX_SHOWN = 8
 
 
@@ -25,12 +24,13 @@ class OddRanks:
     ranks: tuple[int, ...]
     how: str
     is_mismatch: bool = False
-    """Whether they called something else, and not just less."""
+    """True if these ranks called another operation; False if they only made fewer calls."""
     evidence: tuple[Evidence, ...] = ()
 
 
 def odd_ranks(records: Iterable[FlightRecord]) -> OddRanks | None:
-    """Another call under the same number first, then fewer calls, then no dump at all."""
+    """The odd ranks, or None. Checked in this order: another call under the same number, fewer calls, no dump
+    at all."""
     groups: dict[str, dict[int, FlightRecord]] = {}
     for record in records:
         groups.setdefault(record.group, {})[record.rank] = record

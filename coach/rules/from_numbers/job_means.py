@@ -1,7 +1,7 @@
-"""What a site's jobstats measured of an ended job, as the rules judge it where no sampler ran.
+"""Means over a whole ended job, from the site's jobstats: evidence where no sampler ran.
 
-One number stands for all of the job: its start and its end are in it, and it says nothing about when. So a
-rule asks for a job that was long enough, is less sure, and says in its evidence where the number is from.
+Such a mean includes start-up and shutdown and has no course over time. A rule therefore requires a long
+enough job, lowers its confidence, and names the source of the number in its evidence.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ class GpuMean:
 
     @property
     def memory_share(self) -> float | None:
-        """Of the GPU's memory, at most at once."""
+        """Peak memory use as a share of the GPU's memory, 0 to 1; None if not measured."""
         used, total = self.means.memory_used_mib, self.means.memory_total_mib
         return used / total if used is not None and total else None
 
 
 def gpu_means(snapshot: TargetSnapshot, min_s: float) -> list[GpuMean]:
-    """Of each GPU whose utilization jobstats told; empty for a job that goes on or was short."""
+    """One mean for each GPU with a reported utilization. Empty for a job that still runs or was shorter than
+    `min_s`."""
     return [
         GpuMean(node.node, gpu, gpu.utilization_pct)
         for node in node_means(snapshot, min_s)
@@ -53,7 +54,8 @@ def gpu_means(snapshot: TargetSnapshot, min_s: float) -> list[GpuMean]:
 
 
 def node_means(snapshot: TargetSnapshot, min_s: float) -> tuple[NodeMeans, ...]:
-    """All nodes of a job that coach did not launch, has ended and ran for so long; empty for any other."""
+    """All nodes of an ended job that coach did not launch and that ran for at least `min_s` seconds; else
+    empty."""
     summary = snapshot.summary
     if summary is None or snapshot.run is not None or not snapshot.has_ended:
         return ()
@@ -63,7 +65,7 @@ def node_means(snapshot: TargetSnapshot, min_s: float) -> tuple[NodeMeans, ...]:
 
 
 def peaks_of_memory(nodes: tuple[NodeMeans, ...]) -> list[tuple[float, float]]:
-    """MiB used at most and allotted, of each node; empty where a node does not tell it."""
+    """(peak MiB, allotted MiB) of each node. Empty if the value of any node is missing."""
     told = [
         (node.memory_used_mib, node.memory_allotted_mib)
         for node in nodes
@@ -73,7 +75,7 @@ def peaks_of_memory(nodes: tuple[NodeMeans, ...]) -> list[tuple[float, float]]:
 
 
 def cpu_means(snapshot: TargetSnapshot, min_s: float) -> list[tuple[float, int]]:
-    """Percent of its CPUs, and their number, of each node; empty where a node does not tell it."""
+    """(CPU use in percent, number of CPUs) of each node. Empty if the value of any node is missing."""
     nodes = node_means(snapshot, min_s)
     time_s = snapshot.summary.time_s if snapshot.summary is not None else None
     told = [

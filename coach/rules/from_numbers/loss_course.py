@@ -1,8 +1,7 @@
-"""The course of a training loss, from metrics or from the lines of a log, as the rules about curves look at
-it.
+"""The course of a training loss over time, from metrics or log lines, for the rules about loss curves.
 
-Where a course begins, what is a loss, and where a curve says nothing (adversaries, rewards) is decided here,
-once for all of them.
+It decides where a course begins, which values are losses, and which curves prove nothing (adversarial
+training, rewards).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _ADVERSARIES = re.compile(
     r"|(?<![a-z])[dg]_?loss|loss_?[dg](?![a-z])|(?<![a-z])gan(?![a-z])",
     re.IGNORECASE,
 )
-"""Words of reinforcement and adversarial training, where a loss that rises says nothing."""
+"""Words of reinforcement and adversarial training, where a rising loss proves nothing."""
 _COUNTER = re.compile(
     r"\b(?:global[ _]?step|step|iter(?:ation)?|epoch|update)s?\b\D{0,8}?(\d+)", re.IGNORECASE
 )
@@ -42,36 +41,36 @@ _RATE = re.compile(
     re.IGNORECASE,
 )
 _ROUNDED = re.compile(r"0\.0{2,}")
-"""A rate that was printed with so many digits alone may be a small one."""
+"""A rate that was printed as zero with few digits; it may be small but not zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a training loss. `counter` is the step or epoch, where it is told."""
+    """One value of a training loss. `counter` is its step or epoch, or None."""
 
     loss: float
     counter: int | None
     time_s: float | None
     evidence: Evidence
     line: str = ""
-    """The line of the log; empty for a value from metrics."""
+    """The log line; empty for a value from metrics."""
 
     @property
     def rate(self) -> float | None:
-        """The learning rate, where the line tells it."""
+        """The learning rate, or None if the line has none."""
         found = _RATE.search(self.line)
         return None if found is None or _ROUNDED.fullmatch(found[1]) else float(found[1])
 
     @property
     def epoch(self) -> float | None:
-        """The epoch, where the line tells it."""
+        """The epoch, or None if the line has none."""
         found = _EPOCH.search(self.line)
         return float(found[1]) if found else None
 
 
 def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point, ...]]:
-    """Each training loss from where it last began anew. What looks ill in it is asked about `are_adversaries`
-    before it is said."""
+    """Each training loss since its last restart. Check `are_adversaries` before reporting a fault in a
+    course."""
     if any(point.loss is not None for point in history.curve):
         yield _since_last_start(
             [
@@ -101,8 +100,7 @@ def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point,
 
 
 def are_adversaries(snapshot: TargetSnapshot) -> bool:
-    """Whether the words of the log, or the names of the metrics, are those of reinforcement or adversarial
-    training."""
+    """True if words of the log or names of metrics show reinforcement or adversarial training."""
     names = (
         str(name)
         for event in snapshot.events
@@ -114,20 +112,20 @@ def are_adversaries(snapshot: TargetSnapshot) -> bool:
 
 
 def counter_of(hit: LogHit) -> int | None:
-    """The step or epoch of a line, if it tells."""
+    """The step or epoch of a line; None if it has neither."""
     found = _COUNTER.search(hit.text)
     return int(found[1]) if found else None
 
 
 def last_place(values: Iterable[float]) -> float:
-    """The last decimal place that any of the finite values has: 0.01 for 2.3 and 2.31; infinite without
-    any."""
+    """The finest decimal place of the finite values: 0.01 for 2.3 and 2.31; infinity without finite
+    values."""
     exponents = [Decimal(f"{value:.9g}").as_tuple().exponent for value in values]
     return 10.0 ** min((exponent for exponent in exponents if isinstance(exponent, int)), default=math.inf)
 
 
 def _since_last_start(points: Sequence[Point]) -> tuple[Point, ...]:
-    """What was said since the steps last began anew: another run, fold or phase has a course of its own."""
+    """The points since the steps last restarted: each run, fold or phase has its own course."""
     start = 0
     for place, (before, after) in enumerate(pairwise(points), 1):
         if before.counter is not None and after.counter is not None and after.counter < before.counter:

@@ -1,4 +1,4 @@
-"""What bursts of stack samples say of the ranks: who waits for the others, and where each stands."""
+"""Read bursts of stack samples: which ranks wait for the others, and in which line each stands."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.stacks import StackBurst
 
 _SAME_MOMENT_S = 60.0
-"""Nodes take their bursts by their own clocks and looks."""
+"""Bursts within these seconds count as simultaneous: each node samples by its own clock."""
 _WAITING_CPU_PCT = 30.0
-"""DDP waits for its peers inside of backward, in C++: the rank then uses less of its CPU than this. Spinning
-waits (NCCL) are not told from work by it."""
+"""A rank in backward that uses less CPU than this waits for its peers inside DDP's C++ code. Waits that spin
+(NCCL) look like work."""
 _MIN_SAMPLES = 10
 
 
 def newest_bursts(snapshot: TargetSnapshot, *, is_stall: bool) -> list[StackBurst]:
-    """Of each rank the newest burst of this kind, if all are of one moment; the ranks in their order."""
+    """The newest burst of this kind of each rank, sorted by rank. Empty if they are not simultaneous."""
     newest: dict[tuple[str, int], StackBurst] = {}
     for burst in snapshot.bursts:
         if burst.is_stall == is_stall and burst.num_samples >= _MIN_SAMPLES:
@@ -30,16 +30,16 @@ def newest_bursts(snapshot: TargetSnapshot, *, is_stall: bool) -> list[StackBurs
 
 
 def waiting_share(burst: StackBurst) -> float:
-    """The part of the samples in which the rank waits for the others, 0 to 1."""
+    """The share of samples in which the rank waits for other ranks, 0 to 1."""
     is_idle = burst.cpu_pct is not None and burst.cpu_pct < _WAITING_CPU_PCT
     return burst.share("collective", *(("backward",) if is_idle else ()))
 
 
 def stands_in_one_place(burst: StackBurst, share: float) -> bool:
-    """True if so many of the samples, 0 to 1, are of one line."""
+    """True if at least `share` (0 to 1) of the samples are in one line."""
     return bool(burst.places) and burst.places[0][1] >= share * burst.num_samples
 
 
 def burst_evidence(bursts: Sequence[StackBurst], most: int = 4) -> tuple[Evidence, ...]:
-    """A line for each of the first ranks: what its stacks are busy with, and where."""
+    """One line of evidence for each of the first `most` ranks: its activity and its source line."""
     return tuple(Evidence(f"{burst.label}: {burst.words}") for burst in bursts[:most])

@@ -1,7 +1,6 @@
-"""What GPUs and nodes did while the run trained: the windows that the rules on telemetry judge by, each
-worked out once.
+"""Select the telemetry of GPUs and nodes during training, in windows that rules share; each is computed once.
 
-Start-up, evaluation, compilation and checkpoints are left out here, so that no rule forgets one of them.
+Start-up, evaluation, compilation and checkpoints are excluded here, so no rule can forget one of them.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ WINDOW = (WINDOW_S, MIN_SAMPLES, STARTUP_S)
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """How one GPU was used in its window. A share is None where it was not measured."""
+    """Use of one GPU in its window. Shares are 0 to 1, or None if not measured."""
 
     node: str
     gpu: int
     series: Series[GpuSample]
-    """All that is kept of this GPU."""
+    """All kept samples of this GPU."""
     places: Sequence[int]
-    """Where the samples of the window stand in it; each has a utilization."""
+    """Indices in `series` of the window's samples; each of them has a utilization."""
     mean_pct: float
 
     @property
@@ -62,7 +61,7 @@ class GpuUse:
 
     @property
     def power_share(self) -> float | None:
-        """Of the power limit."""
+        """Mean power draw over the power limit, 0 to 1; None if not measured."""
         return self._share("power_w", self.newest.power_limit_w)
 
     @property
@@ -80,20 +79,20 @@ class GpuUse:
 
     @property
     def is_never_used(self) -> bool:
-        """True if no kernel ran in all that is kept."""
+        """True if no kernel ran in any kept sample."""
         everything = range(len(self.series.times))
         return self.is_idle and not any(v > 0 for v in self.series.column("utilization_pct", everything))
 
     def mean(self, name: str) -> float | None:
-        """Of a number of the samples that have it, each by the time that it stands for."""
+        """Mean of the field `name` over the samples that have it, weighted by the time that each covers."""
         return mean_of(self.series, name, self.places)
 
 
 def gpu_uses(
     snapshot: TargetSnapshot, history: History, window_s: float, min_samples: float, startup_s: float
 ) -> list[GpuUse]:
-    """Each GPU over the newest `window_s` seconds of training; of a run that has ended over all that was
-    kept."""
+    """The use of each GPU over the newest `window_s` seconds of training. If the run has ended, over all kept
+    samples."""
 
     def make() -> list[GpuUse]:
         found = training_phases(snapshot, history)
@@ -113,12 +112,12 @@ def gpu_uses(
 
 
 def training_phases(snapshot: TargetSnapshot, history: History) -> Phases:
-    """When the run trained, worked out once for all rules."""
+    """The time spans in which the run trained; computed once for all rules."""
     return history.derived(("phases", *_state(snapshot)), lambda: phases(snapshot, history))
 
 
 def _state(snapshot: TargetSnapshot) -> tuple[int, float | None, bool]:
-    """What phases depend on beside the history."""
+    """The data besides the history that phases depend on."""
     newest_s = snapshot.events[-1].time_s if snapshot.events else None
     return len(snapshot.events), newest_s, snapshot.has_ended
 
@@ -126,7 +125,7 @@ def _state(snapshot: TargetSnapshot) -> tuple[int, float | None, bool]:
 def host_window(
     snapshot: TargetSnapshot, history: History, node: str, window_s: float, min_samples: float
 ) -> Sequence[HostSample]:
-    """A node's newest `window_s` seconds of training; empty where they hold too few samples."""
+    """A node's samples of the newest `window_s` seconds of training. Empty for fewer than `min_samples`."""
 
     def make() -> Sequence[HostSample]:
         series = history.host(node)
@@ -140,7 +139,7 @@ def host_window(
 
 
 def training_host_samples(snapshot: TargetSnapshot, history: History, node: str) -> Sequence[HostSample]:
-    """All that was kept of a node while it trained."""
+    """All kept samples of a node during training."""
     return _training(snapshot, history, history.host(node))
 
 
@@ -158,14 +157,13 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def mean_of(series: Series[GpuSample], name: str, places: Sequence[int]) -> float | None:
-    """The mean of what is known, each by the time that it stands for; where no time passed, each counts
-    alike."""
+    """The mean of the known values, weighted by the time that each covers; unweighted if they cover none."""
     if isinstance(places, range) and series.is_complete(name):
         together, total = series.total(name, places)
         return together / total if total > 0.0 else mean(series.column(name, places))
     values, weights = series.column(name, places), pick(series.seconds, places)
     together, total = sum(map(mul, values, weights)), sum(weights)
-    if math.isnan(together):  # of some it was not measured
+    if math.isnan(together):  # some samples lack the value
         known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value == value]
         values, weights = array("d", [value for value, _ in known]), array("d", [w for _, w in known])
         together, total = sum(map(mul, values, weights)), sum(weights)
@@ -173,7 +171,7 @@ def mean_of(series: Series[GpuSample], name: str, places: Sequence[int]) -> floa
 
 
 def means_of(samples: Sequence[HostSample], name: str) -> float | None:
-    """The mean of a number of the samples, where at least half of them have it."""
+    """The mean of the field `name`; None if fewer than half of the samples have it."""
     known = [value for value in map(attrgetter(name), samples) if value is not None]
     return fmean(known) if known and 2 * len(known) >= len(samples) else None
 
@@ -188,11 +186,11 @@ def quarters(values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How something grew in four equal parts of a stretch of time."""
+    """How a value grew over four equal parts of a time span."""
 
     by_quarters: tuple[float, ...]
     pace_per_s: float
-    """Of the last quarter."""
+    """Growth per second in the last quarter."""
 
     @property
     def grown(self) -> float:
@@ -200,8 +198,8 @@ class Growth:
 
 
 def steady_growth(values: Sequence[float], times_s: Sequence[float]) -> Growth | None:
-    """None where it does not grow all the time, or ever more slowly, as a cache that fills: the last pace is
-    at least half of the mean one."""
+    """The growth of a value that rises in every quarter. None if it pauses or slows down, as a cache that
+    fills does: the last pace must be at least half of the mean pace."""
     used, times = quarters(values), quarters(times_s)
     if not used or times[-1] <= times[0]:
         return None
@@ -212,8 +210,8 @@ def steady_growth(values: Sequence[float], times_s: Sequence[float]) -> Growth |
 
 
 def _is_long_enough(series: Series[GpuSample], places: Sequence[int], window_s: float) -> bool:
-    # Each sample stands for the interval before it: n samples cover one interval more than lies between the
-    # first and the last.
+    # Each sample covers the interval before it, so n samples cover one interval more than the span from the
+    # first to the last.
     span = series.times[places[-1]] - series.times[places[0]]
     return span * len(places) / max(1, len(places) - 1) >= 0.98 * window_s
 

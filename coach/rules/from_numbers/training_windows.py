@@ -1,7 +1,7 @@
-"""The parts of a run in which it trains, and its steady steps.
+"""Find the parts of a run in which it trains, and its steady steps.
 
-Start-up, compilation, evaluation and checkpoints leave a GPU idle for good reasons. What is judged as
-training is decided here, once.
+A GPU is rightly idle in start-up, compilation, evaluation and checkpoints. Only this module decides which
+time counts as training.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from coach.rules.advice.launched_with import int_parameter
 
 _PAUSES = frozenset({"eval", "checkpoint", "compile"})
 _MARGIN_S = 1.5
-"""A sample covers the interval before it, so the edges of a pause spoil the sample that follows."""
+"""A sample covers the interval before it, so a pause also affects the first sample after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """When a run trained: from its first step to its last, without the pauses between. Times None: not
-    known."""
+    """The time in which a run trained: from its first step to its last, without pauses. A time is None if
+    unknown."""
 
     first_step_s: float | None
     last_step_s: float | None
@@ -42,7 +42,7 @@ class Phases:
         return not any(start <= time_s <= end for start, end in self.pauses)
 
     def is_all_training(self, start_s: float, end_s: float) -> bool:
-        """Whether the whole of a stretch is training: then none of its samples needs a look of its own."""
+        """True if the whole span is training, so that its samples need no separate check."""
         if self.first_step_s is not None and start_s <= self.first_step_s + _MARGIN_S:
             return False
         if self.last_step_s is not None and end_s > self.last_step_s:
@@ -51,9 +51,9 @@ class Phases:
 
 
 def phases(snapshot: TargetSnapshot, history: History) -> Phases:
-    """Read the phases off the metrics. While a run lives, the time after its last step may be a step that is
-    not done yet."""
-    # The curve reaches back to the first step, however many steps of a rank are kept.
+    """The phases by the metrics. While a run lives, time after its last step counts: the next step may be
+    under way."""
+    # The curve reaches back to the first step; the kept steps of a rank may not.
     start = history.curve[0].time_s if history.curve else None
     last_steps = [history.steps(rank)[-1] for rank in history.ranks]
     ends = [step.time_s for step in last_steps if step.time_s is not None]
@@ -68,8 +68,8 @@ def phases(snapshot: TargetSnapshot, history: History) -> Phases:
 def training_places(
     series: Series[GpuSample], found: Phases, window_s: float | None, begin: int = 0
 ) -> Sequence[int]:
-    """Where the samples with a utilization stand that fall into training, of the newest `window_s` seconds
-    (None: all) after place `begin`."""
+    """Indices from `begin` on of training samples with a utilization, in the newest `window_s` seconds (None:
+    all)."""
     end = len(series.times)
     if window_s is not None:
         newest = next(
@@ -80,7 +80,7 @@ def training_places(
 
 
 def places_in_training(series: Series[GpuSample], found: Phases, among: range) -> Sequence[int]:
-    """Those of these places whose samples have a utilization and fall into training."""
+    """The indices in `among` whose samples have a utilization and fall into training."""
     if (
         among
         and found.is_all_training(series.times[among[0]], series.times[among[-1]])
@@ -98,17 +98,17 @@ def _counts(sample: GpuSample, found: Phases) -> bool:
 
 
 def newest_steps(steps: Sequence[Step], count: int) -> list[Step]:
-    """The newest `count` steps, oldest first: of a long series only its end is touched."""
+    """The newest `count` steps, oldest first. Only the end of a long series is read."""
     return list(islice(reversed(steps), count))[::-1]
 
 
 def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int) -> list[Step]:
-    """The steps with both times, without the first `num_skipped` of the run, of each epoch, and after a
+    """The steps with both times, except the first `num_skipped` of the run, of each epoch and after each
     resume."""
     restarts = set(resumed_at)
     numbers, epochs = [step.step for step in steps], [step.epoch for step in steps]
     starts: list[int] = []
-    # Mostly a window lies within one epoch of one attempt, which shows sooner than where the next begins.
+    # Fast path: most windows lie within one epoch of one attempt.
     is_ascending = all(map(lt, numbers, islice(numbers, 1, None)))
     is_one_epoch = epochs.count(epochs[0]) == len(epochs) if epochs else True
     if not (is_ascending and is_one_epoch and restarts.isdisjoint(numbers)):
@@ -127,7 +127,7 @@ def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: 
 
 @dataclass(frozen=True, slots=True)
 class SteadySteps:
-    """The newest steady steps of one rank, and how long they took together."""
+    """The newest steady steps of one rank, and their total time."""
 
     rank: int
     steps: Sequence[Step]
@@ -142,8 +142,8 @@ class SteadySteps:
 def newest_steady_steps(
     snapshot: TargetSnapshot, history: History, rank: int, count: int, num_skipped: int
 ) -> SteadySteps:
-    """The newest `count`, or fewer where more than a fifth of the newest are not steady: worked out once for
-    all rules."""
+    """The newest `count` steady steps; fewer if over a fifth of the newest steps are not steady. Computed
+    once for all rules."""
     resumed = resumed_steps(snapshot)
 
     def make() -> SteadySteps:
@@ -156,23 +156,23 @@ def newest_steady_steps(
 
 
 def resumed_steps(snapshot: TargetSnapshot) -> list[int]:
-    """Steps at which the run went on from a checkpoint."""
+    """Steps at which the run resumed from a checkpoint."""
     return [event.step for event in snapshot.events if event.event == "resume" and event.step is not None]
 
 
 def is_first_of_epochs(snapshot: TargetSnapshot, history: History) -> bool:
-    """Whether the data are gone through for the first time, and will be again."""
+    """True during the first of several epochs."""
     newest = max((history.steps(rank)[-1].epoch or 0 for rank in history.ranks), default=None)
     num_epochs = None if int_parameter(snapshot.run, "max_steps") else int_parameter(snapshot.run, "epochs")
     return newest == 0 and num_epochs is not None and num_epochs > 1
 
 
-# Into how many parts the ranks share out the samples, as they say themselves. It tells ranks that do the same
-# work on samples of their own from the stages and slices of one model, whatever the program is called.
+# The number of parts into which the ranks split the samples, as they report it. It separates ranks with their
+# own samples (data parallelism) from stages and slices of one model, without knowing the program.
 
 
 def num_parts(history: History) -> int | None:
-    """How many ranks have samples of their own, by what is said of the newest step; None where nothing is."""
+    """The number of ranks with their own samples, by the newest step; None if it was not reported."""
     newest = history.steps(history.ranks[0])[-1] if history.ranks else None
     if newest is None or not newest.num_samples or not newest.num_samples_global:
         return None
@@ -180,7 +180,7 @@ def num_parts(history: History) -> int | None:
 
 
 def share_samples(history: History) -> bool:
-    """Whether ranks say that several of them work on the same samples: then their work may differ by
+    """True if ranks report that several of them work on the same samples: their work may then differ by
     design."""
     parts = num_parts(history)
     return parts is not None and parts < len(history.ranks)

@@ -1,5 +1,5 @@
-"""GPU003: GPUs that were allotted do little. Low utilization is a symptom, so the finding names the cause as
-far as it was measured."""
+"""GPU003: allocated GPUs do little work. Low utilization is a symptom, so the finding names the cause if it
+was measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """Why the GPUs have little to do, as far as it was measured."""
+    """The measured reason why the GPUs have little to do."""
 
     text: str
     evidence: tuple[Evidence, ...] = ()
@@ -36,25 +36,25 @@ class LowGpuUtilization(Rule):
     """GPUs that the job holds are idle most of the time.
 
     What it sees
-        The mean utilization of each GPU over the newest window of training; over the whole of what was kept
-        once the run has ended. Of a job that coach did not launch, and in which no sampler ran, the mean of
-        each GPU over the whole job, where the site's jobstats left it in the accounting. Each GPU is judged
-        by itself: a mean over all would hide that one of two does nothing. Power and memory stand beside it.
-        The cause is split as far as the data allows: no process of the job is on a GPU or takes CPU time (an
-        allocation left open, a program that ended and left its shell), never used, waiting for input, too
-        little work per step (CPUs at their limit are GPU006, slow storage DAT006); otherwise it is called
-        unexplained, with what to measure next.
+        The mean utilization of each GPU over the newest window of training, or over all kept training samples
+        once the run has ended. For a job without a sampler that coach did not launch: the mean of each GPU
+        over the whole job, if the site's jobstats left it in the accounting. Each GPU is judged separately,
+        because a mean over all would hide that one of two does nothing. Power and memory are shown too. The
+        finding names a cause if the data show one: no process of the job uses a GPU or CPU time (an
+        allocation left open, a program that ended and left its shell), a GPU that was never used, waiting for
+        input, too little work per step. CPUs at their limit are GPU006, slow storage is DAT006. Otherwise the
+        finding is called unexplained and says what to measure next.
     Why it matters
-        A GPU that is allotted and idle is paid for, and nobody else can use it. But utilization is only the
-        share of time in which any kernel ran: low is a symptom, and high proves nothing.
+        An idle GPU is paid for, and nobody else can use it. But utilization is only the share of time in
+        which any kernel ran: a low value is a symptom, and a high value proves nothing.
     When it stays silent
         Before the first step (without metrics: before the GPU's first use, for `startup_s`), in evaluation,
-        checkpoints and compilation, and until the window holds enough seconds and samples. On the mean of a
-        whole job that was short: its start is in it. When power is high, or in the warning band when the
-        memory is well used: the job then needs this GPU.
+        checkpoints and compilation, and until the window holds enough seconds and samples. On the mean over a
+        short job, which includes its start. When power is high, or in the warning band when the memory is
+        well used: the job then needs this GPU.
     What to do
-        Follow the cause that is named. Where it is unexplained, profile some steps: synchronisation per step
-        (`.item()`), many small kernels, communication and checkpoints leave these traces.
+        Follow the named cause. If it is unexplained, profile some steps and look for synchronisation in each
+        step (`.item()`), many small kernels, communication and checkpoints.
     Sources
         Princeton jobstats (15 % and 25 %) and job_defense_shield (memory efficiency); TraceML's bands (30 %)
         and its "unexplained"; NVML's definition of utilization.
@@ -128,7 +128,7 @@ class LowGpuUtilization(Rule):
         return not (is_warning_band and (memory_share or 0) >= self.values["memory_share"])
 
     def _of_summary(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
-        """By the means of a whole job that has ended."""
+        """Hits from the means over a whole ended job."""
         means = gpu_means(snapshot, self.values["min_mean_s"])
         low = [gpu for gpu in means if self._is_low(gpu.mean_pct, None, gpu.memory_share)]
         if not low:
@@ -160,7 +160,7 @@ class LowGpuUtilization(Rule):
         )
 
     def _empty(self, history: History, uses: list[GpuUse]) -> _Cause | None:
-        """The cause where no process of the job is on a GPU; None where one is or may be."""
+        """The cause if no process of the job uses a GPU; None if one does or may do so."""
         if not all(use.is_idle and self._holds_nothing(use) for use in uses):
             return None
         evidence = []
@@ -189,8 +189,8 @@ class LowGpuUtilization(Rule):
         return memory_mib is not None and memory_mib <= self.values["empty_mib"]
 
     def _processes_beside(self, listed: Sequence[ProcessSample], newest_s: float) -> list[ProcessSample]:
-        """The processes of a node that does nothing; none where one is on a GPU, where they use the CPUs (a
-        training that found no GPU, or prepares its data), or where the list is too old to tell."""
+        """The processes of an idle node. Empty if one uses a GPU, if they use the CPUs (a training that found
+        no GPU or prepares its data), or if the list is too old."""
         fresh = [process for process in listed if process.time_s >= newest_s - self.values["fresh_s"]]
         is_on_gpu = any(process.gpus or process.gpu_memory_mib for process in fresh)
         cpu_pct = [process.cpu_pct for process in fresh if process.cpu_pct is not None]
@@ -261,7 +261,7 @@ def _which(
 
 
 def _listed(texts: Sequence[tuple[str, float]]) -> tuple[Evidence, ...]:
-    """One line for each GPU with its percent, up to a bound."""
+    """One line for each GPU with its percentage, up to a maximum number of lines."""
     lines = [Evidence(text, value=round(pct, 1), unit="%") for text, pct in texts[:_MAX_GPUS_SHOWN]]
     if len(texts) > _MAX_GPUS_SHOWN:
         lines.append(Evidence(f"and {len(texts) - _MAX_GPUS_SHOWN} more GPUs like these"))
@@ -269,7 +269,7 @@ def _listed(texts: Sequence[tuple[str, float]]) -> tuple[Evidence, ...]:
 
 
 def _cause_of_means(low: list[GpuMean], means: list[GpuMean]) -> _Cause:
-    """A mean tells no cause but that no kernel ran, or that it was not the same on all GPUs."""
+    """The cause that means can show: no kernel ran, or the GPUs were used unevenly; else unexplained."""
     if not any(gpu.mean_pct for gpu in low):
         return _never_used(None, len(low), len(means))
     what = "uneven, the other GPUs worked" if len(low) < len(means) else "unexplained"
@@ -320,7 +320,8 @@ def _unexplained(history: History, is_uneven: bool) -> _Cause:
 
 
 def _text(use: GpuUse) -> str:
-    """Utilization never stands alone: it says that a kernel ran, not how much of the GPU it used."""
+    """One GPU's figures. Power and memory stand beside utilization, which does not show how much of the GPU a
+    kernel used."""
     power, memory = use.mean("power_w"), use.mean("memory_used_mib")
     limit, total = use.newest.power_limit_w, use.newest.memory_total_mib
     parts = [f"GPU {use.gpu} on {use.node}: busy {use.mean_pct:.0f} % of the time"]

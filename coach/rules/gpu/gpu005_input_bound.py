@@ -1,4 +1,5 @@
-"""GPU005: the steps wait for their data. Judged from the trainer's own clock, so it holds on CPUs as well."""
+"""GPU005: the steps wait for their data. It reads the trainer's own step times, so it works on CPUs as
+well."""
 
 from __future__ import annotations
 
@@ -35,23 +36,24 @@ class InputBound(Rule):
     """The steps wait for their data: the loader is slower than the training.
 
     What it sees
-        The share of step time that ranks spend waiting for the next batch (data_time_s over step_time_s), as
-        a sum over the newest steady steps: DataLoader workers deliver in bursts, which a median of single
-        steps would hide. Every rank is looked at; the one that waits most decides, because the others wait
-        for it in the collective. Where the training tells no such times, the share of its sampled stacks that
-        stand in the data loader, of at least half of the ranks.
+        The share of step time that ranks spend waiting for the next batch (data_time_s over step_time_s),
+        summed over the newest steady steps, because DataLoader workers deliver in bursts that a median over
+        steps would hide. The rank that waits most decides, because the others wait for it in the collective.
+        If the training reports no such times: the share of sampled stacks in the data loader, on at least
+        half of the ranks.
     Why it matters
-        The waiting share is paid for and trains nothing. It bounds what a faster data path can win.
+        GPUs train nothing while they wait. The waiting share is the most that a faster data path can gain.
     When it stays silent
         On the first steps of the run, of an epoch and after a resume, when workers start. On fewer steady
-        steps than `min_steps` or `min_window_s`, and on waits too short to be worth a worker. While the GPUs
-        are busy (`busy_gpu_pct`): the wait is then hidden behind their queue. In a training on CPUs it is
-        info up to `starved_share` while it uses all CPUs that it has, or, where it has workers, while others
-        use the rest of the node: loaders and training then wait for a CPU, and one more worker would take it
-        from them.
+        steps than `min_steps`, in less time than `min_window_s`, and on waits too short to be worth a worker.
+        While the GPUs are busy (`busy_gpu_pct`): their queue of kernels then hides the wait. In a training on
+        CPUs it is info up to `starved_share` while the job uses all its CPUs, or has workers while other jobs
+        use the rest of the node: loaders and training then compete for CPUs, and one more worker would not
+        help.
     What to do
-        More DataLoader workers, up to the CPUs that each rank has; more CPUs per task beyond that. pin_memory
-        and persistent_workers; stage the data on the node, in few large files; decode less per sample.
+        Use more DataLoader workers, up to the CPUs of each rank; beyond that ask for more CPUs per task. Set
+        pin_memory and persistent_workers, stage the data on the node in few large files, decode less per
+        sample.
     Sources
         TraceML's input-wait bands (10 % and 20 %); gpu-idle's guard on busy GPUs; the PyTorch performance
         tuning guide.
@@ -98,11 +100,14 @@ class InputBound(Rule):
             "a GPU this busy has work queued: waiting for data costs it nothing",
         ),
         Threshold(
-            "stack_share", 0.5, "of the stacks", "of 20 stacks so many are no chance below a share of 0.3"
+            "stack_share",
+            0.5,
+            "of the stacks",
+            "half of 20 stacks is no chance if the true share is below 0.3",
         ),
         Threshold("full_cpu_pct", 90, "percent", "no CPU is left for one more worker"),
         Threshold(
-            "starved_share", 0.35, "of step time", "a want of CPUs slows the training as well as its loaders"
+            "starved_share", 0.35, "of step time", "a lack of CPUs slows the training as well as its loaders"
         ),
     )
 
@@ -113,7 +118,7 @@ class InputBound(Rule):
             yield from self._by_stacks(snapshot, history)
 
     def _by_steps(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        """By the time that each step waited for its batch."""
+        """Hits from the time that each step waited for its batch."""
         if not any(self._may_wait(history.steps(rank)) for rank in history.ranks):
             return
         waits = self._waits(snapshot, history)
@@ -152,7 +157,7 @@ class InputBound(Rule):
         )
 
     def _by_stacks(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        """By the stacks that were sampled once after warm-up."""
+        """Hits from the stacks that were sampled once after warm-up."""
         bursts = newest_bursts(snapshot, is_stall=False)
         slow = [burst for burst in bursts if burst.share("data") >= self.values["stack_share"]]
         if not slow or 2 * len(slow) < len(bursts):
@@ -175,8 +180,8 @@ class InputBound(Rule):
         )
 
     def _full_cpus(self, snapshot: TargetSnapshot, history: History) -> float | None:
-        """How busy the fullest node is, where loaders and training on CPUs have to share what is not enough
-        for them; else None."""
+        """CPU use in percent of the busiest node, if loaders and training on CPUs compete for too few CPUs;
+        else None."""
         is_on_cpus = not history.gpus or (snapshot.run is not None and snapshot.run.num_gpus == 0)
         if not is_on_cpus:
             return None
@@ -185,14 +190,13 @@ class InputBound(Rule):
         for node in history.nodes:
             samples = training_host_samples(snapshot, history, node)
             own_pct, node_pct = means_of(samples, "cpu_pct"), means_of(samples, "node_cpu_pct")
-            # Without workers it waits for none of them, whatever others do.
+            # Without workers, other jobs on the node do not matter.
             found += [pct for pct in (own_pct, node_pct if has_workers else None) if pct is not None]
         fullest = max(found, default=0.0)
         return fullest if fullest >= self.values["full_cpu_pct"] else None
 
     def _may_wait(self, steps: Sequence[Step]) -> bool:
-        """A look without skipping anything, which makes the share only larger: most runs need no closer
-        one."""
+        """Fast path: False if the share over all newest steps is below half of the warning share."""
         newest = newest_steps(steps, int(1.25 * self.values["window_steps"]))
         total_s = sum([step.step_time_s or 0.0 for step in newest])
         return (
@@ -204,8 +208,8 @@ class InputBound(Rule):
         return [wait for wait in waits if self._is_long_enough(wait)]
 
     def _newest(self, snapshot: TargetSnapshot, history: History, rank: int) -> SteadySteps:
-        """The newest steps of one rank: as many as wanted, and more where they are so fast that these last no
-        time."""
+        """The newest steady steps of one rank; more of them if the steps are so fast that they cover too
+        little time."""
         count, skip = int(self.values["window_steps"]), int(self.values["skip_steps"])
         while True:
             found = newest_steady_steps(snapshot, history, rank, count, skip)
@@ -225,7 +229,7 @@ class InputBound(Rule):
 
 
 def _gpu_utilization(snapshot: TargetSnapshot, history: History, wait: SteadySteps) -> float | None:
-    """Mean utilization of the GPUs while these steps ran; the least busy GPU counts."""
+    """Mean utilization of the least busy GPU while these steps ran."""
     start, end = wait.steps[0].time_s, wait.steps[-1].time_s
     if start is None or end is None:
         return None
@@ -250,7 +254,7 @@ def _tells_its_waits(steps: Sequence[Step]) -> bool:
 
 
 def _busy_around(history: History, key: tuple[str, int], start_s: float) -> float | None:
-    """Mean utilization of one GPU from the moment of a burst on, for its ten seconds."""
+    """Mean utilization of one GPU over the ten seconds of a burst."""
     series = history.gpu_series(*key)
     meanwhile = range(bisect_left(series.times, start_s - 10), bisect_right(series.times, start_s + 10))
     return mean_of(series, "utilization_pct", meanwhile)
@@ -286,7 +290,7 @@ def _evidence(
 
 
 def _fixes(run: Run | None, history: History, data_s: float, total_s: float) -> Iterable[Fix]:
-    """`data_s` of `total_s` seconds are waited for data."""
+    """`data_s` of `total_s` seconds were spent waiting for data."""
     now = int_parameter(run, "num_workers")
     if run is None or now is None:
         yield Fix(
@@ -295,8 +299,8 @@ def _fixes(run: Run | None, history: History, data_s: float, total_s: float) -> 
         )
         return
     compute_s = max(total_s - data_s, 0.01 * total_s)
-    # `now` loaders (or the training process itself, for 0) keep up with one batch per step; so many keep up
-    # with the compute alone.
+    # `now` loaders (for 0 the training process itself) deliver one batch per present step. `needed` loaders
+    # keep up with the compute time alone.
     busy_s = total_s if now else data_s
     needed = math.ceil(round(max(now, 1) * busy_s / compute_s, 3)) + (0 if now else 1)
     cpus = cpus_per_rank(run, _cpus_allotted(history))

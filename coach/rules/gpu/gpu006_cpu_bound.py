@@ -1,4 +1,4 @@
-"""GPU006: the CPUs are the limit: all that the job has are busy, and its GPUs wait for them."""
+"""GPU006: the CPUs are the limit: all CPUs of the job are busy, and its GPUs wait for them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ class CpuBound(Rule):
     """The CPUs of a node are at their limit while its GPUs wait.
 
     What it sees
-        The use of the CPUs that the job has on a node, and the utilization of its GPUs there, both over the
-        newest window of training. Where the kernel tells pressure, how long tasks waited for a CPU stands
-        beside it: more threads run than there are CPUs. Where the ranks of a node have `threads_per_cpu`
-        threads for each CPU, and tasks wait for a CPU, the numbers of threads are named.
+        The use of the job's CPUs on a node, and the utilization of its GPUs there, both over the newest
+        window of training. If the kernel reports CPU pressure, the finding shows how long tasks waited for a
+        CPU: more threads run than there are CPUs. If tasks wait and the ranks of a node have
+        `threads_per_cpu` threads per CPU, it shows the numbers of threads.
     Why it matters
-        More DataLoader workers do not help where there is no CPU left for them; they then take it from each
-        other.
+        Without a free CPU more DataLoader workers do not help: they only take CPU time from each other.
     When it stays silent
-        Without GPUs: a training on CPUs shall use them wholly. While the GPUs are busy. In start-up,
+        Without GPUs: a training on CPUs should use them fully. While the GPUs are busy. In start-up,
         evaluation, checkpoints and compilation.
     What to do
-        Ask for more CPUs per task. Where no more are to be had: decode and augment less per sample or on the
-        GPU, prepare the data once; set OMP_NUM_THREADS so that ranks × threads fit into the CPUs.
+        Ask for more CPUs per task. If there are none: decode and augment less per sample or on the GPU,
+        prepare the data once, and set OMP_NUM_THREADS so that ranks × threads do not exceed the CPUs.
     Sources
         SageMaker Debugger's CPUBottleneck (CPU above 90 %); kernel documentation, pressure stall information.
     """
@@ -103,7 +102,7 @@ class CpuBound(Rule):
     def _crowd(
         self, processes: Sequence[ProcessSample], num_cpus: int | None, pressure_pct: float | None
     ) -> _Crowd | None:
-        """Ranks of one node that run far more threads than it has CPUs for them; None where too little is
+        """The excess of threads over CPUs if the ranks of a node run far too many; None if too little is
         known."""
         threads = [each.num_threads for each in processes if each.rank is not None and each.num_threads]
         if len(threads) < 2 or not num_cpus or (pressure_pct or 0.0) < self.values["pressure_pct"]:
@@ -126,7 +125,7 @@ class CpuBound(Rule):
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """More threads than CPUs, and the way to fewer."""
+    """Evidence for more threads than CPUs, and the fix."""
 
     evidence: Evidence
     fix: Fix

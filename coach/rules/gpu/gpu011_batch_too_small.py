@@ -1,4 +1,4 @@
-"""GPU011: so few samples in each step that what every step costs anyway makes up most of it."""
+"""GPU011: the batch is so small that the fixed costs of a step make up most of it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from coach.rules.from_numbers.training_windows import newest_steady_steps
 
 
 class BatchTooSmall(Rule):
-    """Each step has so few samples that its fixed costs make up most of it.
+    """The batch is so small that the fixed costs of a step make up most of it.
 
     What it sees
         Short steps that do not wait for data, and one of two signs: a micro-batch below the usual range of
-        its recipe; or GPUs that are idle for a third of the time and more, with most of their memory free (a
-        step then is a row of small kernels, and launching them is the work).
+        its recipe; or GPUs that are idle for at least a third of the time, with most of their memory free. A
+        step then consists of small kernels, and most of its time goes into launching them.
     Why it matters
-        Launching kernels, Python, the optimizer and the exchange of gradients cost a step as much for two
-        samples as for two hundred. A larger batch often makes several times the samples per second.
+        Kernel launches, Python, the optimizer and the exchange of gradients take as long for two samples as
+        for two hundred. A larger batch often makes several times the samples per second.
     When it stays silent
-        On steps that take long, or that wait for data (GPU005). Where the GPU's memory is well used: a larger
-        batch has no room. Where it draws half of its power limit: then it works, whatever utilization says.
-        Where the batch is within its recipe's usual range and no GPU was measured; with an idle GPU it is
-        then info: the recipe's model is that small. It is info, too, where nothing is known of the batch and
-        the GPU is busy for a third of the time and more: small models are trained with good reason.
+        On long steps, and on steps that wait for data (GPU005). If the GPU's memory is well used: a larger
+        batch would not fit. If it draws half of its power limit: then it works, whatever its utilization. If
+        the batch is within the recipe's usual range and no GPU was measured. With an idle GPU such a batch is
+        info, because the recipe's model is small. The finding is also info if the batch is unknown and the
+        GPU is busy for at least a third of the time: there are good reasons to train small models.
     What to do
-        Double the batch until samples per second rise no more, then tune the learning rate anew: a larger
-        batch changes what is learned. Where the batch must stay small: torch.compile and CUDA graphs.
+        Double the batch until samples per second no longer rise, then tune the learning rate again, because a
+        larger batch changes the training. If the batch must stay small: use torch.compile and CUDA graphs.
     Sources
         SageMaker Debugger's BatchSize rule (below 70 %); Google's tuning playbook, "Choosing the batch size".
     """
@@ -50,7 +50,9 @@ class BatchTooSmall(Rule):
         Threshold("gpu_step_s", 0.05, "seconds", "the same on a GPU, which computes faster"),
         Threshold("gpu_pct", 70, "percent", "SageMaker's bound"),
         Threshold("warning_gpu_pct", 30, "percent", "below it GPU003 warns, and this says why"),
-        Threshold("power_share", 0.5, "of the power limit", "as GPU003: who draws so much is working"),
+        Threshold(
+            "power_share", 0.5, "of the power limit", "as GPU003: a GPU that draws this much is working"
+        ),
         Threshold("memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"),
         Threshold("data_share", 0.10, "of step time", "then the wait for data is what to mend first"),
         Threshold("min_steps", 40, "steady steps", "fewer vary too much"),
@@ -61,7 +63,7 @@ class BatchTooSmall(Rule):
         steps = newest_steady_steps(snapshot, history, history.ranks[0], 200, 3).steps
         if len(steps) < max(1, self.values["min_steps"]):
             return
-        # The fastest steps tell the machine's own pace, also while others use it.
+        # The fastest steps show the machine's own pace, even while others use it.
         pace_s = sorted(step.step_time_s or 0.0 for step in steps)[len(steps) // 10]
         if pace_s > self.values["step_s"] or self._waits_for_data(steps):
             return
@@ -106,7 +108,7 @@ class BatchTooSmall(Rule):
         return waited_s >= self.values["data_share"] * sum(step.step_time_s or 0.0 for step in steps)
 
     def _idle(self, uses: list[GpuUse], pace_s: float) -> Iterable[Evidence]:
-        """What shows that the GPUs wait for their next kernel."""
+        """Evidence that the GPUs wait for their next kernel."""
         shares = [share for use in uses if (share := use.memory_share) is not None]
         busy = max((use.mean_pct for use in uses), default=100.0)
         power = max((use.power_share or 0.0 for use in uses), default=0.0)
@@ -122,7 +124,7 @@ class BatchTooSmall(Rule):
 
 
 def _micro_batch(run: Run | None, steps: Sequence[Step]) -> float | None:
-    """The usual one: the last batch of an epoch is smaller."""
+    """The usual number of samples per step of a rank; the last batch of an epoch is smaller."""
     known = [step.num_samples for step in steps if step.num_samples]
     return median_high(known) / (int_parameter(run, "gradient_accumulation") or 1) if known else None
 

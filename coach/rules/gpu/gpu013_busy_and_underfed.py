@@ -1,5 +1,4 @@
-"""GPU013: a GPU that is always busy and hardly used: some kernel always runs, and fills little of the
-device."""
+"""GPU013: a GPU is always busy but hardly used: some kernel always runs, and fills little of the device."""
 
 from __future__ import annotations
 
@@ -14,22 +13,22 @@ from coach.rules.from_numbers.telemetry_windows import WINDOW, GpuUse, gpu_uses
 
 
 class BusyAndUnderfed(Rule):
-    """A kernel is always running, and little of the GPU is used by it.
+    """A kernel is always running but uses little of the GPU.
 
     What it sees
         Utilization near 100 % over the newest window of training, while few of the multiprocessors were
-        active (GPM, `coach run --gpm`). Where that was not measured, the power that is drawn stands for it,
-        with less confidence, and the finding is info.
+        active (GPM, `coach run --gpm`). If that was not measured, the power draw replaces it; the finding is
+        then info, with less confidence.
     Why it matters
-        Utilization says that a kernel ran, not how much of the GPU it used: 100 % is possible with one
-        multiprocessor of 132. Such a GPU looks well used and is not.
+        Utilization says that a kernel ran, not how much of the GPU it used: one multiprocessor of 132 is
+        enough for 100 %. Such a GPU only looks well used.
     When it stays silent
-        Where neither SM activity nor power and its limit were measured (MIG instances have no power of their
+        If neither SM activity nor power and its limit were measured (MIG instances report no power of their
         own). In start-up, evaluation, checkpoints and compilation.
     What to do
-        A larger batch, torch.compile or CUDA graphs against many small kernels, sizes that are multiples of
-        64. If the job is that small: a MIG instance or a smaller GPU. Ranks that spin in a collective look
-        the same: see whether one rank is behind.
+        Use a larger batch, torch.compile or CUDA graphs against many small kernels, and tensor sizes that are
+        multiples of 64. For a small job take a MIG instance or a smaller GPU. Ranks that spin in a collective
+        look the same: check whether one rank is behind.
     Sources
         ML Engineering (Bekman), "GPU utilization"; jobscope's bands of SM activity (15 %); TraceML (power
         below 30 % of the limit).
@@ -44,9 +43,7 @@ class BusyAndUnderfed(Rule):
     thresholds = (
         Threshold("utilization_pct", 90, "percent", "a kernel runs all the time"),
         Threshold("sm_activity_pct", 15, "percent", "less than one multiprocessor in six is used"),
-        Threshold(
-            "power_share", 0.3, "of the power limit", "a GPU that waits inside of kernels draws so little"
-        ),
+        Threshold("power_share", 0.3, "of the power limit", "a GPU that waits inside of kernels draws less"),
         *WINDOW,
     )
 
@@ -105,8 +102,7 @@ class BusyAndUnderfed(Rule):
             if activity is not None and activity < self.values["sm_activity_pct"]:
                 yield activity, True
             return
-        # What draws more than twice as much now did not draw so little on the whole: most GPUs need no longer
-        # look.
+        # Fast path: a GPU that now draws more than twice the threshold did not stay below it on average.
         if newest.power_w is None or newest.power_w > 2 * self.values["power_share"] * (
             newest.power_limit_w or 0.0
         ):

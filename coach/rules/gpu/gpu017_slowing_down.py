@@ -1,5 +1,5 @@
-"""GPU017: a training that gets slower and slower. Something in it grows, and what that is shows in the same
-four quarters."""
+"""GPU017: a training gets slower and slower because something in it grows; the four quarters of the run often
+show the cause."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from coach.rules.from_numbers.training_windows import is_first_of_epochs
 
 @dataclass(frozen=True, slots=True)
 class _Quarters:
-    """What a step took in each quarter of the training, in seconds: the median of its points."""
+    """Step time in each quarter of the training, in seconds: the median of its points."""
 
     steps: tuple[int, ...]
-    """The last one of each."""
+    """The last step of each quarter."""
     whole: tuple[float, ...]
     data: tuple[float, ...]
 
@@ -32,30 +32,30 @@ class _Quarters:
 
     @property
     def by_data(self) -> float:
-        """The share of the growth that is waiting for data."""
+        """Share of the growth that is due to waiting for data, 0 to 1."""
         return (self.data[-1] - self.data[0]) / (self.whole[-1] - self.whole[0])
 
 
 class SlowingDown(Rule):
-    """Each step takes longer than the ones before it, from the beginning of the training to its end.
+    """Steps take longer and longer, from the beginning of the training to its end.
 
     What it sees
-        The time of a step over the whole training, without its first tenth, in four quarters: the median of
-        each above that of the quarter before, and the last `growth` times the first. Where the batch grows,
-        the time of a sample is taken for that of a step. Beside it how much of the growth is waiting for
-        data, and how the memory of the node grew meanwhile.
+        The step time over the whole training except its first tenth, in four quarters: each median lies above
+        that of the quarter before, and the last is at least `growth` times the first. If the batch grows, the
+        time per sample is used. The finding also shows how much of the growth is waiting for data, and how
+        the node's memory grew meanwhile.
     Why it matters
-        What grows goes on growing: a training that was to take a day takes three, and it ends at its time
-        limit or where its memory does.
+        The growth goes on: a training planned for a day takes three, and ends at its time limit or when
+        memory runs out.
     When it stays silent
-        On fewer than `min_points` points, or less than `min_s` of steps. Where the pace changed once, as with
-        a neighbour, a hot GPU or another phase, and where it varies: a quarter of the last one's points must
-        not reach back to the first's pace. In the first of several epochs it is info: samples may be sorted
-        by their length.
+        On fewer than `min_points` points, or less than `min_s` of steps. If the pace changed only once
+        (another job on the node, a hot GPU, another phase), or varies: at most a quarter of the last
+        quarter's points may reach the pace of the first. In the first of several epochs it is info, because
+        samples may be sorted by length.
     What to do
-        Look for what is kept from step to step: a list of outputs or losses that each step goes through
-        again, a graph that is never freed (`.detach()`, `.item()`), a log or an index that is read from its
-        start, hooks that are registered once more in every step. Profile a late step beside an early one.
+        Look for data that is kept from step to step: a list of outputs or losses that each step iterates
+        over, a graph that is never freed (use `.detach()` or `.item()`), a log or an index that is read from
+        its start, hooks that each step registers again. Profile an early and a late step and compare them.
     Sources
         runmedic (the last quarter below 0.8 of the first quarter's rate, with rank correlation); trainspotter
         (1.4 times).
@@ -165,7 +165,7 @@ class SlowingDown(Rule):
 
 
 def _costs(points: Sequence[CurvePoint]) -> list[float]:
-    """Seconds of a step; of as many samples as the first steps had, where it is known how many there were."""
+    """Step times in seconds, scaled to the batch of the first steps if the batch sizes are known."""
     rates = [point.samples_per_s for point in points]
     if None in rates or 0 in rates:
         return [point.step_time_s or 0.0 for point in points]
@@ -184,8 +184,7 @@ def _quarters(points: Sequence[CurvePoint], costs: Sequence[float]) -> _Quarters
 
 
 def _memory_growth(snapshot: TargetSnapshot, history: History) -> list[float]:
-    """Resident memory by quarters, in MiB, on the node where it grew most; empty where it was not
-    measured."""
+    """Mean resident memory of each quarter, in MiB, on the node where it grew most; empty if not measured."""
     used = [
         quarters(
             [s.memory_used_mib for s in training_host_samples(snapshot, history, node) if s.memory_used_mib]

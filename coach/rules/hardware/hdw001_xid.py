@@ -1,4 +1,4 @@
-"""HDW001: the NVIDIA driver reported an Xid: what the number means, and whose fault it mostly is."""
+"""HDW001: the NVIDIA driver reported an Xid; the finding explains the number and its usual cause."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ class Xid(EndingRule):
         "NVRM: Xid (PCI:…): N" in a kernel log, or in a log that quotes one, and "GPU … has fallen off the
         bus".
     Why it matters
-        An Xid is the driver's own word. 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 are the hardware or its
-        firmware: nothing in the program helps, and the next job on that GPU fails as well. 8, 13, 31, 43, 45,
-        69 and 109 are mostly an access out of range in a kernel.
+        An Xid is an error number of the driver. 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 mean faulty
+        hardware or firmware: no change in the program helps, and the next job on that GPU fails as well. 8,
+        13, 31, 43, 45, 69 and 109 mostly mean an access out of range in a kernel of the program.
     When it stays silent
-        Without such a line; on many sites only root may read the kernel log.
+        Without such a line. On many sites only root may read the kernel log.
     What to do
-        Hardware: leave the node out (`--exclude=NODE`), resubmit from the last checkpoint, and tell the site
-        node, GPU and number. The program's: run once with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer;
-        suspect the GPU only if it comes back on that one alone.
+        For hardware errors: leave the node out (`--exclude=NODE`), resume from the last checkpoint, and
+        report node, GPU and number to the site. For errors of the program: run once with
+        CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; suspect the GPU only if the error recurs on that GPU
+        alone.
     Sources
         NVIDIA Xid catalogue; NVIDIA GPU deployment and management: health checks.
     """
@@ -37,7 +38,7 @@ class Xid(EndingRule):
     cause = "xid_hw_error"
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """The program's own faults matter where it did not simply go on."""
+        """False for an error of the program after which it went on."""
         return _number(hit) not in OF_THE_PROGRAM or not was_outlived(hit, snapshot)
 
     def severity_of(self, hit: LogHit) -> Severity | None:

@@ -1,4 +1,4 @@
-"""HDW002: CUDA says that the GPU itself failed: memory that cannot be corrected, a device that is lost."""
+"""HDW002: CUDA reports that the GPU itself failed: uncorrectable memory errors, a lost device."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class GpuFailed(EndingRule):
-    """CUDA says that the GPU itself failed.
+    """CUDA reports that the GPU itself failed.
 
     What it sees
         "uncorrectable ECC error encountered", an uncorrectable NVLink error, "GPU is lost", "Unable to
         determine the device handle for GPU", ROCm's "HW Exception by GPU node", "system not yet initialized"
         (the fabric manager does not run); with less certainty "CUDA error: unknown error".
     Why it matters
-        Nothing in the program helps. The next job on that GPU fails as well, until the site resets or
+        No change in the program helps. The next job on that GPU fails as well, until the site resets or
         replaces it.
     When it stays silent
-        On ECC errors that were corrected, and where the words are a setting ("ECC enabled"). Info when the
+        On corrected ECC errors, and on lines about a setting ("ECC enabled"). The finding is info if the
         program went on.
     What to do
-        Leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site node and GPU.
-        `nvidia-smi -q -d ECC` and `nvidia-smi -q -d ROW_REMAPPER` on the node show more. Do not switch ECC
-        off.
+        Leave the node out (`--exclude=NODE`), go on from the last checkpoint, and report node and GPU to the
+        site. `nvidia-smi -q -d ECC` and `nvidia-smi -q -d ROW_REMAPPER` on the node show more. Do not switch
+        ECC off.
     Sources
         CUDA runtime errors 214, 220, 226, 714, 802, 999; NVIDIA GPU memory error management.
     """

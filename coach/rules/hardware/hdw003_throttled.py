@@ -1,4 +1,4 @@
-"""HDW003: a GPU runs slower than it could, because it is too hot or because its power supply says so."""
+"""HDW003: the driver slows a GPU down because of heat or its power supply."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ _MEANING = {
 
 
 class Throttled(Rule):
-    """The driver says that heat or the power supply slows a GPU down.
+    """The driver slows a GPU down because of heat or its power supply.
 
     What it sees
         The clocks event reasons of the newest two minutes in which the GPU worked: hw_thermal_slowdown,
-        sw_thermal_slowdown, hw_power_brake_slowdown, hw_slowdown. The clock, the temperature and the clock of
-        the other GPUs stand beside it.
+        sw_thermal_slowdown, hw_power_brake_slowdown, hw_slowdown. The finding also shows its clock and
+        temperature, and the clock of the other GPUs.
     Why it matters
-        One slow GPU slows all ranks, for they wait for it in every step. It is mostly the node's cooling or
-        power, not the program.
+        All ranks wait for one slow GPU in every step. The reason is mostly the node's cooling or power, not
+        the program.
     When it stays silent
         On sw_power_cap, which is normal under full load, on idle clocks and on clocks that the site set. On
         fewer than three samples.
     What to do
-        Leave the node out (`--exclude=NODE`) for the next launch, and tell the site node, GPU and reason.
+        Leave the node out (`--exclude=NODE`) for the next launch, and report node, GPU and reason to the
+        site.
     Sources
         NVML, nvmlClocksEventReasons; NVIDIA DCGM's clock throttling fields.
     """
@@ -50,7 +51,7 @@ class Throttled(Rule):
         Threshold("window_s", 120, "seconds", "long enough to tell a state from a peak"),
         Threshold("min_samples", 3, "samples", "a single one may be a change of the clocks"),
         Threshold("share", 0.1, "of the samples at work", "rarer slowdowns cost next to nothing"),
-        Threshold("critical_samples", 20, "samples", "then it is no passing peak"),
+        Threshold("critical_samples", 20, "samples", "then it is not a short peak"),
         Threshold("critical_clock_share", 0.7, "of the largest SM clock", "a third of the speed is lost"),
         Threshold("working_pct", 10, "percent", "below it the GPU does nothing that could be slowed down"),
     )
@@ -128,5 +129,5 @@ def _name_a_slowdown(reasons: tuple[str, ...] | None) -> bool:
 
 
 def _was_slowed(series: Sequence[GpuSample]) -> bool:
-    """Whether a look at the newest ten samples finds one: what lasts shows there."""
+    """Fast path: True if one of the newest ten samples shows a slowdown."""
     return any(map(_name_a_slowdown, {sample.clocks_event_reasons for sample in series[-10:]}))

@@ -1,4 +1,4 @@
-"""HDW004: a GPU's PCIe link is narrower or slower than card and slot allow, while it works."""
+"""HDW004: the PCIe link of a working GPU has fewer lanes or a lower generation than card and slot allow."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class PcieDegraded(Rule):
     """The PCIe link of a GPU runs with fewer lanes or at a lower generation than card and slot allow.
 
     What it sees
-        Width and generation of the link, against the largest that this GPU can have in this slot. Fewer lanes
-        must have been seen twice; a lower generation counts only while the GPU worked in the seconds before.
+        Width and generation of the link, compared with the maximum of this GPU in this slot. Fewer lanes must
+        have been seen twice; a lower generation counts only while the GPU worked in the seconds before.
     Why it matters
-        Half of the lanes is half of the bandwidth from the host, and between GPUs without NVLink. It is a
-        badly seated card or riser, or a slot that is broken; the program cannot help it.
+        With half of the lanes, the bandwidth from the host is halved, and between GPUs without NVLink too.
+        The cause is a badly seated card or riser, or a broken slot, not the program.
     When it stays silent
-        On a lower generation at rest: every GPU saves power so. On MIG instances and virtual GPUs, which do
-        not tell their link.
+        On a lower generation at rest, by which every GPU saves power. On MIG instances and virtual GPUs,
+        which do not report their link.
     What to do
-        Leave the node out (`--exclude=NODE`) if the input or the communication is slow, and tell the site
-        node and GPU.
+        Leave the node out (`--exclude=NODE`) if the input or the communication is slow, and report node and
+        GPU to the site.
     Sources
         NVML, nvmlDeviceGetCurrPcieLinkWidth and …MaxPcieLinkWidth (the largest of GPU and system together).
     """
@@ -42,7 +42,9 @@ class PcieDegraded(Rule):
         Threshold(
             "working_pct", 50, "percent", "a GPU that does less may have lowered its link to save power"
         ),
-        Threshold("working_s", 10, "seconds", "so long the GPU must have worked before the look at its link"),
+        Threshold(
+            "working_s", 10, "seconds", "the GPU must have worked for this long before its link counts"
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

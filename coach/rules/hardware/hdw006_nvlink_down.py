@@ -17,13 +17,13 @@ class NvlinkDown(Rule):
     What it sees
         The number of links that are up, compared with the GPUs of the same kind on the same node.
     Why it matters
-        Collectives go as fast as the slowest link; NCCL may even fall back to PCIe or to the host's memory.
+        Collectives are as slow as the slowest link; NCCL may even fall back to PCIe or host memory.
     When it stays silent
-        Where all GPUs of the node have equally many: cards without a bridge have all links down, and that is
-        how they are meant. With one GPU there is nothing to compare.
+        If all GPUs of the node have the same number: on cards without a bridge all links are rightly down.
+        With a single GPU there is nothing to compare.
     What to do
-        Leave the node out (`--exclude=NODE`), and tell the site node and GPU; `nvidia-smi nvlink -s` on the
-        node shows which links.
+        Leave the node out (`--exclude=NODE`), and report node and GPU to the site. `nvidia-smi nvlink -s` on
+        the node lists the links.
     Sources
         NVML, nvmlDeviceGetNvLinkState; NVIDIA fabric manager user guide.
     """

@@ -1,5 +1,4 @@
-"""HDW009: a GPU's memory has errors that could not be corrected, or cells that still wait to be mapped
-out."""
+"""HDW009: a GPU's memory has uncorrectable errors, or rows that still wait to be remapped."""
 
 from __future__ import annotations
 
@@ -14,20 +13,20 @@ from coach.rules.base import Need, Rule
 
 
 class GpuMemoryErrors(Rule):
-    """A GPU's memory has errors that could not be corrected.
+    """A GPU's memory has uncorrectable errors.
 
     What it sees
-        ECC errors that could not be corrected and were counted while this run lasted; a row of memory that
-        could not be mapped out; a row or page that waits for a reset of the GPU to be mapped out.
+        Uncorrectable ECC errors that were counted during this run; a failed row remapping; a row or page that
+        waits for a reset of the GPU to be remapped or retired.
     Why it matters
-        An error that cannot be corrected kills the program that reads it, or spoils what it computes. It
-        comes back until the GPU is reset or replaced.
+        An uncorrectable error kills the program that reads the memory, or corrupts its results. It recurs
+        until the GPU is reset or replaced.
     When it stays silent
-        On errors that were corrected, on those before this run, and on rows and pages that are mapped out:
-        then the GPU is sound again.
+        On corrected errors, on errors before this run, and on rows and pages that are already remapped or
+        retired: the GPU is then healthy again.
     What to do
-        Leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site node and GPU.
-        Do not switch ECC off.
+        Leave the node out (`--exclude=NODE`), resume from the last checkpoint, and report node and GPU to the
+        site. Do not switch ECC off.
     Sources
         NVIDIA GPU memory error management (row remapping, page retirement); NVML,
         nvmlDeviceGetTotalEccErrors, nvmlDeviceGetRemappedRows.
@@ -64,7 +63,7 @@ class GpuMemoryErrors(Rule):
 
 
 def _worst(first: GpuHealth, newest: GpuHealth) -> tuple[str, float | None, bool] | None:
-    """What is wrong, its number, and whether the run cannot be trusted any more."""
+    """The fault, its count, and True if the run's results can no longer be trusted."""
     before, now = first.ecc_volatile_uncorrected, newest.ecc_volatile_uncorrected
     if before is not None and now is not None and now > before:
         return "memory errors that could not be corrected, since this run began", now - before, True

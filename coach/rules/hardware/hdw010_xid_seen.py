@@ -1,4 +1,4 @@
-"""HDW010: the driver reported an Xid to the sampler, where no log would ever have it."""
+"""HDW010: the driver reported an Xid to the sampler; no log of the job has it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ class XidSeen(Rule):
     """The NVIDIA driver reported an Xid of one of the job's GPUs while the sampler ran.
 
     What it sees
-        The event that NVML sends with an Xid, as the sampler beside the training got it: without the kernel
-        log, which only root may read.
+        NVML's Xid event, which the sampler receives beside the training. The kernel log, which often only
+        root may read, is not needed.
     Why it matters
-        An Xid is the driver's own word: 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 are the hardware or its
-        firmware. 8, 13, 31, 43, 45, 69 and 109 are mostly an access out of range in a kernel of the program.
+        An Xid is an error number of the driver. 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 mean faulty
+        hardware or firmware. 8, 13, 31, 43, 45, 69 and 109 mostly mean an access out of range in a kernel of
+        the program.
     When it stays silent
-        Without an event. A row that was remapped (63) and an error that was contained are a warning: the GPU
-        goes on.
+        Without an event. A remapped row (63) and a contained error (94) are only a warning, because the GPU
+        goes on working.
     What to do
-        Hardware: leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site
-        node, GPU and number. The program's: run once with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.
+        For hardware errors: leave the node out (`--exclude=NODE`), resume from the last checkpoint, and
+        report node, GPU and number to the site. For errors of the program: run once with
+        CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.
     Sources
         NVIDIA Xid catalogue; NVML, nvmlEventTypeXidCriticalError.
     """
@@ -76,4 +78,4 @@ class XidSeen(Rule):
 
 
 _MILD = OF_THE_PROGRAM | {63, 92, 94}
-"""The program's own, and what the GPU has dealt with itself."""
+"""Errors of the program, and errors that the GPU handled itself."""

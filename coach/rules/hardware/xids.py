@@ -1,4 +1,4 @@
-"""What the numbers of NVIDIA's Xids mean, and which of them the program mostly brings about itself."""
+"""The meaning of NVIDIA's Xid numbers, and the set of those that the program mostly causes itself."""
 
 from __future__ import annotations
 

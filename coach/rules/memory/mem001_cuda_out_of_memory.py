@@ -1,5 +1,4 @@
-"""MEM001: the GPU's memory was not enough. Device memory and host memory are different pools: `--mem` never
-helps here."""
+"""MEM001: the GPU's memory was not enough. It is separate from host memory, so `--mem` never helps here."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ from coach.rules.from_logs.quoted_evidence import (
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What the allocator said, in MiB. `reserved` is all that torch holds, `unallocated` the part of it that
-    no tensor uses."""
+    """The allocator's figures in MiB. `reserved` is all memory that torch holds, `unallocated` the part
+    without tensors."""
 
     tried: float | None = None
     total: float | None = None
@@ -42,7 +41,7 @@ class _Request:
         def size(*names: str) -> float | None:
             return next((parse_mib(hit.fields[name]) for name in names if name in hit.fields), None)
 
-        # torch before 1.5 said "cached" for what it held beyond the tensors.
+        # torch before 1.5 called memory that it held beyond the tensors "cached".
         allocated, unallocated = size("allocated", "allocated_old"), size("unallocated", "cached")
         reserved = size("reserved_old")
         if allocated is not None:
@@ -61,31 +60,31 @@ class _Request:
 
     @property
     def held_by_others(self) -> float | None:
-        """What neither this process holds nor is free."""
+        """Memory that is neither free nor held by this process."""
         if self.total is None or self.free is None or self.reserved is None:
             return None
         return max(0.0, self.total - self.free - self.reserved)
 
 
 class CudaOutOfMemory(Rule):
-    """The GPU's memory was not enough for what the step needs.
+    """The GPU's memory was not enough for a training step.
 
     What it sees
         The allocator's message in a log, in every wording of torch ("CUDA out of memory. Tried to allocate
         …", also HIP), the driver's "CUDA error: out of memory", and CUBLAS_STATUS_ALLOC_FAILED or
-        CUDNN_STATUS_ALLOC_FAILED; the words of JAX, TensorFlow, Caffe2, CuPy, spconv and others. What was
-        tried, the total, what was free, allocated and reserved are read from it.
+        CUDNN_STATUS_ALLOC_FAILED; the messages of JAX, TensorFlow, Caffe2, CuPy, spconv and others. From the
+        message it reads the requested, total, free, allocated and reserved memory.
     Why it matters
-        Parameters, gradients, optimizer state and activations must fit on the device together; the run cannot
-        go on. Activations grow with the micro-batch, the rest does not.
+        Parameters, gradients, optimizer state and activations must fit on the device together. Only
+        activations grow with the micro-batch.
     When it stays silent
-        On host memory (see host-out-of-memory): another pool, another remedy. It is info when the error was
-        caught and the training went on, as a batch-size finder does, or when the run completed.
+        On host memory, which has another remedy (see host-out-of-memory). The finding is info if the error
+        was caught and the training went on, as a batch-size finder does, or when the run completed.
     What to do
         Halve the micro-batch and double gradient accumulation: the same global batch in less memory. Then
-        bf16, activation checkpointing, or sharding (FSDP, ZeRO). `expandable_segments` only helps where much
-        is reserved but unallocated. Where other processes hold the memory, take a free GPU instead. More
-        `--mem` does nothing: it is host memory.
+        bf16, activation checkpointing, or sharding (FSDP, ZeRO). `expandable_segments` helps only if much
+        memory is reserved but unallocated. If other processes hold the memory, use a free GPU instead. More
+        `--mem` does not help: it is host memory.
     Sources
         torch CUDACachingAllocator messages (1.x to 2.13); CUDA semantics: memory management; NVIDIA cuBLAS
         status codes.

@@ -1,4 +1,4 @@
-"""MEM004: the memory in use on a GPU grows without end, and will be full."""
+"""MEM004: the memory in use on a GPU grows without end, until it is full."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _MIN_SAMPLES = 20
 
 
 class GpuMemoryGrows(Rule):
-    """The memory in use on a GPU grows steadily, and will be full.
+    """The memory in use on a GPU grows steadily, until it is full.
 
     What it sees
-        The device memory in use while it trains, in four equal parts of what was kept: each larger than the
-        one before, the last pace at least half of the mean one, and at this pace the GPU full within
-        `horizon_s`.
+        The device memory in use during training, over four equal parts of the kept samples: each part lies
+        above the one before, the last pace is at least half of the mean pace, and at this pace the GPU is
+        full within `horizon_s`.
     Why it matters
-        It ends in "CUDA out of memory" hours into the run, at a line that has nothing to do with it.
+        It ends in "CUDA out of memory" hours into the run, at a line that is not the cause.
     When it stays silent
-        While it trains for less than `min_s`, when the growth ends or slows down (the allocator keeps what
-        the longest batch once needed), when it is full later than `horizon_s` from now. In the first of
-        several epochs it is info: longer batches may still come.
+        Before `min_s` of training, when the growth ends or slows down (the allocator keeps the memory of the
+        longest batch), and if the GPU would be full only after `horizon_s`. In the first of several epochs it
+        is info: longer batches may still come.
     What to do
-        Look for what is kept per step with its graph: `losses.append(loss)`, `total += loss`, outputs or
-        hidden states in a list; use `.item()` or `.detach()`. `torch.cuda.memory_summary()` tells whether
-        live tensors grow, or only what the allocator keeps; against the latter
+        Look for tensors that each step keeps together with their graph: `losses.append(loss)`, `total +=
+        loss`, outputs or hidden states in a list; use `.item()` or `.detach()`. `torch.cuda.memory_summary()`
+        shows whether live tensors grow, or only the allocator's cache. Against the latter set
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
     Sources
         PyTorch's FAQ, "My model reports CUDA runtime error(2): out of memory"; runmedic's and TraceML's leak
@@ -98,7 +98,7 @@ class GpuMemoryGrows(Rule):
         )
 
     def _may_grow(self, series: Series[GpuSample]) -> bool:
-        """Whether a closer look is worth its time: what grows steadily has grown since the middle."""
+        """Fast path: False if the memory has not grown since the middle of the samples."""
         if len(series.samples) < _MIN_SAMPLES:
             return False
         middle = series.samples[len(series.samples) // 2].memory_used_mib

@@ -1,4 +1,4 @@
-"""MEM005: a GPU's memory is all but full: no fault, and no room for a longer batch."""
+"""MEM005: a GPU's memory is almost full: no fault, but no room for a longer batch."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from coach.rules.from_numbers.telemetry_windows import WINDOW, gpu_uses
 
 
 class GpuMemoryFull(Rule):
-    """A GPU's memory is all but full.
+    """A GPU's memory is almost full.
 
     What it sees
         The share of device memory in use over the newest window of training.
     Why it matters
-        Full memory is good use of a GPU. But a longer sequence, or the first evaluation, then finds no room
-        and ends the run.
+        Full memory is good use of a GPU. But a longer sequence or the first evaluation may then run out of
+        memory and end the run.
     When it stays silent
-        Below `share`. It is never more than info: the framework keeps what it once had, so most of it may be
-        free inside.
+        Below `share`. It is never more than info: the framework keeps freed memory in its cache, so much of
+        it may be reusable.
     What to do
-        Nothing, as long as it runs. Where sizes vary: a smaller micro-batch with more gradient accumulation,
+        Nothing, as long as it runs. If sizes vary, use a smaller micro-batch with more gradient accumulation,
         or activation checkpointing.
     Sources
         TraceML's memory bands (97 %); ML Engineering (Bekman) on the caching allocator.

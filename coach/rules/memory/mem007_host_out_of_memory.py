@@ -1,5 +1,5 @@
-"""MEM007: the node's memory given to the job was not enough. Host memory: GPU batch advice would be beside
-the point."""
+"""MEM007: the host memory of the job was not enough. It is separate from GPU memory, so a smaller GPU batch
+does not help."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from coach.rules.from_numbers.telemetry_windows import quarters, training_host_s
 _KILLED_STATES = frozenset(
     {"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REQUEUED"}
 )
-"""Ends in which Slurm itself kills the processes: a killed worker says nothing about memory then."""
+"""States in which Slurm itself kills the processes: a killed worker then says nothing about memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Peak:
-    """The largest resident memory that was sampled on one node, and the limit there."""
+    """The peak resident memory that was sampled on one node, and the limit there."""
 
     node: str
     used_mib: float
@@ -36,28 +36,27 @@ class _Peak:
 
 
 class HostOutOfMemory(Rule):
-    """The job used more memory of its node than it was given, and was killed for it.
+    """The job used more host memory than it was given, and was killed for it.
 
     What it sees
         The state OUT_OF_MEMORY; the kernel's own count of processes that it killed in the job's memory
         cgroup, which `exit.json` keeps; the lines of slurmstepd, srun and the kernel in all versions
         ("Detected 1 oom_kill event", "Detected 1 oom-kill event(s)", "task 0: Out Of Memory", "exceeded
-        memory limit (… > …), being killed", "Killed process"), PBS's and LSF's words for a job that was
-        killed over its memory, Ray's and joblib's for their workers; a failed allocation of host memory
-        (MemoryError, DefaultCPUAllocator, errno 12, TensorFlow's on the CPU); a DataLoader worker or a rank
-        that was killed by signal 9 while the sampler saw memory near its limit.
+        memory limit (… > …), being killed", "Killed process"), PBS's and LSF's messages about jobs killed for
+        their memory, Ray's and joblib's about their workers; a failed allocation of host memory (MemoryError,
+        DefaultCPUAllocator, errno 12, TensorFlow's on the CPU); a DataLoader worker or a rank that was killed
+        by signal 9 while the sampler saw memory near its limit.
     Why it matters
-        The kernel kills a process without a word from the program. On other ranks it then shows as a
-        collective timeout, which hides the cause.
+        The kernel kills a process before it can print anything. The other ranks then report a collective
+        timeout, which hides the cause.
     When it stays silent
-        On CUDA out of memory (another pool). A killed process is ignored where Slurm killed the job for
-        another reason (CANCELLED, TIMEOUT, PREEMPTED, NODE_FAIL). Without a measurement, a lone SIGKILL is
-        MEM008's or DAT005's, which claim less.
+        On CUDA out of memory (another pool). On a killed process if Slurm killed the job for another reason
+        (CANCELLED, TIMEOUT, PREEMPTED, NODE_FAIL). A lone SIGKILL without a memory measurement is left to
+        MEM008 and DAT005, which claim less.
     What to do
-        Where memory grew all through the training, find what is kept per step: more memory is used up as
-        well. Else ask for more: 1.3 times the measured peak. Or use less: fewer DataLoader workers, each of
-        which holds its own copies, a lower prefetch_factor, memory-mapped data. A smaller GPU batch does not
-        help.
+        If memory grew during the whole training, find the data that each step keeps: more memory would be
+        used up too. Else request 1.3 times the measured peak. Or use less: fewer DataLoader workers (each
+        holds its own copies), a lower prefetch_factor, memory-mapped data. A smaller GPU batch does not help.
     Sources
         slurmstepd's messages (Slurm 18 to 24, cgroup v1 and v2, jobacct_gather OverMemoryKill); torch
         DataLoader; kernel oom_kill.
@@ -140,8 +139,8 @@ class HostOutOfMemory(Rule):
         )
 
     def _growth(self, snapshot: TargetSnapshot, history: History) -> list[float]:
-        """The memory by quarters of the training, in MiB, where it grew to the end; else empty. What only
-        filled grew ever more slowly."""
+        """Memory in each quarter of the training, in MiB, if it grew to the end. Empty otherwise, also for a
+        cache whose growth slowed down."""
         for node in history.nodes:
             used = [
                 sample.memory_used_mib
@@ -183,8 +182,8 @@ class HostOutOfMemory(Rule):
     def _wanted_mib(
         self, run: Run | None, hits: list[LogHit], peak: _Peak | None
     ) -> tuple[float, str] | None:
-        """How much to ask for and why. A kill at the limit means that the need is above it, whatever was
-        sampled before."""
+        """The memory to request and the reason. After a kill at the limit the need is above it, even if the
+        samples were lower."""
         used = [peak.used_mib] if peak is not None else []
         used += [
             value / 1048576
@@ -205,8 +204,8 @@ class HostOutOfMemory(Rule):
 
 
 def _counted(snapshot: TargetSnapshot) -> Mapping[str, int]:
-    """Node → processes killed, as the kernel counted them in the job's cgroup. A run that went well went on
-    without them, and in one that is not Slurm's the cgroup may be a whole session's."""
+    """Node → number of killed processes, as the kernel counted them in the job's cgroup. Empty for a run that
+    went well, and outside of Slurm, where the cgroup may belong to a whole session."""
     told, run = snapshot.exit, snapshot.run
     if told is None or snapshot.state == "COMPLETED" or run is None or run.job_id is None:
         return {}
@@ -234,13 +233,13 @@ def _grown(growth: list[float]) -> Iterable[Evidence]:
 
 
 def _asked_mib(run: Run | None) -> float | None:
-    """Memory per node that the launch asked for."""
+    """Memory per node that the launch requested, in MiB."""
     asked = run.resources.get("mem") if run is not None else None
     return parse_mib(asked, "M") if isinstance(asked, str) else None
 
 
 def _peak(history: History, asked_mib: float | None) -> _Peak | None:
-    """What was asked is the limit, whatever larger one the node itself has."""
+    """The highest peak with its limit. The requested memory is the limit, even if the node has more."""
     highest = [
         max(history.host(node), key=lambda sample: sample.memory_used_mib or 0.0) for node in history.nodes
     ]

@@ -1,5 +1,4 @@
-"""MEM008: a process was killed by SIGKILL, and nobody said why; lack of host memory is the most likely
-reason."""
+"""MEM008: a process was killed by SIGKILL without an explanation; most likely the host ran out of memory."""
 
 from __future__ import annotations
 
@@ -27,28 +26,27 @@ _ENDS_OF_JOBS = ("JOB002", "JOB003", "JOB005", "JOB018")
 
 _OF_RAY = ("Worker unexpectedly exits", "worker died or was killed while executing a task")
 _RAY_CONFIDENCE = 0.4
-"""Ray names three causes, and a lack of memory is the first of them."""
+"""Ray's message names three possible causes; lack of memory comes first."""
 _RAY_LOGS = "tail -n 40 /tmp/ray/session_latest/logs/worker-*.err"
-"""On the node of the worker (Ray, Configuring Logging)."""
+"""Run it on the worker's node (Ray, Configuring Logging)."""
 
 
 class KilledSilently(EndingRule):
-    """A process was killed by SIGKILL, and nobody said why.
+    """A process was killed by SIGKILL without an explanation.
 
     What it sees
         "Signal 9 (SIGKILL) received by PID", exit codes -9 and 137 of ranks, "Killed" from a shell, srun or
         mpirun, a Ray worker that "unexpectedly exits" (it may also have crashed), and no other cause.
-        torchrun's Root Cause block names the rank; a connection that another rank lost is then the
-        consequence.
+        torchrun's Root Cause block names the rank; the lost connections of other ranks are its consequences.
     Why it matters
-        A program cannot catch SIGKILL nor say a word. Where no person and no scheduler sent it, the kernel
-        did, because the host's memory (of the node, or of the job's cgroup) ran out.
+        A program cannot catch SIGKILL and prints nothing. If no person and no scheduler sent it, the kernel
+        did, because the memory of the node or of the job's cgroup ran out.
     When it stays silent
-        Where anything else explains it, which is then the cause; where Slurm ended the job (cancelled, time
-        limit, preempted, node failure); where the program went on.
+        If another finding explains it, which is then the cause; if Slurm ended the job (cancelled, time
+        limit, preempted, node failure); if the program went on.
     What to do
         Measure before asking for more: `sacct -j JOB -o MaxRSS,ReqMem,State`, the kernel's log on the node
-        (`dmesg | grep -i oom`), or coach's own samples. Then ask for 1.3 times the peak, or use fewer
+        (`dmesg | grep -i oom`), or coach's own samples. Then request 1.3 times the peak, or use fewer
         DataLoader workers.
     Sources
         signal(7); torch.distributed.elastic's exit codes; Linux, mm/oom_kill.c; Ray's list of potential root
@@ -78,7 +76,7 @@ class KilledSilently(EndingRule):
             )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended."""
+        """False for a rank that torchrun ended and for a monitor that a script ended."""
         if is_monitor(hit) or (hit.text.strip() == "Killed" and was_outlived(hit, snapshot, 2)):
             return False
         is_told_by_torchrun = "exit_code" in hit.fields or "received by PID" in hit.text

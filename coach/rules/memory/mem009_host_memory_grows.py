@@ -1,4 +1,4 @@
-"""MEM009: the job's memory on a node grows without end, and will reach its limit."""
+"""MEM009: the job's memory on a node grows without end, until it reaches the limit."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ class HostMemoryGrows(Rule):
     """The memory that the job uses on a node grows steadily towards its limit.
 
     What it sees
-        The resident memory of the job's processes while it trains, in four equal parts of what was kept: each
-        larger than the one before, the last well above the first, and at this pace at the limit within
-        `horizon_s`.
+        The resident memory of the job's processes during training, over four equal parts of the kept samples:
+        each part lies above the one before, the last well above the first, and at this pace the limit is
+        reached within `horizon_s`.
     Why it matters
-        At the limit the kernel kills a process without a word, hours into the run.
+        At the limit the kernel kills a process, hours into the run and without a message.
     When it stays silent
-        While it trains for less than `min_s`, when the growth ends (caches that fill), and when the limit is
-        further away than `horizon_s`. In the first of several epochs it is info until `first_epoch_share` of
-        the limit is used: samples may be kept in memory, or be mapped from a file. Memory that processes
-        share is counted for each: the sum is above what is really used, so its growth decides, not its
-        height.
+        Before `min_s` of training, when the growth ends (a cache that is full), and if the limit is further
+        away than `horizon_s`. In the first of several epochs it is info until `first_epoch_share` of the
+        limit is used, because samples may be cached in memory or mapped from a file. Memory that processes
+        share is counted for each of them, so the sum is too high; therefore the growth counts, not the level.
     What to do
-        Look for what is kept per step: lists of losses with their graph (use `.item()`), Python lists in the
-        data set that workers copy page by page (use NumPy, Arrow, memory maps). Until it is found: more
-        `--mem`, and checkpoints before the limit.
+        Look for data that each step keeps: lists of losses with their graph (use `.item()`), Python lists in
+        the data set that workers copy page by page (use NumPy, Arrow, memory maps). Until then request more
+        `--mem`, and save checkpoints before the limit is reached.
     Sources
         torch issue 13246 (copy-on-read in DataLoader workers); runmedic's leak test (last quarter 1.2 times
         the first).
@@ -105,7 +104,7 @@ class HostMemoryGrows(Rule):
             )
 
     def _may_grow(self, first: HostSample, newest: HostSample) -> bool:
-        """Whether a closer look is worth its time."""
+        """Fast path: False if the newest sample shows too little growth since the first."""
         before, now = first.memory_used_mib, newest.memory_used_mib
         return before is None or now is None or now - before >= self.values["min_growth_mib"]
 

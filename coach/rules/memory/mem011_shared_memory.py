@@ -1,4 +1,4 @@
-"""MEM011: /dev/shm, in which processes of one node share tensors, was full or too small."""
+"""MEM011: /dev/shm, through which processes of one node share tensors, was full or too small."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coach.rules.from_logs.outcome import exit_code_signature, is_first_failure
 
 
 class SharedMemory(EndingRule):
-    """/dev/shm, in which processes of one node share tensors, was full or too small.
+    """/dev/shm, through which processes of a node share tensors, was full or too small.
 
     What it sees
         A DataLoader worker killed by "Bus error", "Unexpected bus error encountered in worker. This might be
@@ -21,14 +21,15 @@ class SharedMemory(EndingRule):
         device", NCCL's "Error while creating shared memory segment /dev/shm/nccl-…", on Windows "Couldn't
         open shared file mapping"; with less to go by, a process that ended with SIGBUS.
     Why it matters
-        DataLoader workers and NCCL pass data through /dev/shm. In a container it has 64 MB unless somebody
-        says otherwise; on a node it is a share of the memory, and what is in it counts as the job's memory.
+        DataLoader workers and NCCL pass data through /dev/shm. In a container it has 64 MB by default. On a
+        node it is a share of the memory, and its contents count as the job's memory.
     When it stays silent
-        Where the limit of open files was reached, which has nearly the same words. Where the program went on.
+        If the limit of open files was reached, which has a very similar message. If the program went on.
     What to do
-        In a container: `--shm-size=16g` or `--ipc=host` (Docker), the host's /dev/shm for Apptainer. Else
-        fewer workers, a lower prefetch_factor, `torch.multiprocessing.set_sharing_strategy('file_system')`;
-        see what is left over there: `ls -l /dev/shm`.
+        In a container: `--shm-size=16g` or `--ipc=host` (Docker), the host's /dev/shm for Apptainer. Else use
+        fewer workers, a lower prefetch_factor, or
+        `torch.multiprocessing.set_sharing_strategy('file_system')`. Look for left-over files: `ls -l
+        /dev/shm`.
     Sources
         torch/csrc/DataLoader.cpp, ATen/MapAllocator.cpp; NCCL's src/misc/shmutils.cc; docker-run(1),
         --shm-size.

@@ -1,4 +1,4 @@
-"""MEM012: the node's memory is too small for what runs on it: all wait for memory, and pages go to swap."""
+"""MEM012: the node's memory is too small for its processes: they wait for memory, and pages go to swap."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ class MemoryPressure(Rule):
 
     What it sees
         The kernel's memory pressure on the node: the share of time in which all tasks waited for memory at
-        once, over the newest two minutes of training; what went to swap meanwhile stands beside it.
+        once, over the newest two minutes of training. The finding also shows the memory that went to swap
+        meanwhile.
     Why it matters
-        The training crawls and looks like a hang; the next step is a process that is killed.
+        The training becomes so slow that it looks like a hang. Next, the kernel may kill a process.
     When it stays silent
-        Where the kernel does not tell pressure. On swap that is merely in use: pages that nobody needs are
-        well kept there. Node-wide values are not the job's alone; the finding says so.
+        If the kernel does not report pressure. On swap that is merely in use: unused pages do no harm there.
+        The values cover the whole node, not only the job; the finding says so.
     What to do
-        Fewer DataLoader workers, a lower prefetch_factor, memory-mapped data; ask for more memory, or for the
-        node alone (`--exclusive`).
+        Use fewer DataLoader workers, a lower prefetch_factor or memory-mapped data. Or request more memory,
+        or a whole node (`--exclusive`).
     Sources
         Kernel documentation, pressure stall information (full); systemd-oomd acts at 60 % over 30 s.
     """
@@ -39,7 +40,7 @@ class MemoryPressure(Rule):
         Threshold("stall_pct", 10, "percent of the time", "a tenth of the time nothing could go on"),
         Threshold("critical_stall_pct", 40, "percent of the time", "near to where systemd-oomd kills (60 %)"),
         Threshold("window_s", 120, "seconds", "long enough to leave out single bursts"),
-        Threshold("min_samples", 20, "samples", "fewer do not make a state"),
+        Threshold("min_samples", 20, "samples", "fewer may be chance"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -1,4 +1,4 @@
-"""NUM001: the training loss is NaN or infinite. Numbers are judged, never the word "nan" in a text."""
+"""NUM001: the training loss is NaN or infinite. Only numbers count, never the word "nan" in a text."""
 
 from __future__ import annotations
 
@@ -23,52 +23,51 @@ from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, 
 from coach.rules.from_numbers.loss_course import are_adversaries
 
 _SUMMARY = re.compile(r"'train_runtime'|^\s*train_loss {2,}= ")
-"""The Trainer's last words: one value tells the whole training's."""
+"""The Trainer's summary at the end: its value is the mean over the whole training."""
 _NORMS_BEFORE, _FEWEST_NORMS = 50, 5
 _COLUMNS = r"^\s*\d+/\d+ [ \d.G]* nan   *(?P<value>nan) |^(?: *\d+: )?-?(?P<darknet>nan), -?nan avg loss, "
-"""YOLO's tables, where the names of the losses stand in the head, and darknet's lines, where the name
-follows."""
+"""YOLO's tables, which name the losses in the header, and darknet's lines, which put the name behind the
+value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
-    """The steps of one rank at which the loss stopped being finite."""
+    """The steps of one rank without a finite loss, up to its newest step."""
 
     first: Step
     last_finite: Step | None
     num_steps: int
-    """Not finite in a row, up to the newest step; a floor where older steps are no longer kept."""
+    """Length of the series. A lower bound if older steps are no longer kept."""
     is_sudden: bool
-    """The gradient norm just before was an ordinary one: no update had grown too large."""
+    """True if the gradient norm just before was ordinary, so no large update preceded."""
 
 
 class LossNotFinite(Rule):
-    """The training loss is NaN or infinite: what is trained from here on is lost.
+    """The training loss is NaN or infinite: all further training is lost.
 
     What it sees
-        In the metrics: several steps of a rank in a row whose loss is not finite, or one at which the run
-        ended. In a log: numbers that are not finite behind the key of a training loss (`loss: nan`, `'loss':
-        nan`, `train_loss=nan`, `loss nan (nan)`), YOLO's and darknet's tables of losses, and the words with
-        which trainers give up on it ("Loss is nan, stopping training", anomaly detection's "returned nan
-        values").
-        In what transformers' Trainer prints: a loss of exactly 0 beside a `grad_norm` of NaN, and, without
-        norms, `zeros` losses of exactly 0 to the end right after one that was far from it: the Trainer leaves
-        NaN out of the mean that it prints.
+        In the metrics: a rank's loss is not finite in several steps in a row, or in the step at which the run
+        ended. In a log: a NaN or infinity behind the key of a training loss (`loss: nan`, `'loss': nan`,
+        `train_loss=nan`, `loss nan (nan)`), YOLO's and darknet's tables of losses, and the messages of
+        trainers that stop because of it ("Loss is nan, stopping training", anomaly detection's "returned nan
+        values"). In the output of transformers' Trainer: a loss of exactly 0 beside a `grad_norm` of NaN;
+        without norms, `zeros` losses of exactly 0 up to the end, right after a loss far from 0. The Trainer
+        omits NaN from the mean that it prints, so 0 can hide it.
     Why it matters
-        Once a parameter is NaN every later step is NaN. The run uses its time to the end, and its later
-        checkpoints are worthless.
+        Once a parameter is NaN, every later step is NaN. The run goes on to its end for nothing, and its
+        later checkpoints are worthless.
     When it stays silent
         On the bare word: `nan_to_num`, "no nan values found", `detect_anomaly`. On a grad_norm that is not
-        finite while the loss is, which fp16 produces while its loss scale settles. Info on a part of the loss
-        (`aux_loss`, `kl loss`) beside a finite `loss`. On quantities that are not known yet or are no
-        training loss: `val_loss`, `best_loss`, accuracies. On a single step that is finite again afterwards;
-        a longer stretch that recovered is info. On a loss that fell to 0 step by step, and on one of 0 whose
-        gradients are finite.
+        finite beside a finite loss: fp16 produces it while its loss scale settles. On values that are no
+        training loss, or have no value yet: `val_loss`, `best_loss`, accuracies. On a single step with a
+        finite loss after it. On a loss that fell to 0 step by step, or is 0 with finite gradients. The
+        finding is info if a longer series recovered, or if only a part of the loss (`aux_loss`, `kl loss`) is
+        not finite beside a finite `loss`.
     What to do
-        Where the gradient norm grew before: lower the learning rate and warm it up, clip gradients, use bf16
-        instead of fp16. Where it was ordinary until then: look at the batch of that step, and at divisions,
-        roots and logarithms. Resume from a checkpoint before it. Clipping cannot repair a gradient that is
-        NaN already, and no loss scale helps when the forward pass makes the NaN.
+        If the gradient norm grew before: lower the learning rate, warm it up, clip gradients, use bf16
+        instead of fp16. If it was ordinary until then: look at the batch of that step, and at divisions,
+        roots and logarithms. Resume from an earlier checkpoint. Clipping cannot repair a gradient that is
+        already NaN, and no loss scale helps if the forward pass makes the NaN.
     Sources
         torch.autograd anomaly mode; torch GradScaler; Composer NaNMonitor; SageMaker Debugger
         ExplodingTensor; Megatron-LM.
@@ -130,8 +129,8 @@ class LossNotFinite(Rule):
         )
 
     def _hidden(self, run: Run | None, history: History, rank: int) -> Hit | None:
-        """Losses of exactly 0 with gradients of NaN at the end of a series: the Trainer's state keeps what it
-        printed."""
+        """A hit for losses of exactly 0 with NaN gradients at the end of a series: the Trainer's state file
+        keeps the printed means."""
         steps = history.steps(rank)
         start = len(steps)
         while start > 0 and steps[start - 1].loss == 0.0 and math.isnan(steps[start - 1].grad_norm or 0.0):
@@ -205,7 +204,7 @@ class LossNotFinite(Rule):
     def _of_numbers(
         self, snapshot: TargetSnapshot, lasting: list[LogHit], has_finite: bool
     ) -> tuple[float, list[LogHit]]:
-        """The lines that show it, and the confidence in them."""
+        """The confidence, 0 to 1, and the log lines that prove it."""
         if len(lasting) >= self.values["consecutive"]:
             return 0.95, lasting
         if any(_SUMMARY.search(hit.text) for hit in lasting):
@@ -216,7 +215,7 @@ class LossNotFinite(Rule):
         return (0.9, hits) if hits else (0.75, self._sudden_zeros(snapshot))
 
     def _said_otherwise(self, snapshot: TargetSnapshot) -> list[LogHit]:
-        """Lines that show a loss that is not finite, and print none: iterations that were skipped, columns,
+        """Lines that prove a loss that is not finite without naming it: skipped iterations, table columns,
         gradients."""
         skipped = hits_of(snapshot, self.code, "nan_iterations")
         columns = hits_of(snapshot, self.code, "columns")
@@ -229,8 +228,8 @@ class LossNotFinite(Rule):
         return []
 
     def _sudden_zeros(self, snapshot: TargetSnapshot) -> list[LogHit]:
-        """Losses of exactly 0 at the end of what the Trainer printed without norms of gradients, where the
-        loss before them was far from 0."""
+        """Losses of exactly 0 at the end of the Trainer's lines without gradient norms, right after a loss
+        far from 0."""
         printed = [
             hit
             for hit in hits_of(snapshot, losslines.PROGRESS.rule)
@@ -300,7 +299,7 @@ def _is_finite(step: Step) -> bool:
 
 
 def _broken(history: History, rank: int) -> _Broken | None:
-    """The steps without a finite loss at the end of a rank's series; None when its newest loss is finite."""
+    """The steps without a finite loss at the end of a rank's series; None if its newest loss is finite."""
     if history.first_not_finite(rank) is None:
         return None
     steps = [step for step in history.steps(rank) if step.loss is not None]
@@ -362,13 +361,12 @@ def _metric_evidence(broken: _Broken) -> Iterable[Evidence]:
 
 
 def _follows(finite: LogHit, hit: LogHit) -> bool:
-    """Whether a finite loss stands behind another one in the same log, of the same rank."""
+    """True if `finite` stands below `hit` in the same log and is of the same rank."""
     return finite.file == hit.file and finite.rank == hit.rank and finite.line > hit.line
 
 
 def _is_of_a_part(hit: LogHit, finite: Sequence[LogHit]) -> bool:
-    """Whether the NaN is that of another series, and the loss that is trained on is finite beside it or
-    behind it."""
+    """True if the NaN belongs to another series, and the total loss is finite beside or after it."""
     return not losslines.is_whole_not_finite(hit.text) and any(
         (_follows(other, hit) or other.line == hit.line) and losslines.is_whole_finite(other.text)
         for other in finite
@@ -388,7 +386,7 @@ def _other_series(hit: LogHit) -> Hit:
 
 
 def _is_training(hit: LogHit) -> bool:
-    """Not a line about validation, where a NaN may only mean "not known yet"."""
+    """False for a line about validation, where NaN may only mean "no value yet"."""
     before = hit.text[: hit.text.casefold().rfind(hit.fields["value"].casefold())]
     return not re.search(
         r"\b(?:val(?:id(?:ation)?)?|eval(?:uation|uating)?|test(?:ing)?)\b", before, re.IGNORECASE

@@ -1,5 +1,5 @@
-"""NUM002: the very first loss is not finite: it is the input, the labels or the initial weights, not the
-learning rate."""
+"""NUM002: the very first loss is not finite: the input, the labels or the initial weights are at fault, not
+the learning rate."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ class NanFromStart(Rule):
     """The loss is NaN or infinite from the very first step.
 
     What it sees
-        Metrics whose first step is the training's first (0 or 1), and in which no loss was ever finite.
+        Metrics that begin with step 0 or 1, in which no loss was ever finite.
     Why it matters
-        Nothing was ever learned. The usual cure, a lower learning rate, cannot help: before the first step no
-        rate was applied.
+        Nothing was ever learned. The usual remedy, a lower learning rate, cannot help: no rate was applied
+        before the first step.
     When it stays silent
-        Where there was a finite loss before (that is NUM001), where the first steps are not known, on fewer
-        than `consecutive` steps, and on reports that keep only every so many steps: a rate that is too high
-        breaks a training within ten of them.
+        If an earlier loss was finite (NUM001), if the first steps are unknown, on fewer than `consecutive`
+        steps, and on metrics that skip steps: too high a learning rate breaks a training within ten steps.
     What to do
         Look for NaN in the inputs and labels of the first batch, for log(0), 0/0 or an empty mask in the
         loss, and for weights that were loaded or initialised wrongly; a few steps under

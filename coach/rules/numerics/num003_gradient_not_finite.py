@@ -1,4 +1,4 @@
-"""NUM003: many gradients are not finite although the loss is: these steps are skipped, or spoil the
+"""NUM003: many gradients are not finite although the loss is finite: these steps are skipped, or damage the
 weights."""
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class GradientNotFinite(Rule):
     """Many gradient norms are NaN or infinite while the loss is finite.
 
     What it sees
-        In the metrics: among the newest steps with a finite loss, a tenth or more whose `grad_norm` is not
-        finite. In a log: the newest `min_lines` lines with a finite loss or more, all with a norm of the
-        gradients that is not finite (`grad_norm nan`), while the loss does not fall.
+        In the metrics: `grad_norm` is not finite in a tenth or more of the newest steps with a finite loss.
+        In a log: at least the newest `min_lines` lines with a finite loss all have a gradient norm that is
+        not finite (`grad_norm nan`), and the loss does not fall.
     Why it matters
-        Under a gradient scaler each of these steps is skipped, so their time is lost. Without one, the
-        weights would be NaN by now.
+        With a gradient scaler each of these steps is skipped, and its time is lost. Without one, the weights
+        become NaN.
     When it stays silent
-        On single ones: under fp16 they are how the loss scale is found. On the first steps, and where the
-        loss is not finite (NUM001). In a log, while the loss falls: then the norm is computed wrongly.
+        On single steps: fp16 finds its loss scale by them. On the first steps, and if the loss is not finite
+        (NUM001). In a log, while the loss falls: then the norm itself is computed wrongly.
     What to do
-        Use bf16 where the GPU has it; else keep softmax, norms and the loss in fp32. Raising the initial
-        scale makes it worse. Clipping cannot repair a norm that is not finite: it makes all gradients NaN.
+        Use bf16 if the GPU supports it; else keep softmax, norms and the loss in fp32. A higher initial scale
+        makes it worse. Clipping by a norm that is not finite makes all gradients NaN.
     Sources
         torch GradScaler; torch.nn.utils.clip_grad_norm_ (error_if_nonfinite).
     """
@@ -112,13 +112,13 @@ class GradientNotFinite(Rule):
 
 
 def _norm_of(point: Point) -> str:
-    """The norm of the gradients beside a loss: `nan`, `inf`, a digit, or nothing."""
+    """The gradient norm beside a loss: `nan`, `inf`, a digit, or an empty text."""
     found = _NORM.search(point.line)
     return found["value"].casefold() if found else ""
 
 
 def _newest_without_norm(points: Sequence[Point]) -> Sequence[Point]:
-    """The newest values of a loss beside which no norm is finite. A loss of 0 may itself hide a NaN: that is
+    """The newest losses without a finite norm beside them. A loss of 0 may itself hide a NaN: that is
     NUM001."""
     start = len(points)
     while start > 0 and points[start - 1].loss > 0 and _norm_of(points[start - 1]) in ("nan", "inf"):

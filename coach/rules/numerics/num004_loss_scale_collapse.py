@@ -18,31 +18,31 @@ from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 _FAIRSEQ = re.compile(r"setting loss scale to|\bgnorm\b")
-"""fairseq adds the loss up over its tokens: a scale of 1 or less is an ordinary one, and its own minimum ends
-the program."""
+"""Lines of fairseq. It sums the loss over tokens, so a scale of 1 or less is normal; at its own minimum it
+ends the program."""
 
 _TITLE = "bf16 instead of fp16: it has the range of fp32 and needs no loss scale"
 
 
 class LossScaleCollapse(Rule):
-    """The loss scale of fp16 training fell so far that hardly a step is taken.
+    """The loss scale of fp16 training fell so far that hardly any step is taken.
 
     What it sees
         DeepSpeed's "OVERFLOW! … Attempted loss scale: 2, reducing to 1" and "Current loss scale already at
-        minimum", the same of apex, fairseq, Paddle and Megatron, or the scale in metrics: down to the floor,
-        three overflows in a row at it, or eight halvings in a row to a small scale; DeepSpeed's "step=2500,
+        minimum", the same of apex, fairseq, Paddle and Megatron, or the scale in metrics: at its floor, three
+        overflows in a row there, or eight halvings in a row to a small scale; DeepSpeed's "step=2500,
         skipped=1586".
     Why it matters
         Each overflow skips a step and halves the scale. At the floor the forward pass itself makes NaN or
-        infinity, so nothing is learned and no scale can help.
+        infinity: nothing is learned, and no scale helps.
     When it stays silent
-        On the first overflows from a high scale, which settle it: they are how the scale is found. Where
-        several losses follow the last of them, more than ever stood between two. On a scale that grows again,
-        and on a scale that never changes. On a scale of fairseq about 1: it is as good as any there.
+        On the first overflows from a high scale: training finds its scale by them. If more losses follow the
+        last overflow than ever stood between two. On a scale that grows again or never changes. On a scale
+        near 1 in fairseq, where it is normal.
     What to do
-        Use bf16 where the GPU has it (compute capability 8.0 and above): it needs no scale. Else keep
-        softmax, norms and the loss in fp32, lower the learning rate and warm it up. Raising the initial scale
-        makes it worse: a larger scale overflows sooner.
+        Use bf16 if the GPU supports it (compute capability 8.0 and above): it needs no scale. Else keep
+        softmax, norms and the loss in fp32, lower the learning rate and warm it up. A higher initial scale
+        makes it worse: it overflows sooner.
     Sources
         torch GradScaler; deepspeed/runtime/fp16/loss_scaler.py; apex amp; fairseq fp16 optimizer.
     """
@@ -72,7 +72,7 @@ class LossScaleCollapse(Rule):
             "loss scale",
             "healthy fp16 training settles in the thousands; higher scales are still being calibrated",
         ),
-        Threshold("settled", 3, "losses", "so many behind the last overflow, and it was that"),
+        Threshold("settled", 3, "losses", "this many after the last overflow show that it has settled"),
         Threshold("skipped_share", 0.5, "of the steps", "healthy training skips one in some thousand"),
         Threshold("min_steps", 100, "steps", "calibration from 2³² skips thirty"),
     )
@@ -139,8 +139,7 @@ class LossScaleCollapse(Rule):
         )
 
     def _has_settled(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> bool:
-        """Whether the overflows have come to an end: more losses stand behind the last than ever between
-        two."""
+        """True if the overflows have ended: more losses follow the last one than ever stood between two."""
         file = hits[-1].file
         losses = sorted(hit.line for hit in hits_of(snapshot, PROGRESS.rule) if hit.file == file)
         num_before = [
@@ -151,7 +150,7 @@ class LossScaleCollapse(Rule):
         return num_after >= self.values["settled"] and num_after > most_between
 
     def _stays_low(self, scales: Sequence[float]) -> bool:
-        """Whether steps overflow again and again at a scale that scales nothing up."""
+        """True if steps overflow repeatedly at a scale too small to lift gradients."""
         newest = scales[-int(self.values["overflows"]) :]
         return len(newest) == self.values["overflows"] and max(newest) <= self.values["floor"]
 

@@ -19,41 +19,41 @@ from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
 _NEAR_START = 0.25
-"""Of the first losses: a loss that is so near to them may belong to another run in the same log, or to the
-next fold."""
+"""Distance from the first losses, relative to them. A loss this near may belong to another run in the log, or
+to the next fold."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rise:
-    """Where the loss left its course: places in the series."""
+    """Where the loss left its course, as indices into the series."""
 
     start: int
     highest_before: float
     lowest_after: float
     lost_share: float
-    """Of the progress since the beginning."""
+    """Lost share of the progress since the beginning."""
 
 
 class LossDivergence(Rule):
     """The training loss rose far above what it had been, and stays there.
 
     What it sees
-        A series of training losses, from metrics or from the lines of a log, whose newest values all lie
-        above the highest of the stretch before by half, and that lost at least half of the progress since the
-        beginning. In a series of five: three in a row that grow, from ten times the highest before.
-        Lightning's and Tacotron's words where they stop for that. In what transformers' Trainer prints: a
-        loss above `no_guess` from the first value on, at a learning rate above `max_rate`.
+        A series of training losses, from metrics or log lines: all newest values lie by half above the
+        highest value of the stretch before, and at least half of the progress since the beginning is lost. In
+        a series of five losses: three in a row that grow, from ten times the highest before. Messages of
+        Lightning and Tacotron that they stop for that reason. In the output of transformers' Trainer: a loss
+        above `no_guess` from the first value on, at a learning rate above `max_rate`.
     Why it matters
-        Such a run seldom comes back: what it learned is gone, and the hours from the jump on are lost.
+        Such a run seldom recovers: its progress is gone, and the hours since the jump are lost.
     When it stays silent
-        On single spikes, on noise (what came before is judged by its highest value), on restarts of a
-        learning rate schedule, which lose little of the progress, where the steps begin anew (another run or
-        fold in the same log), and on reinforcement or adversarial training, by its words. A loss that is not
-        finite is NUM001.
+        On single spikes and on noise (the highest earlier value counts). On restarts of a learning rate
+        schedule, which lose little of the progress. If the steps restart (another run or fold in the same
+        log). On reinforcement and adversarial training, recognized by its words. A loss that is not finite is
+        NUM001.
     What to do
-        Go back to a checkpoint before the jump and go on with a lower learning rate (a third is usual),
-        longer warm-up or gradient clipping at 1.0; skip the batches around the jump if it comes back at the
-        same place.
+        Resume from a checkpoint before the jump, with a lower learning rate (a third is usual), longer
+        warm-up or gradient clipping at 1.0. If the jump comes back at the same place, skip the batches around
+        it.
     Sources
         OPT-175B and BLOOM training chronicles; Google deep learning tuning playbook: unstable training.
     """
@@ -86,7 +86,7 @@ class LossDivergence(Rule):
                 evidence=(quote(stopped[0]),),
                 confidence=0.9,
                 fixes=tuple(self._fixes(snapshot.run)),
-                severity=Severity.CRITICAL,  # it ended the run, whatever exception the trainer chose for that
+                severity=Severity.CRITICAL,  # it ended the run, whichever exception the trainer raised
                 since_s=stopped[0].time_s,
             )
             return
@@ -123,7 +123,8 @@ class LossDivergence(Rule):
         )
 
     def _is_too_fast(self, points: Sequence[Point]) -> bool:
-        """True if the Trainer told a rate that is far too high and the loss never was one of guessing."""
+        """True if the learning rate is far too high and every loss of the first half is worse than
+        guessing."""
         early = points[: max(5, len(points) // 2)]
         return len(early) >= 5 and all(
             point.loss > self.values["no_guess"]
@@ -143,7 +144,7 @@ class LossDivergence(Rule):
         )
 
     def _rise(self, losses: Sequence[float]) -> _Rise | None:
-        """The latest place from which on all values lie above those before."""
+        """The latest position from which all values lie above the earlier ones."""
         consecutive = int(self.values["consecutive"])
         if any(not math.isfinite(loss) or loss <= 0 for loss in losses):
             return None
@@ -166,7 +167,7 @@ class LossDivergence(Rule):
         return None
 
     def _steep_rise(self, losses: Sequence[float], start: int) -> _Rise | None:
-        """The same of a short series: only where the newest values grow by orders of magnitude."""
+        """The same for a short series: the newest values must grow by orders of magnitude."""
         before, after = losses[: max(0, start)], losses[max(0, start) :]
         if len(before) < _FEWEST_BEFORE or after[0] < self.values["steep"] * max(before):
             return None

@@ -14,25 +14,26 @@ from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 
 _SIGMA_PER_MAD = 1.4826
 _LEAST_SIGMA = 0.02
-"""Of the logarithm of the loss: on a curve without noise two percent are no event."""
+"""Smallest deviation of the loss's logarithm that is assumed: on a smooth curve a change of 2 % is no
+spike."""
 
 
 class LossSpikes(Rule):
     """The training loss jumped far above its course and came back, several times.
 
     What it sees
-        At least `num_spikes` places at which two or more values in a row lie `sigmas` deviations (robust
-        ones, of the logarithm) above the values before and lose half of the progress since the beginning.
+        At least `num_spikes` places where two or more values in a row lie `sigmas` robust standard deviations
+        (of the loss's logarithm) above the values before, and lose half of the progress since the beginning.
     Why it matters
-        Each spike costs the steps until it is recovered, and large models have diverged at one of them.
+        Each spike costs the steps until the loss recovers, and large models have diverged at a spike.
     When it stays silent
-        On noise, heavy tails included: single values say nothing. On the first tenth of a course, where the
-        loss falls steeply, on small jumps as at restarts of a schedule, on one or two spikes, and on
-        reinforcement or adversarial training. A loss that does not come back is NUM006.
+        On noise, even with heavy tails: single values prove nothing. On the first tenth of a course, where
+        the loss falls steeply. On small jumps, as at restarts of a schedule. On one or two spikes. On
+        reinforcement and adversarial training. A loss that does not come back is NUM006.
     What to do
         Clip gradients at 1.0 and lower the peak learning rate. If a spike comes back at the same batches,
-        skip them. Right after a resume, look whether the optimizer's state and the sampler's place were
-        loaded.
+        skip them. If it happens right after a resume, check that the optimizer's state and the sampler's
+        position were loaded.
     Sources
         PaLM (spikes, and skipping the batches around them); OPT-175B log; Stas Bekman, Machine Learning
         Engineering: instabilities.
@@ -76,7 +77,7 @@ class LossSpikes(Rule):
         )
 
     def _spikes(self, losses: Sequence[float]) -> list[int]:
-        """Where each spike begins that was over before the end."""
+        """Indices at which spikes begin; a spike that lasts to the end is left out."""
         window = int(self.values["window"])
         if len(losses) < 4 * window or any(not math.isfinite(loss) or loss <= 0 for loss in losses):
             return []

@@ -1,4 +1,4 @@
-"""NUM008: nothing is learned: the loss stays at what guessing gives or at its first value, or the learning
+"""NUM008: nothing is learned: the loss stays at the level of guessing or at its first value, or the learning
 rate is 0."""
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 
 _NUM_CLASSES = (2, 10, 100, 1000)
 _MEDIAN_ERROR = 1.2533
-"""The standard error of a median, in that of a mean (normal noise)."""
+"""Standard error of a median over that of a mean, for normal noise."""
 _SIGMA = 1.4826 / math.sqrt(2)
-"""From the median absolute difference of neighbours to the standard deviation of one value."""
+"""Factor from the median absolute difference of neighbours to the standard deviation of one value."""
 _OVERFIT = (
     Fix(
         "Overfit a single batch first; if that fails, check labels, frozen parameters and the optimizer's "
@@ -33,34 +33,33 @@ _CLASSES_TOLD = re.compile(r"\bnum_(?:classes|labels)['\"]?\s?[:=]\s?(\d{1,6})\b
 
 
 class NotLearning(Rule):
-    """The training loss stays at that of guessing or at its first value, or the learning rate is 0.
+    """The training loss stays at the level of guessing or at its first value, or the learning rate is 0.
 
     What it sees
-        A long course of training losses that lies, without its first tenth, within one percent of ln 2, ln
-        10, ln 100 or ln 1000 (what guessing evenly among 2, 10, 100 or 1000 classes gives), or of the
-        logarithm of the classes that the launch or the log names (`num_classes`, `num_labels`), and does not
-        fall from its first third to its last. Or a learning rate that is 0 beside each of the losses, in
-        metrics or in a log, or that the launch asks for where the program tells none, with a loss that does
-        not fall. Or a loss that stays at its first value, whatever
-        that is, from the first steps of the training on: a warning where all values are the same to a
-        thousandth, info where they vary by noise alone and the noise is small enough to exclude a fall. Or,
-        as a cause of its own, a warm-up that the launch or the log names (`warmup_steps`) and a rate that is
-        the same beside each loss, from a step within the warm-up to one behind its end: the schedule is never
-        stepped. A warning where the rate is below the one that was asked for, else info.
+        A long course of training losses that stays, after its first tenth, within one percent of ln 2, ln 10,
+        ln 100 or ln 1000 (the loss of guessing evenly among 2, 10, 100 or 1000 classes), or of the logarithm
+        of the number of classes that the launch or the log names (`num_classes`, `num_labels`), and does not
+        fall from its first third to its last. Or a learning rate of 0 beside each loss, in metrics or in a
+        log, or in the launch if the program reports none, with a loss that does not fall. Or a loss that
+        stays at its first value from the first steps on: a warning if all values agree to a thousandth, info
+        if they vary only by noise that is small enough to exclude a fall. Or, as a cause of its own, a
+        warm-up (`warmup_steps` in the launch or the log) with the same rate beside each loss, from a step
+        within the warm-up to a step after its end: the schedule is never stepped. This is a warning if the
+        rate is below the requested one, else info.
     Why it matters
-        The model says the same for every input. More time will not change it.
+        The model gives the same answer for every input. More time will not change that.
     When it stays silent
-        On a curve that fell before it became flat, or whose beginning is not known (resumed, converged): only
-        its owner knows. It is info on noise around a first value, because a training that begins from a
-        trained model is flat as well. On short courses, while the learning rate still rises, on values that
-        were printed with too few digits to show a fall, on reinforcement and adversarial training (a
-        discriminator that guesses is the aim there). On a rate that was printed with few digits (`0.0000`),
-        and on one that is 0 in the warm-up's first values alone.
+        On a curve that fell before it became flat, or whose beginning is unknown (resumed, converged). On
+        short courses, while the learning rate still rises, and on values with too few printed digits to show
+        a fall. On reinforcement and adversarial training, where a discriminator should end up guessing. On a
+        rate that was printed with few digits (`0.0000`) or is 0 only in the first values of a warm-up. Noise
+        around a first value is only info, because a training that begins with a trained model is flat as
+        well.
     What to do
         Overfit one batch first: if that fails, look at the labels (shuffled apart from the inputs?), at
-        frozen parameters, at parameters that the optimizer was not given, at a missing zero_grad or step, and
-        at a learning rate that is far too high or low. Where the rate is 0: see if the schedule was given the
-        number of steps, and if it is stepped.
+        frozen parameters, at parameters that the optimizer does not have, at a missing zero_grad or step, and
+        at a learning rate that is far too high or low. If the rate is 0: check that the schedule has the
+        right number of steps and is stepped.
     Sources
         Karpathy, A Recipe for Training Neural Networks (loss at initialisation, overfit one batch);
         torch.optim.lr_scheduler (LambdaLR).
@@ -73,7 +72,10 @@ class NotLearning(Rule):
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     thresholds = (
         Threshold(
-            "near", 0.01, "of ln(classes)", "guessing is exact; whatever has learned something is below it"
+            "near",
+            0.01,
+            "of ln(classes)",
+            "guessing is exact; a model that has learned something is below it",
         ),
         Threshold("fall", 0.005, "of the loss", "from the first third to the last; less is noise"),
         Threshold("min_points", 50, "values", "fewer may be the warm-up"),
@@ -81,7 +83,7 @@ class NotLearning(Rule):
         Threshold("min_epochs", 3, "epochs told", "a warm-up is over within one or two"),
         Threshold("level", 0.01, "of the loss", "most trainings fall by more within their first steps"),
         Threshold("same", 0.001, "of the loss", "batches differ by more: such values come from one batch"),
-        Threshold("min_rates", 20, "values", "a rate of 0 in the first of them is a warm-up's begin"),
+        Threshold("min_rates", 20, "values", "a rate of 0 in fewer may be the beginning of a warm-up"),
         Threshold("low_rate", 0.9, "of the rate asked for", "a rate this near to it is the one asked for"),
         Threshold("rate_fall", 0.05, "of the loss", "a loss that falls by more has learned at some rate"),
     )
@@ -103,7 +105,7 @@ class NotLearning(Rule):
     def _without_rate(
         self, points: Sequence[Point], rates: Sequence[float | None], asked: float | None
     ) -> Hit | None:
-        """`asked` is the rate that the launch asks for: it counts where the program tells none."""
+        """`asked` is the learning rate of the launch, used if the program reports none."""
         is_asked = asked == 0.0 and not any(rates)
         num_values = len(points) if is_asked else len(rates)
         if num_values < self.values["min_rates"] or not (is_asked or _are_zero(rates)):
@@ -136,7 +138,7 @@ class NotLearning(Rule):
         snapshot: TargetSnapshot,
         history: History,
     ) -> Hit | None:
-        """The finding where a warm-up was to raise the rate, and it stands at its first value behind it."""
+        """A hit if the rate still has its first value after the warm-up that should have raised it."""
         warmup = _warmup_steps(snapshot)
         numbers = _step_numbers(points, history)
         first = rates[0] if rates else None
@@ -215,8 +217,8 @@ class NotLearning(Rule):
         )
 
     def _is_same(self, losses: Sequence[float], level: float, history: History) -> bool:
-        """True if no value differs. A point of a long run is a mean of many steps, so the steps must be the
-        same as well."""
+        """True if all values are equal. In a long run a point is a mean of many steps, so the kept steps must
+        be equal too."""
         single = [step.loss for step in history.steps(history.ranks[0])] if history.ranks else []
         known = (loss for loss in (*losses, *single) if loss is not None)
         return all(abs(loss - level) <= self.values["same"] * level for loss in known)
@@ -242,21 +244,21 @@ def _thirds(losses: Sequence[float]) -> tuple[float, float]:
 
 
 def _rates(points: Sequence[Point], history: History) -> list[float | None]:
-    """The learning rates beside the losses, oldest first; None where a line tells none."""
+    """The learning rates beside the losses, oldest first; None for a line without one."""
     if history.ranks:
         return [step.lr for step in history.steps(history.ranks[0])]
     return [point.rate for point in points]
 
 
 def _step_numbers(points: Sequence[Point], history: History) -> list[int]:
-    """The steps of the rates; empty where a log's lines do not say that they count steps."""
+    """The step of each rate; empty if a log's counter is not known to count steps."""
     if history.ranks:
         return [step.step for step in history.steps(history.ranks[0])]
     return [point.counter for point in points if point.counter is not None and _STEPS.search(point.line)]
 
 
 def _warmup_steps(snapshot: TargetSnapshot) -> int | None:
-    """The steps of the warm-up that the launch names, else the log; None where neither does."""
+    """The number of warm-up steps from the launch, else from the log; None if neither has it."""
     if (launched := int_parameter(snapshot.run, "warmup_steps")) is not None:
         return launched
     found = (_WARMUP_TOLD.search(line) for tail in snapshot.log_tails for line in tail.plain)
@@ -264,13 +266,13 @@ def _warmup_steps(snapshot: TargetSnapshot) -> int | None:
 
 
 def _is_rising(rates: Sequence[float | None]) -> bool:
-    """True in a warm-up: the newest rate is above that of half the time."""
+    """True during a warm-up: the newest rate is above the rate at half the time."""
     known = [rate for rate in rates if rate is not None]
     return bool(known) and known[-1] > known[len(known) // 2]
 
 
 def _is_beginning(points: Sequence[Point]) -> bool:
-    """True if the first point is the first of a training, not of a resumed one."""
+    """True if the first point is the beginning of a training that was not resumed."""
     epoch = points[0].epoch
     counters = [point.counter for point in points[:2] if point.counter is not None]
     if (epoch is not None and epoch > 1) or len(counters) < 2:
@@ -279,8 +281,8 @@ def _is_beginning(points: Sequence[Point]) -> bool:
 
 
 def _is_level(losses: Sequence[float], fall: float) -> bool:
-    """True if the first value lies in the noise of the rest, and the noise leaves no room for a fall or rise
-    by `fall` between the first fifth, the middle and the last third."""
+    """True if the first value lies within the noise of the rest, and the noise excludes a change by `fall`
+    between the first fifth, the middle and the last third."""
     sigma = _SIGMA * median(abs(after - before) for before, after in pairwise(losses))
     count = len(losses)
     parts = (losses[: count // 5], losses[count // 5 : -count // 3], losses[-count // 3 :])
@@ -292,7 +294,7 @@ def _is_level(losses: Sequence[float], fall: float) -> bool:
 
 
 def _classes(snapshot: TargetSnapshot) -> list[int]:
-    """Numbers of classes that a model may guess among: the usual ones, and those that are told."""
+    """Possible numbers of classes: the usual ones, and those that the launch or the log names."""
     told = [snapshot.run.parameters.get("num_classes")] if snapshot.run is not None else []
     found = [_CLASSES_TOLD.search(line) for tail in snapshot.log_tails for line in tail.plain]
     told += [int(match[1]) for match in found if match is not None]

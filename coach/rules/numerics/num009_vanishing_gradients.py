@@ -1,4 +1,4 @@
-"""NUM009: the gradients are all but zero, though there is a loss left to lower."""
+"""NUM009: the gradients are almost zero, although the loss could still fall."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from coach.rules.from_numbers.training_windows import newest_steps
 
 
 class VanishingGradients(Rule):
-    """The gradients are all but zero, though the loss is not, and does not fall.
+    """The gradients are almost zero, although the loss is far from zero and does not fall.
 
     What it sees
-        In the metrics: the median of `grad_norm` over the newest steps is zero or next to it, the loss is far
-        from zero, and its last quarter is no better than its first.
+        In the metrics: the median of `grad_norm` over the newest steps is zero or almost zero, the loss is
+        far from zero, and its last quarter is no better than its first.
     Why it matters
-        The optimizer has nothing to follow: the run computes, and learns nothing. Under fp16 gradients below
-        6e-8 become exactly zero (underflow).
+        The run computes but learns nothing, because the optimizer has no gradient to follow. In fp16,
+        gradients below 6e-8 become exactly zero (underflow).
     When it stays silent
-        On small gradients while the loss falls, or is next to zero, or has come down by a tenth since the
-        first step: that is convergence (under fp16 it is not, whatever was learned before). Where the
-        gradients' norm is not written.
+        On small gradients while the loss falls, is almost zero, or has fallen by a tenth since the first
+        step: that is convergence (a fall by a tenth does not count in fp16). If the gradient norm is not
+        reported.
     What to do
-        Under fp16: bf16, or a GradScaler, which lifts the gradients into range. Else residual connections,
-        normalisation, another initialisation or activation, and a look whether the loss is detached from the
-        model.
+        In fp16: use bf16, or a GradScaler, which lifts the gradients into range. Else try residual
+        connections, normalisation, another initialisation or activation, and check that the loss is not
+        detached from the model.
     Sources
         SageMaker Debugger's VanishingGradient (1e-7); gradsnitch GS007; Micikevicius et al. 2018, "Mixed
         precision training" (loss scaling).
@@ -50,14 +50,14 @@ class VanishingGradients(Rule):
         Threshold("min_loss", 1e-3, "", "with less there is nothing left to learn"),
         Threshold("improved_share", 0.02, "of the loss", "less is the noise of batches"),
         Threshold("window", 100, "steps", "shorter plateaus are usual"),
-        Threshold("learned_share", 0.1, "of the first loss", "who has come down by so much had gradients"),
+        Threshold("learned_share", 0.1, "of the first loss", "a loss that fell this far had gradients"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         window = int(self.values["window"])
         rank = history.ranks[0]
         newest = history.steps(rank)[-1].grad_norm
-        # A single look at the newest step spares most runs the closer one.
+        # Fast path: for most runs the newest step alone rules the fault out.
         if newest is None or newest > 100 * self.values["grad_norm"] or history.num_steps(rank) < window:
             return
         steps = newest_steps(history.steps(rank), window)

@@ -38,17 +38,17 @@ class ExplodingGradients(Rule):
     What it sees
         The norm of all gradients, from metrics (`grad_norm`) or from the lines of a log ('grad_norm': …,
         gnorm=…): the newest ones are a hundred times what they were in the first quarter of the run, and the
-        loss is no better than it was then. Or norms that are beyond any model's.
+        loss is no better than it was then. Or norms beyond those of any healthy model.
     Why it matters
-        Clipping hides it in the loss for a while: each step then has the full length, in a direction that
-        means nothing. What was learned is lost, and NaN comes next.
+        Clipping hides it in the loss for a while: each step then has full length, but in a meaningless
+        direction. The progress is lost, and NaN comes next.
     When it stays silent
-        On single large norms, on norms that fall again, where the loss goes on falling, and on reinforcement
-        or adversarial training. Where the loss itself left its course or is not finite, that is said first.
+        On single large norms, on norms that fall again, while the loss keeps falling, and on reinforcement
+        and adversarial training. If the loss itself diverged or is not finite, that finding comes first.
     What to do
-        Go back to a checkpoint before the growth; a lower learning rate (a third is usual) with a longer
-        warm-up. Recurrent and very deep models: normalisation, residual or gated connections, orthogonal
-        initial weights, shorter sequences to go back through.
+        Resume from a checkpoint before the growth, with a lower learning rate (a third is usual) and a longer
+        warm-up. For recurrent and very deep models: normalisation, residual or gated connections, orthogonal
+        initial weights, shorter sequences for backpropagation.
     Sources
         Pascanu, Mikolov, Bengio 2013, "On the difficulty of training recurrent neural networks"; SageMaker
         Debugger's ExplodingTensor; the training log of OPT-175B (a norm that drifts up before the loss does).
@@ -109,8 +109,8 @@ class ExplodingGradients(Rule):
                 return
 
     def _measured(self, history: History) -> Iterable[_Series]:
-        """Of the first rank: the gradients of all are the same. A single look at the newest step spares most
-        runs the closer one."""
+        """The first rank's series: all ranks have the same gradients. For most runs the newest step alone
+        rules the fault out."""
         for rank in history.ranks[:1]:
             newest = history.steps(rank)[-1]
             if newest.grad_norm is not None and newest.grad_norm >= self.values["least"]:
@@ -127,7 +127,7 @@ class ExplodingGradients(Rule):
                 )
 
     def _grown(self, series: _Series) -> float | None:
-        """What the newest norms are, where that is far too much."""
+        """The typical newest norm if it is far too large, else None."""
         window, norms = int(self.values["window"]), series.norms
         last = norms[-int(self.values["consecutive"]) :]
         if len(last) == self.values["consecutive"] and min(last) >= self.values["beyond"]:
@@ -149,7 +149,7 @@ def _early(values: Sequence[float]) -> Sequence[float]:
 
 
 def _told(hits: Iterable[LogHit]) -> Iterable[_Series]:
-    """The norms of each log and rank, in the order of their lines."""
+    """The norms of each log and rank, in line order."""
     series: dict[tuple[str, int | None], list[LogHit]] = {}
     for hit in hits:
         series.setdefault((hit.file, hit.rank), []).append(hit)

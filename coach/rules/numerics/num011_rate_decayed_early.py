@@ -1,4 +1,4 @@
-"""NUM011: the learning rate was down to nothing long before the end."""
+"""NUM011: the learning rate was almost 0 long before the end."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class _Rated:
     """A loss with the learning rate beside it."""
 
     position: float
-    """The step, or the epoch. A log's values are kept the denser the newer they are: their number tells no
-    share."""
+    """The step or the epoch. Newer values of a log are kept more densely, so an index is not a share of the
+    run."""
     loss: float
     rate: float
     time_s: float | None
@@ -29,22 +29,22 @@ class _Rated:
 
 
 class RateDecayedEarly(Rule):
-    """The learning rate was down to nothing long before the training ended.
+    """The learning rate was almost 0 long before the training ended.
 
     What it sees
-        On a training that has ended: the learning rate at a hundredth of its peak or less for the last fifth
-        of the steps or more, and a loss that no longer falls there, though it fell before. While the training
-        runs: the same with a rate that is exactly 0. The rates are those of the metrics, or those that a log
-        tells beside each loss.
+        In a training that has ended: a learning rate of at most a hundredth of its peak for at least the last
+        fifth of the steps, and a loss that fell before but no longer falls there. While the training runs:
+        the same with a rate of exactly 0. The rates come from the metrics, or from a log that prints one
+        beside each loss.
     Why it matters
-        These steps learn next to nothing: the schedule was made for fewer steps than were run.
+        These steps learn almost nothing: the schedule was made for fewer steps than the run has.
     When it stays silent
         On a rate that never changes, on a decay that ends with the training (cosine, linear), while the loss
-        still falls, where not all steps are known, on lines without a rate, and on rates that a log tells
-        with too few digits (`0.1`, then `0.0`).
+        still falls, if some steps are unknown, on lines without a rate, and on rates that a log prints with
+        too few digits (`0.1`, then `0.0`).
     What to do
         Give the scheduler the real number of optimizer steps (epochs times batches, divided by gradient
-        accumulation and ranks), or end the run there.
+        accumulation and ranks), or end the run where the rate reaches 0.
     Sources
         Google deep learning tuning playbook: learning rate decay; torch.optim.lr_scheduler (T_max,
         total_steps).
@@ -100,7 +100,7 @@ class RateDecayedEarly(Rule):
         )
 
     def _has_stopped(self, course: Sequence[_Rated], start: int) -> bool:
-        """True if the loss fell before `start`, and falls no more from there on."""
+        """True if the loss fell before index `start` and does not fall after it."""
         losses = [rated.loss for rated in course]
         half = start + (len(course) - start) // 2
         early, late = fmean(losses[start:half]), fmean(losses[half:])
@@ -108,7 +108,7 @@ class RateDecayedEarly(Rule):
 
 
 def _start_of_end(course: Sequence[_Rated], low: float) -> int:
-    """Where the last rates begin that are all at `low` or below it."""
+    """Index from which all rates are at most `low`."""
     start = len(course)
     while start > 0 and course[start - 1].rate <= low:
         start -= 1
@@ -116,14 +116,14 @@ def _start_of_end(course: Sequence[_Rated], low: float) -> int:
 
 
 def _share_from(course: Sequence[_Rated], start: int) -> float:
-    """The share of the steps from this place to the end."""
+    """The share of the steps from index `start` to the end."""
     first, last = course[0].position, course[-1].position
     return (last - course[start].position) / (last - first) if start < len(course) and last > first else 0.0
 
 
 def _courses(snapshot: TargetSnapshot, history: History, low: float) -> Iterable[Sequence[_Rated]]:
-    """Courses whose values all have a loss and a rate. A log's rates need enough digits to tell a `low` part
-    of their peak from 0."""
+    """Courses in which each value has a loss and a rate. A log's rates need enough digits to distinguish the
+    share `low` of their peak from 0."""
     if not history.ranks:
         for points in courses(snapshot, history):
             rated = [

@@ -41,17 +41,17 @@ class Overfitting(Rule):
 
     What it sees
         Evaluations, from metrics or from lines with both losses (`loss: 0.11 - val_loss: 0.62`, `train loss
-        1.1, val loss 1.9`): all of the newest three lie above the lowest by 15 % and by a twentieth of the
-        progress, and the training loss fell by 3 % since that one.
+        1.1, val loss 1.9`): the newest three all lie above the lowest by 15 % and by a twentieth of the
+        progress, and the training loss fell by 3 % since the lowest one.
     Why it matters
-        What is learned since then is the training data by heart. The best checkpoint lies behind, and the
-        hours since are spent for nothing.
+        Since then the model only memorizes the training data. The best checkpoint is an earlier one, and the
+        hours since then are wasted.
     When it stays silent
-        On fewer than three evaluations after the best, on a rise that noise can make (near zero a loss
-        doubles easily), where the training loss rises as well (that is divergence), and on reinforcement or
+        On fewer than three evaluations after the best, on a rise that noise can cause (near zero a loss
+        doubles easily), if the training loss rises as well (that is divergence), and on reinforcement and
         adversarial training. It never counts as the cause of a failure.
     What to do
-        Stop at the best evaluation and use its checkpoint; then more or augmented data, weight decay,
+        Stop at the best evaluation and use its checkpoint. Then try more or augmented data, weight decay,
         dropout, or a smaller model.
     Sources
         SageMaker Debugger Overfit; Goodfellow et al., Deep Learning, 7.8 (early stopping).
@@ -109,7 +109,7 @@ class Overfitting(Rule):
 
 
 def _measured(snapshot: TargetSnapshot, history: History) -> list[_Evaluation]:
-    """Each evaluation of the metrics, with the training loss of about that step."""
+    """The evaluations in the metrics, each with the training loss near its step."""
     points = [point for point in history.curve if point.loss is not None]
     found: list[_Evaluation] = []
     for event in snapshot.events:
@@ -123,7 +123,7 @@ def _measured(snapshot: TargetSnapshot, history: History) -> list[_Evaluation]:
 
 
 def _told(hits: Sequence[LogHit]) -> Iterable[list[_Evaluation]]:
-    """The evaluations of each log and rank."""
+    """The evaluations in the logs, one list for each log and rank."""
     places: dict[tuple[str, int | None], list[_Evaluation]] = {}
     for hit in hits:
         evaluation = _Evaluation(

@@ -1,7 +1,7 @@
-"""What the rules about jobs that Slurm ended share: its word in the state, its lines in the log, and whether
-the log went on after them.
+"""Base of the rules about jobs that Slurm ended: it checks the job's state, Slurm's log lines, and whether
+the log goes on after them.
 
-A job that was ended from outside says nothing of itself; what each end means stays in its rule.
+A job that was ended from outside prints no error of its own. Each rule explains the meaning of its end.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from coach.rules.from_logs.aftermath import ended_well, lines_after, losses_afte
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 REQUEUES = re.compile(r"\b(?:[Rr]eque(?:ued|u?e?ing)|scontrol requeue|[Rr]esubmitt(?:ed|ing))\b")
-"""What a job says that has itself started again. Lightning writes "requeing"."""
+"""Messages of a job that requeues itself. Lightning writes "requeing"."""
 
 _RESUMED = re.compile(r"\b(?:[Rr]esum(?:ed?|ing)|[Rr]estor(?:ed|ing))\b.{0,200}\b(?:from|training)\b")
 
 _STILL_FLUSHED_LINES = 200
-"""The tasks of an ended job print for some seconds more; a log that has losses so far below was written by a
-later attempt."""
+"""The tasks of an ended job go on printing for some seconds. Losses more than this many lines below come from
+a later attempt."""
 
 
 def cancelled_signature(code: str, literal: str, due: str) -> Signature:
-    """slurmstepd's line on the end of a job or a step; versions before 14 do not name the node, and two that
-    write at once break it in two."""
+    """Matches slurmstepd's line about the end of a job or step. Versions before 14 do not name the node, and
+    two processes that write at once split the line."""
     torn = rf"|^(?:AT \S+ )?{due.lstrip()} \*\*\*" if due.startswith(" DUE TO ") else ""
     return Signature(
         code,
@@ -44,7 +44,7 @@ def cancelled_signature(code: str, literal: str, due: str) -> Signature:
 
 
 class EndedBySlurm(Rule):
-    """A rule about a job that Slurm ended, for whatever reason."""
+    """A rule about a job that Slurm ended, for one reason."""
 
     severity = Severity.WARNING
     needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
@@ -52,18 +52,18 @@ class EndedBySlurm(Rule):
 
     @abstractmethod
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
-        """What happened, in one line."""
+        """One line that says what happened."""
 
     @abstractmethod
     def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
-        """What to do."""
+        """The fixes to offer."""
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """Whether a line is the end itself."""
+        """True if a line reports the end itself."""
         return True
 
     def more_evidence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:
-        """What else is known of the end."""
+        """Further evidence about the end."""
         return ()
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -86,7 +86,7 @@ class EndedBySlurm(Rule):
 
 
 def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether the job lived on: a step alone was ended, or a later attempt writes into the same log."""
+    """True if the job went on: only a step was ended, or a later attempt writes into the same log."""
     state = snapshot.state
     if state == "COMPLETED" or (state is not None and not is_final(state)):
         return True

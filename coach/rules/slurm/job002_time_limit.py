@@ -1,5 +1,4 @@
-"""JOB002: the job reached its time limit. Whether a longer limit would help depends on whether it was still
-getting on."""
+"""JOB002: the job reached its time limit. A longer limit helps only if the training still made progress."""
 
 from __future__ import annotations
 
@@ -24,18 +23,18 @@ class TimeLimit(EndedBySlurm):
     What it sees
         The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job
         is timed-out" and "Job not requeued because: timed-out …"; LSF's, PBS's and Flux's words for the same.
-        From the run's own steps it tells whether the training was still getting on.
+        The run's steps show whether the training still made progress.
     Why it matters
-        What was computed since the last checkpoint is lost. A job that hung reaches its limit as well,
-        however long that is: then the hang is to be found, and a longer limit wastes more hours.
+        All work since the last checkpoint is lost. A job that hangs reaches any limit: find the cause of the
+        hang, because a longer limit only wastes more hours.
     When it stays silent
-        Where something critical came before it (a rank that died, a collective that hung): then that is the
-        cause, and the limit only ended the waiting. On steps whose job completed, and on earlier attempts of
-        a job that was requeued.
+        If something critical came before it (a rank died, a collective hung): that is the cause, and the
+        limit only ended the wait. On steps of a job that completed, and on earlier attempts of a requeued
+        job.
     What to do
-        Still getting on: write checkpoints and go on from the newest in a next job (`--signal=B:USR1@300`
-        leaves time to write one), or ask for the time that the rest needs. Standing still: look for what it
-        waited for (`coach check`, `coach stacks` on the next attempt) before asking for more.
+        If it still made progress: write checkpoints and resume from the newest in the next job
+        (`--signal=B:USR1@300` leaves time to write one), or request the time that the rest needs. If it stood
+        still: first find out what it waited for (`coach check`, `coach stacks` on the next attempt).
     Sources
         slurmstepd (req.c, SIG_TIME_LIMIT); sbatch(1), --time and --signal; submitit's signal handler.
     """
@@ -107,8 +106,8 @@ class TimeLimit(EndedBySlurm):
         yield from saved_before_limit(snapshot.run, _time_limit_s(snapshot), _step_time_s(history), title)
 
     def _needed_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
-        """What the whole run takes at the pace of its newest steps, its start included; None where its number
-        of steps is not known."""
+        """Seconds for the whole run at the pace of its newest steps, including its start; None if the number
+        of steps is unknown."""
         goal, limit_s = int_parameter(snapshot.run, "max_steps"), _time_limit_s(snapshot)
         if not goal or limit_s is None or not history.ranks:
             return None
@@ -117,8 +116,8 @@ class TimeLimit(EndedBySlurm):
         return None if pace_s is None else limit_s + num_left * pace_s
 
     def _standstill_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
-        """From the last step (or the last loss with a time in the log) to the end; None where no steps or no
-        times are known."""
+        """Seconds from the last step (or the last loss with a time stamp in the log) to the end; None if
+        unknown."""
         ends = [hit.time_s for hit in hits_of(snapshot, self.code) if hit.time_s is not None]
         steps = [steps[-1].time_s for rank in history.ranks if (steps := history.steps(rank))]
         known = [time_s for time_s in steps if time_s is not None]
@@ -139,14 +138,14 @@ class TimeLimit(EndedBySlurm):
 
 
 def _step_time_s(history: History) -> float | None:
-    """Of the newest hundred."""
+    """Mean step time of the newest hundred steps."""
     steps = newest_steps(history.steps(history.ranks[0]), 100) if history.ranks else []
     times = [step.step_time_s for step in steps if step.step_time_s]
     return fmean(times) if times else None
 
 
 def _time_limit_s(snapshot: TargetSnapshot) -> int | None:
-    """As the queue says, else as the launch asked for it."""
+    """The time limit in seconds from the queue, else from the launch."""
     if snapshot.job is not None and snapshot.job.time_limit_s is not None:
         return snapshot.job.time_limit_s
     return int_resource(snapshot.run, "time_limit_s")

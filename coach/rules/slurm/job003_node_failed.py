@@ -1,4 +1,4 @@
-"""JOB003: the node went down under the job, or this machine under a local run."""
+"""JOB003: a node of the job, or the machine of a local run, failed."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _LEFT_ALONE = frozenset({SUPERVISOR_DIED, LAUNCH_INTERRUPTED})
 
 
 class NodeFailed(Rule):
-    """The machine under the run failed, not the run.
+    """The machine failed, not the training.
 
     What it sees
         The state NODE_FAIL or BOOT_FAIL: the controller lost a node of the job, or could not boot it; the
         words "Node failure on …" of srun, its "Step … missing from node(s)", "DUE TO NODE FAILURE" of
-        slurmstepd, and "Task launch for … failed on node …" where the node is at fault. On the local backend
-        NODE_FAIL is a run whose end was not recorded: its machine was restarted meanwhile (the kernel's boot
-        id is another one now), or, with the reason SupervisorDied, its supervisor or `coach run` was killed,
-        by a person, by the machine's lack of memory or by the end of a session. FAILED with the reason
-        LaunchInterrupted is one whose `coach launch` was killed before it had started a supervisor.
+        slurmstepd, and "Task launch for … failed on node …" if the node is at fault. On the local backend
+        NODE_FAIL means that the run's end was not recorded. Either the machine was restarted (the kernel's
+        boot id has changed), or, with the reason SupervisorDied, the supervisor or `coach run` was killed: by
+        a person, for lack of memory, or at the end of a session. FAILED with the reason LaunchInterrupted
+        means that `coach launch` was killed before it had started a supervisor.
     Why it matters
-        Nothing in the program has to be changed, and nothing in its log explains the end: the log just stops.
+        The program needs no change, and its log does not explain the end: it just stops.
     When it stays silent
-        On every other end. A local run of another login node is not judged: whether it goes on can be seen
-        there alone.
+        On every other end. A local run of another login node is not judged, because its processes are visible
+        only there.
     What to do
-        Launch it again. Where the site requeues such jobs, Slurm does it by itself, and the run goes on from
-        its newest checkpoint. A node that fails again is for the site's administrators, and can be left out
-        meanwhile. On a login node, look whether processes are ended with the session (logind's
+        Launch it again. If the site requeues such jobs, Slurm does so itself, and the run resumes from its
+        newest checkpoint. Report a node that fails again to the site's administrators, and leave it out
+        meanwhile. On a login node, check whether processes are killed at the end of the session (logind's
         KillUserProcesses), and train under Slurm.
     Sources
         squeue(1), JOB STATE CODES; proc(5), /proc/sys/kernel/random/boot_id; logind.conf(5).
@@ -91,14 +91,14 @@ class NodeFailed(Rule):
 
 
 def _left_alone(state: str | None, reason: str | None) -> str | None:
-    """The reason of a local run that nobody looked after any more; None for any other."""
+    """The reason of a local run that lost its supervisor; None for any other run."""
     return reason if state in ("FAILED", NOT_RECORDED) and reason in _LEFT_ALONE else None
 
 
 def _summary(
     is_local: bool, left_alone: str | None, nodes: str | None, state: str | None, *, is_restart_known: bool
 ) -> str:
-    """`left_alone` is the reason of a local run that nobody looked after any more."""
+    """`left_alone` is the reason of a local run that lost its supervisor."""
     if left_alone == LAUNCH_INTERRUPTED:
         return "The launch of this local run was interrupted before the training was started: nothing ran"
     if left_alone is not None:

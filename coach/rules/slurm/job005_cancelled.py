@@ -1,5 +1,4 @@
-"""JOB005: the job was cancelled by somebody: its user, an administrator, or a tool. Nothing in the program
-ended it."""
+"""JOB005: the job was cancelled by its user, an administrator or a tool. The program did not fail."""
 
 from __future__ import annotations
 
@@ -17,23 +16,22 @@ from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
 
 
 class Cancelled(EndedBySlurm):
-    """The job was cancelled; nothing in the program ended it.
+    """The job was cancelled; the program did not fail.
 
     What it sees
-        The state CANCELLED; slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason behind it,
-        or with "DUE to SIGNAL Terminated"; srun's "Force Terminated"; salloc's "Job allocation 17 has been
-        revoked".
+        The state CANCELLED; slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason, or with
+        "DUE to SIGNAL Terminated"; srun's "Force Terminated"; salloc's "Job allocation 17 has been revoked".
     Why it matters
-        Whatever the tasks print after it (KeyboardInterrupt, killed workers, lost connections) are
+        The messages that the tasks print afterwards (KeyboardInterrupt, killed workers, lost connections) are
         consequences, not faults.
     When it stays silent
-        Where another reason stands in the line (time limit, preemption, node failure, requeue), and where
-        srun ended a step because one of its tasks failed. Where something went wrong before, that is the
-        cause: people cancel jobs that do not train.
+        If the line has another reason (time limit, preemption, node failure, requeue), and if srun ended a
+        step because one of its tasks failed. If something went wrong before, that is the cause: people cancel
+        jobs that do not train.
     What to do
-        Nothing, if you did it: where Slurm's state says CANCELLED, this is told as a fact (info), and so is
-        what the tasks printed because of it. Else `sacct -j JOB -o State%30` shows the user id that did
-        ("CANCELLED by 1000"): an administrator, or a site's tool that ends idle jobs.
+        Nothing, if you cancelled it: with Slurm's state CANCELLED this finding and its consequences are only
+        info. Else `sacct -j JOB -o State%30` shows the user id ("CANCELLED by 1000"): an administrator, or a
+        tool of the site that ends idle jobs.
     Sources
         slurmstepd (req.c); scancel(1); srun's launch plugin; sacct(1), State.
     """
@@ -59,8 +57,8 @@ class Cancelled(EndedBySlurm):
             return False
         if hit.signature == "task_failed":
             return False
-        # srun ends a step soon after one of its tasks failed; a task that goes on for a while and fails then,
-        # failed because of the end.
+        # srun ends a step soon after one of its tasks failed. A task that fails later than that failed
+        # because of the end.
         return all(
             failed.file == hit.file and failed.line > hit.line + self.values["lines_until_tasks_fail"]
             for failed in hits_of(snapshot, self.code, "task_failed")
@@ -71,7 +69,7 @@ class Cancelled(EndedBySlurm):
         return f"The job was cancelled{f' at {at}' if at else ''}; nothing in the program ended it"
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        # Users cancel their own jobs; an administrator's scancel looks the same in the queue.
+        # Mostly users cancel their own jobs. In the queue an administrator's scancel looks the same.
         is_intended = snapshot.state in self.states
         for hit in super().check(snapshot, history):
             yield replace(hit, is_intended=True, fixes=()) if is_intended else hit

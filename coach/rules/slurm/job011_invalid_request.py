@@ -1,4 +1,4 @@
-"""JOB011: Slurm refused what was asked of it; nothing was started."""
+"""JOB011: Slurm refused the request, and nothing was started."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class InvalidRequest(EndingRule):
-    """Slurm refused what was asked of it: the job, or a step inside of it, was never started.
+    """Slurm refused the request: the job, or a step in it, was never started.
 
     What it sees
         The refusals of sbatch, srun and salloc: "Batch job submission failed: …", "Unable to allocate
         resources: …", "Unable to create step for job 17: …", limits by name (QOSMaxSubmitJobPerUserLimit,
-        AssocMaxSubmitJobLimit), unknown options, a script that is no batch script; also in the words of an
-        exception of who called them (submitit's FailedJobError, whatever sbatch said).
+        AssocMaxSubmitJobLimit), unknown options, a file that is not a batch script. The same messages in
+        exceptions of a caller, such as submitit's FailedJobError.
     Why it matters
-        It never runs as it was asked, however often it is submitted.
+        The same request will be refused each time.
     When it stays silent
-        Where the controller did not answer or asks to try again later: the request may be in order. Info
-        where a job went on after it.
+        If the controller did not answer or asks to try again later: the request may be valid. The finding is
+        info if a job went on after it.
     What to do
-        Read the words behind the colon: they name the partition, account, QOS, limit, memory or GPU type.
-        `scontrol show partition`, `sacctmgr show assoc user=$USER` and `sinfo -o "%P %l %G %m %c"` show what
-        there is. "Requested node configuration is not available" is a shape that no node has, or an account
-        or reservation that may not use those that have it.
+        Read the text behind the colon: it names the partition, account, QOS, limit, memory or GPU type.
+        `scontrol show partition`, `sacctmgr show assoc user=$USER` and `sinfo -o "%P %l %G %m %c"` show the
+        valid values. "Requested node configuration is not available" means that no node has these resources,
+        or that the account or reservation may not use the nodes that have them.
     Sources
         Slurm's slurm_errno.c; sbatch(1), srun(1); Slurm's page on resource limits.
     """
@@ -40,7 +40,7 @@ class InvalidRequest(EndingRule):
     confidence = 0.95
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """What was refused, and then submitted otherwise, ended nothing."""
+        """False if a later submission in the log succeeded."""
         return not any(
             line.startswith("Submitted batch job")
             for tail in snapshot.log_tails

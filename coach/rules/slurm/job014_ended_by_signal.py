@@ -1,5 +1,5 @@
-"""JOB014: the program was ended by a signal that somebody sent it: SIGTERM, SIGINT (Ctrl-C) or SIGHUP (a
-closed terminal)."""
+"""JOB014: the program was ended by a signal from outside: SIGTERM, SIGINT (Ctrl-C) or SIGHUP (a closed
+terminal)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class EndedBySignal(EndingRule):
     What it sees
         torchrun's SignalException ("Process 17 got signal: 15"), "Signal 15 (SIGTERM) received by PID", exit
         codes -15, -2, -1 and 143 of ranks, "Received SIGTERM", Lightning's SIGTERMException,
-        KeyboardInterrupt, the end of a Ray Tune run by Ctrl-C, and what a shell, srun or mpiexec prints of a
+        KeyboardInterrupt, a Ray Tune run ended by Ctrl-C, and the lines of a shell, srun or mpiexec about a
         task that was Terminated.
     Why it matters
-        Nothing in the program failed. Who sent it decides what to do: Slurm at a limit, a launcher whose
-        other rank had failed, a person at a keyboard, or a terminal that was closed (SIGHUP).
+        The program did not fail. The remedy depends on the sender: Slurm at a limit, a launcher after another
+        rank failed, a person at the keyboard, or a closed terminal (SIGHUP).
     When it stays silent
-        Where anything explains it (a time limit, a cancelled or preempted job, another rank's error): then it
-        hangs below that, as a consequence. Info where the program went on.
+        If another finding explains it (a time limit, a cancelled or preempted job, another rank's error), it
+        is listed as its consequence. The finding is info if the program went on.
     What to do
-        SIGHUP: start long runs by sbatch, or in tmux, not in the terminal itself. SIGTERM: look at the other
-        nodes' logs, and at `sacct -j JOB -o State,ExitCode`. A program that wants to write a checkpoint then
-        handles SIGTERM.
+        SIGHUP: start long runs with sbatch or in tmux, not directly in a terminal. SIGTERM: look at the logs
+        of the other nodes and at `sacct -j JOB -o State,ExitCode`. To save a checkpoint before such an end,
+        handle SIGTERM in the program.
     Sources
         torch/distributed/elastic/multiprocessing/api.py; signal(7); srun(1), SIGNALS AND ESCAPE SEQUENCES.
     """
@@ -47,8 +47,8 @@ class EndedBySignal(EndingRule):
     signatures = (exit_code_signature("JOB014"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended; a job
-        that then requeues itself asked for it."""
+        """False for a rank that torchrun ended, for a monitor that a script ended, and for a job that then
+        requeues itself."""
         if is_monitor(hit) or ("name" in hit.fields and _was_answered(hit, snapshot)):
             return False
         is_told_by_torchrun = "exit_code" in hit.fields or "received" in hit.fields
@@ -70,13 +70,13 @@ class EndedBySignal(EndingRule):
 
 
 def _was_answered(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether the program handled the signal by having its job started again."""
+    """True if the program handled the signal by requeueing its job."""
     tails = (tail for tail in snapshot.log_tails if tail.file == hit.file)
     return any(REQUEUES.search(line) for tail in tails for line in lines_after(hit, tail))
 
 
 def _name(hits: list[LogHit]) -> str | None:
-    """The signal, as the first line that tells it."""
+    """The name of the signal, from the first line that has it."""
     for hit in hits:
         fields = hit.fields
         for value in fields.values():

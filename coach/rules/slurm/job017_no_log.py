@@ -1,4 +1,4 @@
-"""JOB017: a job ended badly and left no word of it: no log, no metrics, nothing to diagnose it by."""
+"""JOB017: a job failed and left no log, no metrics and no other data to diagnose."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
 
 _STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "LAUNCH_FAILED"})
-"""Bad ends of a job that was started: one that was cancelled or preempted owes no explanation, and lack of
-memory is one."""
+"""Failure states that should leave a log. Cancelled and preempted jobs need no explanation, and OUT_OF_MEMORY
+is one itself."""
 
 
 class NoLog(Rule):
-    """The job ended badly and left no log.
+    """The job failed and left no log.
 
     What it sees
-        A bad end (FAILED, NODE_FAIL, TIMEOUT …) of a job that was started, with no log or an empty one, no
-        metrics, and nothing in exit.json that explains it.
+        A failure state (FAILED, NODE_FAIL, TIMEOUT …) of a job that was started, with no log or an empty one,
+        no metrics, and no explanation in exit.json.
     Why it matters
-        The cause lies before the program's first line, where nobody looks: Slurm could not open the log's
-        file on the node, so that the job died at once (exit code 0:53), the node went down, or the site's
-        prolog failed.
+        The job ended before the program's first line of output: Slurm could not open the log file on the node
+        (exit code 0:53), the node went down, or the site's prolog failed.
     When it stays silent
-        On jobs that completed, were cancelled, preempted or killed for their memory, and where metrics or the
-        job's own words are there; on a job that coach did not launch also where nobody says where it writes,
-        where it writes to /dev/null, and where its log may not be read.
+        On jobs that completed, were cancelled, preempted or killed for their memory, and if there are metrics
+        or messages of the job. On a job that coach did not launch also if the place of its log is unknown, is
+        /dev/null, or may not be read.
     What to do
-        Look whether the folder of the log exists on the node and can be written there: `srun -w NODE ls -ld
-        FOLDER`. Keep logs and runs on a file system that all nodes see. `sacct -j JOB -o
-        State,ExitCode,NodeList,Reason` shows what Slurm knows; a node that fails again is for the site's
-        administrators, and can be left out meanwhile.
+        Check that the log's folder exists on the node and is writable there: `srun -w NODE ls -ld FOLDER`.
+        Keep logs and runs on a file system that all nodes see. `sacct -j JOB -o
+        State,ExitCode,NodeList,Reason` shows Slurm's record of the job. Report a node that fails again to the
+        site's administrators, and leave it out meanwhile.
     Sources
         slurmstepd's handling of --output (exit by signal 53); Slurm's job state codes; slurm.conf(5), Prolog.
     """
@@ -51,7 +50,7 @@ class NoLog(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         is_launched = snapshot.run is not None and bool(snapshot.run.launch)
         if snapshot.state not in _STATES or not (is_launched or (snapshot.run is None and snapshot.job)):
-            return  # `coach run` leaves a command's output where it was: there the run directory has no log
+            return  # `coach run` does not redirect a command's output, so its run directory has no log
         if snapshot.log_tails or snapshot.log_hits or history.ranks or snapshot.events:
             return
         if not is_launched and not _is_log_missing(snapshot):
@@ -101,14 +100,14 @@ def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
 
 
 def _is_log_missing(snapshot: TargetSnapshot) -> bool:
-    """Whether its logs were looked for, and none of them may hold something."""
+    """True if the logs were searched for and none of them can hold output."""
     return bool(snapshot.log_files) and not any(
         file.is_found and file.problem is not None for file in snapshot.log_files
     )
 
 
 def _logs(run: Run) -> tuple[Path, Path]:
-    """Where the scheduler writes: for Slurm not in the run directory itself, which only has links."""
+    """The scheduler's output files. Slurm's are outside of the run directory, which only links to them."""
     if run.backend == "slurm":
         return runs.scheduler_logs(Path(run.run_dir).parent, Path(run.run_dir).name)
     paths = runs.RunPaths(run.run_dir)

@@ -17,16 +17,16 @@ class Preempted(EndedBySlurm):
 
     What it sees
         The state PREEMPTED; slurmstepd's "CANCELLED AT … DUE TO PREEMPTION"; submitit's "this job is
-        preempted"; LSF's TERM_PREEMPT; and "DUE TO JOB REQUEUE" as the last word of a log.
+        preempted"; LSF's TERM_PREEMPT; and "DUE TO JOB REQUEUE" at the end of a log.
     Why it matters
-        Nothing is wrong with the program. What was computed since the last checkpoint is lost, and it happens
-        again in such a partition or QOS.
+        The program is not at fault. All work since the last checkpoint is lost, and in such a partition or
+        QOS it can happen again.
     When it stays silent
-        On an attempt that was preempted and requeued, while the job goes on, and on a job that requeued
-        itself. Where something critical came before it.
+        On a preempted attempt of a requeued job that goes on, and on a job that requeued itself. If something
+        critical came before it.
     What to do
-        Be ready for it: `--requeue`, checkpoints, and a handler for the signal that comes first (SIGTERM,
-        after GraceTime SIGKILL; or `--signal=B:USR1@120`). Or submit where jobs are not preempted.
+        Prepare for it: `--requeue`, checkpoints, and a handler for the first signal (SIGTERM, followed by
+        SIGKILL after GraceTime; or `--signal=B:USR1@120`). Or submit to a partition without preemption.
     Sources
         slurmstepd (req.c, SIG_PREEMPTED); Slurm's page on preemption (PreemptMode, GraceTime); submitit's
         signal handler.
@@ -39,8 +39,8 @@ class Preempted(EndedBySlurm):
     signatures = (cancelled_signature("JOB018", "DUE TO PREEMPTION", " DUE TO PREEMPTION"),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A job that was requeued goes on, into the same log or another: it counts only as the last word, and
-        where the job did not ask for it."""
+        """A requeued job goes on, into the same log or another. The line counts only at the end of a log, and
+        only if the job did not requeue itself."""
         if hit.signature != "requeued":
             return True
         tails = [tail for tail in snapshot.log_tails if tail.file == hit.file]

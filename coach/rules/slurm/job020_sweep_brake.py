@@ -1,4 +1,4 @@
-"""JOB020: a run of a sweep did not begin, because those before it had all failed alike."""
+"""JOB020: a run of a sweep did not begin, because the first runs had all failed in the same way."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class SweepBrake(EndingRule):
     """The sweep's brake stopped the run before it began.
 
     What it sees
-        The run's own word that the first runs of its sweep had failed alike (`--brake N`): in exit.json, and
-        as the line "coach: sweep_brake: …" in its log.
+        The batch script's message that the first runs of its sweep had failed in the same way (`--brake N`):
+        in exit.json, and as the line "coach: sweep_brake: …" in its log.
     Why it matters
-        The run did not fail by itself, and used its allocation for a few seconds. What ended the first runs
-        would most likely have ended this one too.
+        The run itself did not fail, and used its allocation for only a few seconds. The error of the first
+        runs would most likely have ended it too.
     When it stays silent
-        On the runs that failed themselves, and on sweeps that were launched without a brake.
+        On the runs that failed themselves, and on sweeps without a brake.
     What to do
-        Look at the first runs of the sweep, mend what ended them, and launch the sweep again. Without
-        `--brake` each run begins, whatever became of the others.
+        Correct the error of the first runs, and launch the sweep again. Without `--brake` each run begins,
+        even if the others failed.
     Sources
         coach's own batch script (`coach launch --sweep … --brake N`).
     """

@@ -1,4 +1,4 @@
-"""TOR001: shapes of tensors do not fit the operation they are given to."""
+"""TOR001: tensor shapes do not fit the operation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coach.rules.from_logs.ending_rule import EndingRule
 
 
 class ShapeMismatch(EndingRule):
-    """Shapes of tensors do not fit the operation they are given to.
+    """Tensor shapes do not fit the operation.
 
     What it sees
         The error of the operation with its sizes: "mat1 and mat2 shapes cannot be multiplied", "The size of
@@ -19,14 +19,14 @@ class ShapeMismatch(EndingRule):
         "Given groups=1, weight of size …", stacking samples of unequal size, and the wordings of NumPy,
         einops, TensorFlow, Keras and JAX.
     Why it matters
-        It is a mistake of the program or of its data: it comes back at the same place each time.
+        It is a mistake in the program or its data, and recurs at the same place each time.
     When it stays silent
-        Where a logger gives it as a warning, and where a checkpoint's sizes do not fit the model (TOR002).
-        Info when it was caught.
+        When a logger reports it only as a warning, and where a checkpoint's sizes do not fit the model
+        (TOR002). The finding is info if the program caught it.
     What to do
-        Print the shapes at the line of the own code that is shown. The usual suspects: image size or channels
-        other than the model's, a flatten before the first linear layer, odd sizes beside down- and
-        upsampling, a collate function that does not pad, the last batch being smaller.
+        Print the shapes at the quoted line of your own code. Usual causes: an image size or number of
+        channels that the model does not expect, a flatten before the first linear layer, odd sizes in down-
+        and upsampling, a collate function that does not pad, a smaller last batch.
     Sources
         torch aten shape checks (1.x to 2.13); numpy broadcasting; tensorflow and jax shape errors.
     """

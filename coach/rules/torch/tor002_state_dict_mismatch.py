@@ -1,4 +1,4 @@
-"""TOR002: a checkpoint's names or sizes are not those of the model it is loaded into."""
+"""TOR002: parameter names or sizes of a checkpoint do not fit the model."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from coach.rules.from_logs.quoted_evidence import hits_of
 
 
 class StateDictMismatch(EndingRule):
-    """A checkpoint's names or sizes are not those of the model it is loaded into.
+    """Parameter names or sizes of a checkpoint do not fit the model.
 
     What it sees
-        "Error(s) in loading state_dict for MODEL" with the keys that are missing, unexpected or of another
-        size; an optimizer's "loaded state dict contains a parameter group that doesn't match"; a `KeyError`
-        whose key is a parameter's name; Keras' and TensorFlow's words for layers and weights that differ.
+        "Error(s) in loading state_dict for MODEL" with keys that are missing, unexpected or of another size;
+        an optimizer's "loaded state dict contains a parameter group that doesn't match"; a `KeyError` whose
+        key is a parameter's name; Keras' and TensorFlow's messages about layers and weights that differ.
     Why it matters
         Checkpoint and program belong to different versions or settings of the model. Nothing was trained.
     When it stays silent
-        Where a logger gives it as a warning. Info when the program went on without the checkpoint.
+        When a logger reports it only as a warning. The finding is info if the program went on without the
+        checkpoint.
     What to do
         Build the model with the checkpoint's own settings (sizes, number of classes, vocabulary). Keys that
         all begin with `module.` or `_orig_mod.` come from DDP or torch.compile: save
-        `model.module.state_dict()`, or strip the prefix. `strict=False` hides missing keys: those stay
-        random.
+        `model.module.state_dict()`, or strip the prefix. `strict=False` hides missing keys, and these
+        parameters stay random.
     Sources
         torch.nn.Module.load_state_dict; torch.optim.Optimizer.load_state_dict; transformers modeling_utils.
     """

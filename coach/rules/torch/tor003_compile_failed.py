@@ -18,14 +18,15 @@ class CompileFailed(EndingRule):
         Unsupported, InductorError, LoweringException), Triton's CompilationError and OutOfResources, the C
         compiler that failed on Triton's launcher, and "Cannot find a working triton installation".
     Why it matters
-        The model runs without compilation: the error is in the compiler, in what it needs (a C++ compiler,
-        Triton), or in code that it cannot trace.
+        The model runs without compilation: the error is in the compiler, in a tool that it needs (a C++
+        compiler, Triton), or in code that it cannot trace.
     When it stays silent
-        Where dynamo falls back to eager and only warns. Info when the program went on.
+        Where dynamo falls back to eager and only warns. The finding is info if the program went on.
     What to do
         Run once without torch.compile: if that works, compile a smaller part, mark the function with
-        `torch.compiler.disable`, or update torch and Triton together. `TORCH_LOGS=+dynamo` says what it was
-        at. A missing compiler: load a gcc module in the job. `suppress_errors` hides the loss of speed.
+        `torch.compiler.disable`, or update torch and Triton together. `TORCH_LOGS=+dynamo` shows the code
+        that it was compiling. If the compiler is missing, load a gcc module in the job. `suppress_errors`
+        lets the run go on, but hides the loss of speed.
     Sources
         torch._dynamo.exc, torch._inductor.exc; torch.compile troubleshooting; triton.compiler.errors.
     """

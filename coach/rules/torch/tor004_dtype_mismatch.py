@@ -17,17 +17,17 @@ class DtypeMismatch(EndingRule):
     What it sees
         "expected scalar type Half but found Float", "mat1 and mat2 must have the same dtype", "Found dtype
         Double but expected Float", and "Input type (torch.cuda.HalfTensor) and weight type
-        (torch.cuda.FloatTensor) should be the same", where both types are of one device.
+        (torch.cuda.FloatTensor) should be the same", if both types are on the same device.
     Why it matters
-        The program ends at that operation. Nothing is wrong with devices or shapes.
+        The program ends at that operation. Devices and shapes are correct.
     When it stays silent
-        Where the two types name different devices (CUD006), and where a logger gives it as a warning. Info
-        when the program went on.
+        Where the two types name different devices (CUD006), and when a logger reports it only as a warning.
+        The finding is info if the program went on.
     What to do
-        Look at the line of the own code that is shown. Often: half or bf16 weights without autocast around
-        the forward pass, inputs that NumPy made as float64, class numbers given as floats (a target for
-        cross_entropy is int64), a part of the model that was loaded in another precision. Take the dtype from
-        the weights: x.to(layer.weight.dtype).
+        Look at the quoted line of your own code. Usual causes: half or bf16 weights without autocast around
+        the forward pass, float64 inputs from NumPy, class indices as floats (cross_entropy expects int64
+        targets), a part of the model that was loaded in another precision. Take the dtype from the weights:
+        x.to(layer.weight.dtype).
     Sources
         torch aten dtype checks (0.4 to 2.13); torch.autocast's documentation.
     """
@@ -42,7 +42,7 @@ class DtypeMismatch(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         words = hit.fields.get("words", "")[:160]
-        if not words:  # two devices that are named alike say nothing of dtypes: the line itself does
+        if not words:  # two equal device names say nothing about dtypes, so quote the line
             names = tuple(hit.fields.values())
             words = " and ".join(names) if len(set(names)) > 1 else hit.text.rpartition("Error: ")[2][:160]
         return f"Tensors of one operation have different dtypes: {words}"

@@ -1,4 +1,4 @@
-"""TOR005: torch.compile gave a function up after too many compilations, and runs it eagerly."""
+"""TOR005: torch.compile stopped compiling a function after too many compilations, and runs it eagerly."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ class RecompileLimit(Rule):
     """torch.compile reached its limit of compilations for a function, and runs it without compilation.
 
     What it sees
-        "torch._dynamo hit config.recompile_limit (8)", by its older name config.cache_size_limit, and the
-        accumulated limits of both names. The function and the reason that dynamo prints behind it are quoted:
-        the guard that failed last says what kept changing.
+        "torch._dynamo hit config.recompile_limit (8)", the older name config.cache_size_limit, and the
+        accumulated limits with both names. The finding quotes the function and dynamo's reason: the last
+        failed guard shows the value that kept changing.
     Why it matters
-        Each compilation took seconds to minutes, and from here on the function runs eagerly: the run pays for
-        compilation and does not have its speed.
+        Each compilation took seconds to minutes, and now the function runs eagerly: the run pays for
+        compilation without its speed.
     When it stays silent
-        Nothing else silences it. It is info: the training goes on, and whether the function matters to its
-        speed is not measured here. With `fullgraph=True` torch raises FailOnRecompileLimitHit, which is
-        TOR003.
+        Never, but it is only info: the training goes on, and the function's share of the run time is not
+        measured. With `fullgraph=True` torch raises FailOnRecompileLimitHit, which is TOR003.
     What to do
-        Where the reason names a size, mark that dimension (`torch._dynamo.mark_dynamic`) or compile with
-        `dynamic=True`, or pad the batches to few shapes. Where it names a number or a counter, make it a
+        If the reason names a size, mark that dimension (`torch._dynamo.mark_dynamic`), compile with
+        `dynamic=True`, or pad the batches to a few shapes. If it names a number or a counter, make it a
         tensor or keep it out of the compiled part. `TORCH_LOGS=recompiles` prints each reason. Raise
-        `torch._dynamo.config.recompile_limit` only where the number of variants is known and small.
+        `torch._dynamo.config.recompile_limit` only if the number of variants is known and small.
     Sources
         torch/_dynamo/convert_frame.py and config.py (recompile_limit 8, accumulated_recompile_limit 256);
         torch.compile troubleshooting: recompilation.
@@ -76,7 +75,7 @@ class RecompileLimit(Rule):
         )
 
     def _behind(self, limit: LogHit, snapshot: TargetSnapshot, kind: str) -> LogHit | None:
-        """The line of a kind that stands close behind the limit, of the same rank."""
+        """The line of this kind close below the limit's line, of the same rank."""
         last = limit.line + self.values["reason_lines"]
         return next(
             (
@@ -89,7 +88,7 @@ class RecompileLimit(Rule):
 
 
 def _words(reason: LogHit) -> str:
-    """The guard that failed, without the source line that dynamo sets behind it as a comment."""
+    """The failed guard, without the source line that dynamo appends as a comment."""
     return reason.fields["reason"].partition("   #")[0].strip()[:120]
 
 

@@ -1,1 +1,2 @@
-"""What logs say, as data: one row is one wording of a cause, with an example and where it was met."""
+"""Log patterns as data: one row is one wording of a cause, with an example and the place where it was
+found."""

@@ -1,4 +1,4 @@
-"""Make `compiled.json` of the tables: `python -m coach.rules.wordings.compile`."""
+"""Write `compiled.json` from the tables: `python -m coach.rules.wordings.compile`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coach.rules.wordings.rows import COMPILED, digest, parse, shipped_files
 
 
 def compiled() -> str:
-    """The text of `compiled.json`: what differs from a signature's defaults, row by row."""
+    """The text of `compiled.json`: for each row the fields that differ from a signature's defaults."""
     tables = shipped_files()
     rows = [row.signature for table in tables for row in parse(table.read_text("utf-8"), table.name)]
     lines = ",\n".join(json.dumps(_told(row), ensure_ascii=False) for row in rows)

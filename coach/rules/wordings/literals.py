@@ -1,6 +1,7 @@
-"""The words that every line holds which a pattern matches: a log is looked through for these first.
+"""Derive literal words from a pattern: each line that it matches holds one. A log is searched for these
+first.
 
-They are derived from the pattern, so that a row says a wording once. Pure.
+A row therefore need not repeat them beside its pattern. Pure.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-_parser = import_module("re._parser")  # what `re` itself reads patterns with; it has no stubs
+_parser = import_module("re._parser")  # the parser of `re` itself; it has no stubs
 
 MIN_CHARS = 3
-"""A shorter word stands in too many lines to tell anything."""
+"""Shorter words occur in too many lines to be useful."""
 _MAX_CHARS = 24
 _MAX_WORDS = 24
 
 _MAX_FEW = 4
-"""A class of more characters is not spelled out."""
+"""Largest character class that is expanded into its characters."""
 _COMMON = frozenset({"Error: ", "Exception: ", "Error", "Exception", "error: ", "loss ", "oss "})
-"""Words of very many lines."""
+"""Words that occur in very many lines."""
 
 _Words = frozenset[str]
 _NO_WORDS: _Words = frozenset({""})
@@ -28,9 +29,9 @@ _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
 def literals_of(pattern: str) -> tuple[str, ...]:
-    """Words of which every line that the pattern matches contains at least one, case-sensitive.
+    """A set of words, case-sensitive. Each line that the pattern matches contains at least one of them.
 
-    Raises re.error for a pattern that cannot be read, and ValueError for one without such words.
+    Raises re.error for an invalid pattern, and ValueError for a pattern without such words.
     """
     tree = _parser.parse(pattern)
     best = max(_choices(tree, bool(tree.state.flags & re.IGNORECASE)), key=_worth, default=frozenset())
@@ -40,7 +41,7 @@ def literals_of(pattern: str) -> tuple[str, ...]:
 
 
 def _worth(words: _Words) -> tuple[int, int]:
-    """Longer words are rarer in logs, and few are found sooner than many."""
+    """Sort key: longer words are rarer in logs, and a few words are searched faster than many."""
     shortest = min((0 if word in _COMMON else len(word) for word in words), default=0)
     if shortest < MIN_CHARS or len(words) > _MAX_WORDS:
         return (0, 0)
@@ -48,7 +49,7 @@ def _worth(words: _Words) -> tuple[int, int]:
 
 
 def _choices(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> list[_Words]:
-    """Sets of words; each match contains one word at least of every set."""
+    """Sets of words. Each match of the pattern contains at least one word of every set."""
     choices: list[_Words] = []
     run = _NO_WORDS
     for operation, value in _flat(tree, is_any_case):
@@ -62,7 +63,7 @@ def _choices(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> list[_Words]
 
 
 def _spelled(operation: str, value: Any, is_any_case: bool) -> _Words:
-    """All texts that the operation matches, where they are few; else none."""
+    """All texts that the operation matches; empty if there are too many."""
     if operation == "LITERAL":
         text = chr(value)
         return frozenset({text, text.lower(), text.upper()} if is_any_case else {text})
@@ -86,7 +87,7 @@ def _spelled_all(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> _Words:
 
 
 def _flat(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> Iterable[tuple[str, Any]]:
-    """The operations in order; what stands in a plain group as if the group were not there."""
+    """The operations in order, with plain groups dissolved."""
     for operation, value in tree:
         name = str(operation)
         if name == "SUBPATTERN" and not value[1] and not value[2]:

@@ -1,8 +1,8 @@
-"""Rows of wordings, as a TOML holds them, checked: shipped ones, and those that a site or a user adds.
+"""Read and check tables of log wordings in TOML: the shipped ones, and files that a site or a user adds.
 
-A file holds groups; a group names the rule and the kind of hit that its rows yield, and what they share. The
-shipped rows come compiled (`compiled.json`, made by `python -m coach.rules.wordings.compile`), because
-reading a thousand rows of TOML takes longer than most logs.
+A file holds groups. A group names the rule, the kind of hit, and the settings that its rows share. The
+shipped rows are read from `compiled.json` (made by `python -m coach.rules.wordings.compile`), because parsing
+a thousand rows of TOML takes longer than reading most logs.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ _ROW_KEYS = ("pattern", "example", "seen", "source", "bare")
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """One row: a pattern, a line that it matches, and where that was met."""
+    """One row: a pattern, a line that it matches, and the place where the line was found."""
 
     signature: Signature
     example: str
     seen: str | None
-    """A recording of the project, or a public address."""
+    """A recording of this project, or a public URL."""
     source: str | None
-    """The file of a framework that writes it, with its version."""
+    """The source file that prints it, with package and version."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """What one file says."""
+    """The contents of one file."""
 
     wordings: tuple[Wording, ...]
     thresholds: Mapping[str, Mapping[str, float]]
-    """Code of a rule → name of a threshold → value. Only a file of a site or a user has them."""
+    """Rule code → threshold name → value. Only files of sites and users have them."""
 
 
 def parse(text: str, file: str) -> tuple[Wording, ...]:
-    """The rows of a file. Raises UserError with the file, the row, and what would be right."""
+    """The rows of a file. Raises UserError with file, row and correction."""
     return parse_file(text, file).wordings
 
 
 def parse_file(text: str, file: str) -> RuleFile:
-    """All that a file says. Raises UserError with the file, the row, and what would be right."""
+    """Rows and thresholds of a file. Raises UserError with file, row and correction."""
     try:
         document = parse_toml(text)
     except (ValueError, RecursionError) as error:
@@ -159,7 +159,7 @@ def _name(file: Traversable) -> str:
 
 
 def digest(tables: Iterable[Traversable]) -> str:
-    """Tells a state of the tables from every other."""
+    """A digest of the tables' contents."""
     found = hashlib.sha256()
     for table in tables:
         found.update(table.read_bytes() + b"\0")
@@ -167,7 +167,8 @@ def digest(tables: Iterable[Traversable]) -> str:
 
 
 def shipped() -> Mapping[str, tuple[Signature, ...]]:
-    """Code of a rule → the signatures of its rows, in the tables' order. An installed coach has no tables."""
+    """Rule code → signatures of its rows, in the tables' order. An installed coach reads `compiled.json`
+    only."""
     tables = shipped_files()
     compiled = json.loads(files(__package__).joinpath(COMPILED).read_bytes())
     if not tables or compiled["digest"] == digest(tables):
