@@ -1,4 +1,4 @@
-"""The table [parameters.NAME] of a recipe, checked key by key and read into a frozen value."""
+"""Reads the table [parameters.NAME] of a recipe into a frozen value, and checks it key by key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PARAMETER_KEYS: Keys = {
 
 
 def read_parameter(reader: TableReader, name: str, table: Any) -> Parameter:
-    """One table as a value: type and default must be there, all else may."""
+    """One table as a value. Type and default are required; all other keys are optional."""
     where = f"parameters.{name}"
     if not isinstance(table, dict) or not _NAME.fullmatch(name):
         raise reader.error(where, f"{where}: expected a table with a name of small letters, digits and _")
@@ -67,7 +67,7 @@ def read_parameter(reader: TableReader, name: str, table: Any) -> Parameter:
 
 
 def _converted(reader: TableReader, parameter: Parameter, value: Any, key: str) -> Scalar:
-    """The value in the parameter's type. The key's line is looked for only where it is told."""
+    """The value in the parameter's type. The key's line is searched only for an error message."""
     try:
         return parameters.convert(parameter, value, key)
     except UserError:

@@ -1,6 +1,6 @@
-"""A plan becomes the text of a batch script. Pure, and golden-tested: what is submitted is read by learners.
+"""Turns a plan into the text of a batch script. Pure, and golden-tested, because learners read the script.
 
-Everything that came from a user or a config passes through one of two doors: `_sbatch_line` or `shlex.quote`.
+Text from a user or a config enters the script through one of two doors: `_sbatch_line` or `shlex.quote`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _OFFERED = {
     "flight-recorder": "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
     "faulthandler": "PYTHONFAULTHANDLER=1",
 }
-"""Offer → what it sets in the program's environment."""
+"""Offer → the variable that it sets in the program's environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where everything lies, as the job sees it."""
+    """Paths, as the job sees them."""
 
     run_dir: str
     code_dir: str
@@ -48,13 +48,13 @@ class Paths:
     cache_dir: str
     data_dir: str | None = None
     own_python: str = "python3"
-    """The interpreter that coach itself runs under."""
+    """The interpreter that runs coach itself."""
     own_file: str | None = None
-    """coach, where it is one file and not a package of that interpreter."""
+    """The path of coach, if coach is one file and not a package of that interpreter."""
     is_judged: bool = True
-    """False: the site has no verdict at a job's end."""
+    """False: the site turned off the verdict at a job's end."""
     scratch_cache_dir: str | None = None
-    """Where libraries keep their caches; None: where they put them themselves."""
+    """The directory for libraries' caches; None leaves each library its own default."""
 
 
 def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], coach_version: str) -> str:
@@ -149,7 +149,7 @@ def _sbatch_lines(plan: Plan) -> list[str]:
 
 
 def _sbatch_line(key: str, value: str, comment: str | None = None) -> str:
-    # Slurm reads quotes as a shell does, and a blank followed by # begins a comment.
+    # Slurm reads quotes as a shell does, and takes a blank with # as the start of a comment.
     option = f"#SBATCH --{key}={quote(value)}" if value else f"#SBATCH --{key}"
     return f"{option:<38} # {comment}" if comment else option
 
@@ -165,7 +165,7 @@ def _gpus(resources: Resources) -> str | None:
 
 
 def _gres(resources: Resources, more: str) -> str | None:
-    """All generic resources in one option: of two, sbatch takes the last alone."""
+    """All generic resources in one option: sbatch takes only the last --gres."""
     gpus = _gpus(resources) if resources.gpu_request == "gres" else None
     return ",".join(part for part in (f"gpu:{gpus}" if gpus else "", more) if part) or None
 
@@ -204,7 +204,7 @@ def _run_dir(run_id: str, is_slurm: bool) -> list[str]:
 
 
 def record_lines(run_json: Mapping[str, Any]) -> list[str]:
-    """Write run.json and job.sh into `$RUN_DIR`, where they are not there yet."""
+    """Lines that write run.json and job.sh into `$RUN_DIR` unless they exist."""
     return [
         "# The record of this run, unless coach has written it already.",
         "if [[ ! -e $RUN_DIR/run.json ]]; then",
@@ -222,7 +222,7 @@ def record_lines(run_json: Mapping[str, Any]) -> list[str]:
 
 
 def _copies(plan: Plan) -> list[str]:
-    """The config files that the program gets in the place of the user's own."""
+    """Lines that write the config files that the program gets in place of the user's own."""
     lines: list[str] = []
     for copy in plan.copies:
         told = ", ".join(key for key in copy.changes)
@@ -233,8 +233,8 @@ def _copies(plan: Plan) -> list[str]:
 
 
 def kept_lines(name: str, text: str, marker: str) -> list[str]:
-    """Write a text into `$RUN_DIR` byte for byte, where it is not there yet. The text holds no line that is
-    the marker."""
+    """Lines that write a text into `$RUN_DIR` byte for byte unless the file exists. No line of the text may
+    equal the marker."""
     return [
         f'KEPT="$RUN_DIR"/{quote(name)}',
         "if [[ ! -e $KEPT ]]; then",
@@ -259,7 +259,8 @@ def _attempt() -> list[str]:
 
 
 def brake_lines(plan: Plan, own_python: str) -> list[str]:
-    """Before a run of a group begins: whether those before it have failed alike, where that was asked for."""
+    """Lines that stand before a run of a group: they end it if the launch asked for a brake and earlier runs
+    failed alike."""
     request = plan.request
     if request.brake is None or not request.group_before:
         return []
@@ -278,7 +279,7 @@ def brake_lines(plan: Plan, own_python: str) -> list[str]:
 
 
 def stop_lines() -> list[str]:
-    """`stop CAUSE TEXT`, which ends the job before the training begins."""
+    """Lines that define `stop CAUSE TEXT`, which ends the job before the training starts."""
     return [
         "# What the training cannot do without is missing: say so, here and in the run directory, and end.",
         "stop() {",
@@ -358,8 +359,7 @@ def _torchrun_variables(plan: Plan) -> list[str]:
 
 
 def own_variable_lines(plan: Plan) -> list[str]:
-    """What an own program finds in its environment: where its run lies, and the offers that were asked
-    for."""
+    """Lines that export variables for an own program: the run's directory, and the requested offers."""
     own = plan.request.own
     lines = [
         "# For a program that wants to know where its run lies; none has to.",
@@ -372,8 +372,8 @@ def own_variable_lines(plan: Plan) -> list[str]:
 
 
 def is_torchrun(plan: Plan) -> bool:
-    """True if torchrun starts the ranks: those of a recipe, and of a script that has several or asks for
-    it."""
+    """True if torchrun starts the ranks: those of a recipe, and those of a script that has several ranks or
+    asks for torchrun."""
     own = plan.request.own
     if own is None:
         return True
@@ -387,9 +387,12 @@ def measuring_lines(
     *,
     notes_end: bool = True,
 ) -> list[str]:
-    """`MEASURED`: what starts a program under coach's node code, by the first Python of these that can run
-    it; empty where none can. `judge` is the interpreter that has coach, where no script's ending judges, and
-    `judge_file` coach where it is one file; with `notes_end` False, the script notes the end."""
+    """Lines that set `MEASURED`, the command that runs a program under coach's node code. They take the first
+    of `pythons` that can run it; `MEASURED` is empty if none can.
+
+    `judge` is the interpreter that has coach, if no script's ending judges the run, and `judge_file` is the
+    path of coach if coach is one file. With `notes_end` False the script records the end.
+    """
     judged = f" --judge {quote(judge)}" if judge is not None else ""
     judged += f" --judge-file {quote(judge_file)}" if judge is not None and judge_file is not None else ""
     judged += "" if notes_end else " --no-end"
@@ -421,8 +424,8 @@ def _own_start(directory: str, paths: Paths, plan: Plan) -> list[str]:
 
 
 def _threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
-    """With GPUs the data workers have the CPUs; without, the ranks compute on them, and the workers have
-    little to do."""
+    """OpenMP threads per rank. With GPUs the data workers get the CPUs. Without GPUs the ranks compute on the
+    CPUs, and the workers have little to do."""
     threads = resources.cpus_per_task // resources.nproc_per_node
     num_workers = parameters.get("num_workers")
     if resources.gpus_per_node and isinstance(num_workers, int):
@@ -455,8 +458,8 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
     starts = "torchrun starts the ranks" if is_torchrun(plan) else "and nothing else is added"
     comments = [f"# The training: coach's node code starts it with the sampler beside it, {starts}."]
     if is_slurm:
-        # Without the 0, a site's SLURM_KILL_BAD_EXIT would end the other nodes before they have said how they
-        # ended.
+        # Without the 0, a site's SLURM_KILL_BAD_EXIT would end the other nodes before they have recorded how
+        # they ended.
         command.insert(0, " ".join(("srun --kill-on-bad-exit=0 --wait=60", *step_words(plan.environment))))
         comments += ["# When one node has ended, the others have 60 s to end as well and to record how."]
     command += _torchrun(plan, is_slurm) if is_torchrun(plan) else []
@@ -476,7 +479,7 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
 
 
 def waiting_for_training_lines() -> list[str]:
-    """Behind what starts the training: its number, and how it ended."""
+    """Lines that stand after the start of the training: they wait for it and keep its exit status."""
     return [
         "TRAINING=$!",
         "",
@@ -525,7 +528,7 @@ def _own_program(plan: Plan) -> list[str]:
 
 
 def _mounts(plan: Plan, paths: Paths) -> list[str]:
-    """What a container has to see: everything that the command line of the training names."""
+    """Paths that the container must see: all that the training's command line names."""
     run_dir = PurePosixPath(paths.run_dir)
     places = [str(run_dir.parent), paths.code_dir, paths.cache_dir]
     shared = plan.request.share if plan.request.share != NOWHERE else None
@@ -535,14 +538,14 @@ def _mounts(plan: Plan, paths: Paths) -> list[str]:
     return places + ([str(PurePosixPath(resume_from).parent)] if resume_from else [])
 
 
-# Several nodes on one machine: an agent for each, with a torchrun and a sampler of its own. A scheduler
-# starts one task on each node by itself; here the batch script does it.
+# Several nodes on one machine: each has an agent with its own torchrun and sampler. A scheduler starts one
+# task on each node; here the batch script does it.
 
 _PORT = "$((20000 + RANDOM % 10000))"
 
 
 def meeting_lines() -> list[str]:
-    """Where the agents meet."""
+    """Lines that choose the address at which the agents meet."""
     return [
         "# The nodes of this run are agents on this machine. They meet at a port on which nobody listens.",
         f"export MASTER_ADDR=localhost MASTER_PORT={_PORT}",
@@ -554,7 +557,8 @@ def meeting_lines() -> list[str]:
 
 
 def agent_lines(command: str, num_nodes: int) -> list[str]:
-    """Start the command as every node's agent; the first one is `TRAINING`, to which signals go."""
+    """Lines that start the command as each node's agent. The first agent is `TRAINING`, which gets the
+    signals."""
     return [
         "agent() {",
         f"  export SLURM_NNODES={num_nodes} SLURM_NODEID=$1 SLURMD_NODENAME=${{HOSTNAME%%.*}}-$1",
@@ -570,5 +574,5 @@ def agent_lines(command: str, num_nodes: int) -> list[str]:
 
 
 def waiting_lines() -> list[str]:
-    """Wait for the others when the first one has ended."""
+    """Lines that wait for the other agents after the first one has ended."""
     return ['for OTHER in "${OTHERS[@]}"; do wait "$OTHER" || STATUS=$?; done', ""]
