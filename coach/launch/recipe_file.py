@@ -127,7 +127,7 @@ class Sweep:
     values: tuple[Scalar, ...]
     """The values of the sweep, if the launch gives no others."""
     divides: str | None = None
-    """For a sweep over ranks: an amount in all that the ranks divide among them, such as `batch_size`."""
+    """For a sweep over ranks: a parameter with a total that the ranks divide, such as `batch_size`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -414,7 +414,7 @@ class _Reader(TableReader):
         return Sweep(name, converted, self._divided(table, name, known))
 
     def _divided(self, table: Mapping[str, Any], swept: str, known: Mapping[str, Parameter]) -> str | None:
-        """The amount that the ranks of a sweep divide among them."""
+        """The parameter with the total that the ranks of a sweep divide."""
         divided: str | None = self.get(table, "sweep.divides", str, SWEEP_KEYS["divides"].takes, None)
         if divided is not None and (
             swept != WORLD_SIZE or divided not in known or known[divided].type != "int"

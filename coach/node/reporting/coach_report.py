@@ -44,7 +44,7 @@ class _Report:
         self._written_s = time.monotonic()
 
     def is_on(self) -> bool:
-        """False also in a worker process that was forked: the records are its parent's."""
+        """False also in a forked worker process: the records belong to its parent."""
         return bool(self._run_dir) and os.getpid() == self._pid
 
     def step(self, number: Optional[int], samples: Optional[int], values: Dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ class _Report:
         self.write()
 
     def write(self) -> None:
-        """Append all that was taken. What cannot be written is lost, and said once."""
+        """Append all collected records. If that fails, they are lost, and one message reports it."""
         records, self._records = self._records, []
         self._written_s = time.monotonic()
         if not records or not self.is_on():
@@ -115,7 +115,7 @@ def evaluation(*, step: Optional[int] = None, **values: Any) -> None:
 
 
 def _held(values: Dict[str, Any]) -> Dict[str, Any]:
-    """Without the graph that a loss holds in memory."""
+    """The values, detached from the graph that a loss keeps in memory."""
     return {
         name: value.detach() if hasattr(value, "detach") else value
         for name, value in values.items()
@@ -124,7 +124,7 @@ def _held(values: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """As the metric files have it: a number that is not finite is a string, since JSON has none."""
+    """The number in the form of the metric files: a non-finite number is a string, because JSON has none."""
     if isinstance(value, (str, int)) or value is None:
         return value
     value = float(value)
@@ -134,7 +134,7 @@ def _number(value: Any) -> Any:
 
 
 def _ends_within_a_line(path: str) -> bool:
-    """True if a process before this one was killed while it wrote."""
+    """True if an earlier process was killed in the middle of a write."""
     with open(path, "rb") as file:
         if not file.seek(0, os.SEEK_END):
             return False
