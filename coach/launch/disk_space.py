@@ -54,9 +54,8 @@ def checkpoint_bytes(parameters: Mapping[str, Any]) -> int | None:
     convolutions = sum(9 * before * after + 3 * after for before, after in pairwise(channels))
     hidden = 8 * width
     num_parameters = convolutions + (16 * channels[-1] + 1) * hidden + (hidden + 1) * 10
-    copies = (
-        3 if parameters.get("optimizer") == "adamw" else 2
-    )  # the optimizer's two averages are each as large as the model
+    # Each average that the optimizer keeps is as large as the model.
+    copies = 3 if parameters.get("optimizer") == "adamw" else 2
     return _CHECKPOINTS_AT_ONCE * copies * 4 * num_parameters
 
 
