@@ -1,4 +1,4 @@
-"""`coach check`: diagnose a run, a job or a log; without a target, all own jobs.
+"""`coach check`: diagnoses a run, a job or a log; without a target, all own jobs.
 
 The object that `--format json` prints is a public contract: other programs act on it and on the exit status.
 """
@@ -99,5 +99,5 @@ def _existing(text: str) -> Path:
 
 
 def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str | None) -> Diagnosis:
-    """Read one target whole and judge it. Raises UserError when it cannot be read."""
+    """Read one target completely and judge it. Raises UserError if it cannot be read."""
     return Checker(settings, io, engine, backend).target(text).diagnosis

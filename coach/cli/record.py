@@ -1,4 +1,4 @@
-"""`coach record`: keep what coach reads in a file, to replay it."""
+"""`coach record`: records coach's input in a file, for a later replay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coach.workflows.jobs.attach import plan_attach
 from coach.workflows.watching.recording import record
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What ends a recording, with all that was kept written; `nohup` takes SIGHUP away."""
+"""Signals that end a recording after writing all kept input; under `nohup` SIGHUP stays ignored."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -97,9 +97,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _until_signalled() -> Iterator[Callable[[float | None], object]]:
-    """How to wait for one of the signals that end a recording, or for a time.
+    """A function that waits for one of the signals that end a recording, or for a time.
 
-    By a file descriptor: a signal that comes just before a thread waits for a lock would not wake it.
+    It uses a file descriptor: a signal just before a thread waits for a lock would not wake the thread.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -1,4 +1,5 @@
-"""`coach cohort`: how everybody stands who shares in a directory, who waits too long, who has nothing."""
+"""`coach cohort`: the state of everybody who shares in a directory: who waits too long, and who has no
+run."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def _minutes(text: str) -> float:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status 0 also when somebody has trouble: it tells how they stand."""
+    """Exit status 0, even if somebody has trouble: the command only reports."""
     cohort = read_cohort(settings, args.directory, args.roster, args.group)
     now_s = time.time()
     if args.format == "json":
