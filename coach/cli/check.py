@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     io = reading_io(settings)
     if args.target in (None, "-") and (args.log or args.metrics):
-        raise UserError("--log and --metrics say what to read of one TARGET", "coach check JOB --log FILE")
+        raise UserError("--log and --metrics name the files of one TARGET", "coach check JOB --log FILE")
     checker = Checker(settings, io, Engine(rules_of(settings)), args.backend)
     if args.target is not None:
         named = [tuple(_existing(path) for path in paths) for paths in (args.log, args.metrics)]

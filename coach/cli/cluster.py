@@ -128,7 +128,7 @@ def hidden_as_json(answer: Look) -> dict[str, list[str]]:
 
 
 def print_hidden(answer: Look) -> None:
-    """Report on stderr what the site hides: an empty table would suggest that there is nothing."""
+    """Report on stderr the kinds that the site hides: an empty table would suggest that there is nothing."""
     for what, words in (("jobs", OTHERS_JOBS), ("nodes", "nodes"), ("partitions", "partitions")):
         if what in answer.hidden:
             print(f"coach: {hidden_by_site(words)}", file=sys.stderr)

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const="",
         metavar="KEY",
         help=(
-            "every key, or those that begin with KEY, each with who said it: file and line, variable, default"
+            "every key, or those that begin with KEY, each with its origin: file and line, variable, default"
         ),
     )
     what.add_argument(

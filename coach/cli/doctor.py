@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capture",
         metavar="FILE",
-        help="instead of examining, save what Slurm answers to coach's questions, without names, to be sent",
+        help="save Slurm's answers to coach's queries instead, without names, so that you can send them",
     )
     parser.add_argument("--yes", action="store_true", help="save the capture without asking")
 

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list",
         action="store_true",
-        help="list all rules, those that nobody has seen for real apart; then all topics",
+        help="list all rules, those never seen in a real run apart; then all topics",
     )
 
 

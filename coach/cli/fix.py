@@ -75,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parent",
         choices=[choice.value for choice in ParentChoice],
-        help="what becomes of the run while it is active: it is cancelled, kept, or waited for",
+        help="an active run is cancelled, kept, or waited for",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask, unless it changes what is learned")
     parser.add_argument("--change-learning", action="store_true", help="nor then")

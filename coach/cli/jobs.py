@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     vocabulary = job_vocabulary(user, now_s, expand_nodes)
     listing = read_listing(args, vocabulary)
     if args.why and listing.columns:
-        raise UserError("--why and --columns: why a job waits is told in columns of its own")
+        raise UserError("--why and --columns: --why has columns of its own")
     is_all = args.all or _names_others(listing.query, user)
     answer = look(settings, args.backend, source="jobs", is_all=is_all, clusters=args.clusters)
     own = [job for job in answer.jobs if job.user == user]

@@ -56,7 +56,7 @@ def with_program(request: LaunchRequest, args: argparse.Namespace, settings: Set
     for words, value in said.items():
         if value:
             raise UserError(
-                f"{words}: for a script, a command or a batch file; {args.what} is none",
+                f"{words}: only for a script, a command or a batch file; {args.what} is not one of them",
                 "a recipe's parameters are set by --set KEY=VALUE",
             )
     return replace(request, recipe=launch_name(args.what, settings))

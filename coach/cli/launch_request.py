@@ -90,7 +90,7 @@ def _add_long(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume-with",
         metavar="OPTION",
-        help='with --until-done: how your program is told its checkpoint: "--resume {path}"; none: it finds '
+        help='with --until-done: how your program gets its checkpoint: "--resume {path}"; none: it finds '
         "it by itself",
     )
 

@@ -61,12 +61,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.gpus and args.clusters:
-        raise UserError("--gpus and --clusters: which job has which GPU is told by the cluster at hand alone")
+        raise UserError("--gpus and --clusters: only the local cluster reports the job on each GPU")
     free: dict[tuple[str | None, str, str | None], NodeGpus] = {}
     vocabulary = node_vocabulary(lambda node: _free_on(node, free)[0] if node.gpus else None, expand_nodes)
     listing = read_listing(args, vocabulary)
     if args.gpus and listing.columns:
-        raise UserError("--gpus and --columns: GPUs are told in columns of their own")
+        raise UserError("--gpus and --columns: --gpus has columns of its own")
     answer = look(settings, args.backend, source="nodes", clusters=args.clusters)
     free |= {
         (each.cluster, each.node, each.type): each for each in free_gpus(answer.nodes, answer.partitions)
@@ -100,7 +100,7 @@ def _print_map(args: argparse.Namespace, settings: Settings, nodes: Sequence[Nod
     if any(node.gpu_indices for node in nodes):
         allocations, error = read_allocations(settings)
         if error is not None:
-            print(f"coach: which job has which GPU is not told: {printable(error)}", file=sys.stderr)
+            print(f"coach: the job on each GPU is not known: {printable(error)}", file=sys.stderr)
     slots = allocation_map(nodes, allocations)
     if any(slot.is_used and slot.job_id is None for slot in slots):
         print_if_jobs_are_hidden(settings)

@@ -1,6 +1,6 @@
-"""An Io that reports the file that is being read, and the progress, if reading takes long.
+"""An Io that reports the file that it reads, and the progress, if reading takes long.
 
-A log of gigabytes takes a minute to read. After a second and a half the user is told, and can stop it.
+A log of gigabytes takes a minute to read. After a second and a half the user gets a message, and can stop it.
 """
 
 from __future__ import annotations

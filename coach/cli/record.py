@@ -26,7 +26,9 @@ _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="where the recording goes")
     parser.add_argument("--backend", choices=BACKENDS, help="which cluster to record (default: auto)")
-    parser.add_argument("--for", dest="seconds", type=_seconds, help="stop after so long; else at Ctrl-C")
+    parser.add_argument(
+        "--for", dest="seconds", type=_seconds, help="stop after this time (default: at Ctrl-C)"
+    )
     parser.add_argument(
         "--anonymize", action="store_true", help="strike users, jobs, accounts and hosts, consistently"
     )

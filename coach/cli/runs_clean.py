@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="STATE",
-        help="in this state, for example FAILED; UNKNOWN where nobody knows (may be given many times)",
+        help="in this state, for example FAILED, or UNKNOWN (may be given many times)",
     )
     parser.add_argument("--keep", type=_count, default=0, metavar="N", help="keep the N newest runs")
     parser.add_argument("--checkpoints-only", action="store_true", help="remove checkpoints, keep the rest")

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since-login",
         action="store_true",
-        help="what ended badly since the last call, by the verdicts that were kept; for a shell's start file",
+        help="jobs that ended badly since the last call, from stored verdicts; for a shell's start file",
     )
     parser.add_argument(
         "--ended",
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return _write_verdict(Path(args.write_verdict), settings, io)
     if args.since_login:
         if args.job is not None:
-            raise UserError("--since-login tells of all your jobs", "leave out the job, or the option")
+            raise UserError("--since-login reports on all your jobs", "leave out the job, or the option")
         return _since_login(settings, io, args.format)
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)

@@ -158,7 +158,7 @@ class _Reader:
                 if not self._is_site:
                     self._file.problems.append(UserError(str(problem)))
                 unset.append(f"{problem}; it does not count")
-        if kept:  # some paths of the list remain: an unset variable is what alternatives are for
+        if kept:  # other paths of the list remain, as alternatives
             self._file.values[key.name] = Said(
                 tuple(kept) if isinstance(said, tuple) else kept[0], place, self._is_site
             )

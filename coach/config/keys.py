@@ -364,7 +364,7 @@ _LAUNCH_SAYS: Mapping[str, str] = {
     "cpus_per_task": "CPUs on each node, for all its ranks and data workers.",
     "gpu_type": "The type of GPU to ask for, as the partition names it.",
     "gpu_request": "The option of sbatch that asks for GPUs.",
-    "cpus_per_gpu": "CPUs for each GPU, where the site wants them asked for so.",
+    "cpus_per_gpu": "CPUs for each GPU, at sites that want CPUs requested this way.",
     "exclude": "Nodes not to use, for example node[3-5].",
     "environment": "The training environment.",
     "python": "The interpreter of the training environment; it need not be coach's.",
@@ -456,19 +456,19 @@ KEYS: Mapping[str, Key] = {
         Key(
             "poll.idle_minutes",
             minutes,
-            "After this long without a key the screens ask nothing more until a key is pressed.",
+            "After this time without a key press the screens stop polling until the next one.",
             from_text=_from_number,
         ),
         Key(
             "poll.min_jobs_interval_s",
             seconds(MIN_JOBS_INTERVAL_S),
-            "The least that anybody's poll.jobs_interval_s may be.",
+            "The minimum for every user's poll.jobs_interval_s.",
             is_site_only=True,
         ),
         Key(
             "poll.min_nodes_interval_s",
             seconds(MIN_NODES_INTERVAL_S),
-            "The least that anybody's poll.nodes_interval_s may be.",
+            "The minimum for every user's poll.nodes_interval_s.",
             is_site_only=True,
         ),
         Key("slurm.timeout_s", patience, "Time that an answer of Slurm may take.", from_text=_from_number),
@@ -481,13 +481,13 @@ KEYS: Mapping[str, Key] = {
         Key(
             "records.max_size",
             _size,
-            "The most that the records of all runs may hold; logs and checkpoints do not count.",
+            "The size limit for the records of all runs; logs and checkpoints do not count.",
             from_text=str,
         ),
         Key(
             "records.max_files",
             whole(MIN_RECORDS_FILES),
-            "The most files that the records of all runs may be.",
+            "The limit on the number of files in the records of all runs.",
             from_text=_from_number,
         ),
         Key("theme", one_of(THEMES), "The colours of the screens.", from_text=str),
@@ -501,7 +501,7 @@ KEYS: Mapping[str, Key] = {
         Key(
             "telemetry.ssh",
             flag,
-            "Allow `coach attach` to go to a job's nodes by ssh where no step can run beside the job's own.",
+            "Allow `coach attach` to reach a job's nodes by ssh if no step can run beside the job's own.",
             from_text=_from_flag,
         ),
         Key(
@@ -509,7 +509,7 @@ KEYS: Mapping[str, Key] = {
             command,
             "The program that is run once when all GPUs of a job of yours are idle.",
         ),
-        Key("idle_gpus.minutes", minutes, "How long they must have been idle.", from_text=_from_number),
+        Key("idle_gpus.minutes", minutes, "The idle time after which it runs.", from_text=_from_number),
         Key(
             "cohort.roster",
             path,
@@ -595,4 +595,4 @@ def unknown_name(what: str, name: str, known: list[str], plural: str) -> UserErr
     """The error for an undefined name; it names the nearest defined one."""
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"{plural}: {', '.join(sorted(known)) or 'none'}"
-    return UserError(f"{what} = {name!r}: there is none of this name", hint)
+    return UserError(f"{what} = {name!r}: this name is not defined", hint)

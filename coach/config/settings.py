@@ -189,7 +189,7 @@ class Settings:
     locks: Mapping[str, Lock] = field(default_factory=_nothing)
     """Dotted key → reason why only the site may set it. Table [locked] of the site's file."""
     switched_off: frozenset[Switch] = frozenset()
-    """What the site has switched off. Keys `switches.NAME`."""
+    """The features that the site has switched off. Keys `switches.NAME`."""
     recipe_paths: tuple[Path, ...] = ()
     """The user's own recipes: files, folders, or folders of such folders. Key `recipes`."""
     recipe_keys: Mapping[str, str] = field(default_factory=_nothing)

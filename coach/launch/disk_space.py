@@ -38,7 +38,7 @@ class Room:
     space: Space | None
     quota: Quota | None
     needs: Mapping[str, int | None]
-    """What is written there → its estimated bytes; None if there is no estimate."""
+    """Kind of content → its estimated bytes; None if there is no estimate."""
 
 
 def checkpoint_bytes(parameters: Mapping[str, Any]) -> int | None:
@@ -65,7 +65,7 @@ def reads_images(parameters: Mapping[str, Any]) -> bool:
 
 
 def _parameters_of_gpt(parameters: Mapping[str, Any]) -> int | None:
-    """Number of weights and biases; None for another model, and where only adapters are saved (`rank`)."""
+    """Number of weights and biases; None for another model, and if only adapters are saved (`rank`)."""
     sizes = [parameters.get(name) for name in ("layers", "embedding", "vocabulary", "sequence_length")]
     if "rank" in parameters or not all(isinstance(size, int) for size in sizes):
         return None

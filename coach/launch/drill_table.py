@@ -27,7 +27,7 @@ DRILL_KEYS: Keys = {
     ),
     "also": TableKey(_CAUSES, "Further causes that are judged right."),
     "choices": TableKey(
-        _CAUSES, "What a learner may answer: 4 to 6, the planted one among them.", is_needed=True
+        _CAUSES, "The answers offered to a learner: 4 to 6, the planted one among them.", is_needed=True
     ),
     "needs": TableKey(f"a list of {', '.join(Need)}", "What it needs to show its symptom."),
     "is_live": TableKey("true or false", "True if its symptom shows while it runs."),

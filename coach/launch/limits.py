@@ -38,8 +38,8 @@ def _is_alive(run: Run, now_s: float) -> bool:
 def check_limits(
     resources: Resources, num_alive_runs: int, limits: Limits, origins: Mapping[str, str] | None = None
 ) -> None:
-    """Raise UserError for the first limit that the launch exceeds. `origins` holds where the site set each
-    limit."""
+    """Raise UserError for the first limit that the launch exceeds. `origins` maps a limit's key → the place
+    that sets it."""
     places = origins or {}
     num_gpus = resources.num_nodes * resources.gpus_per_node
     if limits.max_gpus is not None and num_gpus > limits.max_gpus:

@@ -62,7 +62,7 @@ def check_long(
         return BY_ITSELF
     if found is None:
         raise UserError(
-            f"--until-done: how is {own.words[0]} told the checkpoint to go on from?",
+            f"--until-done: how does {own.words[0]} get the checkpoint to resume from?",
             f'say it: --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it itself, '
             "for example by $COACH_RESUME_FROM",
         )
@@ -88,7 +88,7 @@ def _check_batch(request: LaunchRequest, own: OwnProgram, text: str) -> str:
     found = _known_option(own.words, "") if takes_arguments else None
     if found is None:
         raise UserError(
-            f"--until-done: how is the training in {name} told the checkpoint to go on from?",
+            f"--until-done: how does the training in {name} get the checkpoint to resume from?",
             f"write {_BY_VARIABLE} behind it; or --resume-with {BY_ITSELF} if it finds it itself",
         )
     return found

@@ -138,7 +138,7 @@ def _first_argument(words: Sequence[str]) -> int:
 
 
 def _said(words: Sequence[str], start: int, forms: Mapping[str, Form]) -> Iterator[OwnOption]:
-    """The options on the command line. `forms` tells, for a declared option, if a value follows it."""
+    """The options on the command line. `forms` shows, for a declared option, if a value follows it."""
     masked = mask_command(list(words))
     index = start
     while index < len(words):

@@ -17,18 +17,18 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 PARAMETER_KEYS: Keys = {
     "type": TableKey(
         f"one of {', '.join(parameters.TYPES)}",
-        "The type of its value; needed, here or in what parameters_of names.",
+        "The type of its value; required here, or in the file that parameters_of names.",
     ),
     "default": TableKey(
         "a value of its type",
-        "The value unless a launch says another; needed, here or in what parameters_of names.",
+        "The value unless a launch sets another; required here, or in the file that parameters_of names.",
     ),
     "above": TableKey("a number", "Its value must be greater."),
-    "min": TableKey("a number", "The least that it may be."),
-    "max": TableKey("a number", "The most that it may be."),
+    "min": TableKey("a number", "The smallest allowed value."),
+    "max": TableKey("a number", "The largest allowed value."),
     "choices": TableKey("a list", "The values that it may have; without this any."),
-    "usual": TableKey("[LOW, HIGH]", "The usual range: a value outside is warned of in the plan."),
-    "help": TableKey("text", "What it is."),
+    "usual": TableKey("[LOW, HIGH]", "The usual range: the plan warns of a value outside it."),
+    "help": TableKey("text", "Its meaning."),
     "unit": TableKey("text", "The unit of its value."),
 }
 

@@ -41,11 +41,11 @@ class Parameter:
 
     @property
     def usual_words(self) -> str:
-        """The usual range in words, empty where there is none."""
+        """The usual range in words, empty if there is none."""
         return "" if self.usual is None else f"{self.usual[0]:g} to {self.usual[1]:g}"
 
     def limits(self) -> str:
-        """The hard limits in words, empty where there are none."""
+        """The hard limits in words, empty if there are none."""
         parts = []
         if self.above is not None:
             parts.append(f"above {_shown(self.above)}")

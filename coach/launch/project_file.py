@@ -50,10 +50,11 @@ TRAINING_KEYS: Keys = {
     "script": TableKey("a path", "The Python script that trains; one of script, command, batch is needed."),
     "command": TableKey(_WORDS, "The command that trains."),
     "batch": TableKey("a path", "The batch file that trains."),
-    "arguments": TableKey(_WORDS, "What stands behind the script, the command or the batch file."),
-    "with": TableKey(_WORDS, "What coach adds to it, as `coach launch --with`."),
+    "arguments": TableKey(_WORDS, "The arguments after the script, the command or the batch file."),
+    "with": TableKey(_WORDS, "Offers that coach adds to it, as `coach launch --with` does."),
     "parameters": TableKey(
-        'a table, for example { lr = "--rate" }', "The program's own names of what coach calls so."
+        'a table, for example { lr = "--rate" }',
+        "coach's name of a parameter, and the program's own name for it.",
     ),
     "watch": TableKey('codes of rules, for example ["GPU005"]', "Rules that are worth watching."),
     "env": TableKey("a table of texts", "Variables of its environment."),
@@ -78,7 +79,7 @@ TRAINING_KEYS: Keys = {
     "environment": TableKey("text", "The training environment: a name from the config, or KIND=VALUE."),
     "python": TableKey("text", "The interpreter of the training environment."),
     "signal": TableKey("text", "The signal before the time limit, as sbatch's --signal: USR1@60."),
-    "resume": TableKey("text", "With until_done: how the program is told its checkpoint."),
+    "resume": TableKey("text", "With until_done: how the program gets its checkpoint."),
 }
 
 

@@ -27,7 +27,8 @@ _DRILLS = "drills"
 
 
 def data_dir() -> Path:
-    """Where trainers/ and recipes/ lie: coach/data in an installed wheel, else the top of the repository."""
+    """The folder of trainers/ and recipes/: coach/data in an installed wheel, else the top of the
+    repository."""
     package = installed.package()
     data = package / "data"
     return data if data.is_dir() else package.parent

@@ -61,21 +61,21 @@ RECIPE_KEYS: Keys = {
     "key": TableKey("one character", "The key that launches it from any screen."),
     "time": TableKey('a time such as "00:30:00"', "The time limit of its runs.", is_needed=True),
     "torch": TableKey(
-        'a requirement such as ">=2.6" or ">=2.6,<3"', "The versions of torch that it can do with."
+        'a requirement such as ">=2.6" or ">=2.6,<3"', "The versions of torch with which it works."
     ),
     "requires": TableKey(
         'modules, for example ["nvidia.dali"]',
         "Modules that the training environment must have beside torch.",
     ),
     "teaches": TableKey("text", "What a learner takes from it."),
-    "expect": TableKey("text", "What will be seen, and why."),
+    "expect": TableKey("text", "The result to expect, and the reason."),
     "duration": TableKey("text", "How long a run with the defaults takes, and on what."),
     "gpu_hours": TableKey("a number from 0", "What a run with the defaults costs, calculated."),
     "watch": TableKey('codes of rules, for example ["GPU005"]', "Rules that are worth watching."),
     "next": TableKey("a recipe's name", "The next step of the ladder."),
     "expects": TableKey(
         'codes of rules, for example ["DST016"]',
-        "Findings that it shows on purpose: of its runs they are `info`.",
+        "Findings that it causes on purpose; for its runs they are `info`.",
     ),
     "uneven_by_design": TableKey(
         "true or false",
@@ -84,17 +84,17 @@ RECIPE_KEYS: Keys = {
     "environment": TableKey(
         "a table", "Where it trains unless site or user say otherwise, as [environments.NAME] of the config."
     ),
-    "ranks": TableKey("a whole number", "Ranks in all, unless the launch says."),
+    "ranks": TableKey("a whole number", "Ranks in all, unless the launch sets them."),
     "max_restarts": TableKey(
         f"a whole number from 0 to {MAX_RESTARTS}",
-        "How often torchrun starts all ranks anew after one has failed, unless the launch says.",
+        "How often torchrun restarts all ranks after one has failed, unless the launch sets it.",
     ),
     "sweep": TableKey("a table", "Makes a launch a group of runs, one for each value."),
     "drill": TableKey("a table", "Makes it a drill: the planted fault, and what a learner may answer."),
     "remedies": TableKey("a table", "Changes of a launch that carry out a remedy for this recipe."),
     "parameters_of": TableKey(
         "a recipe's name",
-        "A recipe, or a trainer's file, whose parameters it has too; its own win, key by key.",
+        "A recipe, or a trainer's file, that lends it parameters; its own keys override them.",
     ),
     "parameters": TableKey("a table", "Its parameters, a table for each."),
 }
@@ -102,9 +102,10 @@ SWEEP_KEYS: Keys = {
     "parameter": TableKey(
         f"one of the parameters, or {WORLD_SIZE}", "What differs from run to run.", is_needed=True
     ),
-    "values": TableKey("a list", "The values, unless the launch says others.", is_needed=True),
+    "values": TableKey("a list", "The values, unless the launch gives others.", is_needed=True),
     "divides": TableKey(
-        "one of the parameters, a whole number", "Of a sweep over ranks: what they share, for strong scaling."
+        "one of the parameters, a whole number",
+        "For a sweep over ranks: the total that they divide, for strong scaling.",
     ),
 }
 REMEDY_KEYS: Keys = {

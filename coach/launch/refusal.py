@@ -186,7 +186,7 @@ def option_of(field: str) -> str:
 
 
 def field_named(error: UserError) -> str | None:
-    """The field whose option coach's own refusal names, in its message or else in its hint."""
+    """The field with the option that coach's own refusal names, in its message or else in its hint."""
     named = {option_of(item.name): item.name for item in fields(LaunchRequest) if item.name != "env"}
     options = re.findall(r"--[a-z][a-z-]+", f"{error.message} {error.hint or ''}")
     return next((named[option] for option in options if option in named), None)

@@ -485,7 +485,7 @@ def signal_of(request: LaunchRequest, own: OwnProgram | None, time_limit_s: int 
     if time_limit_s is None:
         if own is not None or is_long:
             said = "--until-done" if is_long else "--with signal"
-            raise UserError(f"{said}: without a time limit nothing is near", "say one with --time")
+            raise UserError(f"{said}: there is no time limit to warn of", "say one with --time")
         return None
     if request.signal is not None:
         lead = parse_signal_lead(request.signal, "signal")

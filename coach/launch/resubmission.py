@@ -165,5 +165,5 @@ def _gpu_option(name: str, fact: str, option: str, value: str) -> list[str]:
     if option == "gpus-per-node":
         return [f"--gres={value.replace('gres:', '').replace('gres/', '')}"]
     raise UserError(
-        f"job {name}: {fact}={value}: only GPUs are asked for again so", "submit it by its own sbatch"
+        f"job {name}: {fact}={value}: coach can request only GPUs again", "submit it by its own sbatch"
     )

@@ -27,7 +27,7 @@ def parse_signal_lead(text: str, what: str) -> int:
     if match is None:
         raise UserError(
             f"{what} {text!r}: not a signal that the trainers know",
-            "expected USR1@SECONDS, for example USR1@300: the checkpoint is written so long before the limit",
+            "expected USR1@SECONDS, the time before the limit at which it comes, for example USR1@300",
         )
     return int(match.group(1) or DEFAULT_SIGNAL_LEAD_S)
 

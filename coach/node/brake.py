@@ -33,7 +33,9 @@ class Ended(NamedTuple):
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `brake`."""
     parser.add_argument("--runs-dir", required=True, metavar="DIR", help="where the runs of the group lie")
-    parser.add_argument("--after", required=True, type=int, metavar="N", help="so many have to fail alike")
+    parser.add_argument(
+        "--after", required=True, type=int, metavar="N", help="number of runs that must fail alike"
+    )
     parser.add_argument("run_ids", nargs="*", metavar="RUN", help="the runs of the group before this one")
 
 

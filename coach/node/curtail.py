@@ -24,7 +24,9 @@ _LOOK_EVERY_S = 0.5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `curtail`."""
-    parser.add_argument("--pid", required=True, type=int, metavar="PID", help="what runs the file: coach run")
+    parser.add_argument(
+        "--pid", required=True, type=int, metavar="PID", help="the process that runs the file: coach run"
+    )
     parser.add_argument("--script", required=True, metavar="FILE", help="the batch file")
 
 

@@ -43,10 +43,8 @@ class GpuWatch:
             self._questions.put(time_s)
         waited_s = time_s - self._asked_s
         if not self._is_open:
-            self._is_open, limit_s = (
-                True,
-                0.0,
-            )  # opening the driver takes time: the first sample does not wait for it
+            # Opening the driver takes time: the first sample does not wait for it.
+            self._is_open, limit_s = True, 0.0
         try:
             took_s, answer = self._answers.get(timeout=limit_s)
         except Empty:

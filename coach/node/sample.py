@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--stream", action="store_true", help="print samples, one record a line, for ever")
     where.add_argument("--once", action="store_true", help="print one sample and end")
     parser.add_argument(
-        "--node", metavar="NAME", help="what this node is called (default: Slurm's name, or the host's)"
+        "--node", metavar="NAME", help="name of this node (default: Slurm's name, or the host's)"
     )
     parser.add_argument(
         "--interval", type=float, default=1.0, metavar="S", help="seconds between samples (default: 1)"
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 def _write_samples(
     args: argparse.Namespace, sampler: Sampler, node: str, goes_on: Callable[[], bool]
 ) -> None:
-    """Write telemetry, and where the ranks stand, to the run directory."""
+    """Write telemetry, and the stacks of the ranks, to the run directory."""
     paths = runs.RunPaths(Path(args.run_dir))
     # Held until this process ends: only one of a node's supervisors samples at a time.
     lock = _take_turn(paths.telemetry_dir / f".{node}.lock", args.interval, goes_on)

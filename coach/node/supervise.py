@@ -32,9 +32,7 @@ _ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `coach run`."""
     parser.add_argument("--run-dir", metavar="DIR", help="the run directory (default: a new one)")
-    parser.add_argument(
-        "--recipe", metavar="NAME", default="run", help="what a new run is called (default: run)"
-    )
+    parser.add_argument("--recipe", metavar="NAME", default="run", help="name of a new run (default: run)")
     parser.add_argument(
         "--interval", type=float, default=1.0, metavar="S", help="seconds between samples (default: 1)"
     )

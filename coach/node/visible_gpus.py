@@ -110,7 +110,7 @@ def _named(nvml: Any, entry: str, every: List[Any]) -> List[Visible]:
 
 
 def _instances(nvml: Any, handle: Any) -> List[Visible]:
-    """The MIG instances of a device, or the device itself where it is not divided."""
+    """The MIG instances of a device, or the device itself if it is not divided."""
     try:
         if not nvml.nvmlDeviceGetMigMode(handle)[0]:
             return [Visible(handle)]

@@ -1,5 +1,5 @@
-"""`coach cohort`: the state of everybody who shares in a directory: who waits too long, and who has no
-run."""
+"""`coach cohort`: the state of everybody who shares in a directory: who waits too long, and who has
+shared nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--roster",
         type=Path,
         metavar="FILE",
-        help="user names, one a line: who has shared nothing is named (default: cohort.roster)",
+        help="user names, one per line; names people who have shared nothing (default: cohort.roster)",
     )
     parser.add_argument(
         "--group", metavar="NAME", help="the members of a Unix group likewise (default: cohort.group)"

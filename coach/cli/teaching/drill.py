@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     said.add_argument(
         "--all",
         action="store_true",
-        help="run every drill, find its cause, mend it and measure the gain: what coach itself is judged by;"
+        help="test coach itself: run every drill, find its cause, fix it and measure the gain;"
         " fixes that change what is learned are applied too",
     )
     parser.add_argument("--only", metavar="NAME,…", help="with --all: these alone")

@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-queued",
         metavar="T",
         default="15:00",
-        help="cancel what has waited in the queue so long, and call it broken (default: 15:00)",
+        help="cancel a run that has waited this long in the queue, and call it broken (default: 15:00)",
     )
     check.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     verbs.add_parser("example", help="print a plan to begin with")

@@ -1,4 +1,4 @@
-"""Tell coach exact numbers of a training, from the training itself; nothing happens outside of coach.
+"""Reports exact numbers of a training to coach, from inside the training. Without coach it does nothing.
 
     import coach_report
 
@@ -6,9 +6,9 @@
         ...
         coach_report.step(loss=loss, samples=len(batch))
 
-A job that coach launched, and a command under `coach run`, finds this module. It stands alone and needs the
-standard library only: a copy beside a script lets the script run anywhere. Nothing here raises or waits: a
-tensor is read once in ten steps or a second, so that a GPU is seldom waited for.
+A job that coach launched, and a command under `coach run`, can import this module. It needs only the standard
+library, so a copy beside a script lets the script run anywhere. No function raises or blocks. Tensors are
+read once in ten steps, or once a second, so the training seldom waits for its GPU.
 """
 
 import atexit
@@ -101,8 +101,8 @@ def step(
 ) -> None:
     """Call it once in each optimizer step, on each rank.
 
-    `loss`, and what else is given by name (`lr grad_norm accuracy data_time_s`), may be numbers or tensors of
-    one element. `samples`: of this rank, in this step. `step`: counted from 0 where it is left out.
+    `loss`, and further values by name (`lr grad_norm accuracy data_time_s`), may be numbers or tensors of one
+    element. `samples` is the number of samples of this rank in this step. `step` counts from 0 if left out.
     """
     if _REPORT.is_on():
         _REPORT.step(step, samples, {"loss": loss, **values})
