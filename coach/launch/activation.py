@@ -204,7 +204,7 @@ def _image(environment: Environment) -> list[str]:
         lines += ['if [[ ! -e $IMAGE ]]; then stop file_not_found "$IMAGE: no such image"; fi']
     return [
         *lines,
-        "# What Python would find by these lies outside of the image.",
+        "# Packages that Python would find through these variables lie outside the image.",
         "unset PYTHONHOME PYTHONPATH",
         "export PYTHONNOUSERSITE=1",
         "# The interpreter inside the image.",
@@ -267,7 +267,7 @@ def cache_lines(cache_dir: str | None) -> list[str]:
     if cache_dir is None:
         return []
     return [
-        "# Caches off home, as the site wants them; what is set already is kept.",
+        "# Caches outside home, as the site wants; a variable that is set already keeps its value.",
         f"CACHES={quote(cache_dir)}",
         'mkdir -p -m 700 "$CACHES" || true',
         *(f'export {name}="${{{name}:-$CACHES/{folder}}}"' for name, folder in CACHES.items()),

@@ -86,13 +86,13 @@ def judge_lines(own_python: str | None, own_file: str | None = None) -> list[str
     """
     if own_python is None:
         return [
-            "# The site has no verdict in its jobs: the next coach that looks judges it.",
+            "# The site turned off verdicts in jobs: the next coach that looks judges the run.",
             "OWN_PYTHON=''",
             "",
         ]
     tried = "-c 'import coach.cli'" if own_file is None else '"$OWN_FILE" --version'
     return [
-        "# coach's own interpreter says at the end why the job ended, where this node can run it.",
+        "# coach's own interpreter prints at the end why the job ended, if this node can run it.",
         f"OWN_PYTHON={quote(own_python)} OWN_LIBRARIES=${{LD_LIBRARY_PATH-}}",
         *([f"OWN_FILE={quote(own_file)}"] if own_file is not None else []),
         f"if ! \"$OWN_PYTHON\" -E -P {tried} > /dev/null 2>&1; then OWN_PYTHON=''; fi",
@@ -103,7 +103,7 @@ def judge_lines(own_python: str | None, own_file: str | None = None) -> list[str
 def _judging(own_file: str | None) -> list[str]:
     judge = _JUDGE if own_file is None else _JUDGE + _BY_ONE_FILE
     return [
-        "# Why it ended, as the last words of the log. A job that Slurm is ending has no time for it.",
+        "# Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.",
         "if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then",
         f"  {judge} >&2 2> /dev/null || true",
         "fi",
@@ -112,7 +112,7 @@ def _judging(own_file: str | None) -> list[str]:
 
 def _requeue() -> list[str]:
     return [
-        "# Signalled before the limit, and further than at this start: go on from the newest checkpoint.",
+        "# Signalled before the limit, with a newer checkpoint than at this start: go on from it.",
         'if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then',
         '  echo "coach: the time limit is near; requeuing to go on from $(newest_checkpoint)"',
         '  if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
@@ -123,7 +123,9 @@ def _requeue() -> list[str]:
 
 
 def _ending(plan: Plan, own_file: str | None) -> list[str]:
-    lines = ["# How it ended, for everybody who reads the run directory when Slurm has forgotten the job."]
+    lines = [
+        "# Record how the job ended, for readers of the run directory after Slurm has forgotten the job."
+    ]
     lines += ["STATE=COMPLETED", "if ((STATUS)); then STATE=FAILED; fi"]
     if plan.resources.time_limit_s:
         late = max(0, plan.resources.time_limit_s - _SECONDS_OF_GRACE)
@@ -139,7 +141,7 @@ def _ending(plan: Plan, own_file: str | None) -> list[str]:
 
 def _local_ending(plan: Plan, own_file: str | None) -> list[str]:
     return [
-        "# In one write, first of all: it stays known should the supervisor be killed now.",
+        "# A single write comes first: it keeps the exit status even if the supervisor is killed now.",
         'echo "$STATUS" > "$RUN_DIR/exit_status" || true',
         (
             "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the "

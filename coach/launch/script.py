@@ -141,7 +141,7 @@ def _sbatch_lines(plan: Plan) -> list[str]:
         lead = parse_signal_lead(resources.signal, "signal")
         lines += [
             _sbatch_line(
-                "signal", f"B:USR1@{lead}", "so many seconds before the limit: time for a checkpoint"
+                "signal", f"B:USR1@{lead}", "this many seconds before the limit: time for a checkpoint"
             ),
             _sbatch_line("requeue", "", "and then back into the queue, to go on from it"),
         ]
@@ -215,7 +215,7 @@ def record_lines(run_json: Mapping[str, Any]) -> list[str]:
         "fi",
         'if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi',
         "",
-        "# A requeued job starts here again: forget how it ended before.",
+        "# A requeued job starts here again: remove the record of its earlier end.",
         'rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"',
         "",
     ]
@@ -267,8 +267,8 @@ def brake_lines(plan: Plan, own_python: str) -> list[str]:
     before = " ".join(map(quote, request.group_before))
     ask = f'"$NAME" "$CODE/coach/node" brake --runs-dir "${{RUN_DIR%/*}}" --after {request.brake} {before}'
     return [
-        f"# The sweep's brake: where the first {request.brake} runs or more failed alike, and none has",
-        "# completed, this one does not begin. One that was requeued has begun.",
+        f"# The sweep's brake: if at least the first {request.brake} runs failed alike, and none has",
+        "# completed, this run does not start. A requeued run has started already.",
         f"for NAME in {quote(own_python)} python3; do",
         "  if ((${SLURM_RESTART_COUNT:-0} == 0)) && REASON=$(",
         f"    {ask} 2> /dev/null",
@@ -281,7 +281,7 @@ def brake_lines(plan: Plan, own_python: str) -> list[str]:
 def stop_lines() -> list[str]:
     """Lines that define `stop CAUSE TEXT`, which ends the job before the training starts."""
     return [
-        "# What the training cannot do without is missing: say so, here and in the run directory, and end.",
+        "# Something that the training needs is missing: record it here and in the run directory, and end.",
         "stop() {",
         '  local cause=$1 text=${2//[[:cntrl:]\\"\\\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}',
         '  echo "coach: $cause: $text on $node" >&2',
@@ -301,14 +301,14 @@ def stop_lines() -> list[str]:
 
 def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
     resources = plan.resources
-    lines = ["# What is printed appears at once."]
+    lines = ["# Output appears at once: Python does not buffer it."]
     lines += ["export PYTHONUNBUFFERED=1"]
     if is_slurm and resources.cpus_per_gpu is None:
         lines += ["# srun does not inherit --cpus-per-task in every version of Slurm."]
         lines += [f"export SRUN_CPUS_PER_TASK={resources.cpus_per_task}"]
     lines += _trainer_variables(plan) if plan.request.own is None else own_variable_lines(plan)
     if resources.gpus_per_node == 0:
-        lines += ["# No GPU was asked for: none may be used, even where the site would let it be."]
+        lines += ["# No GPU was requested: hide the GPUs that the site leaves visible."]
         lines += ['export CUDA_VISIBLE_DEVICES=""']
     elif not is_slurm:
         gpus = ",".join(str(gpu) for gpu in range(resources.gpus_per_node))
@@ -316,10 +316,10 @@ def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
         lines += [f'export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES:-{gpus}}}"']
     lines += cache_lines(paths.scratch_cache_dir)
     if plan.environment.variables:
-        lines += ["# The environment's own."]
+        lines += ["# The environment's own variables."]
         lines += [f"export {name}={quote(value)}" for name, value in plan.environment.variables.items()]
     if plan.request.env:
-        lines += ["# Asked for with the launch."]
+        lines += ["# Variables requested with the launch."]
         lines += [f"export {name}={quote(value)}" for name, value in plan.request.env.items()]
     return [*lines, ""]
 
@@ -362,7 +362,7 @@ def own_variable_lines(plan: Plan) -> list[str]:
     """Lines that export variables for an own program: the run's directory, and the requested offers."""
     own = plan.request.own
     lines = [
-        "# For a program that wants to know where its run lies; none has to.",
+        "# For a program that uses the path of its run directory.",
         'export COACH_RUN_DIR="$RUN_DIR" COACH_CHECKPOINT_DIR="$RUN_DIR/checkpoints"',
     ]
     for offer in own.offers if own is not None else ():
@@ -397,7 +397,7 @@ def measuring_lines(
     judged += f" --judge-file {quote(judge_file)}" if judge is not None and judge_file is not None else ""
     judged += "" if notes_end else " --no-end"
     return [
-        "# What measures beside the program, by the first of these Pythons that is new enough.",
+        "# The supervisor and the sampler run under the first of these Pythons that is new enough.",
         "MEASURED=()",
         f"for NAME in {' '.join(pythons)}; do",
         "  if \"$NAME\" -c 'import sys; sys.exit(sys.version_info < (3, 9))' > /dev/null 2>&1; then",
@@ -435,8 +435,8 @@ def _threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
 
 def _rendezvous() -> list[str]:
     return [
-        "# Where the nodes meet: on the first one, at the first port from the job's number on that nothing",
-        "# here uses: another job may have the same last digits.",
+        "# The nodes meet on the first node. The job's number gives the first port to try; the",
+        "# first free port is taken, because another job's number may give the same one.",
         'HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")',
         "export MASTER_ADDR=${HOSTS%%$'\\n'*}",
         "export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))",
