@@ -1,7 +1,7 @@
-"""See a Slurm cluster, launch training recipes, and be told what is wrong with the proof.
+"""coach shows a Slurm cluster, launches training recipes, and reports problems with their evidence.
 
-This module is imported on compute nodes too, under whatever Python (>= 3.9) the site has: it holds the
-version and no more.
+Compute nodes import this module too, under the site's own Python (>= 3.9). It therefore holds only the
+version.
 """
 
 __version__ = "0.1.0"

@@ -1,6 +1,6 @@
-"""Start coach: import only the front end that is needed.
+"""Starts coach, and imports only the front end that is needed.
 
-`coach --help` and `--version` answer before Textual is looked for; a command never loads the screens.
+`coach --help` and `--version` answer before Textual is imported; a command never loads the screens.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _open_screens(arguments: Sequence[str]) -> int:
 
 
 def parser_of_screens() -> argparse.ArgumentParser:
-    """What `coach` without a command understands."""
+    """The arguments of `coach` without a command."""
     parser = argparse.ArgumentParser(
         prog="coach",
         description="See a Slurm cluster, launch trainings, be told what is wrong with the proof.",
@@ -75,12 +75,12 @@ def parser_of_screens() -> argparse.ArgumentParser:
 
 
 def _group(task: str, commands: Mapping[str, str]) -> str:
-    """The commands of one task, as `coach --help` lists them."""
+    """The commands of one task, in the form of `coach --help`."""
     return "\n".join([f"{task}:", *(f"  {name:<11}{summary}" for name, summary in commands.items())])
 
 
 class _Version(argparse.Action):
-    """Prints the version. Which commit it is is only looked up when somebody asks."""
+    """Prints the version. The commit is only looked up here."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print, and exit."""

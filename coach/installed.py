@@ -1,9 +1,9 @@
-"""Where coach's own files lie, which commit they are, and how coach is started again: the same for an
-installed package and for `coach.pyz`, which is all of coach in one file.
+"""Where coach's own files lie, their commit, and the command that starts coach again, for both an installed
+package and `coach.pyz`, which is coach in one file.
 
-The one file brings its own importer (single/one_file.py). Its files are paths that only their own methods can
-read, `read_bytes` and `open` among them: no other program sees them. So whoever passes a file of coach on to
-another program makes a code snapshot first.
+The one file brings its own importer (single/one_file.py). Paths inside it work only with their own methods,
+such as `read_bytes` and `open`; other programs cannot see them. Code that passes a file of coach to another
+program must therefore make a code snapshot first.
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ from pathlib import Path
 import coach
 
 COMMIT_FILE = "commit.txt"
-"""Beside the package's modules: the commit that coach was built from. A checkout has no such file."""
+"""A file beside the package's modules with the commit that coach was built from. A checkout has none."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH = re.compile(r"ref: (refs(?:/[\w+@-][\w.+@-]*)+)")
 _SHORT = 7
 
 
 def package() -> Path:
-    """The folder of coach's own modules."""
+    """The folder with coach's own modules."""
     if one_file() is None:
         return Path(str(coach.__file__)).resolve().parent
-    from importlib.resources import files  # `coach --version` need not wait for it
+    from importlib.resources import files  # `coach --version` need not wait for this import
 
     found = files(coach)
     return found if isinstance(found, Path) else Path(str(found))
 
 
 def one_file() -> Path | None:
-    """The file that this coach was started from; None where coach is installed as a package."""
+    """The file that this coach was started from; None if coach is installed as a package."""
     above = Path(str(coach.__file__)).parents[1]
     return above if above.is_file() else None
 
 
 def start_words(module: str = "coach") -> list[str]:
-    """The command that starts a module of this coach, to be followed by its arguments."""
+    """The words of a command that starts a module of this coach. Its arguments follow them."""
     file = one_file()
     place = [str(file)] if file is not None else []
     return [sys.executable, *place, "-m", module]
 
 
 def version() -> str:
-    """The version for people: `0.1.0 (abc1234)`, or `0.1.0` where the commit is not known."""
+    """The version for people: `0.1.0 (abc1234)`, or `0.1.0` if the commit is unknown."""
     found = commit()
     return f"{coach.__version__} ({found[:_SHORT]})" if found else coach.__version__
 
 
 def commit() -> str | None:
-    """The commit of this coach: the one that is checked out, else the one that it was built from."""
+    """The commit of this coach: the one checked out, else the one it was built from."""
     own = package()
     return commit_of_checkout(own.parent) or _first_match(_COMMIT, own / COMMIT_FILE)
 
 
 def commit_of_checkout(folder: Path) -> str | None:
-    """The commit that is checked out in a folder. git is not asked: to start it takes longer than
-    `coach --version` may. Changes that are not committed are not seen."""
+    """The commit checked out in a folder. It is read from files, because starting git takes longer than
+    `coach --version` may. Uncommitted changes are not detected."""
     git = folder / ".git"
-    linked = _line(git) if git.is_file() else None  # a linked work tree names its directory in a file
+    linked = _line(git) if git.is_file() else None  # in a linked work tree it is a file
     if linked is not None:
         git = folder / linked.removeprefix("gitdir: ")
     head = _line(git / "HEAD")
@@ -72,7 +72,7 @@ def commit_of_checkout(folder: Path) -> str | None:
 
 
 def _packed(file: Path, branch: str) -> str | None:
-    """The commit of a branch that git keeps with others in one file."""
+    """The commit of a branch in git's file of packed references."""
     lines = (line.partition(" ") for line in _text(file).splitlines())
     return next((name for name, _, ref in lines if ref == branch and _COMMIT.fullmatch(name)), None)
 
@@ -83,12 +83,12 @@ def _first_match(pattern: re.Pattern[str], file: Path) -> str | None:
 
 
 def _line(file: Path) -> str | None:
-    """The first line of a file; None where it has none."""
+    """The first line of a file; None if it has none."""
     return next(iter(_text(file).splitlines()), None)
 
 
 def _text(file: Path) -> str:
-    """A file's text; empty where it cannot be read."""
+    """A file's text; empty if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Modules that are imported when they are first used: the one seam for what a start need not wait for.
+"""Imports modules at their first use, so that startup does not wait for them.
 
     if TYPE_CHECKING:
         from coach.workflows.jobs import attach, stacks
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class LateModule:
-    """Stands for a module, and imports it when an attribute is first asked for, in whatever thread asks."""
+    """Stands for a module, and imports it at the first access to an attribute, in the accessing thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -25,6 +25,6 @@ class LateModule:
 
 
 def late(package: str, *names: str) -> Any:
-    """Modules of a package, to be imported when they are used: one, or a tuple of them."""
+    """Modules of a package, imported at first use: one, or a tuple of several."""
     modules = tuple(LateModule(f"{package}.{name}") for name in names)
     return modules if len(modules) > 1 else modules[0]

@@ -41,10 +41,10 @@ class _Running:
 
 
 class Poller:
-    """Runs the sources for a Watch. `make_sources` returns them by key: the same key means the same source.
+    """Runs the sources for a Watch. `make_sources` returns them by key; equal keys mean the same source.
 
-    A source for which `is_held` is True keeps its position in every file, but is not polled: it is not on the
-    screen.
+    A source for which `is_held` is True, because it is not on the screen, keeps its position in every file
+    but is not polled.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Poller:
         self._readings: queue.SimpleQueue[tuple[threading.Event, Reading] | None] = queue.SimpleQueue()
         self._running: dict[str, _Running] = {}
         self._ending: list[threading.Thread] = []
-        """Threads that were told to stop, but may still be in a last read or command."""
+        """Threads that were told to stop, but may still be in their last read or command."""
         self._is_stopped = False
         self._lock = threading.Lock()
 

@@ -1,8 +1,8 @@
 """The run directory: its paths, its schema, atomic writes and tolerant reads.
 
-Files are the bus between trainers, the sampler and coach, so this one module says what lies where. It runs on
-compute nodes under a foreign Python (>= 3.9): standard library only, plain dicts, no import of the rest of
-coach.
+Trainers, the sampler and coach communicate only through files, so this one module defines their places. It
+runs on compute nodes under the site's Python (>= 3.9): standard library only, plain dicts, no import of the
+rest of coach.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 SCHEMA = 1
 MAX_TELEMETRY_RECORD_BYTES = (
-    900  # srun cuts and interleaves lines of 1 KiB; files and streams share one format
+    900  # srun cuts and interleaves lines longer than 1 KiB; files and streams share one format
 )
 
 MAX_SUMMARY_BYTES = 2048
-"""What a run shares of itself is at most so long; what is longer is nobody's summary."""
+"""Bytes: a shared summary is never longer, so a longer file is not a summary."""
 
 LOGS_FOLDER = ".logs"
-"""In the runs root: where Slurm writes what its jobs print. A node may not see a run's own directory yet when
-it opens the logs."""
+"""In the runs root: the folder for the output files of Slurm's jobs. A node may not yet see a new run
+directory when it opens them."""
 
 CODE_FOLDER = ".code"
 """In the runs root: trainers and node code as they were at a launch."""
 
 ARRAY_SCRIPT = "array.sh"
-"""In the first run of a group that was submitted as one job array: the script of the array."""
+"""In the first run of a group that was submitted as a job array: the array's script."""
 
 PACKED_RECORDS = "packed.jsonl"
-"""In the metrics, the telemetry or its rotated parts: the records of several files, put into one when there
-were too many. Records of metrics name their rank there."""
+"""In the metrics, the telemetry or its rotated parts: the records of several files, merged when there were
+too many files. Records of metrics then name their rank."""
 
 RUN_VARIABLE = "COACH_RUN_ID"
-"""In the environment of every process that a run starts on the machine of its `coach run` or supervisor: the
-run's name."""
+"""Environment variable with the run's name, in each process that a run starts on the machine of its `coach
+run` or supervisor."""
 
 SAID_OF_END = "coach: why: "
-"""Stands before each line that a job writes about its own end into its log; no rule reads such a line."""
+"""Starts each line that a job writes into its log about its own end. No rule reads such a line."""
 
 RUN_ID = re.compile(r"^\d{8}-\d{6}-[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*-[0-9a-f]{4}$")
 
-# A lock older than this belongs to a process that died: a locked update is a read, a merge and a rename.
+# A lock older than this belongs to a dead process: a locked update is only a read, a merge and a rename.
 _STALE_LOCK_S = 10.0
 _LOCK_RETRY_S = 0.02
 _FIRST_AGE_CHECK_S = 0.2
@@ -55,7 +55,7 @@ _AGE_CHECK_INTERVAL_S = 1.0
 
 
 class RunFileError(Exception):
-    """A file of a run directory cannot be used. `path` says which, the message what is wrong."""
+    """A file of a run directory cannot be used. `path` names it, and the message gives the reason."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -64,7 +64,7 @@ class RunFileError(Exception):
 
 
 class RunPaths:
-    """Where everything lies in one run directory."""
+    """The paths in one run directory."""
 
     def __init__(self, run_dir: "os.PathLike[str] | str") -> None:
         self.run_dir = Path(run_dir)
@@ -91,7 +91,7 @@ class RunPaths:
 
     @property
     def exit_status(self) -> Path:
-        """The command's exit status alone, written before anything else is done about its end."""
+        """The command's exit status alone, written before any other record of its end."""
         return self.run_dir / "exit_status"
 
     @property
@@ -133,7 +133,7 @@ class RunPaths:
 
 
 def coach_home(env: Mapping[str, str]) -> Optional[Path]:
-    """The one place for runs, cache and config, when the user set COACH_HOME."""
+    """The single directory for runs, cache and config, if the user set COACH_HOME."""
     home = env.get("COACH_HOME")
     return Path(home).expanduser().absolute() if home else None
 
@@ -153,7 +153,7 @@ def default_cache_dir(env: Mapping[str, str]) -> Path:
     """$COACH_HOME/cache, else $SCRATCH/coach/cache, else $XDG_CACHE_HOME/coach, else ~/.cache/coach. Holds
     generated data.
 
-    Beside the runs where there is a scratch: nodes need not see a home.
+    It is beside the runs if $SCRATCH is set, because nodes may not see the home directory.
     """
     home = coach_home(env)
     if home is not None:
@@ -178,14 +178,15 @@ def _user_home(env: Mapping[str, str]) -> Path:
 
 
 def new_run_id(recipe: str, time_s: float) -> str:
-    """For example 20261121-142233-ddp-4f2a: sorts by time, says what it is, unique within a second."""
+    """For example 20261121-142233-ddp-4f2a: sorts by time, names the recipe, and is unique within a
+    second."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(time_s))
     name = re.sub(r"[^A-Za-z0-9_.]+", "-", recipe).strip("-") or "run"
     return f"{stamp}-{name}-{secrets.token_hex(2)}"
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and the missing ones above it, each for its owner alone. One that is there stays as it
+    """Make a folder and its missing parents, accessible only to their owner. An existing folder stays as it
     is. Raises OSError."""
     missing = [folder]
     while not missing[-1].parent.exists():
@@ -195,9 +196,9 @@ def make_private(folder: Path) -> None:
 
 
 def create_run_dir(runs_root: Path, run_id: str) -> RunPaths:
-    """Make the run directory, readable by its owner alone (mode 0700).
+    """Make the run directory, accessible only to its owner (mode 0700).
 
-    Raises FileExistsError when the run exists, OSError when the root cannot be written.
+    Raises FileExistsError if the run exists, OSError if the root cannot be written.
     """
     make_private(runs_root)
     run_dir = runs_root / run_id
@@ -213,8 +214,8 @@ def scheduler_logs(runs_root: Path, run_id: str) -> Tuple[Path, Path]:
 
 
 def link_scheduler_logs(paths: RunPaths) -> None:
-    """Make the links, and once the folder to which they lead. The links are relative: the whole root may be
-    moved, or mounted elsewhere."""
+    """Make the links and, if it is missing, the folder to which they point. The links are relative, because
+    the root may be moved or mounted elsewhere."""
     output, errors = scheduler_logs(paths.run_dir.parent, paths.run_dir.name)
     output.parent.mkdir(mode=0o700, exist_ok=True)
     paths.stdout_log.symlink_to(Path("..") / LOGS_FOLDER / output.name)
@@ -222,11 +223,11 @@ def link_scheduler_logs(paths: RunPaths) -> None:
 
 
 def write_atomic(path: Path, text: str, may_replace: Callable[[], bool] = lambda: True) -> bool:
-    """Write a file so that a reader, or a crash, sees the old text or the new, never half of it; it is its
-    owner's alone (mode 0600).
+    """Write a file so that after a crash, or for a reader, it holds the old text or the new, never a part.
+    Only its owner can access it (mode 0600).
 
-    `may_replace` is asked when all but the last step is done; where it says no, the old file stays. Returns
-    whether the text is there.
+    `may_replace` is called just before the last step; if it returns False, the old file stays. Returns True
+    if the new text is in place.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
@@ -256,7 +257,7 @@ def _as_text(value: Mapping[str, Any]) -> str:
 
 
 def read_json(path: Path) -> Dict[str, Any]:
-    """Read one JSON object. Raises RunFileError when it is missing, torn, or not an object."""
+    """Read one JSON object. Raises RunFileError if the file is missing, torn, or not an object."""
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
@@ -277,8 +278,8 @@ def read_json(path: Path) -> Dict[str, Any]:
 def update_json(path: Path, changes: Mapping[str, Any]) -> Dict[str, Any]:
     """Merge changes into a JSON object under a lock, for files with several writers (run.json, exit.json).
 
-    A change whose value is a mapping is merged into the mapping that is there; anything else replaces. A
-    missing file starts empty. Raises RunFileError when the file is torn.
+    A mapping is merged into an existing mapping; any other value replaces the old one. A missing file starts
+    empty. Raises RunFileError if the file is torn.
     """
     while True:
         with _Lock(path) as lock:
@@ -293,18 +294,18 @@ def update_json(path: Path, changes: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def locked(path: Path) -> "_Lock":
-    """The right to change a file that has several writers, for as long as the `with` lasts."""
+    """The lock for changing a file with several writers, held within the `with` block."""
     return _Lock(path)
 
 
 class _Lock:
-    """The right to change a file: a second file, which only one process can make.
+    """The lock for changing a file: a second file, which only one process can create.
 
-    O_EXCL works on every network file system that clusters use; flock does not. A lock that its owner left
-    behind is broken by whoever waits for it. Its age is judged by the file server's clock alone, because
-    those of nodes differ, and it is moved away before it is removed, so that a waiter who is late sees that
-    it has caught another one's lock, and gives it back. One whose owner was a process of this machine, and
-    has ended, is broken at once: that is what a kill leaves.
+    O_EXCL works on all network file systems that clusters use; flock does not. A waiting process breaks a
+    lock that its owner left behind. It judges the lock's age only by the file server's clock, because nodes'
+    clocks differ. It renames the lock before removing it: if it has caught a newer lock by then, it sees
+    that, and gives it back. If the owner was a process of this machine and has ended, for example after a
+    kill, the lock is broken at once.
     """
 
     def __init__(self, path: Path) -> None:
@@ -332,7 +333,7 @@ class _Lock:
                 self._lock.unlink()
 
     def is_held(self) -> bool:
-        """False when others took this process for dead: it was stopped, or its file system was, for longer
+        """False if others took this process for dead, because it or its file system was stopped for longer
         than a lock lives."""
         return self._own is not None and _identity(self._lock) == self._own
 
@@ -341,7 +342,7 @@ class _Lock:
             descriptor = os.open(self._lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
             return False
-        # Whose it is, for people and for who waits; where the disk is full it stays empty.
+        # Names the owner, for people and for waiting processes. On a full disk the file stays empty.
         with contextlib.suppress(OSError), open(descriptor, "w") as file:
             file.write(lock_owner())
         self._own = _identity(self._lock)
@@ -363,9 +364,8 @@ class _Lock:
         except FileNotFoundError:
             return
         if _identity(moved) != stale:
-            with contextlib.suppress(
-                OSError
-            ):  # taken again meanwhile: then the owner of this one notices, and begins anew
+            # If another process has taken the lock meanwhile, this one's owner notices, and starts again.
+            with contextlib.suppress(OSError):
                 os.link(moved, self._lock)
         with contextlib.suppress(FileNotFoundError):
             moved.unlink()
@@ -375,12 +375,12 @@ class _Lock:
 
 
 def lock_owner() -> str:
-    """What this process writes into a lock that it has made."""
+    """The text that this process writes into a lock that it has made."""
     return f"{os.uname().nodename} {os.getpid()} {time.time():.0f} {_processes_seen()}\n"
 
 
 def has_lost_its_owner(lock: Path) -> bool:
-    """True if the process that made a lock was one of this machine, and has ended."""
+    """True if the owner of a lock was a process of this machine and has ended."""
     try:
         node, pid, _, seen = lock.read_text(encoding="utf-8", errors="replace").split()
         if (node, seen) == (os.uname().nodename, _processes_seen()) and seen != "-":
@@ -388,27 +388,26 @@ def has_lost_its_owner(lock: Path) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):
-        return False  # somebody else's process, or nothing that this version wrote
+        return False  # another user's process, or a text that this version did not write
     return False
 
 
 def _processes_seen() -> str:
-    """What tells the processes that are seen from here from those of another start or another container."""
+    """The boot and the pid namespace of this process: equal texts mean that both see the same pids."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        # The text of the link is wanted.
+        # The link's text is needed.
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
     except (OSError, ValueError):
         return "-"
 
 
 def _identity(path: Path) -> Optional[Tuple[int, int]]:
-    """What tells one lock from the next of the same name: an inode's number is given anew, but not with the
+    """Identifies one lock among those of the same name: a file system reuses inode numbers, but not with the
     same time."""
     try:
-        with open(
-            path, "rb"
-        ) as file:  # opening makes a node ask the file server; what stat says may be a minute old
+        # Opening the file makes the node ask the file server: a plain stat may be a minute old.
+        with open(path, "rb") as file:
             found = os.fstat(file.fileno())
     except FileNotFoundError:
         return None
@@ -416,7 +415,8 @@ def _identity(path: Path) -> Optional[Tuple[int, int]]:
 
 
 def encode_number(value: Optional[float]) -> Any:
-    """JSON has no NaN: numbers that are not finite become the strings "NaN", "Infinity", "-Infinity"."""
+    """The number as JSON can hold it: NaN and infinities become the strings "NaN", "Infinity",
+    "-Infinity"."""
     if value is None or not isinstance(value, float):
         return value
     if value != value:
@@ -427,7 +427,7 @@ def encode_number(value: Optional[float]) -> Any:
 
 
 def decode_number(value: Any) -> Optional[float]:
-    """The inverse of encode_number; None for what is not a number."""
+    """The inverse of encode_number; None for a value that is not a number."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -438,7 +438,7 @@ def decode_number(value: Any) -> Optional[float]:
 
 
 def encode_record(record: Mapping[str, Any]) -> bytes:
-    """One line of JSON, with numbers that are not finite as strings."""
+    """One line of JSON, with non-finite numbers as strings."""
     safe = {key: encode_number(value) for key, value in record.items()}
     return json.dumps(safe, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode() + b"\n"
 
@@ -446,8 +446,8 @@ def encode_record(record: Mapping[str, Any]) -> bytes:
 def decode_records(data: bytes) -> Tuple[List[Dict[str, Any]], int, int]:
     """Split appended bytes into records: (records, number of bad lines, bytes consumed).
 
-    A last line without its newline is left for the next read; a line that is not a JSON object is counted,
-    never raised.
+    A last line without its newline is left for the next read. A line that is not a JSON object is counted and
+    never raises.
     """
     end = data.rfind(b"\n") + 1
     records: List[Dict[str, Any]] = []

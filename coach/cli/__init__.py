@@ -1,9 +1,9 @@
-"""The headless front end: one file per command; those for courses in `teaching/`.
+"""The headless front end: one file per command; course commands are in `teaching/`.
 
-The table below is all that `coach --help` needs, so a command's module is imported only when it is the one
-that was asked for. Each module has `configure(parser)` and `run(args, settings) -> exit status`; with
-`unmistakable(arguments)` it writes them so that argparse understands them; with `HAS_WORDS_BEHIND` it gets
-the words behind `--` as `args.behind`.
+`coach --help` needs only the table below, so only the requested command's module is imported. Each module has
+`configure(parser)` and `run(args, settings) -> exit status`. If a module has `unmistakable(arguments)`, that
+rewrites the arguments so that argparse understands them. If it has `HAS_WORDS_BEHIND`, it gets the words
+after `--` as `args.behind`.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ COMMANDS_BY_TASK = {
 COMMANDS = {name: summary for commands in COMMANDS_BY_TASK.values() for name, summary in commands.items()}
 
 _WITHOUT_THREADS = frozenset({"run", "sample"})
-"""Commands that fork, which a second thread would make unsafe."""
+"""Commands that fork, which is unsafe beside a second thread."""
 
 _TEACHING = frozenset({"drill", "cohort", "workshop"})
-"""Commands whose modules lie in `cli/teaching/`."""
+"""Commands with their modules in `cli/teaching/`."""
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Run a front end. A user error becomes one line, a second for the hint, and its exit status (2)."""
+    """Run a front end. A user error prints one line, a second line with the hint, and gives exit status 2."""
     try:
         status = command()
         sys.stdout.flush()
@@ -102,7 +102,7 @@ def guarded(command: Callable[[], int]) -> int:
             print(printable(line.expandtabs(4)), file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
-        # The reader (head, less) has seen enough. Python would complain again when it flushes at exit.
+        # The reader (head, less) has closed the pipe. Python would complain again when it flushes at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -124,14 +124,14 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
 
 
 def arguments_of(name: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """The arguments of one command of COMMANDS. argparse ends the process where they are wrong."""
+    """The arguments of one command of COMMANDS. argparse ends the process if they are invalid."""
     module = command_module(name)
     parser = argparse.ArgumentParser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
     module.configure(parser)
     add_as_root(parser)
-    if hasattr(module, "unmistakable"):  # words of a filter stand before and after the options
+    if hasattr(module, "unmistakable"):  # words of a filter may stand before and after the options
         return parser.parse_intermixed_args(module.unmistakable(arguments))
-    if getattr(module, "HAS_WORDS_BEHIND", False):  # argparse would take `--` away
+    if getattr(module, "HAS_WORDS_BEHIND", False):  # argparse would remove `--`
         before, behind = words_behind(arguments)
         args = parser.parse_args(before)
         args.behind = behind
@@ -146,7 +146,7 @@ def command_module(name: str) -> Any:
 
 
 def words_behind(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """The arguments before and behind the first `--`; None: there is none."""
+    """The arguments before and after the first `--`; the second list is None without one."""
     words = list(arguments)
     if "--" not in words:
         return words, None
@@ -155,19 +155,19 @@ def words_behind(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]
 
 
 def sentence(summary: str) -> str:
-    """A summary in a list, as a sentence: GPU stays GPU."""
+    """The summary as a sentence for a list, with a capital letter; `GPU` stays as it is."""
     return f"{summary[:1].upper()}{summary[1:]}."
 
 
 def add_as_root(parser: argparse.ArgumentParser) -> None:
-    """The option that lets root change something. It is only shown to root."""
+    """Add the option that lets root change something. Only root sees it in the help."""
     help_ = "let root change something (also COACH_AS_ROOT=1)" if os.geteuid() == 0 else argparse.SUPPRESS
     parser.add_argument("--as-root", action="store_true", help=help_)
 
 
 def mean_it_as_root() -> None:
-    """Say so to whatever reads the settings in this process, now and when their files change: the option is
-    the variable, spelt out."""
+    """Allow root's changes for this process, for later reloads of the settings too: the option sets the
+    environment variable."""
     os.environ["COACH_AS_ROOT"] = "1"
 
 

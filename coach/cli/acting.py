@@ -1,5 +1,5 @@
-"""What the commands that change jobs have in common: the exact commands are shown, then confirmed, then told
-what came of them."""
+"""Shared code of the commands that change jobs: show the exact commands, ask for confirmation, then report
+the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coach.workflows.jobs.job_actions import perform, plan_action
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Any number of targets, and the answer to the question if it is known before."""
+    """Any number of targets, and `--yes` to answer the question in advance."""
     parser.add_argument(
         "targets", metavar="ID", nargs="+", help="job ids (17, 17_3, 17_[2-5]) and run ids of yours"
     )
@@ -39,14 +39,14 @@ def run_action(
     targets: Sequence[str],
     time_limit_s: int | None = None,
 ) -> int:
-    """Exit status: 0 done to all that were named, 1 not confirmed, 2 refused or left out."""
+    """Exit status: 0 done for all named targets, 1 not confirmed, 2 refused or some left out."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     action = plan_action(verb, targets, settings, os.environ, io, time_limit_s)
     return carry_out(action, args)
 
 
 def carry_out(action: JobAction, args: argparse.Namespace) -> int:
-    """Print, ask, do, tell."""
+    """Print the commands, ask, run them, report the result."""
     for each in action.left_out:
         say(f"left out: {each.words}")
     if args.dry_run:
@@ -64,7 +64,7 @@ def carry_out(action: JobAction, args: argparse.Namespace) -> int:
 
 
 def is_confirmed(command: str, is_known: bool, notes: Sequence[str] = ()) -> bool:
-    """Whether a command, which is shown, is to be run."""
+    """Show a command and ask for confirmation. True if it may run."""
     for note in notes:
         say(note)
     if is_known:
@@ -82,7 +82,7 @@ def say(line: str) -> None:
 
 
 def end_as_by_ctrl_c() -> None:
-    """From now on SIGTERM, SIGHUP and SIGINT raise KeyboardInterrupt; `nohup` takes SIGHUP away."""
+    """From now on SIGTERM, SIGHUP and SIGINT raise KeyboardInterrupt; under `nohup` SIGHUP stays ignored."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
             continue

@@ -1,5 +1,5 @@
-"""`coach attach`: what the GPUs of an own running job do that coach did not launch, by one step in it, after
-showing what that costs."""
+"""`coach attach`: measures the GPUs of an own running job that coach did not launch. It starts one step in
+the job, after showing its cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from coach.workflows.jobs.attach import begin_attach, plan_attach, streams
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """One job, and the answer to the question if it is known before."""
+    """One job, and `--yes` to answer the question in advance."""
     parser.add_argument("target", metavar="ID", help="the job id of a running job of yours")
     parser.add_argument(
         "--python", metavar="FILE", help="the interpreter on the nodes (default: coach's own)"
@@ -39,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Until the job ends, or Ctrl+C. Exit status: 0 it was measured until then, 1 not confirmed, 2 refused,
-    or nothing was measured, 130 Ctrl+C."""
+    """Measure until the job ends, or Ctrl+C. Exit status: 0 measured until the end, 1 not confirmed, 2
+    refused or nothing was measured, 130 Ctrl+C."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     action = plan_attach(args.target, settings, os.environ, io, args.python or sys.executable)
     if args.dry_run:
@@ -79,7 +79,7 @@ def _follow(sources: tuple[StreamSource, ...], printer: _Printer) -> int:
 
 
 class _Printer:
-    """Prints what comes in, each value with where it comes from and how old it is."""
+    """Prints values as they arrive, each with its source and age."""
 
     def __init__(self, is_json: bool) -> None:
         self.has_measured = False

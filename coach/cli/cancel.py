@@ -1,4 +1,4 @@
-"""`coach cancel`: end own runs and jobs, after showing how."""
+"""`coach cancel`: ends own runs and jobs, after showing the commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coach.workflows.judging.targets import list_runs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Any number of targets; or one, for all runs of its group."""
+    """Any number of targets; with `--group` one target, for all runs of its group."""
     acting.configure(parser)
     parser.add_argument(
         "--group", action="store_true", help="all runs of the sweep that this run was launched with"
@@ -33,8 +33,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _group_of(target: str, settings: Settings, io: SystemIo) -> list[str]:
-    """The runs of a sweep that have not ended, the last first: else each would start as the one before it
-    ends."""
+    """The runs of a sweep that have not ended, the last first: otherwise each would start when the one before
+    it ends."""
     known = list_runs(io, settings.runs_root)
     named = next((run for run in known if target in (run.run_id, run.job_id)), None)
     if named is None or named.sweep is None:

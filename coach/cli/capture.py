@@ -1,6 +1,7 @@
-"""Shows a capture of a site and saves it: `coach doctor --capture`.
+"""`coach doctor --capture`: shows a capture of a site and saves it.
 
-Apart from the examination, because it judges nothing: it asks, shows what is left, and waits for a yes.
+It is apart from the checks, because it judges nothing: it asks Slurm, shows the masked answers, and waits for
+a yes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NOTES = (
 
 
 def save_capture(file: Path, io: SystemIo, *, is_known: bool) -> int:
-    """Ask Slurm, show what is left of its answers, and save that when it was confirmed."""
+    """Ask Slurm, show the masked answers, and save them after confirmation."""
     refuse_if_there(file)
     taken = capture.take(io, user_name())
     shown = (cut(printable(line), _WIDTH) for line in capture.shown_lines(taken))

@@ -1,4 +1,4 @@
-"""`coach check`: diagnose a run, a job or a log; without a target, all own jobs.
+"""`coach check`: diagnoses a run, a job or a log; without a target, all own jobs.
 
 The object that `--format json` prints is a public contract: other programs act on it and on the exit status.
 """
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     io = reading_io(settings)
     if args.target in (None, "-") and (args.log or args.metrics):
-        raise UserError("--log and --metrics say what to read of one TARGET", "coach check JOB --log FILE")
+        raise UserError("--log and --metrics name the files of one TARGET", "coach check JOB --log FILE")
     checker = Checker(settings, io, Engine(rules_of(settings)), args.backend)
     if args.target is not None:
         named = [tuple(_existing(path) for path in paths) for paths in (args.log, args.metrics)]
@@ -99,5 +99,5 @@ def _existing(text: str) -> Path:
 
 
 def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str | None) -> Diagnosis:
-    """Read one target whole and judge it. Raises UserError when it cannot be read."""
+    """Read one target completely and judge it. Raises UserError if it cannot be read."""
     return Checker(settings, io, engine, backend).target(text).diagnosis

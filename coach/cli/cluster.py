@@ -1,5 +1,5 @@
-"""What `coach jobs`, `nodes` and `partitions` share: their options, which backend answers, and one look at
-it."""
+"""Shared code of `coach jobs`, `nodes` and `partitions`: their options, the choice of the backend, and one
+query to it."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ else:
     targets = late("coach.workflows.judging", "targets")
 
 ENDED_JOB_HELP = "a job id, a run id, a directory or a log file (default: your job that ended badly last)"
-"""JOB of the commands that tell of one job."""
+"""Help for JOB, in commands about a single job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the backend answered; empty for what was not asked."""
+    """The backend's answer; parts that were not requested are empty."""
 
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
     num_bad_rows: int
     hidden: frozenset[str] = frozenset()
-    """Of `jobs` (other users'), `nodes` and `partitions`: what the site hides from the user."""
+    """Those of `jobs` (other users'), `nodes` and `partitions` that the site hides from the user."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -84,10 +84,10 @@ def look(
     is_all: bool = True,
     clusters: Sequence[str] = (),
 ) -> Look:
-    """Ask once for `jobs`, `nodes` or `partitions`. Raises UserError in the backend's own words when it does
+    """Query once for `jobs`, `nodes` or `partitions`. Raises UserError in the backend's own words if it does
     not answer.
 
-    `clusters` are asked by name, one after the other, instead of the one at hand.
+    `clusters` are queried by name, one after the other, instead of the local one.
     """
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     asked: PollingSource
@@ -123,12 +123,12 @@ def look(
 
 
 def hidden_as_json(answer: Look) -> dict[str, list[str]]:
-    """The key of a JSON object that names what the site hides; nothing where it hides nothing."""
+    """The JSON key that names the kinds that the site hides; empty if it hides none."""
     return {"hidden": sorted(answer.hidden)} if answer.hidden else {}
 
 
 def print_hidden(answer: Look) -> None:
-    """Say on stderr what the site hides: an empty table would say that there is nothing."""
+    """Report on stderr the kinds that the site hides: an empty table would suggest that there is nothing."""
     for what, words in (("jobs", OTHERS_JOBS), ("nodes", "nodes"), ("partitions", "partitions")):
         if what in answer.hidden:
             print(f"coach: {hidden_by_site(words)}", file=sys.stderr)
@@ -162,7 +162,7 @@ def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | 
 
 
 def read_allocations(settings: Settings) -> tuple[tuple[GpuAllocation, ...], str | None]:
-    """Which job has which GPUs, of all jobs at once, and why that is not told."""
+    """The GPUs of each job, from one query for all jobs, and the error if Slurm did not report them."""
     answer = Client(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)).ask(
         ALLOCATIONS_QUERY
     )
@@ -170,14 +170,14 @@ def read_allocations(settings: Settings) -> tuple[tuple[GpuAllocation, ...], str
 
 
 def print_if_jobs_are_hidden(settings: Settings) -> None:
-    """Say on stderr that the site hides other users' jobs, where it does. Asks the configuration."""
+    """Report on stderr if the site hides other users' jobs. Queries the configuration."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     if "jobs" in (ask_private_kinds(io, user_name()) or ()):
         print(f"coach: {hidden_by_site(OTHERS_JOBS)}", file=sys.stderr)
 
 
 def count_gpus(gpus: tuple[GpuCount, ...]) -> tuple[int, int | None]:
-    """GPUs in all, and how many are allocated; None when one type does not say."""
+    """(GPUs in all, allocated GPUs). The second is None if the count of one type is unknown."""
     allocated = 0
     for gpu in gpus:
         if gpu.allocated is None:

@@ -1,4 +1,4 @@
-"""`coach compare`: what a change did, with the noise of each number."""
+"""`coach compare`: the effect of a change, with the noise of each number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coach.cli.documents.judging import ComparisonDocument
 
 _RESULTS = ("eval_accuracy", "eval_loss", "loss")
-"""What the table tells of a training's result: the first that a run has."""
+"""Metrics for a training's result in the table: the first that a run has is used."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +108,7 @@ def _show_group(args: argparse.Namespace, settings: Settings, io: Io, backend: s
 
 
 def _print_chain(chain: Sequence[Link]) -> None:
-    """What fixes made of a run, a line for each of its runs."""
+    """Print the chain of runs that fixes made from a run, one line each."""
     print_table(
         ("", "RUN", "STATE", "SAMPLES/S", "FOUND", "FIX"),
         [
@@ -137,7 +137,7 @@ def group_object(group: Group) -> dict[str, object]:
 
 
 def print_group(group: Group, best: str | None = None) -> None:
-    """A group as one table, a line for each value; `best` is the metric by which its points are sorted."""
+    """A group as one table, with a line per value. `best` is the metric that sorts its points."""
     metric = best or _result_of(group)
     print_line(
         f"{printable(group.group_id)}: {printable(group.recipe)}, a run for each {printable(group.parameter)}"
@@ -169,7 +169,7 @@ def print_group(group: Group, best: str | None = None) -> None:
 
 
 def _result_of(group: Group) -> str:
-    """The metric that tells what the trainings of a group arrived at."""
+    """The metric that shows the results of a group's trainings."""
     return next((name for name in _RESULTS if any(name in each.metrics for each in group.points)), "loss")
 
 
@@ -205,7 +205,8 @@ def comparison_object(comparison: Comparison) -> ComparisonDocument:
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """The comparison as a table, changes first, and a line of what neither run measured."""
+    """The comparison as a table with the changes first, and a line with the values that neither run
+    measured."""
     print_line(f"{printable(comparison.before)} → {printable(comparison.after)}")
     for change in comparison.changes:
         print_line(f"  {printable(change)}")

@@ -1,6 +1,7 @@
-"""`coach config`: what is in force and who said it, what is wrong in a file, and what coach remembers.
+"""`coach config`: the settings in force with their origins, the errors in a file, and the answers that coach
+remembers.
 
-It reads the settings itself, so that it can also be asked when a file is too broken to start with.
+It reads the settings itself, so it works even if an invalid file keeps coach from starting.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from coach.cli.documents.keeping import ConfigDocument, ReportObject
 
 LOADS_SETTINGS = False
-"""The settings are not read before this command is."""
+"""This command runs without settings being loaded first."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const="",
         metavar="KEY",
         help=(
-            "every key, or those that begin with KEY, each with who said it: file and line, variable, default"
+            "every key, or those that begin with KEY, each with its origin: file and line, variable, default"
         ),
     )
     what.add_argument(
@@ -57,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
-    """Exit status: 0, or 2 when a file is wrong."""
+    """Exit status: 0, or 2 if a file has an error."""
     if args.check is not None:
         return _check(args.check, args.format)
     settings = settings or cli.load_settings()

@@ -1,4 +1,5 @@
-"""`coach data`: which data sets are there and checked, and fetching CIFAR-10 where there is a network."""
+"""`coach data`: lists the data sets that are present and verified, and fetches CIFAR-10 if there is a
+network."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0, or 1 when what is there is not what was published; 2 when it cannot be fetched."""
+    """Exit status: 0; 1 if a data set differs from the published one; 2 if it cannot be fetched."""
     if args.action == "fetch":
         return _fetch(args, settings)
     places = list_data(settings, os.environ)

@@ -1,4 +1,4 @@
-"""A diagnosis in lines for people: how the run ended, the root cause first, what could not be judged."""
+"""A diagnosis as lines for people: how the run ended, the root cause first, and what could not be judged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WENT_WRONG = "went wrong"
 
 
 def checked_lines(checked: Checked, muted: Iterable[str] = ()) -> Iterable[str]:
-    """All that was found of what was named."""
+    """All findings for the named target."""
     yield from diagnosis_lines(checked.diagnosis, checked.files, muted)
     run = checked.snapshot.run
     yield from (f"  {printable(words)}" for words in segment_words(run.segments if run is not None else ()))
@@ -35,7 +35,7 @@ def checked_lines(checked: Checked, muted: Iterable[str] = ()) -> Iterable[str]:
 
 
 def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
-    """Which went wrong with what, and which did not."""
+    """Lines that group the parts by their result."""
     parts = sorted(parts, key=lambda part: (len(part.diagnosis.target), part.diagnosis.target))
     states = Counter(part.snapshot.state or "state not known" for part in parts)
     yield f"  parts: {', '.join(f'{number} {printable(state)}' for state, number in states.most_common())}"
@@ -50,7 +50,7 @@ def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
 
 
 def _parts_by_standing(parts: Sequence[Judged]) -> dict[str, list[Judged]]:
-    """The words for how a part stands, worst first → the parts. One that stands otherwise is in none."""
+    """Word for a result, worst first → the parts with it. A part with another result is in no group."""
     named = {
         _WENT_WRONG: [part for part in parts if part.worst is not None],
         "could not be read": [part for part in parts if part.is_blind],
@@ -66,7 +66,7 @@ def _parts_by_standing(parts: Sequence[Judged]) -> dict[str, list[Judged]]:
 def diagnosis_lines(
     diagnosis: Diagnosis, files: FilesRead | None = None, muted: Iterable[str] = ()
 ) -> Iterable[str]:
-    """The diagnosis for people: root cause first, what it caused indented below it."""
+    """The diagnosis for people: the root cause first, its consequences indented below it."""
     yield printable(diagnosis.target) + (f"  {printable(diagnosis.state)}" if diagnosis.state else "")
     if withheld := why_withheld(diagnosis):
         yield f"  {withheld.because}: {printable(withheld.how)}"
@@ -109,7 +109,7 @@ def _file_lines(files: FilesRead) -> Iterable[str]:
 
 
 def finding_lines(finding: Finding, indent: str) -> Iterable[str]:
-    """One finding with its proof and its fixes."""
+    """One finding with its evidence and its fixes."""
     because = f"consequence of {finding.consequence_of}" if finding.consequence_of else ""
     remark = ", ".join(word for word in (finding.doubt, because) if word)
     yield (
@@ -147,6 +147,6 @@ def _evidence_text(item: Evidence) -> str:
 def _value_text(item: Evidence) -> str:
     if item.value is None:
         return ""
-    if item.unit == "step":  # the number of one
+    if item.unit == "step":  # a step's number, not a count of steps
         return f": step {item.value:g}"
     return f": {item.value:g} {printable(item.unit or '')}".rstrip()

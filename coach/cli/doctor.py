@@ -1,7 +1,6 @@
-"""`coach doctor`: what works here and what does not, each line with what to do.
+"""`coach doctor`: shows what works here and what does not, each line with a remedy.
 
-It reads the settings itself: a config that is too broken to start with is what somebody comes to the doctor
-for.
+It reads the settings itself, because people come to it with a config that keeps coach from starting.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from coach.workflows.doctor import examine, with_backend, without_files
 from coach.workflows.readonly import held_back
 
 LOADS_SETTINGS = False
-"""The settings are not read before this command is."""
+"""This command runs without settings being loaded first."""
 
 _SIGNS = {
     CheckState.OK: "ok",
@@ -46,13 +45,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capture",
         metavar="FILE",
-        help="instead of examining, save what Slurm answers to coach's questions, without names, to be sent",
+        help="save Slurm's answers to coach's queries instead, without names, so that you can send them",
     )
     parser.add_argument("--yes", action="store_true", help="save the capture without asking")
 
 
 def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
-    """Exit status: 0 all well, 1 something does not work here, 2 cannot tell. Of a capture: 0 saved, 1 not
+    """Exit status: 0 all well, 1 something does not work here, 2 cannot tell. For a capture: 0 saved, 1 not
     confirmed."""
     env, problem = os.environ, None
     try:
@@ -78,7 +77,7 @@ def as_json(check: Check) -> dict[str, Any]:
 
 
 def print_report(report: Report) -> None:
-    """One block per area, one line per check; below it why, and what to do."""
+    """Print one block per area and one line per check, with reason and remedy below it."""
     width = max((len(check.what) for check in report.checks), default=0)
     area = None
     for check in report.checks:

@@ -1,5 +1,5 @@
-"""`coach explain`: what a rule sees, why it matters, when it stays silent, what to do; with the thresholds in
-force. Also a state, a reason of Slurm, a column of a screen, or the page of a topic."""
+"""`coach explain`: a rule's page (what it sees, why it matters, when it stays silent, what to do) with the
+thresholds in force. Also explains a state, a reason of Slurm, a column of a screen, or a topic."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list",
         action="store_true",
-        help="list all rules, those that nobody has seen for real apart; then all topics",
+        help="list all rules, those never seen in a real run apart; then all topics",
     )
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    rules_of(settings)  # refuses what is wrong in the config
+    rules_of(settings)  # raises UserError for an error in the config
     if args.code is not None and args.list:
         raise UserError("--list lists all rules: give it without a code")
     if args.code is None:
@@ -52,7 +52,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _print_other(word: str, unknown: UserError) -> None:
-    """What is no rule: a word of Slurm or of a screen, or a topic. Raises `unknown`, with near topics."""
+    """Explain a word that is no rule: a word of Slurm or of a screen, or a topic. Raises `unknown`, with near
+    topics."""
     if (told := explain_word(word)) is not None:
         _print_word(told)
     elif (topic := topic_of(word)) is not None:
@@ -65,7 +66,7 @@ def _print_other(word: str, unknown: UserError) -> None:
 
 
 def _print_word(told: Explained) -> None:
-    """A state, a reason or a column."""
+    """Print a state, a reason or a column."""
     print_line(printable(f"{told.name} {told.value}".strip()))
     for label, text in (("is", told.what), ("to do", told.to_do), ("from", told.origin)):
         if text:

@@ -1,8 +1,8 @@
-"""`coach fix RUN`: what was found in a run, changed in its launch, tried short or launched whole, and what it
-did.
+"""`coach fix RUN`: applies a finding's fix to a run's launch, tries it briefly or launches it fully, and
+shows its effect.
 
-The same fixes as on the screens. One that changes what is learned is never applied without asking: `--yes`
-does not cover it.
+The fixes are the same as on the screens. A fix that changes what is learned always asks first: `--yes` does
+not cover it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parent",
         choices=[choice.value for choice in ParentChoice],
-        help="what becomes of the run while it is active: it is cancelled, kept, or waited for",
+        help="an active run is cancelled, kept, or waited for",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask, unless it changes what is learned")
     parser.add_argument("--change-learning", action="store_true", help="nor then")
@@ -85,8 +85,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 launched (with --wait: and it completed), 1 not confirmed or not completed, 2
-    refused."""
+    """Exit status: 0 launched (with --wait: and completed), 1 not confirmed or not completed, 2 refused."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     checked = Checker(settings, io, Engine(rules_of(settings)), None).target(args.run)
     if withheld := why_withheld(checked.diagnosis):
@@ -101,7 +100,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     remedy = _remedy(found, args, checked, settings)
     seen = checked.snapshot, checked.history or History()
     if args.trial is not None:
-        # A log inside of a run can be named as well: only the run's directory tells how long its steps take.
+        # The target may be a log inside a run, but only the run's directory shows how long its steps take.
         seen = _read(parent.run_dir, parent.backend, settings, io)
     offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
     plan = offered.plan
@@ -190,7 +189,8 @@ def _list(found: Sequence[Remedy], format_: str) -> int:
 def _remedy(
     found: Sequence[Remedy], args: argparse.Namespace, checked: Checked, settings: Settings
 ) -> Remedy:
-    """The fix that was asked for. Raises UserError, with the diff of a config file that would do it."""
+    """The requested fix. Raises UserError; if only a config file can carry it out, with the diff of that
+    file."""
     try:
         return _chosen(found, args.rule, args.number, args.run)
     except UserError as error:
@@ -212,7 +212,7 @@ def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -
 
 
 def _show(offered: RelaunchOffer) -> None:
-    """Write the offer to stderr, where everything goes that comes before a question."""
+    """Write the offer to stderr, like all output before a question."""
     for line in finding_lines(replace(offered.finding, fixes=(offered.fix,)), ""):
         say(line)
     for name, old, new in offered.changes:

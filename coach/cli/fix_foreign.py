@@ -1,8 +1,8 @@
-"""`coach fix JOB` for a job that coach did not launch: its batch script as it would have to be, as a diff.
-Nothing is written.
+"""`coach fix JOB` for a job that coach did not launch: shows how its batch script would have to change, as a
+diff. Nothing is written.
 
-Apart from the launch of a fix: here nothing is launched, asked or confirmed, all that can be done is to show
-it.
+It is apart from the launch of a fix, because it launches nothing and asks nothing: coach can only show the
+change.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Settings, io: Io) -> int:
-    """Of one rule, or of the primary finding. Exit status: 0 something can be changed, 1 nothing that a
-    script can say. Raises UserError."""
+    """Show the fixes of one rule, or of the primary finding. Exit status: 0 something can be changed, 1 no
+    change that a script can express. Raises UserError."""
     job = checked.snapshot.job
     if job is None or checked.history is None:
         raise UserError(
@@ -61,8 +61,8 @@ def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Set
 
 
 def with_advice(error: UserError, checked: Checked, rule: str | None, settings: Settings) -> UserError:
-    """The refusal of a fix that no launch of the run can carry out, with what a config file of its program
-    would have to say."""
+    """The error for a fix that no launch of the run can carry out, with the changes that a config file of its
+    program would need."""
     run = checked.snapshot.run
     findings = [
         each
@@ -76,7 +76,7 @@ def with_advice(error: UserError, checked: Checked, rule: str | None, settings: 
 
 
 def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[str]) -> list[str]:
-    """Harmless text."""
+    """The lines to print, with control characters made harmless."""
     lines = [
         f"script: {printable(found.origin)}, {found.framework}"
         if found.origin

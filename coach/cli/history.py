@@ -1,4 +1,4 @@
-"""`coach history`: your jobs that have ended, and how well they used what they had."""
+"""`coach history`: your ended jobs, and how well each used its resources."""
 
 from __future__ import annotations
 
@@ -94,6 +94,6 @@ def _state(past: PastJob, now_s: float) -> str:
     state = past.job.state
     if is_final(state):
         return state
-    # It left the queue unseen: how it ended nobody has said.
+    # coach did not see it leave the queue, so its final state is unknown.
     age = "" if past.last_seen_s is None else f", {rough_age(now_s - past.last_seen_s)} ago"
     return f"– (last {state}{age})"

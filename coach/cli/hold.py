@@ -1,4 +1,4 @@
-"""`coach hold`: keep own waiting jobs from starting, after showing how."""
+"""`coach hold`: keeps own waiting jobs from starting, after showing the commands."""
 
 from __future__ import annotations
 

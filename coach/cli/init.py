@@ -1,4 +1,4 @@
-"""`coach init`: propose a coach.toml from the batch files and scripts of the working directory."""
+"""`coach init`: proposes a coach.toml from the batch files and scripts in the working directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status 2 when there is nothing to launch, or a coach.toml already."""
+    """Exit status 2 if there is nothing to launch, or a coach.toml exists already."""
     directory = Path.cwd()
     proposal = propose(directory)
     for line in proposal.understood:

@@ -1,4 +1,4 @@
-"""`coach jobs`: the queue, and with `--why` what each pending job waits for, in plain words."""
+"""`coach jobs`: the queue, and with `--why` the reason why each pending job waits, in plain words."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     vocabulary = job_vocabulary(user, now_s, expand_nodes)
     listing = read_listing(args, vocabulary)
     if args.why and listing.columns:
-        raise UserError("--why and --columns: why a job waits is told in columns of its own")
+        raise UserError("--why and --columns: --why has columns of its own")
     is_all = args.all or _names_others(listing.query, user)
     answer = look(settings, args.backend, source="jobs", is_all=is_all, clusters=args.clusters)
     own = [job for job in answer.jobs if job.user == user]
@@ -86,14 +86,14 @@ def _row_per_array(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _names_others(query: Query[Job], user: str) -> bool:
-    """Whether somebody else is asked for: by name, or as all but somebody."""
+    """True if the query covers other users: by name, or as everybody except somebody."""
     named = (word for word in query.words if word.key == "user")
     return any(word.is_negated or not {"me", user}.issuperset(word.values) for word in named)
 
 
 def _remember(settings: Settings, own: list[Job]) -> None:
-    """What is in the queue now is found by `coach history` when Slurm has forgotten it. Local runs have their
-    directories."""
+    """Remember the queued jobs, so that `coach history` finds them after Slurm has forgotten them. Local runs
+    have their run directories."""
     queued = [job for job in own if job.raw_job_id is not None]
     note = (
         remember_jobs(SeenJobs(settings.cache_dir), queued, queued[0].user, time.time()) if queued else None
@@ -103,7 +103,7 @@ def _remember(settings: Settings, own: list[Job]) -> None:
 
 
 def _read_place(settings: Settings, user: str, jobs: list[Job]) -> PlaceInQueue | None:
-    """Asked only about a job of Slurm's that waits; local runs have no queue."""
+    """The place in the queue; None unless an own Slurm job waits. Local runs have no queue."""
     if not any(job.state == "PENDING" and job.user == user and job.raw_job_id for job in jobs):
         return None
 

@@ -1,5 +1,5 @@
-"""`coach launch`: a recipe becomes a run, with every check before and one answer at the end. A wait for the
-controller is told."""
+"""`coach launch`: turns a recipe into a run, with all checks before it and one answer at the end. It reports
+while it waits for the controller."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
-    """From a request to a run, as `--dry-run`, `--wait` and `--format` say."""
+    """Turn a request into a run, as `--dry-run`, `--wait` and `--format` ask."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     env = os.environ
     io = TellingIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s, tell=_say)
@@ -93,7 +93,7 @@ def _status_of_end(
     io: SystemIo,
     format_: str,
 ) -> int:
-    """0 when the run COMPLETED, or each run of a group gave a result. Why it did not is printed."""
+    """0 if the run COMPLETED, or each run of a group gave a result. Otherwise the reason is printed."""
     if plan.request.sweep_point is not None:
         return 0 if _show_group(plan, settings, io, format_) else 1
     if list(states) == ["COMPLETED"]:
@@ -103,7 +103,7 @@ def _status_of_end(
 
 
 def _wait(plan: Plan, submitted: Sequence[Submitted], io: SystemIo) -> list[str | None] | None:
-    """The states in which the runs ended; None when the user did not want to wait any longer."""
+    """The final states of the runs; None if the user stopped waiting."""
     states = []
     for each in submitted:
         _say(f"{each.run_id}: submitted as {each.job_id}, waiting for its end")
@@ -116,7 +116,7 @@ def _wait(plan: Plan, submitted: Sequence[Submitted], io: SystemIo) -> list[str 
 
 
 def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo) -> None:
-    """The cause of a bad end in one line, where the run tells it."""
+    """Print the cause of a bad end in one line, if the run shows it."""
     with contextlib.suppress(UserError):
         rules = engine.Engine(lazy_engine.rules_of(settings))
         found = check.diagnose(submitted.run_id, settings, io, rules, plan.backend).findings
@@ -126,8 +126,8 @@ def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo)
 
 
 def _show_group(plan: Plan, settings: Settings, io: SystemIo, format_: str) -> bool:
-    """The table of a group that has ended. Whether every run gave a result: a measurement, or that memory
-    does not suffice."""
+    """Print the table of an ended group. True if each run gave a result: a measurement, or that memory is
+    insufficient."""
     group_id = plan.request.sweep_point.group_id if plan.request.sweep_point else plan.run_id
     group = read_group(group_id, settings, io, plan.backend, user_name())
     if format_ != "json":
@@ -163,7 +163,7 @@ _CLIENTS = frozenset({"squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "sbatc
 
 
 class TellingIo(SystemIo):
-    """The real world; `tell` gets a line when a client of Slurm's has not answered for a while."""
+    """The real Io; `tell` gets a line if a Slurm client has not answered for a while."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class TellingIo(SystemIo):
 
 @contextlib.contextmanager
 def telling_of_wait(tell: Callable[[str], object], after_s: float = WAITING_AFTER_S) -> Iterator[None]:
-    """Tell it if the block takes longer than this."""
+    """Call `tell` if the block takes longer than `after_s` seconds."""
     timer = threading.Timer(after_s, tell, ("waiting for the controller",))
     timer.daemon = True
     timer.start()

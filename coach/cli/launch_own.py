@@ -1,4 +1,4 @@
-"""The part of `coach launch` for an own training: its options, what is launched, and `--as-is`."""
+"""The part of `coach launch` for an own training: its options, its program, and `--as-is`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coach.workflows.launching.start import submit_as_is
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
-    """What is launched, and what belongs to a script, a command or a batch file alone."""
+    """Add the target, and the options that only a script, a command or a batch file takes."""
     parser.usage = "coach launch [options] RECIPE | SCRIPT | BATCH FILE [-- ARGUMENTS …] | -- COMMAND …"
     parser.add_argument(
         "what",
@@ -45,8 +45,7 @@ def add_own(parser: argparse.ArgumentParser) -> None:
 
 
 def with_program(request: LaunchRequest, args: argparse.Namespace, settings: Settings) -> LaunchRequest:
-    """The request for what is to be launched: an own program, or a recipe. Raises UserError for what is
-    neither."""
+    """The request with its target, an own program or a recipe. Raises UserError if it is neither."""
     if args.as_is and args.what is None:
         raise UserError("--as-is: the batch file is missing", "for example `coach launch --as-is job.sbatch`")
     if is_own(args.what):
@@ -57,14 +56,14 @@ def with_program(request: LaunchRequest, args: argparse.Namespace, settings: Set
     for words, value in said.items():
         if value:
             raise UserError(
-                f"{words}: for a script, a command or a batch file; {args.what} is none",
+                f"{words}: only for a script, a command or a batch file; {args.what} is not one of them",
                 "a recipe's parameters are set by --set KEY=VALUE",
             )
     return replace(request, recipe=launch_name(args.what, settings))
 
 
 def launch_as_is(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
-    """Print the job alone: there is no run, and so no run directory."""
+    """Print only the job: there is no run, and so no run directory."""
     own = asked.own
     assert own is not None
     if args.dry_run:

@@ -30,7 +30,7 @@ _COUNTS = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options, which are the same as the keys of [launch] in config.toml."""
+    """The options; they match the keys of [launch] in config.toml."""
     add_own(parser)
     parser.add_argument("--backend", choices=BACKENDS, default="auto", help="where it trains (default: auto)")
     _add_resources(parser)
@@ -90,13 +90,13 @@ def _add_long(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume-with",
         metavar="OPTION",
-        help='with --until-done: how your program is told its checkpoint: "--resume {path}"; none: it finds '
+        help='with --until-done: how your program gets its checkpoint: "--resume {path}"; none: it finds '
         "it by itself",
     )
 
 
 def _add_values(parser: argparse.ArgumentParser) -> None:
-    """The recipe's or the program's own values."""
+    """Options for the recipe's or the program's own values."""
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the recipe"
     )
@@ -126,7 +126,7 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
 
 
 def add_environment(parser: argparse.ArgumentParser) -> None:
-    """What the training runs in; `drill` has it as well."""
+    """Options for the training environment, also of `drill`."""
     parser.add_argument(
         "--env",
         metavar="ENV",
@@ -139,17 +139,17 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
 
 
 def add_share(parser: argparse.ArgumentParser) -> None:
-    """Where its summary is put; `drill` has it as well."""
+    """The option for the directory of its summary, also of `drill`."""
     parser.add_argument("--share", metavar="DIR", help=f"{HELP}; {NOWHERE}: share nothing")
 
 
 def shared_place(text: str | None) -> str | None:
-    """As a job finds it, whose working directory is another one."""
+    """The path as an absolute one, because a job has another working directory."""
     return text if text is None or text == NOWHERE else str(Path(text).absolute())
 
 
 def add_ways(parser: argparse.ArgumentParser) -> None:
-    """How far a launch goes, and how it answers."""
+    """Options for how far a launch goes, and for the form of its answer."""
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything and print the script, submit nothing"
     )
@@ -160,7 +160,7 @@ def add_ways(parser: argparse.ArgumentParser) -> None:
 
 
 def request_of(args: argparse.Namespace) -> LaunchRequest:
-    """Raises UserError for a count that is none."""
+    """The request. Raises UserError for a count that is not a number."""
     counts = {name: _count(getattr(args, name), f"--{name.replace('_', '-')}") for name in _COUNTS}
     return LaunchRequest(
         recipe=args.what or "",

@@ -1,6 +1,7 @@
-"""What `coach jobs`, `nodes` and `history` share: a filter, an order and columns, as options and in print.
+"""Shared code of `coach jobs`, `nodes` and `history`: options for a filter, an order and columns, and the
+printed table.
 
-All three are words of one vocabulary, of which the help is made as well.
+All three use words of one vocabulary, which also makes the help.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _SHOWN: Mapping[str, Callable[[Any], str | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """What was asked for. `columns` are empty where none were named."""
+    """The requested filter, order and columns. `columns` is empty if none were named."""
 
     query: Query[T]
     orders: tuple[Order[T], ...]
     columns: tuple[Field[T], ...]
 
     def as_json(self, row: T) -> dict[str, Any]:
-        """The named columns alone."""
+        """Only the named columns."""
         return {field.attribute: field.value(row) for field in self.columns}
 
 
@@ -68,8 +69,8 @@ def add_listing(parser: argparse.ArgumentParser, vocabulary: Vocabulary[Any]) ->
 
 
 def unmistakable(arguments: Iterable[str]) -> list[str]:
-    """`--sort -gpu` as `--sort=-gpu`, and `-state:running` and `-dead` with `!`: to argparse, what begins
-    with a dash is an option."""
+    """Rewrite `--sort -gpu` as `--sort=-gpu`, and `-state:running` and `-dead` with `!`, because argparse
+    takes a word with a dash for an option."""
     said: list[str] = []
     for argument in arguments:
         if said and said[-1] == "--sort":
@@ -80,7 +81,7 @@ def unmistakable(arguments: Iterable[str]) -> list[str]:
 
 
 def read_listing(args: argparse.Namespace, vocabulary: Vocabulary[T]) -> Listing[T]:
-    """Raises UserError for a word that means nothing."""
+    """Parse the options. Raises UserError for an unknown word."""
     return Listing(
         vocabulary.query(" ".join(args.query)), vocabulary.orders(args.sort), vocabulary.columns(args.columns)
     )
@@ -92,8 +93,8 @@ def print_listing(
     columns: Sequence[Field[T]],
     special: Mapping[str, Callable[[T], str | None]],
 ) -> None:
-    """Print a table of the columns that were asked for, else of `columns`. `special` has cells that are more
-    than a field, by its name."""
+    """Print a table of the requested columns, else of `columns`. `special` maps a field's name → a function
+    for cells that show more than the field."""
     columns, ordered = listing.columns or columns, in_order(rows, listing.orders)
     print_columns(
         [field.title for field in columns],
@@ -105,7 +106,7 @@ def print_listing(
 def _cells(
     field: Field[T], rows: Sequence[T], special: Callable[[T], str | None] | None
 ) -> Sequence[str | None]:
-    """One column. Each different value is written once, however many rows have it."""
+    """The cells of one column. Each distinct value is formatted once, however many rows have it."""
     if special is not None:
         return list(map(special, rows))
     values = list(map(field.value, rows))

@@ -1,5 +1,5 @@
-"""`coach nodes`: every node with its state, why, and what is allocated of it; with `--gpus`, which job has
-which GPU."""
+"""`coach nodes`: all nodes with their states, the reasons, and their allocated resources; with `--gpus`, the
+job on each GPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from coach.model.training.other_machine import rough_age
 from coach.sources.slurm.node_sets import expand_nodes
 
 _Free = Mapping[tuple[str | None, str, str | None], NodeGpus]
-"""By cluster, node and type."""
+"""(cluster, node, GPU type) → its GPUs."""
 
 
 COLUMNS = "node,state,part,cpus,mem,gpu,free,type,since,reason"
@@ -61,12 +61,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.gpus and args.clusters:
-        raise UserError("--gpus and --clusters: which job has which GPU is told by the cluster at hand alone")
+        raise UserError("--gpus and --clusters: only the local cluster reports the job on each GPU")
     free: dict[tuple[str | None, str, str | None], NodeGpus] = {}
     vocabulary = node_vocabulary(lambda node: _free_on(node, free)[0] if node.gpus else None, expand_nodes)
     listing = read_listing(args, vocabulary)
     if args.gpus and listing.columns:
-        raise UserError("--gpus and --columns: GPUs are told in columns of their own")
+        raise UserError("--gpus and --columns: --gpus has columns of its own")
     answer = look(settings, args.backend, source="nodes", clusters=args.clusters)
     free |= {
         (each.cluster, each.node, each.type): each for each in free_gpus(answer.nodes, answer.partitions)
@@ -100,7 +100,7 @@ def _print_map(args: argparse.Namespace, settings: Settings, nodes: Sequence[Nod
     if any(node.gpu_indices for node in nodes):
         allocations, error = read_allocations(settings)
         if error is not None:
-            print(f"coach: which job has which GPU is not told: {printable(error)}", file=sys.stderr)
+            print(f"coach: the job on each GPU is not known: {printable(error)}", file=sys.stderr)
     slots = allocation_map(nodes, allocations)
     if any(slot.is_used and slot.job_id is None for slot in slots):
         print_if_jobs_are_hidden(settings)
@@ -117,7 +117,7 @@ def _print_map(args: argparse.Namespace, settings: Settings, nodes: Sequence[Nod
 
 
 def _free_on(node: Node, free: _Free) -> tuple[int | None, str | None]:
-    """How many GPUs a job could have now, and why none of the idle ones."""
+    """(GPUs that a job could have now, the reason why idle GPUs cannot be used)."""
     found = [each for gpu in node.gpus if (each := free.get((node.cluster, node.name, gpu.type))) is not None]
     counts = [each.free for each in found]
     total = None if None in counts else sum(count for count in counts if count is not None)
@@ -150,7 +150,7 @@ def _gpus(node: Node) -> str | None:
 
 
 def _since(node: Node, now_s: float) -> str | None:
-    """Who gave the reason, and how long ago."""
+    """The author of the reason, and its age."""
     if node.reason_user is None:
         return None
     age = "" if node.reason_time_s is None else f", {rough_age(now_s - node.reason_time_s)} ago"

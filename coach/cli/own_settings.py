@@ -1,4 +1,5 @@
-"""The settings of the user who runs this process, as the files say, held back where root did not mean it."""
+"""The settings of the user who runs this process. Root gets read-only settings unless it asked to change
+something."""
 
 from __future__ import annotations
 

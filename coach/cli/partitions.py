@@ -1,4 +1,4 @@
-"""`coach partitions`: where a job can go, and what is free there."""
+"""`coach partitions`: the partitions that a job can use, and their free resources."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Prints a user's place in the queue: the second half of `coach jobs --why`.
+"""Prints a user's place in the queue, the second half of `coach jobs --why`.
 
-Apart from the queue's table, because each of its parts may be missing at a site, and is then one line on
-stderr.
+It is apart from the queue's table, because a site may lack each of its parts. A missing part is then one line
+on stderr.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_place(place: PlaceInQueue) -> None:
-    """A table for each part that the site tells."""
+    """Print a table for each part that the site reports."""
     if place.priorities.value:
         _print_priorities(place.priorities.value)
     if place.fair_share.value:

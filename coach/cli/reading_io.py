@@ -1,6 +1,6 @@
-"""The real world, that says which file is being read, and how far, where that takes long.
+"""An Io that reports the file that it reads, and the progress, if reading takes long.
 
-A log of gigabytes is read for a minute: who waits is told after a second and a half, and may end it.
+A log of gigabytes takes a minute to read. After a second and a half the user gets a message, and can stop it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EVERY_S = 5.0
 
 
 class ReadingIo(SystemIo):
-    """`tell` gets a line for each few seconds that are spent reading."""
+    """`tell` gets a line every few seconds while a file is read."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ReadingIo(SystemIo):
 
 
 def reading_io(settings: Settings) -> ReadingIo:
-    """In the environment of this process; its lines go to standard error."""
+    """A ReadingIo with this process's environment; its lines go to standard error."""
 
     def tell(line: str) -> None:
         print(f"coach: {printable(line)}", file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
-"""`coach recipes`: what can be launched; one recipe with its lesson and what its trainer changes; a copy of
-one to work on."""
+"""`coach recipes`: lists what can be launched, shows a recipe with its lesson and its trainer's changes, or
+copies one to work on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status 2 when a recipe cannot be read; the others are listed all the same."""
+    """Exit status 2 if a recipe cannot be read; the others are still listed."""
     if args.recipe == _EJECT and args.more:
         return _eject(args.more, settings)
     if args.more:
@@ -216,5 +216,5 @@ def _devices(recipe: Recipe) -> str:
 
 
 def time_words(recipe: Recipe) -> str:
-    """Its time limit; a dash where the site decides."""
+    """The recipe's time limit; a dash if the site decides."""
     return format_time(recipe.time_limit_s) if recipe.time_limit_s is not None else "–"

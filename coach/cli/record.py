@@ -1,4 +1,4 @@
-"""`coach record`: keep what coach reads in a file, to replay it."""
+"""`coach record`: records coach's input in a file, for a later replay."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from coach.workflows.jobs.attach import plan_attach
 from coach.workflows.watching.recording import record
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What ends a recording, with all that was kept written; `nohup` takes SIGHUP away."""
+"""Signals that end a recording after writing all kept input; under `nohup` SIGHUP stays ignored."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="where the recording goes")
     parser.add_argument("--backend", choices=BACKENDS, help="which cluster to record (default: auto)")
-    parser.add_argument("--for", dest="seconds", type=_seconds, help="stop after so long; else at Ctrl-C")
+    parser.add_argument(
+        "--for", dest="seconds", type=_seconds, help="stop after this time (default: at Ctrl-C)"
+    )
     parser.add_argument(
         "--anonymize", action="store_true", help="strike users, jobs, accounts and hosts, consistently"
     )
@@ -97,9 +99,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _until_signalled() -> Iterator[Callable[[float | None], object]]:
-    """How to wait for one of the signals that end a recording, or for a time.
+    """A function that waits for one of the signals that end a recording, or for a time.
 
-    By a file descriptor: a signal that comes just before a thread waits for a lock would not wake it.
+    It uses a file descriptor: a signal just before a thread waits for a lock would not wake the thread.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -1,4 +1,4 @@
-"""`coach release`: let own held jobs start, after showing how."""
+"""`coach release`: lets own held jobs start, after showing the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`coach requeue`: put own running jobs back into the queue, to start anew, after showing how."""
+"""`coach requeue`: puts own running jobs back into the queue to start again, after showing the commands."""
 
 from __future__ import annotations
 

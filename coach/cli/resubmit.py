@@ -1,4 +1,5 @@
-"""`coach resubmit`: the same script once more, after showing how: for a run of coach's a new run of it."""
+"""`coach resubmit`: submits the same script again, after showing the command; a run of coach's becomes a new
+run."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from coach.workflows.launching.sweep import prepare, submit
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """One job or run, and the answer to the question if it is known before."""
+    """One job or run, and `--yes` to answer the question in advance."""
     parser.add_argument("target", metavar="ID", help="a job id or a run id of yours")
     add_answers(parser)
 

@@ -1,4 +1,4 @@
-"""`coach rules check FILE`: try a file of wordings and thresholds before `rules.files` names it."""
+"""`coach rules check FILE`: tests a file of wordings and thresholds before `rules.files` names it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 all well, 1 a row does not do what it says; a file that cannot be read is an error."""
+    """Exit status: 0 all well, 1 a row does not work as declared. A file that cannot be read is an error."""
     wordings, thresholds = read_file(args.file)
     tried = try_rows(wordings)
     wrong = [each for each in tried if each.problems]

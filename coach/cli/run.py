@@ -1,4 +1,5 @@
-"""`coach run -- COMMAND`: the same supervisor that a launch starts on the nodes, for a user's own command."""
+"""`coach run -- COMMAND`: runs a user's own command under the same supervisor that a launch starts on the
+nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ configure = supervise.configure
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     wanted, lock = settings.launch.share, settings.lock_of("launch.share")
     if args.share is not None and args.share != wanted and lock is not None:
         raise UserError(
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     args.comment = args.comment or settings.launch.has_comment
     file = installed.one_file()
     if file is not None and args.command not in ([], ["--"]):
-        # The sampler and what the training is lent are programs of their own: they need files.
+        # The sampler and the modules for the training are separate programs, so they need real files.
         code = kept_snapshot(settings.runs_root)
         if code is not None:
             words = [sys.executable, str(code / "coach" / "node"), "run", *_words(args, settings, file)]
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _words(args: argparse.Namespace, settings: Settings, file: Path) -> list[str]:
-    """The same options for node code that is started by its path."""
+    """The same options for node code that is started by path."""
     options = {
         "--runs-root": settings.runs_root,
         "--run-dir": args.run_dir,

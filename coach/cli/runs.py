@@ -1,4 +1,4 @@
-"""`coach runs`: the runs that coach knows, how they stand and how much they hold."""
+"""`coach runs`: lists the runs that coach knows, their states and sizes."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 MAX_CHECKED_SIZES = 500
-"""So many ended runs, the newest, are asked if a kept size still holds: two questions to a server each."""
+"""At most this many ended runs, newest first, have their stored size verified: each takes two calls to a file
+server."""
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status 0; `clean` has its own."""
+    """Exit status 0; `clean` has its own statuses."""
     if args.action == "clean":
         return runs_clean.run(args, settings)
 
@@ -106,7 +107,7 @@ def _fields(item: Run) -> RunFields:
 
 
 def _found(item: Run, past: PastRun | None) -> str:
-    """The cause that was found when coach judged the run last, or the word for no finding."""
+    """The cause from coach's last verdict on the run, or a word if there is no finding."""
     if item.is_open_drill:
         return ANSWER_FIRST
     look = look_of_past(past if is_final(item.state) else None)

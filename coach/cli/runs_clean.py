@@ -1,4 +1,4 @@
-"""`coach runs clean`: what would go, the question, the deed."""
+"""`coach runs clean`: shows what would be removed, asks, and removes it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="STATE",
-        help="in this state, for example FAILED; UNKNOWN where nobody knows (may be given many times)",
+        help="in this state, for example FAILED, or UNKNOWN (may be given many times)",
     )
     parser.add_argument("--keep", type=_count, default=0, metavar="N", help="keep the N newest runs")
     parser.add_argument("--checkpoints-only", action="store_true", help="remove checkpoints, keep the rest")
@@ -50,15 +50,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="with --records: only say what would be thinned"
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    # Both may stand before the action's name as well: then what is not said here must not undo it.
+    # Both options may also stand before `clean`: a default here would then overwrite that value.
     said = argparse.SUPPRESS
     parser.add_argument("--format", choices=("text", "json"), default=said, help="text (default) or json")
     parser.add_argument("--as-root", action="store_true", default=said, help=said)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 removed or nothing to remove, 1 not confirmed, or a run that was named stays, 2
-    refused."""
+    """Exit status: 0 removed, or nothing to remove; 1 not confirmed, or a named run stays; 2 refused."""
     is_about_records = args.records or args.dry_run
     return runs_records.run(args, settings) if is_about_records else _clean(args, settings)
 
@@ -98,7 +97,7 @@ def _selection(args: argparse.Namespace) -> Selection:
 
 
 def _print_outcome(removed_bytes: int | None, problems: list[str], is_asked: bool) -> None:
-    """`removed_bytes` is None where nothing was to be removed."""
+    """`removed_bytes` is None if nothing was removed."""
     for problem in problems:
         print(f"coach: not removed: {printable(problem)}", file=sys.stderr)
     if removed_bytes is not None:

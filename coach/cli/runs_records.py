@@ -1,4 +1,5 @@
-"""`coach runs clean --records`: what the records hold, what is thinned to fit the limits, and the deed."""
+"""`coach runs clean --records`: shows the size of the records and the parts to thin for the limits, asks, and
+thins them."""
 
 from __future__ import annotations
 
@@ -107,7 +108,7 @@ def _print_plan(found: RecordsPlan) -> None:
 
 
 def _print_beside(beside: Sequence[Kept]) -> None:
-    """What else coach keeps, which no limit is about."""
+    """Print coach's other stored data, to which no limit applies."""
     parts = [
         f"{each.what} {'' if each.is_whole else 'more than '}{format_bytes(each.volume.size_bytes)} in "
         f"{_files(each.volume)}"

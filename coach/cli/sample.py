@@ -1,4 +1,4 @@
-"""`coach sample`: what the sampler measures on this node, as lines of JSON."""
+"""`coach sample`: prints the sampler's measurements of this node as lines of JSON."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ configure = sample.configure
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Sample until the followed process ends, or for ever."""
+    """Sample until the followed process ends; without one, for ever."""
     return sample.run(args)

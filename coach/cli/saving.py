@@ -1,4 +1,5 @@
-"""Shows a text that somebody will send on, asks, and saves it: what `doctor --capture` and `ticket` share."""
+"""Shows a text that a person wants to send to others, asks, and saves it. `doctor --capture` and `ticket`
+share it."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from coach.sources.machine.new_file import refuse_if_there, save_new
 
 
 def path_of(text: str) -> Path:
-    """The file that a person named."""
+    """The absolute path of the file that a person named."""
     return Path(text).expanduser().absolute()
 
 
 def save_shown(file: Path, text: str, shown: Iterable[str], notes: Sequence[str], *, is_known: bool) -> int:
-    """Exit status: 0 saved, 1 not confirmed. `shown` are harmless lines that tell the text. Raises
-    UserError where the file exists or cannot be written."""
+    """Exit status: 0 saved, 1 not confirmed. `shown` are lines without control characters that show the text.
+    Raises UserError if the file exists or cannot be written."""
     refuse_if_there(file)
     for line in shown:
         print_line(line)

@@ -1,4 +1,4 @@
-"""`coach shell`: a shell in the allocation of an own running job, after showing how."""
+"""`coach shell`: opens a shell in the allocation of an own running job, after showing the command."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from coach.workflows.jobs.job_actions import open_shell, plan_action
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """One job, and the answer to the question if it is known before."""
+    """One job, and `--yes` to answer the question in advance."""
     parser.add_argument("target", metavar="ID", help="a job id or a run id of yours")
     add_answers(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: that of the shell; 1 not confirmed, 2 refused."""
+    """Exit status: the shell's; 1 not confirmed, 2 refused."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     action = plan_action(Verb.SHELL, (args.target,), settings, os.environ, io)
     if args.dry_run:

@@ -1,4 +1,5 @@
-"""`coach stacks`: where every rank of a running training stands, and which one holds up the others."""
+"""`coach stacks`: shows the position of each rank of a running training, and the rank that delays the
+others."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from coach.workflows.jobs.stacks import plan_stacks, take_stacks
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """One run or job, and the answer to the question if it is known before."""
+    """One run or job, and `--yes` to answer the question in advance."""
     parser.add_argument("target", metavar="RUN", help="a run id or a job id of yours; it has to be running")
     parser.add_argument(
         "--python", metavar="FILE", help="an interpreter that the nodes see (default: the training's)"
@@ -34,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 taken, also where only some nodes answered; 1 not confirmed; 2 refused, or no node
+    """Exit status: 0 taken, even if only some nodes answered; 1 not confirmed; 2 refused, or no node
     answered."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     plan = plan_stacks(args.target, settings, os.environ, io, args.python)

@@ -1,7 +1,7 @@
-"""Plain text for terminals and pipes: harmless, aligned, with a dash for what is not known.
+"""Plain text for terminals and pipes: without control characters, aligned, with a dash for unknown values.
 
-Everything that other people wrote (names, reasons, paths) passes through here before a command prints it; the
-screens have renderers of their own.
+Text from other people (names, reasons, paths) passes through here before a command prints it. The screens
+have their own renderers.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ UNKNOWN = "–"
 _GAP = "  "
 _MAX_CELL = 100
 _MAX_LAST_CELL = 1000
-"""Somebody's name of ten thousand characters must not make the table of everybody else unreadable."""
+"""Characters. A job name of ten thousand characters must not make the whole table unreadable."""
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str | None]], aligns: str = "") -> None:
-    """Print rows under headers. `aligns` has a letter per column, `l` or `r`; None is shown as a dash. The
-    last column is not padded."""
+    """Print rows under headers. `aligns` has a letter per column, `l` or `r`; None becomes a dash. The last
+    column is not padded."""
     columns = list(zip(*rows, strict=True)) or [()] * len(headers)
     print_columns(headers, columns, aligns)
 
 
 def print_columns(headers: Sequence[str], columns: Sequence[Sequence[str | None]], aligns: str = "") -> None:
-    """As `print_table`, with all cells of a column together: a column of tens of thousands of cells has few
-    different ones, and only these are cut, measured and padded."""
+    """Like `print_table`, but by columns: a column of tens of thousands of cells has few distinct values, and
+    only these are cut, measured and padded."""
     last = len(headers) - 1
     ready = [
         _padded(header, column, align, is_last=place == last)
@@ -58,7 +58,7 @@ def _padded(header: str, column: Sequence[str | None], align: str, *, is_last: b
 
 
 def print_line(text: str, out: TextIO | None = None) -> None:
-    """Print a line, on standard output by default, even where its encoding has no such characters."""
+    """Print a line, on standard output by default, even if its encoding lacks some of the characters."""
     if text.isascii():
         print(text, file=out)
         return
@@ -72,11 +72,12 @@ def print_json(
     num_bad_rows: int = 0,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """The one object of `--format json`, each item on a line of its own. Pure ASCII, so that bytes which are
-    not UTF-8 travel as surrogate escapes.
+    """Print the one object of `--format json`, each item on its own line. The output is ASCII, so bytes that
+    are not UTF-8 survive as surrogate escapes.
 
-    An item is made and written before the next one: a queue of tens of thousands is never held as text. Each
-    is encoded without indentation, because with it Python encodes several times as slowly.
+    Each item is encoded and written before the next: the text of a queue of tens of thousands of jobs is
+    never held in memory. Items are encoded without indentation, because with it Python is several times
+    slower.
     """
     out, between = sys.stdout, "\n"
     out.write(f'{{"schema": 1, {json.dumps(noun)}: [')
@@ -92,7 +93,7 @@ def print_json(
 
 
 def print_bad_rows(num_bad_rows: int) -> None:
-    """Say on stderr that something is missing from what was printed."""
+    """Report on stderr that rows are missing from the output."""
     if num_bad_rows:
         rows = "row" if num_bad_rows == 1 else "rows"
         print(
@@ -105,14 +106,14 @@ def format_count(value: int | None) -> str | None:
 
 
 def format_used(used: int | None, total: int | None) -> str | None:
-    """`3/16`; `–/16` when it is not known how much is used."""
+    """`3/16`; `–/16` if the number in use is unknown."""
     if total is None:
         return None
     return f"{UNKNOWN if used is None else used}/{total}"
 
 
 def format_duration(seconds: float | None) -> str | None:
-    """As Slurm writes it: `3:04`, `2:03:04`, `1-02:03:04`."""
+    """The duration in Slurm's format: `3:04`, `2:03:04`, `1-02:03:04`."""
     if seconds is None:
         return None
     minutes, second = divmod(int(seconds), 60)
@@ -124,7 +125,7 @@ def format_duration(seconds: float | None) -> str | None:
 
 
 def format_time(time_s: float | None, pattern: str = "%Y-%m-%d %H:%M") -> str | None:
-    """By the user's clock; None for what is no time of his calendar."""
+    """The time on the user's clock; None if the calendar has no such time."""
     if time_s is None:
         return None
     try:

@@ -1,6 +1,7 @@
-"""`coach ticket`: what a help desk asks for about a job, as Markdown, without secrets.
+"""`coach ticket`: the facts that a help desk asks for about a job, as Markdown, without secrets.
 
-It goes to standard output, or into a new file that only its owner can read, once it was shown and confirmed.
+It goes to standard output. A file is new, readable only by its owner, and written only after its text was
+shown and confirmed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 told or saved, 1 not confirmed, 2 not readable."""
+    """Exit status: 0 printed or saved, 1 not confirmed, 2 not readable."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     file = None if args.save is None else path_of(args.save)
     if file is not None:

@@ -1,4 +1,4 @@
-"""`coach timelimit`: lower the time limit of own jobs, after showing how."""
+"""`coach timelimit`: lowers the time limit of own jobs, after showing the commands."""
 
 from __future__ import annotations
 

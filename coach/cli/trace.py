@@ -1,5 +1,5 @@
-"""`coach trace`: what torch.profiler's trace says, as text: idle time and its cause, what takes the time, how
-much communication is hidden, what is copied."""
+"""`coach trace`: summarizes torch.profiler's trace as text: idle time and its cause, the slowest operations,
+the hidden share of communication, and the copies."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _steps(report: TraceReport) -> str:
 
 
 def _of_window(report: TraceReport) -> list[tuple[str, float, str]]:
-    """Name, share of the time, and what else there is to say of it."""
+    """(name, share of the time, remarks)."""
     rows = [("computing", report.compute_share, _kernels(report))]
     told = report.communication
     if told is not None:

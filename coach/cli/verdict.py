@@ -1,7 +1,6 @@
 """The diagnoses of all own jobs on one small screen: the verdict first, then the jobs, worst first.
 
-What `coach check` prints when nobody names a target: to be read half asleep, on any terminal, without
-scrolling.
+`coach check` prints it without a target. It must be readable half asleep, on any terminal, without scrolling.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def _verdict(judged: Sequence[Judged]) -> str:
 
 
 def _scope(judged: Sequence[Judged]) -> str:
-    """How many jobs run, wait and have ended."""
+    """The numbers of jobs that run, wait and have ended."""
     running = sum(each.snapshot.state == "RUNNING" for each in judged)
     waiting = sum(each.is_waiting for each in judged)
     ended = sum(each.snapshot.has_ended for each in judged)
@@ -94,7 +93,7 @@ def _block(each: Judged, now_s: float) -> list[str]:
 
 
 def _head(each: Judged, now_s: float) -> str:
-    """Sign, job, what is wrong, and at the right end what it cost."""
+    """Sign, job, the problem, and at the right end its cost."""
     finding, lost = each.worst, each.lost_gpu_hours
     if finding is not None:
         sign, said = _SIGNS[finding.severity], f"{finding.rule} {finding.name}"

@@ -1,4 +1,4 @@
-"""`coach watch`: follow runs and jobs until the last one has ended, and say why those that failed did."""
+"""`coach watch`: follows runs and jobs until the last one has ended, and reports why failed ones failed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status as `coach check`: 1 if one has a finding from --fail-on on, else 0; 130 after Ctrl-C."""
+    """Exit status as for `coach check`: 1 if one has a finding at or above --fail-on, else 0; 130 after
+    Ctrl-C."""
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     is_json = args.format == "json"
     watch = EndWatch(args.jobs, settings, backend, os.environ)
@@ -64,14 +65,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 class _Teller:
-    """Prints the news as they come: on standard error where standard output is for JSON."""
+    """Prints news as it arrives; on standard error if standard output carries JSON."""
 
     def __init__(self, watch: EndWatch, is_json: bool) -> None:
         self._watch = watch
         self._out = sys.stderr if is_json else sys.stdout
         self.has_said = False
         self.verdicts: dict[str, Mapping[str, Any]] = {}
-        """Name → the verdict of what has ended."""
+        """Name → the verdict on an ended run or job."""
 
     def tell(self, news: News) -> None:
         clock = f"{datetime.fromtimestamp(news.time_s, UTC).astimezone():%H:%M:%S}"

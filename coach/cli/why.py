@@ -1,7 +1,6 @@
-"""`coach why`: why a job ended, in six lines at most; without a job, the own one that ended badly last.
+"""`coach why`: why a job ended, in at most six lines; without a job, for the own job that ended badly last.
 
-What was judged before is told as it was kept, without the rules and the logs: they are loaded for what nobody
-has judged yet.
+A stored verdict is printed as it is. Rules and logs are only loaded for a job without a verdict.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since-login",
         action="store_true",
-        help="what ended badly since the last call, by the verdicts that were kept; for a shell's start file",
+        help="jobs that ended badly since the last call, from stored verdicts; for a shell's start file",
     )
     parser.add_argument(
         "--ended",
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return _write_verdict(Path(args.write_verdict), settings, io)
     if args.since_login:
         if args.job is not None:
-            raise UserError("--since-login tells of all your jobs", "leave out the job, or the option")
+            raise UserError("--since-login reports on all your jobs", "leave out the job, or the option")
         return _since_login(settings, io, args.format)
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     job = args.job if args.job is not None else newest_bad.newest_bad(settings, io, backend)
@@ -91,19 +90,19 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _judged(job: str, settings: Settings, io: SystemIo, args: argparse.Namespace) -> Mapping[str, Any]:
-    """Read and judge it, and keep the verdict of what has ended. Raises UserError."""
+    """Read and judge the job; if it has ended, store its verdict. Raises UserError."""
     verdict, snapshot = checked_object.judged(job, settings, io, args.backend, args.ended)
     kept_verdicts.keep(settings, io, snapshot, verdict)
     return verdict
 
 
 def _write_verdict(run_dir: Path, settings: Settings, io: SystemIo) -> int:
-    """What a job calls at its own end: judge the run by its files alone, and print what its log is to say."""
+    """Called by a job at its own end: judge the run by its files alone, and print the lines for its log."""
     verdict, checked = checked_object.judged_whole(run_dir, settings, io, "local")
     kept_verdicts.keep(settings, io, checked.snapshot, verdict, is_by_job=True)
     for line in log_lines(verdict):
         print_line(line)
-    sys.stdout.flush()  # a shared directory that hangs may cost the time that is left
+    sys.stdout.flush()  # the next step may hang on a shared directory until the time is over
     sharing.share_own_verdict(checked.snapshot.run, checked.diagnosis)
     return 0
 

@@ -1,7 +1,7 @@
-"""Settings: read once at the edge, passed on as values.
+"""Settings: read once at startup, then passed on as values.
 
-Every value knows where it came from, so that an error and `coach config` can name the file and the key.
-Nothing outside of this package reads an environment variable or a config file to decide what counts.
+Each value knows its origin, so an error and `coach config` can name file and key. No other package reads an
+environment variable or a config file to choose a setting.
 """
 
 from __future__ import annotations

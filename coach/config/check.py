@@ -1,6 +1,6 @@
-"""All that is wrong in one file of the config, also what only shows beside the rules and the other files.
+"""Finds all errors in one config file, including conflicts with the rules and with the other files.
 
-For who writes a site's file, before anybody starts with it.
+The author of a site's file can check it before users start with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLACE = re.compile(r"(?P<file>.*?)(?::(?P<line>\d+))?: (?P<words>.*)", re.DOTAL
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and what would be right."""
+    """One error, and the correction."""
 
     file: str
     line: int | None
@@ -36,7 +36,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What was found in one file."""
+    """The result for one file."""
 
     path: Path
     whose: str
@@ -48,8 +48,8 @@ class FileReport:
 
 
 def files_in_force(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files that coach reads for this user, as far as they are there; the site's also when it is named
-    and missing."""
+    """The config files that exist and count for this user. The site's file is included even if it is named
+    but missing."""
     candidates = site_file_candidates(env)
     site = [path for path in candidates if env.get(SITE_VARIABLE) or path.exists()][:1]
     config_dir = default_config_dir(env)
@@ -57,7 +57,7 @@ def files_in_force(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def check_file(path: Path, env: Mapping[str, str]) -> FileReport:
-    """Raises UserError when there is no such file."""
+    """Check one file. Raises UserError if it does not exist."""
     path = path.absolute()
     if not path.exists():
         raise UserError(f"{path}: no such file")
@@ -81,7 +81,7 @@ def check_file(path: Path, env: Mapping[str, str]) -> FileReport:
 
 
 def _rule_problems(found: ConfigFile) -> Iterator[UserError]:
-    """Rules and thresholds that do not exist."""
+    """Errors for rules and thresholds that do not exist."""
     rules = {rule.code: rule for rule in rule_classes()}
     for key, said in found.values.items():
         table, _, rest = key.partition(".")
@@ -99,7 +99,7 @@ def _rule_problems(found: ConfigFile) -> Iterator[UserError]:
 
 
 def _environment_problems(found: ConfigFile, kind: FileKind, env: Mapping[str, str]) -> Iterator[UserError]:
-    """An environment that is chosen and described nowhere."""
+    """Errors for an environment that is chosen but described in no file."""
     said = found.values.get("launch.environment")
     if said is None or spelt_environment(said.value) is not None:
         return

@@ -1,6 +1,6 @@
-"""What is in force, key by key, and who said it: for a person who asks why coach does what it does.
+"""The settings in force, key by key, each with its origin: for a person who asks why coach acts as it does.
 
-Pure: made of the settings alone, so that what is explained is what counts.
+Pure: it reads only the settings, so the explained values are the values in force.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One key. `value` is as JSON has it, None where nothing is set."""
+    """One key. `value` has its JSON form, None if the key is not set."""
 
     key: str
     value: Any
     origin: str
-    """`FILE:LINE`, `environment variable X`, `default`; for a root of runs `$SCRATCH` or `home`."""
+    """`FILE:LINE`, `environment variable X` or `default`; for a root of runs also `$SCRATCH` or `home`."""
     lock: str | None
-    """The site's reason why nobody else may set it."""
+    """The site's reason why users may not set it."""
 
     @property
     def text(self) -> str | None:
-        """The value as one writes it in the file; None where nothing is set."""
+        """The value in the form that the config file takes; None if the key is not set."""
         if self.value is None or self.value in ([], {}):
             return None
         if isinstance(self.value, dict):
@@ -43,12 +43,12 @@ class Row:
 
     @property
     def source(self) -> str:
-        """Who said it, for people."""
+        """The origin, in words for people."""
         return self.origin if self.lock is None else f"site, locked: {self.lock} ({self.origin})"
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    """Every key there is, and every one that somebody added to an open table."""
+    """Each key that exists, and each key that somebody added to an open table."""
     for key, value in _values(settings):
         lock = settings.lock_of(key)
         origin = settings.origins.get(key)

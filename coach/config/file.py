@@ -1,7 +1,7 @@
-"""One file of the config, read key by key: all that it says, with its lines, and all that is wrong in it.
+"""Reads one config file key by key: all its values with their lines, and all its errors.
 
-It goes on after a mistake, so that `coach config --check` can name every one; whoever loads settings refuses
-the first.
+Reading goes on after an error, so `coach config --check` can list them all. Loading the settings stops at the
+first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SYNTAX_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 class FileKind(Enum):
-    """Whose file it is, which decides what may stand in it."""
+    """The file's owner, which decides which keys it may have."""
 
     SITE = "site"
     USER = "user"
@@ -41,7 +41,7 @@ class FileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One value, and who said it: `FILE:LINE` or an environment variable."""
+    """One value and its origin: `FILE:LINE` or an environment variable."""
 
     value: Any
     origin: str
@@ -50,20 +50,20 @@ class Said:
 
 @dataclass(slots=True)
 class ConfigFile:
-    """What one file says."""
+    """The values and errors of one file."""
 
     path: Path
     values: dict[str, Said] = field(default_factory=dict)
-    """Dotted key → value. An environment and an advice are one value each: `environments.NAME`,
+    """Dotted key → value. Each environment and each advice is a single value: `environments.NAME`,
     `advice.CODE`."""
     locks: dict[str, Lock] = field(default_factory=dict)
     problems: list[UserError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What is right in the file and still does not count here."""
+    """Correct entries of the file that have no effect here."""
 
 
 def read_text(path: Path) -> str | None:
-    """The file's text; None: there is no such file. Raises UserError when it cannot be read."""
+    """The file's text; None if the file does not exist. Raises UserError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -74,10 +74,10 @@ def read_text(path: Path) -> str | None:
 
 
 def parse_toml(path: Path, said: str) -> dict[str, Any]:
-    """The file as nested tables. Raises UserError with its line when it is no TOML."""
+    """The file as nested tables. Raises UserError with the line if it is not TOML."""
     try:
         return toml_text.parse_toml(said)
-    except ValueError as error:  # not only TOMLDecodeError: an integer of 5,000 digits is another one
+    except ValueError as error:  # also for an integer of 5,000 digits, which raises no TOMLDecodeError
         words = str(error)
         place = _SYNTAX_PLACE.search(words)
         where = f"{path}:{place[1] if place else len(said.splitlines())}"
@@ -87,7 +87,7 @@ def parse_toml(path: Path, said: str) -> dict[str, Any]:
 
 
 def read_file(path: Path, said: str, kind: FileKind, env: Mapping[str, str]) -> ConfigFile:
-    """What a file's text says. `env` is for the variables in its paths."""
+    """Read a file's text. `env` holds the variables for its paths."""
     try:
         table = parse_toml(path, said)
     except UserError as problem:
@@ -148,8 +148,8 @@ class _Reader:
                 self._file.problems.append(problem)
 
     def _place_paths(self, key: Key, said: Any, place: str) -> None:
-        """Replace variables. One that is not set here is no mistake of the site's file: its path does not
-        count."""
+        """Replace variables in paths. In the site's file a variable may be unset here: that path is ignored,
+        without an error."""
         kept, unset = [], []
         for one in said if isinstance(said, tuple) else (said,):
             try:
@@ -158,7 +158,7 @@ class _Reader:
                 if not self._is_site:
                     self._file.problems.append(UserError(str(problem)))
                 unset.append(f"{problem}; it does not count")
-        if kept:  # of several, one that is not set here is what the others are for
+        if kept:  # other paths of the list remain, as alternatives
             self._file.values[key.name] = Said(
                 tuple(kept) if isinstance(said, tuple) else kept[0], place, self._is_site
             )

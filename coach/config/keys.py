@@ -1,7 +1,7 @@
-"""Every key that a config file may have: what its value must be, and who may say it.
+"""Every key that a config file may have: its valid values, and who may set it.
 
-One table feeds the reading of files and environment variables, the locks, `coach config --explain` and its
-`--check`, so that a new key is one new line.
+File and variable reading, the locks, `coach config --explain` and `--check` all use this one table, so a new
+key is one new line.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from coach.model.launching.site import Switch
 
 MIN_JOBS_INTERVAL_S = 2.0
 MIN_NODES_INTERVAL_S = 5.0
-"""Nobody, the site included, has the controller asked more often than this."""
+"""Seconds: the shortest interval between queries of the controller that anybody may set, the site
+included."""
 
 MIN_SLURM_TIMEOUT_S = 1.0
 MAX_SLURM_TIMEOUT_S = 600.0
 
 MIN_RECORDS_BYTES = 100 * 2**20
 MIN_RECORDS_FILES = 200
-"""A smaller limit would thin the records of a run that ended a moment ago."""
+"""A smaller limit would thin the records of a run that has just ended."""
 
 MAX_IDLE_MINUTES = 7 * 24 * 60.0
 
 
 class WrongValueError(Exception):
-    """A value that a key cannot have: what is wrong, or what would be right."""
+    """A key cannot have this value. The message says what is wrong, or what would be right."""
 
     def __init__(self, words: str, hint: str | None = None) -> None:
         super().__init__(words)
@@ -45,12 +46,12 @@ class WrongValueError(Exception):
 
 
 Check = Callable[[Any], Any]
-"""A value as TOML has it → as the settings have it. Raises WrongValueError."""
+"""TOML value → value in the settings. Raises WrongValueError."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordedCheck:
-    """A check that was made with limits, and what it takes in words."""
+    """A check that depends on limits, with the valid values in words."""
 
     check: Check
     takes: str
@@ -61,31 +62,31 @@ class WordedCheck:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. `name` is dotted."""
+    """One key of the config. `name` is dotted."""
 
     name: str
     check: Check
     says: str
-    """What it sets, in one sentence."""
+    """The effect of the key, in one sentence."""
     is_site_only: bool = False
     is_path: bool = False
-    """Its value is a path, or a list of them, in which `~` and variables are replaced."""
+    """True if the value is a path, or a list of paths, in which `~` and variables are replaced."""
     from_text: Callable[[str], Any] | None = None
-    """How an environment variable's text becomes a TOML value; None: no variable sets it."""
+    """Converts an environment variable's text to a TOML value; None: no variable sets this key."""
 
     @property
     def variable(self) -> str | None:
-        """The environment variable that sets it."""
+        """The environment variable that sets this key."""
         return None if self.from_text is None else f"COACH_{self.name.upper().replace('.', '_')}"
 
     @property
     def takes(self) -> str:
-        """Type, limits and unit of its value, in words."""
+        """Type, limits and unit of the value, in words."""
         return takes_of(self.check)
 
 
 def text(value: Any) -> str:
-    """A string on one line that says something."""
+    """A non-empty string on one line."""
     if not isinstance(value, str) or not value:
         raise WrongValueError("expected a string")
     if not value.isprintable():
@@ -136,7 +137,7 @@ def seconds(least: float) -> Check:
 
 
 def patience(value: Any) -> float:
-    """How long an answer may take."""
+    """The longest time that an answer may take, in seconds."""
     limit_s = number(value)
     if not MIN_SLURM_TIMEOUT_S <= limit_s <= MAX_SLURM_TIMEOUT_S:
         raise WrongValueError(f"expected seconds, from {MIN_SLURM_TIMEOUT_S:g} to {MAX_SLURM_TIMEOUT_S:g}")
@@ -151,7 +152,7 @@ def minutes(value: Any) -> float:
 
 
 def command(value: Any) -> tuple[str, ...]:
-    """A program and its arguments, in a shell's quoting; no shell runs it."""
+    """A program and its arguments, split as a shell would; no shell runs it."""
     try:
         words = shlex.split(text(value))
     except ValueError as problem:
@@ -162,7 +163,7 @@ def command(value: Any) -> tuple[str, ...]:
 
 
 def path(value: Any) -> str:
-    """A path from the root; `~` and variables are replaced later."""
+    """An absolute path; `~` and variables are replaced later."""
     said = text(value)
     if not said.startswith(("/", "~", "$")):
         raise WrongValueError("expected a path from the root: /…, ~/… or $VARIABLE/…")
@@ -170,14 +171,14 @@ def path(value: Any) -> str:
 
 
 def _shared(value: Any) -> str:
-    """A directory to share summaries in, or none."""
+    """A directory for shared summaries, or `none`."""
     if text(value) != NOWHERE and not value.startswith("/"):
         raise WrongValueError(f"expected a path from the root, or {NOWHERE}")
     return str(value)
 
 
 def press(value: Any) -> str:
-    """A key to press: a character, or a name."""
+    """A key to press, as a character or a name."""
     said = text(value)
     if len(said) == 1 and said in "123456789":
         raise WrongValueError("the digits launch recipes", "another character")
@@ -248,14 +249,14 @@ def _environment(value: Any) -> str:
 
 
 def _option(value: Any) -> str:
-    """A value of a further sbatch option; numbers and flags as Slurm would spell them."""
+    """A value of a further sbatch option. Numbers and flags become Slurm's spelling."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise WrongValueError("expected a string")
     return str(value)
 
 
 def takes_of(check: Check) -> str:
-    """What a check takes, in words."""
+    """The valid values of a check, in words."""
     return check.takes if isinstance(check, WordedCheck) else _TAKES[check]
 
 
@@ -301,7 +302,7 @@ _LAUNCH_NAMES = {
     "has_gpm": "gpm",
     "has_comment": "squeue_comment",
 }
-"""Fields of LaunchDefaults that the config calls by their option's name."""
+"""Fields of LaunchDefaults that have their option's name in the config."""
 
 _LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
     "backend": (one_of(BACKENDS), str),
@@ -321,7 +322,7 @@ _LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
 }
 
 LAUNCH_KEYS = ("6", "7", "8", "9")
-"""Keys whose recipes the config chooses; 1 to 5 belong to recipes that say so themselves."""
+"""Keys that the config assigns to recipes. Recipes themselves claim 1 to 5."""
 
 _SCREEN_KEYS = """
 open find findings trial parent fix explain copy compare mark cancel select hold release requeue timelimit
@@ -331,21 +332,21 @@ history runs all_findings recipes new_launch drills cohort pane
 zoom detail refresh theme doctor help palette leave quit go_to story_next story_previous
 """
 SCREEN_KEYS = tuple(_SCREEN_KEYS.split())
-"""Ids of the keys of the screens that a person may choose; `coach/tui/keys/` has the table."""
+"""Ids of the screens' keys that a person may change; the table is in `coach/tui/keys/`."""
 
 FIXED_SCREEN_KEYS = ("back", "submit", "confirm", "choose")
-"""Ids of those that stay as they are: what leaves a question, and what answers it."""
+"""Ids of the screens' keys that cannot change: they leave or answer a question."""
 
 NAMED_PRESSES = ("space", "enter", "tab", "backspace", "delete", "insert", *(f"f{n}" for n in range(1, 13)))
 _NO_CTRL = "chijmz"
-"""With Ctrl a terminal sends these as Backspace, Tab and Enter, or keeps them for itself."""
+"""Ctrl with these letters arrives as Backspace, Tab or Enter, or the terminal itself uses it."""
 
 LAUNCH_FIELDS: Mapping[str, str] = {
     f"launch.{_LAUNCH_NAMES.get(item.name, item.name)}": item.name
     for item in fields(LaunchDefaults)
     if item.name != "sbatch"
 }
-"""Key → field of LaunchDefaults; sbatch is a table of its own."""
+"""Key → field of LaunchDefaults. sbatch has a table of its own."""
 
 
 _LAUNCH_SAYS: Mapping[str, str] = {
@@ -363,7 +364,7 @@ _LAUNCH_SAYS: Mapping[str, str] = {
     "cpus_per_task": "CPUs on each node, for all its ranks and data workers.",
     "gpu_type": "The type of GPU to ask for, as the partition names it.",
     "gpu_request": "The option of sbatch that asks for GPUs.",
-    "cpus_per_gpu": "CPUs for each GPU, where the site wants them asked for so.",
+    "cpus_per_gpu": "CPUs for each GPU, at sites that want CPUs requested this way.",
     "exclude": "Nodes not to use, for example node[3-5].",
     "environment": "The training environment.",
     "python": "The interpreter of the training environment; it need not be coach's.",
@@ -455,19 +456,19 @@ KEYS: Mapping[str, Key] = {
         Key(
             "poll.idle_minutes",
             minutes,
-            "After this long without a key the screens ask nothing more until a key is pressed.",
+            "After this time without a key press the screens stop polling until the next one.",
             from_text=_from_number,
         ),
         Key(
             "poll.min_jobs_interval_s",
             seconds(MIN_JOBS_INTERVAL_S),
-            "The least that anybody's poll.jobs_interval_s may be.",
+            "The minimum for every user's poll.jobs_interval_s.",
             is_site_only=True,
         ),
         Key(
             "poll.min_nodes_interval_s",
             seconds(MIN_NODES_INTERVAL_S),
-            "The least that anybody's poll.nodes_interval_s may be.",
+            "The minimum for every user's poll.nodes_interval_s.",
             is_site_only=True,
         ),
         Key("slurm.timeout_s", patience, "Time that an answer of Slurm may take.", from_text=_from_number),
@@ -480,13 +481,13 @@ KEYS: Mapping[str, Key] = {
         Key(
             "records.max_size",
             _size,
-            "The most that the records of all runs may hold; logs and checkpoints do not count.",
+            "The size limit for the records of all runs; logs and checkpoints do not count.",
             from_text=str,
         ),
         Key(
             "records.max_files",
             whole(MIN_RECORDS_FILES),
-            "The most files that the records of all runs may be.",
+            "The limit on the number of files in the records of all runs.",
             from_text=_from_number,
         ),
         Key("theme", one_of(THEMES), "The colours of the screens.", from_text=str),
@@ -500,7 +501,7 @@ KEYS: Mapping[str, Key] = {
         Key(
             "telemetry.ssh",
             flag,
-            "Allow `coach attach` to go to a job's nodes by ssh where no step can run beside the job's own.",
+            "Allow `coach attach` to reach a job's nodes by ssh if no step can run beside the job's own.",
             from_text=_from_flag,
         ),
         Key(
@@ -508,7 +509,7 @@ KEYS: Mapping[str, Key] = {
             command,
             "The program that is run once when all GPUs of a job of yours are idle.",
         ),
-        Key("idle_gpus.minutes", minutes, "How long they must have been idle.", from_text=_from_number),
+        Key("idle_gpus.minutes", minutes, "The idle time after which it runs.", from_text=_from_number),
         Key(
             "cohort.roster",
             path,
@@ -537,13 +538,13 @@ KEYS: Mapping[str, Key] = {
 }
 
 OPEN_TABLES = ("launch.sbatch", "rules", "environments", "advice", "locked")
-"""Tables whose keys a person chooses."""
+"""Tables in which a person chooses the keys."""
 SITE_ONLY_TABLES = ("advice", "limits", "locked", "switches")
 
 
 def check_of(name: str) -> Check | None:
-    """What a value of this key must be; None: there is no such key. Environments and advice are tables, and
-    have readers of their own."""
+    """The check for a value of this key; None if the key does not exist. Environments and advice are tables
+    with their own readers."""
     if name in KEYS:
         return KEYS[name].check
     if name.startswith("launch.sbatch.") and len(name) > len("launch.sbatch."):
@@ -555,7 +556,7 @@ def check_of(name: str) -> Check | None:
 
 
 def is_lockable(name: str) -> bool:
-    """Whether a key, or a table of keys, can be locked."""
+    """True if a key, or a table of keys, can be locked."""
     if check_of(name) is not None or name in OPEN_TABLES[:-1]:
         return True
     parts = name.split(".")
@@ -565,18 +566,18 @@ def is_lockable(name: str) -> bool:
 
 
 def checked(name: str, check: Check, value: Any, place: str) -> Any:
-    """The value as the settings have it. Raises UserError naming the place."""
+    """The value as the settings have it. Raises UserError that names the place."""
     try:
         return check(value)
     except WrongValueError as wrong:
         raise UserError(f"{place}: {name} = {value!r}: {wrong.words}", wrong.hint) from None
-    except UserError as wrong:  # from a spelling: ` 'VALUE': words`, and what would be right
+    except UserError as wrong:  # from a format's parser: ` 'VALUE': words`, and what would be right
         words = wrong.message.partition(": ")[2] or wrong.message
         raise UserError(f"{place}: {name} = {value!r}: {words}", wrong.hint) from None
 
 
 def unknown_key(name: str, place: str, is_site: bool) -> UserError:
-    """The refusal of a key that does not exist, with the nearest that does."""
+    """The error for a key that does not exist; it names the nearest key that does."""
     known = [key.name for key in KEYS.values() if is_site or not key.is_site_only]
     near = get_close_matches(name, known, 1)
     if near:
@@ -591,7 +592,7 @@ def unknown_key(name: str, place: str, is_site: bool) -> UserError:
 
 
 def unknown_name(what: str, name: str, known: list[str], plural: str) -> UserError:
-    """The refusal of a name that nobody described, with the nearest that somebody did."""
+    """The error for an undefined name; it names the nearest defined one."""
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"{plural}: {', '.join(sorted(known)) or 'none'}"
-    return UserError(f"{what} = {name!r}: there is none of this name", hint)
+    return UserError(f"{what} = {name!r}: this name is not defined", hint)

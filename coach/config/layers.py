@@ -1,6 +1,6 @@
-"""Who wins: later layers over earlier ones, and a lock of the site over everybody.
+"""Merges the layers of settings: later layers override earlier ones, and a site's lock overrides all.
 
-Pure: the layers are read already. Every value keeps who said it.
+Pure: the layers are already read. Each value keeps its origin.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Values = Mapping[str, Said]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one source says. `is_told` is False where nobody has to hear that a value does not count: coach
-    wrote it itself."""
+    """The values of one source. If `is_told` is False, ignored values are not reported, because coach itself
+    wrote them."""
 
     values: Values
     is_told: bool = True
@@ -28,18 +28,18 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What counts."""
+    """The values in force."""
 
     values: Values
     notes: tuple[str, ...]
-    """What somebody said in vain, and why."""
+    """Values that have no effect, each with the reason."""
 
 
 def all_locks(locks: Mapping[str, Lock], site: Values) -> dict[str, Lock]:
-    """The locks, also by the keys that they imply.
+    """The locks, with the keys that they imply.
 
-    A locked table locks its keys. A locked choice of environment locks what could change behind its name: its
-    description, and the interpreter.
+    A locked table locks its keys. A locked choice of environment also locks the environment's description and
+    the interpreter, which could change its meaning.
     """
     spread = dict(locks)
     for table, lock in locks.items():
@@ -58,7 +58,7 @@ def all_locks(locks: Mapping[str, Lock], site: Values) -> dict[str, Lock]:
 
 
 def merge(site: Layer, later: Iterable[Layer], lock_of: Mapping[str, Lock]) -> Merged:
-    """The site's values, and over them what later layers say, where the site left it open."""
+    """The site's values, overridden by later layers except for locked keys."""
     values = dict(site.values)
     notes = []
     for layer in later:
@@ -75,7 +75,7 @@ def merge(site: Layer, later: Iterable[Layer], lock_of: Mapping[str, Lock]) -> M
 
 
 def find_lock(locks: Mapping[str, Lock], key: str) -> Lock | None:
-    """The lock on a key, or on a table that it stands in."""
+    """The lock on a key, or on a table that contains it."""
     parts = key.split(".")
     for length in range(len(parts), 0, -1):
         lock = locks.get(".".join(parts[:length]))
@@ -85,7 +85,7 @@ def find_lock(locks: Mapping[str, Lock], key: str) -> Lock | None:
 
 
 def shown_value(value: Any) -> str:
-    """A value as a person would write it in the file."""
+    """A value as a person would write it in the config file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (frozenset, set)):
@@ -98,7 +98,7 @@ def shown_value(value: Any) -> str:
 
 
 def launch_fields(values: Values) -> dict[str, Any]:
-    """What the layers say of a launch, by the fields of LaunchDefaults."""
+    """The values for a launch, by the fields of LaunchDefaults."""
     return {field: values[key].value for key, field in LAUNCH_FIELDS.items() if key in values}
 
 

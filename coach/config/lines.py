@@ -1,8 +1,8 @@
-"""On which line of a TOML each key stands.
+"""Finds the line of each key in a TOML file.
 
-tomllib gives values without places, and an error in a file of hundreds of lines, or a lock that a user asks
-about, needs its line. The text is one that tomllib has accepted, so only what separates keys from values has
-to be understood.
+tomllib returns values without positions. An error in a file of hundreds of lines needs its line, and so does
+a lock that a user asks about. tomllib has already accepted the text, so this parser only needs to tell keys
+from values.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _STRINGS = tuple(
 
 
 def key_lines(text: str) -> Mapping[KeyPath, int]:
-    """Path of each key, and of each table, → its line, counted from 1. What stands inside of an inline table
-    has its key's line."""
+    """Path of each key and each table → its line, counted from 1. A key in an inline table has the line of
+    the table's key."""
     return _Scanner(text).lines()
 
 
 def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """The line of a key, or of the nearest thing around it."""
+    """The line of a key, or of the nearest table that contains it."""
     for length in range(len(path), 0, -1):
         line = lines.get(path[:length])
         if line is not None:
@@ -76,7 +76,7 @@ class _Scanner:
             self._found.setdefault(path[:length], line)
 
     def _skip_blank(self) -> bool:
-        """Go to the next key or heading. False: there is none."""
+        """Skip to the next key or heading. Returns False if there is none."""
         while self._at < len(self._text):
             if self._text[self._at] == "#":
                 self._skip_to_end_of_line()
@@ -96,11 +96,11 @@ class _Scanner:
                 break
             self._at += 1
         if not parts:
-            self._at += 1  # never stand still, whatever this is
+            self._at += 1  # always advance, whatever the character is
         return tuple(parts)
 
     def _skip_value(self) -> None:
-        """Go behind a value: the end of its line, when no bracket is open and no string."""
+        """Skip a value: to the end of its line at which no bracket and no string is open."""
         depth = 0
         while self._at < len(self._text):
             char = self._text[self._at]

@@ -1,8 +1,8 @@
-"""From the files and variables of this process to settings: the one place that reads them.
+"""Turns this process's files and variables into settings: the only code that reads them.
 
-Defaults, the site's file, COACH_HOME, the user's config.toml, remembered answers, environment variables: each
-wins over the one before, but for what the site locked. Flags and the plan come after, and are held against
-the locks by the launch.
+Later sources win: defaults, the site's file, COACH_HOME, the user's config.toml, remembered answers,
+environment variables. A key that the site locked keeps the site's value. Flags and plan fields come later,
+and the launch checks them against the locks.
 """
 
 from __future__ import annotations
@@ -44,23 +44,24 @@ from coach.sources.slurm.conf_file import kept_message_timeout_s, message_timeou
 SITE_VARIABLE = "COACH_SITE"
 USER_FILE = "config.toml"
 WhyNot = Callable[[Path], str | None]
-"""Why no run directory can be made in a directory; None: it can."""
+"""The reason why no run directory can be made in a directory; None if it can."""
 
 _SITE_FILE = Path("etc/coach/site.toml")
 _SITE_VENV = "libexec"
-"""The folder of the environment in PREFIX/VERSION, where `make site` has installed coach."""
+"""The environment folder in PREFIX/VERSION into which `make site` installs coach."""
 SCRATCH_ORIGIN = "$SCRATCH"
 HOME_ORIGIN = "home"
 PATIENCE_S = 3.0
-"""How long a file system may take to say whether it can be written, before the next one is taken."""
+"""Seconds that a file system gets to show that it can be written, before the next one is tried."""
 
 
 def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings:
-    """Read site and user. Raises UserError naming file, line and key for the first thing that is wrong."""
+    """Load the settings of site and user. Raises UserError that names file, line and key of the first
+    error."""
     config_dir = runs.default_config_dir(env)
     candidates = site_file_candidates(env)
     names = (*candidates, config_dir / USER_FILE, config_dir / REMEMBERED)
-    stamps = tuple(stamp(path) for path in names)  # before reading: what changes from now on is seen later
+    stamps = tuple(stamp(path) for path in names)  # taken before reading, so that a later change is noticed
     site = read_site(candidates, env)
     user = read_if_there(config_dir / USER_FILE, FileKind.USER, env) or ConfigFile(config_dir / USER_FILE)
     for file in (site, user):
@@ -109,9 +110,9 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
 def _timeouts(
     values: dict[str, Said], env: Mapping[str, str], cache_dir: Path, cluster: str
 ) -> dict[str, Any]:
-    """How long Slurm and sbatch may take.
+    """Seconds that Slurm's commands and sbatch may take.
 
-    What slurm.conf says is a default, and is named as the origin of the value.
+    The value in slurm.conf is the default, and then slurm.conf is named as the origin.
     """
     if "slurm.timeout_s" not in values:
         said = message_timeout_s(env)
@@ -131,18 +132,18 @@ def _timeouts(
 def site_file_candidates(
     env: Mapping[str, str], root: Path = Path("/"), prefix: Path | None = None
 ) -> tuple[Path, ...]:
-    """Where the site's file may lie; the first that exists is the one. `prefix` is that of the interpreter;
-    None: of this one."""
+    """Possible paths of the site's file; the first that exists counts. `prefix` is that of the interpreter;
+    None: of this interpreter."""
     said = env.get(SITE_VARIABLE)
     named = (Path(said).expanduser().absolute(),) if said else ()
     prefix = prefix or Path(sys.prefix)
     if prefix.name == _SITE_VENV:
-        prefix = prefix.parents[1]  # of all versions together
+        prefix = prefix.parents[1]  # the folder that all versions share
     return tuple(dict.fromkeys((*named, prefix / _SITE_FILE, root / _SITE_FILE)))
 
 
 def read_if_there(path: Path, kind: FileKind, env: Mapping[str, str]) -> ConfigFile | None:
-    """What a file says; None: there is none. That it cannot be read is one of its problems."""
+    """The values of a file; None if it does not exist. If it cannot be read, its `problems` say so."""
     try:
         said = read_text(path)
     except UserError as problem:
@@ -151,7 +152,7 @@ def read_if_there(path: Path, kind: FileKind, env: Mapping[str, str]) -> ConfigF
 
 
 def stamp(path: Path) -> FileStamp:
-    """How a file is now, by what changes when it is written."""
+    """The file's current state: attributes that change when it is written."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -160,8 +161,8 @@ def stamp(path: Path) -> FileStamp:
 
 
 def read_site(candidates: Sequence[Path], env: Mapping[str, str]) -> ConfigFile:
-    """What the site says: the first file that is there. What the others lock holds all the same, so that no
-    variable passes it."""
+    """The site's settings: those of the first file that exists. Locks of the other files hold as well, so no
+    variable can bypass them."""
     if env.get(SITE_VARIABLE) and not candidates[0].exists():
         hint = f"the environment variable {SITE_VARIABLE} names it"
         return ConfigFile(candidates[0], problems=[UserError(f"{candidates[0]}: no such file", hint)])
@@ -176,7 +177,7 @@ def read_site(candidates: Sequence[Path], env: Mapping[str, str]) -> ConfigFile:
 
 
 def _impose(other: ConfigFile, site: ConfigFile) -> tuple[str, ...]:
-    """Put what `other` locks over what `site` says. Returns what does not count any more."""
+    """Apply the locked values of `other` to `site`. Returns notes about values that no longer count."""
     locks = all_locks(other.locks, other.values)
     locked = {key: said for key, said in other.values.items() if find_lock(locks, key) is not None}
     merged = merge(Layer(locked), (Layer(site.values),), locks)
@@ -196,7 +197,7 @@ def _refuse_first(file: ConfigFile) -> None:
 
 
 def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_locked: bool) -> dict[str, Any]:
-    """The fields that stand at the top of a file, and the tables of single values."""
+    """The top-level fields of a file, and the tables of single values."""
     candidates = runs_root_candidates(values, env, is_locked)
     chosen = choose_root(candidates, lambda path: within(PATIENCE_S, lambda: why_not(path)))
     origin = dict(candidates)[chosen.path]
@@ -238,10 +239,10 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
 def runs_root_candidates(
     values: Mapping[str, Said], env: Mapping[str, str], is_locked: bool
 ) -> tuple[tuple[Path, str], ...]:
-    """Where runs could be made, best first, each with who says so.
+    """Possible places for runs, best first, each with its origin.
 
-    What a user or a variable says is the only one: runs that went elsewhere would not be found again. What
-    the site says has the usual places behind it, unless it is locked.
+    A place set by a user or a variable is the only one: runs made elsewhere would not be found again. After
+    the site's places come the usual ones, unless the site's are locked.
     """
     said, listed = values.get("runs_root"), values.get("runs_roots")
     places: dict[Path, str] = {}
@@ -260,8 +261,8 @@ def runs_root_candidates(
 
 
 def within(seconds: float, ask: Callable[[], str | None]) -> str | None:
-    """The answer, or that there is none in time: a scratch that hangs must not keep coach from showing the
-    queue."""
+    """The answer, or a reason that none came in time: a scratch file system that hangs must not keep coach
+    from showing the queue."""
     answers = ["does not answer"]
 
     def work() -> None:
@@ -274,8 +275,7 @@ def within(seconds: float, ask: Callable[[], str | None]) -> str | None:
 
 
 def _raise_to_floors(values: dict[str, Said]) -> list[str]:
-    """Nobody asks more often than the site allows. Returns who is told that it is less often than they
-    said."""
+    """Raise intervals to the site's minimum. Returns a note for each shorter interval that somebody set."""
     notes = []
     for name, default in (
         ("jobs_interval_s", DEFAULT_JOBS_INTERVAL_S),
@@ -286,7 +286,7 @@ def _raise_to_floors(values: dict[str, Said]) -> list[str]:
             continue
         if said is not None:
             notes.append(
-                f"{said.origin}: poll.{name} = {said.value:g} does not count: the site's least is "
+                f"{said.origin}: poll.{name} = {said.value:g} does not count: the site's minimum is "
                 f"{floor.value:g}"
                 f" ({floor.origin})"
             )
@@ -319,7 +319,6 @@ def _origins(values: Mapping[str, Said]) -> dict[str, str]:
     found = {key: said.origin for key, said in values.items() if said.origin not in usual}
     for key in list(found):
         if key.startswith("rules.") and key.count(".") == 2:
-            found.setdefault(
-                key.rpartition(".")[0], found[key]
-            )  # where a code that does not exist is written
+            # An error about a rule code that does not exist needs its place.
+            found.setdefault(key.rpartition(".")[0], found[key])
     return found

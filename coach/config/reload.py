@@ -1,7 +1,7 @@
-"""Settings that follow their files: what a running coach does when the site's file, or the user's, changes.
+"""Settings that follow their files: a running coach notices when the site's or the user's file changes.
 
-A few stat calls a look, nothing read while nothing changed. A new file that is broken is told once, and what
-was in force stays.
+A look costs a few stat calls and reads no unchanged file. An invalid new file is reported once, and the
+earlier settings stay in force.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from coach.config.settings import Settings
 from coach.model.errors import UserError
 
 LOOK_INTERVAL_S = 20.0
-"""Seconds between two looks: a change counts within a minute."""
+"""Seconds between two looks: a change takes effect within a minute."""
 
 Load = Callable[[Mapping[str, str]], Settings]
 
 
 def reload_if_changed(settings: Settings, env: Mapping[str, str], read: Load = load) -> Settings | None:
-    """The new settings when a file that was looked for has changed, came or went; None when not. Raises
-    UserError when one is broken."""
+    """The new settings if one of the files changed, appeared or disappeared; None if not. Raises UserError if
+    a file is invalid."""
     if all(stamp(file.path) == file for file in settings.files):
         return None
     return read(env)
 
 
 class Follower:
-    """Looks again and again. `settings` are those in force."""
+    """Checks the files again and again. `settings` are those in force."""
 
     def __init__(self, settings: Settings, env: Mapping[str, str], read: Load = load) -> None:
         self.settings = settings
         self.problem: str | None = None
-        """What is wrong with the files as they are now; then the settings before them stay in force."""
+        """The error in the files as they are now; meanwhile the earlier settings stay in force."""
         self._env = env
         self._read = read
 
     def look(self) -> bool:
-        """Whether something is new: other settings, or a problem to tell."""
+        """True for news: other settings, or a problem to report."""
         stamps = tuple(stamp(file.path) for file in self.settings.files)
         try:
             changed = reload_if_changed(self.settings, self._env, self._read)
         except UserError as problem:
             self.problem = f"{problem.message}; the settings before it stay"
-            self.settings = replace(self.settings, files=stamps)  # read again when it changes again
+            self.settings = replace(self.settings, files=stamps)  # read again only after the next change
             return True
         if changed is None:
             return False
@@ -53,8 +53,7 @@ class Follower:
 
 
 def _in_the_same_place(new: Settings, old: Settings) -> Settings:
-    """The new settings with the runs where they are: what is on the screen should not vanish from under
-    it."""
+    """The new settings with the old root of runs, so that runs do not vanish from the screen."""
     if new.runs_root == old.runs_root:
         return new
     return replace(

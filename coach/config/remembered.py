@@ -1,7 +1,7 @@
-"""remembered.toml: what a launch was answered with once, so that the next one need not ask.
+"""remembered.toml: answers given to a launch, kept so that the next launch need not ask.
 
-coach writes this file, one table per cluster, because an account of one cluster means nothing on another. It
-stands above the user's own file: it was said later, and to the cluster itself.
+coach writes this file, with one table per cluster, because an account of one cluster means nothing on
+another. It overrides the user's own file: the answers are newer and were given for this cluster.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ Remembered = dict[str, dict[str, Said]]
 
 
 def can_be_remembered(key: str) -> bool:
-    """Whether a launch may keep this key: a single value of [launch]."""
+    """True if a launch may remember this key: a single value of [launch]."""
     return key in LAUNCH_FIELDS and key != "launch.setup"
 
 
 def read_remembered(path: Path) -> tuple[Remembered, tuple[str, ...]]:
-    """All that was remembered, and what is wrong in the file. A file that was spoilt is not worth stopping
-    for."""
+    """All remembered answers, and the errors in the file. An invalid file does not stop coach."""
     try:
         said = read_text(path)
         tables = parse_toml(path, said) if said is not None else {}
@@ -57,7 +56,7 @@ def read_remembered(path: Path) -> tuple[Remembered, tuple[str, ...]]:
 
 
 def remembered_text(answers: Mapping[str, Mapping[str, Any]]) -> str:
-    """The file that says this: cluster → dotted key → value."""
+    """The file's text for these answers: cluster → dotted key → value."""
     parts = [_HEAD]
     for cluster, values in answers.items():
         if values:
@@ -71,5 +70,5 @@ def _toml(value: Any) -> str:
 
 
 def _toml_string(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which JSON leaves as it is.
+    # TOML accepts JSON's escapes. JSON leaves DEL unescaped, which TOML forbids.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

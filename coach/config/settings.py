@@ -1,7 +1,7 @@
-"""The values that settings are made of.
+"""The types of the settings.
 
-Passed on to everything that can be set, so that nothing below reads an environment variable or a file; kept
-apart from the reading, so that a test builds one by hand.
+They are passed to all code that can be configured, so no lower layer reads an environment variable or a file.
+They are apart from the reading, so that a test can build them by hand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ THEMES = (
     *("solarized-dark", "solarized-light", "rose-pine", "rose-pine-moon", "rose-pine-dawn"),
     *("atom-one-dark", "atom-one-light"),
 )
-"""coach's own and Textual's; tests hold the latter against its list."""
+"""coach's own themes and Textual's; a test compares the latter with Textual's list."""
 NOTICE_WAYS = ("toast", "bell", "terminal", "title")
 BACKENDS = ("auto", "slurm", "local")
 DEFAULT_JOBS_INTERVAL_S = 15.0
@@ -33,20 +33,18 @@ DEFAULT_IDLE_MINUTES = 60.0
 DEFAULT_IDLE_GPUS_MINUTES = 30.0
 DEFAULT_SLURM_TIMEOUT_S = 12.0
 MESSAGE_SLACK_S = 2.0
-"""Slurm's clients say why they failed when MessageTimeout is over; they are given this much more to say
-it."""
+"""Seconds that Slurm's clients get beyond MessageTimeout, to print why they failed."""
 DEFAULT_SBATCH_TIMEOUT_S = 60.0
 DEFAULT_RECORDS_BYTES = 2 * 2**30
 DEFAULT_RECORDS_FILES = 5000
-"""A home directory often has a quota of 10 to 50 GB and of some 100,000 files: coach takes a small part of
-it."""
+"""A home directory often has a quota of 10 to 50 GB and some 100,000 files: coach uses a small part of it."""
 DEFAULT_CLUSTER = "default"
-"""What a cluster is called that does not say its name."""
+"""The name of a cluster that does not report one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchDefaults:
-    """The [launch] table: what a launch uses when neither the command line nor the plan says otherwise."""
+    """The [launch] table: values for a launch if neither the command line nor the plan sets them."""
 
     backend: str = "auto"
     """auto, slurm or local."""
@@ -69,10 +67,10 @@ class LaunchDefaults:
     gpu_type: str | None = None
     """GRES type to ask for."""
     gpu_request: str | None = None
-    """How GPUs are asked for: "gpus-per-node" or "gres"."""
+    """The option that asks for GPUs: "gpus-per-node" or "gres"."""
     cpus_per_gpu: int | None = None
     exclude: str | None = None
-    """Nodes not to use, in Slurm's spelling."""
+    """Nodes to exclude, in Slurm's spelling."""
     environment: str | None = None
     """The training environment: a name from [environments], or KIND=VALUE."""
     python: str | None = None
@@ -84,9 +82,10 @@ class LaunchDefaults:
     has_comment: bool = False
     """True: a failed job appends its finding to its own comment. Key `squeue_comment`."""
     share: str | None = None
-    """Where each run puts a small summary for everybody to read; "none": nowhere."""
+    """The directory into which each run writes a small summary that everybody can read; "none": no
+    directory."""
     sbatch: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """More sbatch options by long name."""
+    """Further sbatch options by long name."""
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -95,7 +94,7 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """A file of the config as it was when it was read; all None: there was none."""
+    """A config file's state when it was read; all None if it did not exist."""
 
     path: Path
     mtime_ns: int | None = None
@@ -105,14 +104,14 @@ class FileStamp:
 
 @dataclass(frozen=True, slots=True)
 class NoticeSettings:
-    """How the screens tell that a job starts, ends or gets a finding."""
+    """How the screens report that a job starts, ends or gets a finding."""
 
     ways: tuple[str, ...] = ()
-    """Of NOTICE_WAYS. Key `notify.ways`."""
+    """Some of NOTICE_WAYS. Key `notify.ways`."""
     command: tuple[str, ...] = ()
-    """The user's own, in words, run for each notice; empty: nothing. Key `notify.command`."""
+    """The user's own command as words, run for each notice; empty: no command. Key `notify.command`."""
     term: str = ""
-    """TERM, which says how the terminal is told."""
+    """TERM, which decides how to notify through the terminal."""
 
     @property
     def is_on(self) -> bool:
@@ -121,105 +120,104 @@ class NoticeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be set. Paths are absolute."""
+    """All settings. Paths are absolute."""
 
     runs_root: Path
-    """Where run directories are made. Key `runs_root`."""
+    """The directory for run directories. Key `runs_root`."""
     cache_dir: Path
-    """Where generated data sets lie. Key `cache_dir`."""
+    """The directory for generated data sets. Key `cache_dir`."""
     config_dir: Path
-    """Where config.toml and remembered.toml lie."""
+    """The directory of config.toml and remembered.toml."""
     data_dir: Path | None = None
-    """Where real data sets lie (the directory that holds cifar-10-batches-py). Key `data_dir`."""
+    """The directory of real data sets (it holds cifar-10-batches-py). Key `data_dir`."""
     launch: LaunchDefaults = field(default_factory=LaunchDefaults)
     jobs_interval_s: float = DEFAULT_JOBS_INTERVAL_S
-    """Seconds between two looks at the queue. Key `poll.jobs_interval_s`; the pace slows by itself when the
-    controller is slow, or nobody looks."""
+    """Seconds between two looks at the queue. Key `poll.jobs_interval_s`. The pace slows while the controller
+    is slow or nobody watches."""
     least_jobs_interval_s: float = 0.0
-    """The site's least of it, which a job that has just come does not shorten either. Key
-    `poll.min_jobs_interval_s` of the site's file."""
+    """The site's minimum for it, which also holds for a new job. Key `poll.min_jobs_interval_s` of the site's
+    file."""
     nodes_interval_s: float = DEFAULT_NODES_INTERVAL_S
-    """Seconds between two looks at nodes, partitions and everybody's jobs, 60 at least on Slurm. Key
+    """Seconds between two looks at nodes, partitions and everybody's jobs; at least 60 on Slurm. Key
     `poll.nodes_interval_s`."""
     idle_minutes: float = DEFAULT_IDLE_MINUTES
-    """After so many minutes without a key, the screens ask nothing any more until somebody presses one. Key
+    """Minutes without a key press after which the screens stop polling until the next key. Key
     `poll.idle_minutes`."""
     slurm_timeout_s: float = DEFAULT_SLURM_TIMEOUT_S
-    """Seconds that an answer of Slurm's may take.
+    """Seconds that an answer from Slurm may take.
 
-    Key `slurm.timeout_s`, by default slurm.conf's MessageTimeout and two more.
+    Key `slurm.timeout_s`, by default slurm.conf's MessageTimeout plus two.
     """
     sbatch_timeout_s: float = DEFAULT_SBATCH_TIMEOUT_S
-    """Seconds that sbatch may take, which may have to pass a site's plugins and wrapper.
+    """Seconds that sbatch may take, including a site's plugins and wrapper.
 
     Key `slurm.sbatch_timeout_s`.
     """
     max_records_bytes: int = DEFAULT_RECORDS_BYTES
-    """Bytes that the records of all runs may hold; logs and checkpoints do not count. Key
+    """Bytes allowed for the records of all runs; logs and checkpoints do not count. Key
     `records.max_size`."""
     max_records_files: int = DEFAULT_RECORDS_FILES
-    """Files that the records of all runs may be. Key `records.max_files`."""
+    """Number of files allowed for the records of all runs. Key `records.max_files`."""
     idle_command: tuple[str, ...] = ()
-    """What is run once when all GPUs of a job of the user's are idle, in words; empty: nothing. Key
-    `idle_gpus.command`."""
+    """The command, as words, that runs once when all GPUs of one of the user's jobs are idle; empty: no
+    command. Key `idle_gpus.command`."""
     idle_minutes_of_command: float = DEFAULT_IDLE_GPUS_MINUTES
-    """After so many minutes. Key `idle_gpus.minutes`."""
+    """Minutes of idle GPUs before that command runs. Key `idle_gpus.minutes`."""
     is_ssh_allowed: bool = False
-    """True: where no step can run beside a job's own, `coach attach` may go to its nodes by ssh. Key
+    """True: `coach attach` may reach a job's nodes by ssh if no step can run beside the job's own. Key
     `telemetry.ssh`."""
     theme: str = DEFAULT_THEME
-    """The colours of the screens. Key `theme`."""
+    """The colour theme of the screens. Key `theme`."""
     notices: NoticeSettings = field(default_factory=NoticeSettings)
     is_ascii: bool | None = None
-    """True: the screens show ASCII alone; False: never; None: where the locale's encoding is not UTF-8. Key
+    """True: the screens use only ASCII; False: never; None: if the locale's encoding is not UTF-8. Key
     `ascii`."""
     muted_rules: frozenset[str] = frozenset()
     """Codes of rules that never fire. Key `rules.mute`."""
     rule_files: tuple[Path, ...] = ()
-    """Tables of wordings and thresholds beside those of the project. Key `rules.files`."""
+    """Files of wordings and thresholds beside coach's own. Key `rules.files`."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=_nothing)
     """Rule code → threshold name → value. Keys `rules.CODE.NAME`."""
     environments: Mapping[str, Environment] = field(default_factory=_nothing)
     """Training environments by name. Tables [environments.NAME]."""
     scratch_cache_dir: Path | None = None
-    """Where jobs keep the caches of torch, Triton and Hugging Face, off home; None: where those put them. Key
-    `scratch_cache_dir`."""
+    """The directory for the jobs' caches of torch, Triton and Hugging Face, outside home; None: each
+    library's default. Key `scratch_cache_dir`."""
     limits: Limits = field(default_factory=Limits)
     advice: Mapping[str, Advice] = field(default_factory=_nothing)
     """Rule code → the site's advice. Tables [advice.CODE]."""
     locks: Mapping[str, Lock] = field(default_factory=_nothing)
-    """Dotted key → why nobody but the site may set it. Table [locked] of the site's file."""
+    """Dotted key → reason why only the site may set it. Table [locked] of the site's file."""
     switched_off: frozenset[Switch] = frozenset()
-    """What the site has switched off. Keys `switches.NAME`."""
+    """The features that the site has switched off. Keys `switches.NAME`."""
     recipe_paths: tuple[Path, ...] = ()
-    """Recipes of the user's own: files, folders, or folders of such folders. Key `recipes`."""
+    """The user's own recipes: files, folders, or folders of such folders. Key `recipes`."""
     recipe_keys: Mapping[str, str] = field(default_factory=_nothing)
     """Key on the screens, 6 to 9 → the name or path of the recipe that it launches. Keys `keys.6` to
     `keys.9`."""
     chosen_keys: Mapping[str, str] = field(default_factory=_nothing)
-    """Id of a key of the screens → the character or name of the key that does it. Keys `keys.ID`."""
+    """Id of a key of the screens → the character or name of the key assigned to it. Keys `keys.ID`."""
     is_readonly: bool = False
-    """True removes every action that changes something. Key `readonly`."""
+    """True removes each action that changes something. Key `readonly`."""
     origins: Mapping[str, str] = field(default_factory=_nothing)
-    """Dotted key → where its value came from: `FILE:LINE` or an environment variable; absent for defaults."""
+    """Dotted key → origin of its value, `FILE:LINE` or an environment variable; absent for defaults."""
     notes: tuple[str, ...] = ()
-    """What was said and does not count, one line each: a key that the site locked, a path whose variable is
-    not set."""
+    """Settings without effect, one line each: a key that the site locked, a path with an unset variable."""
     cluster: str = DEFAULT_CLUSTER
-    """Name of the cluster, by which answers are remembered."""
+    """Name of the cluster; answers are remembered under it."""
     runs_root_candidates: tuple[tuple[Path, str], ...] = ()
-    """Where run directories could be made, best first, each with who says so."""
+    """Possible places for run directories, best first, each with its origin."""
     runs_root_text: str | None = None
-    """Which of them was taken, and why the earlier ones were not."""
+    """Names the chosen place, and why the earlier ones were not chosen."""
     roster: Path | None = None
     """A file with the user names of the cohort, one a line. Key `cohort.roster`."""
     cohort_group: str | None = None
     """The Unix group whose members are the cohort. Key `cohort.group`."""
     files: tuple[FileStamp, ...] = ()
-    """The files that were looked for, as they were."""
+    """The state of each config file that was looked for."""
 
     def why_off(self, switch: Switch) -> str | None:
-        """Why the site's file does not allow it, with key and place; None where it does."""
+        """The reason why the site's file forbids it, with key and place; None if it is allowed."""
         if switch not in self.switched_off:
             return None
         lock = self.lock_of(switch.key)
@@ -228,7 +226,7 @@ class Settings:
         return words if lock is None else f"{words}: {lock.reason}"
 
     def lock_of(self, key: str) -> Lock | None:
-        """The lock on a key, or on a table that it stands in."""
+        """The lock on a key, or on a table that contains it."""
         parts = key.split(".")
         for length in range(len(parts), 0, -1):
             lock = self.locks.get(".".join(parts[:length]))

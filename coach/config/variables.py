@@ -1,6 +1,6 @@
-"""Environment variables that set keys: `COACH_` and the key, dots as underscores.
+"""Environment variables that set keys: `COACH_` and the key, with underscores for dots.
 
-For a module file, a job or a test that wants one value to differ without a file of its own.
+They let a module file, a job or a test change one value without a config file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coach.config.keys import KEYS, checked
 from coach.model.errors import UserError
 
 _PREFIX = "COACH_LAUNCH_"
-"""Under this prefix a variable that means nothing is a misspelt one."""
+"""An unknown variable with this prefix is a misspelling."""
 
 _BY_VARIABLE = {
     key.variable: key for key in KEYS.values() if key.variable is not None and not key.is_site_only
@@ -25,7 +25,7 @@ _BY_VARIABLE = {
 
 
 def home_values(env: Mapping[str, str]) -> dict[str, Said]:
-    """What COACH_HOME says: runs and cache lie below it."""
+    """Values that COACH_HOME sets: the paths of runs and cache below it."""
     if runs.coach_home(env) is None:
         return {}
     place = _place("COACH_HOME")
@@ -36,7 +36,7 @@ def home_values(env: Mapping[str, str]) -> dict[str, Said]:
 
 
 def variable_values(env: Mapping[str, str]) -> dict[str, Said]:
-    """What variables say of single keys. Raises UserError naming the variable."""
+    """Values of single keys that variables set. Raises UserError that names the variable."""
     values = {}
     for variable, key in _BY_VARIABLE.items():
         said = env.get(variable)

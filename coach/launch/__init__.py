@@ -1,2 +1,2 @@
-"""One launch: recipe, environment, checks, plan, script, and the only doors to sbatch, scancel and
+"""Launches: recipe, environment, checks, plan, script, and the only modules that call sbatch, scancel and
 scontrol."""

@@ -1,8 +1,8 @@
-"""The lines of a batch script that get at the training environment, per kind. Pure.
+"""Bash lines that set up the training environment in a batch script, for each kind of environment. Pure.
 
-An environment that is half there trains with the wrong torch, or none: every step that can fail ends the job
-with one line that says what is missing (`stop`, which the script defines). Nothing is evaluated; whatever a
-person wrote stays inside its quotes.
+A half-activated environment trains with the wrong torch, or with none. Every step that can fail therefore
+ends the job with one line that names the missing part (`stop`, which the script defines). Nothing is passed
+to `eval`, and text that a person wrote stays inside its quotes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
 
 STOP_STATUS = 78
-"""EX_CONFIG: the job ended before the training began, because something that it needs is missing."""
+"""Exit status EX_CONFIG: the training did not start because something that it needs is missing."""
 
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=", re.ASCII)
 
@@ -47,8 +47,8 @@ source "$("$CONDA" info --base)/etc/profile.d/conda.sh\""""
 def activation_lines(
     environment: Environment, setup: Sequence[str], python: str, *, is_needed: bool = True
 ) -> list[str]:
-    """From the job's shell to one in which `$PYTHON` is the environment's interpreter. `setup` are the
-    launch's own lines. The job ends where an interpreter that is needed is not there."""
+    """Lines that activate the environment and set `$PYTHON` to its interpreter. `setup` are the launch's own
+    lines. If `is_needed`, the job ends when the interpreter is missing."""
     lines = _activation(environment)
     setup = (*environment.setup, *setup)
     if setup:
@@ -79,9 +79,9 @@ def activation_lines(
 def container_lines(
     environment: Environment, mounts: Sequence[str], cache_dir: str, has_gpus: bool, variables: Sequence[str]
 ) -> list[str]:
-    """`INSIDE`: what starts a program in the image.
+    """Lines that set `INSIDE`, the command that starts a program in the image.
 
-    It sees `mounts` beside the image, and gets what the lines of `variables` export as it is here.
+    The container sees `mounts`. Variables that the lines in `variables` export keep their values inside it.
     """
     if not environment.is_container:
         return []
@@ -102,17 +102,17 @@ def container_lines(
 
 
 def step_words(environment: Environment) -> tuple[str, ...]:
-    """More options for srun, as bash words."""
+    """Further options for srun, as bash words."""
     return ('"${INSIDE[@]}"',) if environment.kind is EnvironmentKind.PYXIS else ()
 
 
 def program_words(environment: Environment) -> tuple[str, ...]:
-    """What stands before the interpreter, as bash words."""
+    """Words that stand before the interpreter, in bash."""
     return ('"${INSIDE[@]}"',) if environment.kind is EnvironmentKind.APPTAINER else ()
 
 
 def recording_lines(environment: Environment) -> list[str]:
-    """What goes before `recording_words`."""
+    """Lines that must stand before `recording_words`."""
     if environment.kind is not EnvironmentKind.PYXIS:
         return []
     return [
@@ -128,21 +128,21 @@ def recording_lines(environment: Environment) -> list[str]:
 
 
 def recording_words(environment: Environment) -> str:
-    """A Python for the last line of the job, which notes how the run ended."""
+    """The Python that the job's last line runs to record how the run ended."""
     if environment.kind is EnvironmentKind.PYXIS:
         return '"${RECORD[@]}"'
     return " ".join((*program_words(environment), '"$PYTHON"'))
 
 
 def exported_names(lines: Iterable[str]) -> list[str]:
-    """The variables that lines of a script export, for those `export` lines that a shell would split into
-    NAME=VALUE words."""
+    """Names of the variables that the `export` lines of a script set, as far as a shell would split these
+    lines into NAME=VALUE words."""
     words = [word for line in lines if line.startswith("export ") for word in split(line)[1:]]
     return list(dict.fromkeys(match[1] for word in words if (match := _VARIABLE.match(word))))
 
 
 def outermost(paths: Iterable[str]) -> list[str]:
-    """The paths without those that lie below another of them: a container needs each once."""
+    """Drop each path that lies below another of the paths: a container needs one mount for both."""
     unique = list(dict.fromkeys(paths))
     return [
         path
@@ -204,7 +204,7 @@ def _image(environment: Environment) -> list[str]:
         lines += ['if [[ ! -e $IMAGE ]]; then stop file_not_found "$IMAGE: no such image"; fi']
     return [
         *lines,
-        "# What Python would find by these lies outside of the image.",
+        "# Packages that Python would find through these variables lie outside the image.",
         "unset PYTHONHOME PYTHONPATH",
         "export PYTHONNOUSERSITE=1",
         "# The interpreter inside the image.",
@@ -243,17 +243,18 @@ def _check_mount(path: str) -> None:
         )
 
 
-# Home is small, backed up, and slow from two hundred ranks at once, and libraries write there unless they are
-# told. Only variables that name one library's cache are set. XDG_CACHE_HOME is not: it would also move the
-# caches of programs that this job does not know. Nor is PIP_CACHE_DIR: a job installs nothing.
+# Home is small, backed up, and slow when two hundred ranks use it at once, but libraries write their caches
+# there by default. Only variables that name one library's cache are set. XDG_CACHE_HOME is not set: it would
+# also move the caches of programs that are unknown to this job. PIP_CACHE_DIR is not set: a job installs
+# nothing.
 
 CACHES = {
-    # torch.compile's programs; /tmp otherwise, and compiled anew by every job
+    # programs compiled by torch.compile; the default is /tmp, where every job compiles them again
     "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
-    "TRITON_CACHE_DIR": "triton",  # Triton's kernels; ~/.triton otherwise
-    # operators that DeepSpeed and others build; ~/.cache otherwise
+    "TRITON_CACHE_DIR": "triton",  # Triton's kernels; the default is ~/.triton
+    # operators that DeepSpeed and others build; the default is ~/.cache
     "TORCH_EXTENSIONS_DIR": "torch_extensions",
-    "CUDA_CACHE_PATH": "cuda",  # what the driver compiles; ~/.nv otherwise
+    "CUDA_CACHE_PATH": "cuda",  # the driver's compiled kernels; the default is ~/.nv
     "TORCH_HOME": "torch",  # weights from torch.hub and torchvision
     "HF_HOME": "huggingface",  # models and data sets from the hub
 }
@@ -261,11 +262,12 @@ CACHES = {
 
 
 def cache_lines(cache_dir: str | None) -> list[str]:
-    """Lines of a batch script. What the job's environment says already is kept: somebody has chosen it."""
+    """Lines of a batch script that set the cache variables. A variable that the job's environment already
+    sets keeps its value."""
     if cache_dir is None:
         return []
     return [
-        "# Caches off home, as the site wants them; what is set already is kept.",
+        "# Caches outside home, as the site wants; a variable that is set already keeps its value.",
         f"CACHES={quote(cache_dir)}",
         'mkdir -p -m 700 "$CACHES" || true',
         *(f'export {name}="${{{name}:-$CACHES/{folder}}}"' for name, folder in CACHES.items()),

@@ -1,7 +1,7 @@
-"""The script of a group that is one job array: each task is a run, and starts that run's own script. Pure.
+"""The batch script for a group of runs that is one job array: each task starts its own run's script. Pure.
 
-One call of sbatch submits all runs or none, the array's limit says how many are alive at once, and squeue
-shows them as one row. It needs runs that ask Slurm for the same.
+One call of sbatch submits all runs or none, the array's limit bounds the number of runs at a time, and squeue
+shows them as one row. All runs must ask Slurm for the same resources.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ _ARRAY = re.compile(r"#SBATCH[ \t]+(?:--array(?:=|[ \t])|-a)")
 
 
 def can_be_array(plans: Sequence[Plan]) -> bool:
-    """True for several runs that ask Slurm for the same."""
+    """True for several runs that ask Slurm for the same resources."""
     asked = {tuple(line for line in _options(plan) if not _OF_ONE_RUN.match(line)) for plan in plans}
     return len(plans) > 1 and len(asked) == 1
 
 
 def tasks_of(plans: Sequence[Plan]) -> list[int]:
-    """The array task of each run: the one of the user's batch file, else the run's place in the group."""
+    """The array task of each run: the task that the user's batch file names, else the run's index in the
+    group."""
     said = [task_of(plan) for plan in plans]
     return [index if task is None else task for index, task in enumerate(said)]
 
@@ -42,13 +43,13 @@ def task_of(plan: Plan) -> int | None:
 
 
 def render(plans: Sequence[Plan], at_once: int | None, coach_version: str) -> str:
-    """The array's script. `at_once`: so many runs at most are alive at the same time; None: Slurm decides."""
+    """The array's script. `at_once` is the most runs at a time; None leaves that to Slurm."""
     first = plans[0]
     is_batch = first.request.own is not None and first.request.own.kind is OwnKind.BATCH
     tasks = tasks_of(plans)
     limit = f"%{at_once}" if at_once is not None else ""
     options = [line for line in _options(first) if not _ARRAY.match(line)]
-    if not is_batch:  # The logs of each run are its own, as if it were a job by itself.
+    if not is_batch:  # each run has its own logs, like a job by itself
         options = [line for line in options if not _LOGS.match(line)]
         options += ["#SBATCH --output=/dev/null", "#SBATCH --error=/dev/null"]
     lines = [

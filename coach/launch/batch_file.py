@@ -1,8 +1,8 @@
-"""A person's batch file: what its #SBATCH lines ask for, and the script by which it is submitted.
+"""A person's batch file: the resources in its #SBATCH lines, and the script that submits it.
 
-The file runs byte for byte, by the interpreter of its own first line, under `coach run`. Its leading #SBATCH
-lines stand in the script that is submitted, as they are; what was said with the launch stands behind them,
-where it counts. Nothing else is added.
+The file runs byte for byte under `coach run`, by the interpreter that its first line names. The submitted
+script begins with the file's leading #SBATCH lines, unchanged. The launch's own options follow them and so
+win. Nothing else is added.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_BYTES = 4 << 20
 _HEAD_BYTES = 64 << 10
 _OPTION = re.compile(r"^#SBATCH\b(.*)$", re.MULTILINE)
 _LEADING = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?:[ \t]*#.*)?")
-"""Slurm reads its options up to the first command."""
+"""Slurm reads #SBATCH lines only up to the first command."""
 _HETEROGENEOUS = re.compile(r"^#SBATCH[ \t]+(?:hetjob|packjob)\b", re.MULTILINE)
 _LETTERS = {
     "A": "account",
@@ -70,7 +70,7 @@ _SAID = {
     "constraint": "constraint",
     "exclude": "exclude",
 }
-"""Option of sbatch → field of the request that is said instead of it."""
+"""Option of sbatch → field of the request that takes its place."""
 
 
 def has_options(path: Path) -> bool:
@@ -100,7 +100,7 @@ def read(path: Path) -> str:
 
 
 def check(path: Path) -> None:
-    """Raise UserError for what coach does not launch."""
+    """Raise UserError for a file that coach does not launch."""
     text = read(path)
     if not text.startswith("#!"):
         raise UserError(
@@ -120,8 +120,8 @@ def check(path: Path) -> None:
 
 
 def array_of(text: str) -> TaskIds | None:
-    """The tasks of the array that the file asks for; None where it asks for none. Raises UserError for one
-    that cannot be read."""
+    """The array tasks that the file asks for, or None. Raises UserError for a list of tasks that cannot be
+    read."""
     said = asked(text).get("array")
     if said is None:
         return None
@@ -132,7 +132,8 @@ def array_of(text: str) -> TaskIds | None:
 
 
 def asked(text: str) -> dict[str, str]:
-    """Long name of each option of the #SBATCH lines → its value; of two the last, as sbatch takes them."""
+    """Long name of each option in the #SBATCH lines → its value. Of a repeated option the last value counts,
+    as for sbatch."""
     found: dict[str, str] = {}
     for line in _OPTION.findall(_header(text)):
         try:
@@ -156,7 +157,7 @@ def asked(text: str) -> dict[str, str]:
 
 
 def resources_of(text: str, request: LaunchRequest) -> Resources:
-    """What the file asks for, and what the launch says instead."""
+    """The resources that the file asks for, with the launch's own values in place of the file's."""
     options = {**asked(text), **said_options(request)}
     num_nodes = _whole(options.get("nodes", "").split("-")[0]) or 1
     return Resources(
@@ -177,7 +178,7 @@ def resources_of(text: str, request: LaunchRequest) -> Resources:
 
 
 def said_options(request: LaunchRequest) -> dict[str, str]:
-    """Options of sbatch that the launch says, by their long names."""
+    """The sbatch options that the launch sets, by their long names."""
     options: dict[str, str] = {}
     for option, name in _SAID.items():
         value = getattr(request, name)
@@ -229,7 +230,7 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
 
 
 def _options_of_segments(text: str, plan: Plan) -> dict[str, str]:
-    """What sbatch is asked for, so that the job is told of its limit and can go on after it."""
+    """The sbatch options that let the job get a signal before its limit and be requeued."""
     if "signal" in asked(text):
         raise UserError(
             "--until-done: the batch file asks for a signal of its own (#SBATCH --signal)",
@@ -240,8 +241,8 @@ def _options_of_segments(text: str, plan: Plan) -> dict[str, str]:
 
 
 def _segment_lines(plan: Plan, paths: Paths, words: str) -> list[str]:
-    """The file as one segment of a training: the shell stays, to hear of the limit and to ask for the
-    next."""
+    """Lines that run the file as one segment of a training. The shell stays: it receives the signal before
+    the limit and asks for the next segment."""
     here = replace(plan, environment=Environment())
     return [
         "if ((${#MEASURED[@]} == 0)); then",
@@ -270,7 +271,8 @@ def _interpreter(text: str) -> list[str]:
 
 
 def _changed(text: str, own: OwnProgram, values: Mapping[str, Any]) -> str:
-    """The file with the values that were asked for. Raises UserError for one that has no place in it."""
+    """The file's text with the requested values. Raises UserError for a value that has no place in the
+    text."""
     script = read_script([text])
     changes = {key: value for key, value in values.items() if value != script.parameters.get(key)}
     if not changes:
@@ -298,7 +300,7 @@ def _kept_lines(text: str) -> list[str]:
 def _gpus_per_node(options: Mapping[str, str], num_nodes: int) -> int:
     for option, share in (("gpus-per-node", 1), ("gres", 1), ("gpus", num_nodes)):
         parts = [part.strip() for part in options.get(option, "").split(",")]
-        if option == "gres":  # what else is counted there, licenses or scratch, is no GPU
+        if option == "gres":  # other resources, such as licenses or scratch, are not GPUs
             parts = [part for part in parts if part.partition(":")[0] == "gpu"]
         counts = [1 if part == "gpu" else int(found[1]) for part in parts if (found := _GPUS.fullmatch(part))]
         if counts:
@@ -317,4 +319,4 @@ def _seconds(text: str | None) -> int | None:
     try:
         return parse_time(text, "--time")
     except UserError:
-        return None  # Slurm knows more words, for example UNLIMITED
+        return None  # Slurm takes other words too, for example UNLIMITED

@@ -1,7 +1,8 @@
-"""The values of a config file, each with its place in the text: YAML, JSON and TOML. Pure.
+"""Reads the values of a YAML, JSON or TOML config file, each with its position in the text, and changes them.
+Pure.
 
-A change replaces the characters of one value, so that comments, order and spelling of all else stay. The new
-text is read again before it is used: it must say what was asked for, and otherwise what it said before.
+A change replaces only the characters of one value, so comments, order and spelling of the rest stay. The new
+text is read again before it is used: it must hold the requested values, and all others unchanged.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from coach.model.toml_text import parse_toml
 MAX_BYTES = 64 << 10
 """A longer file holds data. PyYAML reads about 200 KB each second."""
 _MAX_DEPTH = 100
-"""Brackets of YAML within brackets: PyYAML looks at all of them for each word, and 300 took it 1.4 s."""
+"""The most nested brackets allowed in YAML: PyYAML checks all open brackets at each word, and 300 took 1.4 s.
+"""
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 Path = tuple[str | int, ...]
-"""Keys from the top of the file down to a value; a number is a place in a list."""
+"""Keys from the top of the file down to a value; a number is an index in a list."""
 _INT = re.compile(r"[+-]?(?:0|[1-9]\d{0,17})", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _TAG = "tag:yaml.org,2002:"
@@ -51,18 +53,19 @@ class ConfigValue:
     value: Scalar
     start: int
     end: int
-    """Its characters in the text, with the quotes."""
+    """The value lies at `start:end` in the text, quotes included."""
 
     @property
     def name(self) -> str:
-        """The keys with dots: `optim.lr`."""
+        """The keys joined by dots: `optim.lr`."""
         return ".".join(map(str, self.path))
 
 
 def read_values(text: str, suffix: str) -> tuple[ConfigValue, ...]:
-    """The values in their order, without those that stand in several places (an anchor of YAML) or twice.
+    """The values in the order of the text. Left out are keys that occur twice and values used in several
+    places (a YAML anchor).
 
-    Raises ValueError for text that is not of the suffix's format, or no mapping.
+    Raises ValueError for text that is not in the suffix's format, or is not a mapping.
     """
     try:
         found = list({".json": _json_values, ".toml": _toml_values}.get(suffix, _yaml_values)(text))
@@ -73,7 +76,7 @@ def read_values(text: str, suffix: str) -> tuple[ConfigValue, ...]:
 
 
 def with_changes(text: str, suffix: str, changes: Mapping[Path, Scalar]) -> str:
-    """The text with new values. Raises ValueError where it would not then say them."""
+    """The text with new values. Raises ValueError if the new text would not be read back as these values."""
     before = read_values(text, suffix)
     wanted = {each.path: each.value for each in before}
     changed = text
@@ -90,14 +93,15 @@ def with_changes(text: str, suffix: str, changes: Mapping[Path, Scalar]) -> str:
 
 
 def _spelt(old: str, value: Scalar, suffix: str) -> tuple[str, Scalar]:
-    """A value in the words of the format, in the quotes of the old one; and what it then is."""
+    """The new value spelt in the file's format, in the quotes of the old one, and the value as it is then
+    read."""
     quote = old[0] if old[0] in "\"'" else ""
     if isinstance(value, bool):
         return show(value), value
     if isinstance(value, int | float):
         text = repr(value)
         if "e" in text and "." not in text:
-            text = text.replace("e", ".0e")  # YAML 1.1 takes 5e-05 for text
+            text = text.replace("e", ".0e")  # YAML 1.1 reads 5e-05 as text
         return (f"{quote}{text}{quote}", text) if quote else (text, value)
     text = spelt_like(old.strip("\"'"), value)
     if quote == "'" and "'" not in text:
@@ -146,16 +150,16 @@ def _yaml_values(text: str) -> Iterator[ConfigValue]:
 
 
 def _depth(text: str) -> int:
-    """The most brackets that are open at once, those of strings and comments among them."""
+    """The most brackets that are open at once. Brackets in strings and comments are counted too."""
     return max(accumulate(1 if each in "[{" else -1 for each in _BRACKETS.findall(text)), default=0)
 
 
 def _yaml_scalar(node: yaml.ScalarNode) -> Scalar | None:
-    """None: of another type than a parameter has, or spelt in a way that cannot be kept."""
+    """The value, or None if a parameter cannot have its type or its spelling cannot be kept."""
     text = node.value
     if node.style in ('"', "'") or (node.style is None and node.tag == f"{_TAG}str"):
         is_number = node.style is None and _FLOAT.fullmatch(text)
-        return float(text) if is_number else str(text)  # 1e-4 is text for YAML 1.1, and a number to everybody
+        return float(text) if is_number else str(text)  # YAML 1.1 reads 1e-4 as text; people mean a number
     if node.style is None and node.tag == f"{_TAG}int":
         return int(text) if _INT.fullmatch(text) else None
     if node.style is None and node.tag == f"{_TAG}float":
@@ -174,7 +178,8 @@ def _json_values(text: str) -> Iterator[ConfigValue]:
 
 
 def _json_at(text: str, index: int, path: Path, found: list[ConfigValue]) -> int:
-    """Where the value ends that begins here, or behind blanks. The text is known to be JSON."""
+    """Record the values at `index`, after any blanks, and return where they end. The text must be valid
+    JSON."""
     index = _behind_blanks(text, index)
     if text[index] not in "{[":
         value, end = _DECODER.raw_decode(text, index)
@@ -201,7 +206,7 @@ def _behind_blanks(text: str, index: int) -> int:
 
 
 def _toml_values(text: str) -> Iterator[ConfigValue]:
-    """The entries that stand on a line of their own. Those that tomllib reads otherwise are left out."""
+    """The entries that have a line of their own. An entry that tomllib reads differently is left out."""
     table = parse_toml(text)
     here: tuple[str, ...] | None = ()
     place = 0

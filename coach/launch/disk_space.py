@@ -1,8 +1,7 @@
-"""Whether what a run writes has room where it is written: said in the plan, refused only where nothing at all
-could start. Pure.
+"""Checks that the places to which a run writes have enough room. The plan shows the result. Pure.
 
-A run that ends after hours with "No space left on device" could have been told before. What it needs is an
-estimate, so it is never a reason to refuse; a place where not even logs fit is.
+A warning before the launch can save a run that would end after hours with "No space left on device". The need
+is an estimate, so it never refuses a launch. A place without room even for logs does.
 """
 
 from __future__ import annotations
@@ -21,30 +20,30 @@ MIN_LEFT_BYTES, MIN_LEFT_FILES = 50 * 10**6, 100
 """Below this not even logs, metrics and one small checkpoint fit."""
 LOW_BYTES = 10**9
 LOW_SHARE, AMPLE_BYTES = 0.05, 50 * 10**9
-"""Less than this share is little, unless it is this much: 4 % of a petabyte is no reason to worry."""
+"""A smaller free share is low, unless at least AMPLE_BYTES are free: 4 % of a petabyte is plenty."""
 
 GENERATED_DATA_BYTES = 38 * 10**6
 """12,000 images of 32x32 pixels in the files of CIFAR-10."""
 _CHECKPOINTS_AT_ONCE = 3
-"""Two are kept while the next one is written."""
+"""A run keeps two checkpoints while it writes the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One place to which a launch writes, with what is known of it."""
+    """A place to which a launch writes, its free space and the expected use."""
 
     path: str
     key: str
-    """What sets it in the config."""
+    """The config key that sets it."""
     space: Space | None
     quota: Quota | None
     needs: Mapping[str, int | None]
-    """What is written there → its estimated bytes; None where nobody can say."""
+    """Kind of content → its estimated bytes; None if there is no estimate."""
 
 
 def checkpoint_bytes(parameters: Mapping[str, Any]) -> int | None:
-    """All checkpoints that a run has at once. Known for the recipes that train the workshop's model, which
-    has a `width`, and for those that train a whole language model."""
+    """Bytes of all checkpoints that a run has at once. Known for recipes that train the model with a `width`
+    or a whole language model; else None."""
     num_of_gpt = _parameters_of_gpt(parameters)
     if num_of_gpt is not None:
         return _CHECKPOINTS_AT_ONCE * 3 * 4 * num_of_gpt
@@ -55,19 +54,18 @@ def checkpoint_bytes(parameters: Mapping[str, Any]) -> int | None:
     convolutions = sum(9 * before * after + 3 * after for before, after in pairwise(channels))
     hidden = 8 * width
     num_parameters = convolutions + (16 * channels[-1] + 1) * hidden + (hidden + 1) * 10
-    copies = (
-        3 if parameters.get("optimizer") == "adamw" else 2
-    )  # the optimizer's averages have the model's size
+    # Each average that the optimizer keeps is as large as the model.
+    copies = 3 if parameters.get("optimizer") == "adamw" else 2
     return _CHECKPOINTS_AT_ONCE * copies * 4 * num_parameters
 
 
 def reads_images(parameters: Mapping[str, Any]) -> bool:
-    """True unless these are the parameters of a model that reads text."""
+    """True unless the parameters are those of a model that reads text."""
     return parameters.get("model") != "gpt" and "heads" not in parameters
 
 
 def _parameters_of_gpt(parameters: Mapping[str, Any]) -> int | None:
-    """Its weights and biases; None for another model, and where adapters alone are kept (`rank`)."""
+    """Number of weights and biases; None for another model, and if only adapters are saved (`rank`)."""
     sizes = [parameters.get(name) for name in ("layers", "embedding", "vocabulary", "sequence_length")]
     if "rank" in parameters or not all(isinstance(size, int) for size in sizes):
         return None
@@ -77,7 +75,7 @@ def _parameters_of_gpt(parameters: Mapping[str, Any]) -> int | None:
 
 
 def judge_rooms(rooms: Iterable[Room]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Notes and warnings, a line per place. Raises UserError where nothing could be written."""
+    """Notes and warnings, one line per place. Raises UserError for a place where not even logs fit."""
     notes: list[str] = []
     warnings: list[str] = []
     for room in rooms:

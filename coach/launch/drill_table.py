@@ -1,8 +1,8 @@
-"""The table [drill] of a recipe, checked key by key: what is planted, what the learner may answer, and the
-twin without the fault.
+"""Reads the table [drill] of a recipe key by key: the planted fault, the answers offered, and the twin
+without the fault.
 
-Apart from recipe_file.py, because a recipe is for everybody to read and this table is what nobody may see
-before the answer.
+It is apart from recipe_file.py because everybody may read a recipe, but nobody should see this table before
+answering the drill.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DRILL_KEYS: Keys = {
     ),
     "also": TableKey(_CAUSES, "Further causes that are judged right."),
     "choices": TableKey(
-        _CAUSES, "What a learner may answer: 4 to 6, the planted one among them.", is_needed=True
+        _CAUSES, "The answers offered to a learner: 4 to 6, the planted one among them.", is_needed=True
     ),
     "needs": TableKey(f"a list of {', '.join(Need)}", "What it needs to show its symptom."),
     "is_live": TableKey("true or false", "True if its symptom shows while it runs."),
@@ -54,14 +54,14 @@ OPTIONS: Mapping[str, tuple[str, type, str]] = {
     "env": ("env", dict, "a table of variables"),
     "sbatch": ("sbatch", dict, "a table of options"),
 }
-"""Option → field of `LaunchRequest`, type, what is wanted. Called like the field, but for `time`, which is
-written as Slurm does."""
+"""Option → (field of `LaunchRequest`, type, description of a valid value). The names match the fields, except
+`time`, which is in Slurm's format."""
 
 
 def read_drill(
     reader: TableReader, table: Mapping[str, Any] | None, known: Mapping[str, Parameter]
 ) -> Drill | None:
-    """The table as a value; None where there is none. `known` are the recipe's parameters."""
+    """The table as a value, or None if there is no table. `known` are the recipe's parameters."""
     if table is None:
         return None
     reader.check_keys("drill", table, DRILL_KEYS)
@@ -79,7 +79,7 @@ def read_drill(
     reader.check_keys("drill.twin", twin, TWIN_KEYS)
     return Drill(
         planted=planted,
-        choices=tuple(sorted(choices)),  # whoever writes a drill names the planted one first
+        choices=tuple(sorted(choices)),  # a drill's author often lists the planted one first
         twin=Twin(
             recipe=reader.matching(twin, "drill.twin.recipe", _NAME, TWIN_KEYS["recipe"].takes),
             set=_scalars(reader, twin, "drill.twin.set"),

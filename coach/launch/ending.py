@@ -1,7 +1,8 @@
-"""The end of a batch script: signals before it, the requeue, and the note of how the run ended. Pure.
+"""The lines of a batch script that handle its end: signals, the requeue, and the record of how the run ended.
+Pure.
 
-Apart from what starts the training, because here alone the shell itself has to stay in charge: it outlives
-the training, and it is what Slurm and the local supervisor signal.
+They are apart from the lines that start the training: here the shell must stay alive longer than the
+training, because Slurm and the local supervisor signal the shell.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from coach.launch.long_job import next_segment_lines
 from coach.model.launching.launch import OwnKind, Plan
 
 _SECONDS_OF_GRACE = 30
-"""A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the
-script's."""
+"""A job that ends this close to its limit was ended by the limit. Slurm starts its clock before the script
+does."""
 
 _JUDGE = 'LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR"'
 _BY_ONE_FILE = ' --file "$OWN_FILE"'
@@ -37,17 +38,18 @@ _NEWEST_CHECKPOINT = (
 
 
 def signal_lines(plan: Plan) -> list[str]:
-    """Before the training: what the shell does when it is signalled, so that the training gets to write a
-    checkpoint."""
+    """Lines that stand before the training: they let the shell pass on the signal before the limit, so that
+    the training can write a checkpoint."""
     is_slurm, has_signal = plan.backend == "slurm", plan.resources.signal is not None
     own, is_long = plan.request.own, plan.request.until_done is not None
-    # A program that was not said to know USR1 would die of it without a word: TERM is the usual order to end.
+    # A program that does not handle USR1 would die of it without a message. TERM is the usual request to end.
     word = "TERM" if is_long and own is not None and "signal" not in own.offers else "USR1"
     usr1 = (
         f'scancel --signal={word} "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING" || true'
     )
     if own is not None and own.kind is OwnKind.BATCH:
-        # What the file starts may be no step of Slurm's, and its shell would go on with its next line.
+        # The program that the file starts may not be a Slurm step, and the file's shell would run its next
+        # line.
         usr1 = '"$PYTHON" "$CODE/coach/node" curtail --pid "$TRAINING" --script "$RUN_DIR/script" &'
     term = "" if is_slurm else '; kill -TERM "$TRAINING" || true'
     lines = _NEWEST_CHECKPOINT if is_slurm and has_signal and not is_long else ()
@@ -65,8 +67,8 @@ def signal_lines(plan: Plan) -> list[str]:
 
 
 def ending_lines(plan: Plan, own_file: str | None = None) -> list[str]:
-    """After the training: back into the queue if it was signalled before its limit, else the note of how it
-    ended. `own_file` is coach where it is one file."""
+    """Lines that stand after the training. If the job got a signal before its limit it is requeued, else the
+    end is recorded. `own_file` is the path of coach if coach is one file."""
     lines = recording_lines(plan.environment)
     if plan.backend != "slurm":
         return lines + _local_ending(plan, own_file)
@@ -76,20 +78,21 @@ def ending_lines(plan: Plan, own_file: str | None = None) -> list[str]:
 
 
 def judge_lines(own_python: str | None, own_file: str | None = None) -> list[str]:
-    """At the start: `OWN_PYTHON`, the interpreter that has coach, empty where this node cannot run it; None
-    where the site has no verdict in its jobs. `OWN_FILE` is coach where it is one file.
+    """Lines that stand at the start and set `OWN_PYTHON`, the interpreter that has coach. It is empty if this
+    node cannot run it, or if `own_python` is None because the site turned off verdicts in jobs. `OWN_FILE` is
+    the path of coach if coach is one file.
 
-    The training environment may change where libraries are found, so that is noted as it is now.
+    The library path is recorded here because the training environment may change it.
     """
     if own_python is None:
         return [
-            "# The site has no verdict in its jobs: the next coach that looks judges it.",
+            "# The site turned off verdicts in jobs: the next coach that looks judges the run.",
             "OWN_PYTHON=''",
             "",
         ]
     tried = "-c 'import coach.cli'" if own_file is None else '"$OWN_FILE" --version'
     return [
-        "# coach's own interpreter says at the end why the job ended, where this node can run it.",
+        "# coach's own interpreter prints at the end why the job ended, if this node can run it.",
         f"OWN_PYTHON={quote(own_python)} OWN_LIBRARIES=${{LD_LIBRARY_PATH-}}",
         *([f"OWN_FILE={quote(own_file)}"] if own_file is not None else []),
         f"if ! \"$OWN_PYTHON\" -E -P {tried} > /dev/null 2>&1; then OWN_PYTHON=''; fi",
@@ -100,7 +103,7 @@ def judge_lines(own_python: str | None, own_file: str | None = None) -> list[str
 def _judging(own_file: str | None) -> list[str]:
     judge = _JUDGE if own_file is None else _JUDGE + _BY_ONE_FILE
     return [
-        "# Why it ended, as the last words of the log. A job that Slurm is ending has no time for it.",
+        "# Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.",
         "if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then",
         f"  {judge} >&2 2> /dev/null || true",
         "fi",
@@ -109,7 +112,7 @@ def _judging(own_file: str | None) -> list[str]:
 
 def _requeue() -> list[str]:
     return [
-        "# Signalled before the limit, and further than at this start: go on from the newest checkpoint.",
+        "# Signalled before the limit, with a newer checkpoint than at this start: go on from it.",
         'if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then',
         '  echo "coach: the time limit is near; requeuing to go on from $(newest_checkpoint)"',
         '  if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
@@ -120,7 +123,9 @@ def _requeue() -> list[str]:
 
 
 def _ending(plan: Plan, own_file: str | None) -> list[str]:
-    lines = ["# How it ended, for everybody who reads the run directory when Slurm has forgotten the job."]
+    lines = [
+        "# Record how the job ended, for readers of the run directory after Slurm has forgotten the job."
+    ]
     lines += ["STATE=COMPLETED", "if ((STATUS)); then STATE=FAILED; fi"]
     if plan.resources.time_limit_s:
         late = max(0, plan.resources.time_limit_s - _SECONDS_OF_GRACE)
@@ -136,7 +141,7 @@ def _ending(plan: Plan, own_file: str | None) -> list[str]:
 
 def _local_ending(plan: Plan, own_file: str | None) -> list[str]:
     return [
-        "# In one write, first of all: it stays known should the supervisor be killed now.",
+        "# A single write comes first: it keeps the exit status even if the supervisor is killed now.",
         'echo "$STATUS" > "$RUN_DIR/exit_status" || true',
         (
             "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the "

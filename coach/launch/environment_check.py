@@ -1,9 +1,9 @@
-"""What can be known of a training environment and its modules here, on the login node, before a job waits
-hours to find it broken.
+"""Checks a training environment and its modules on the login node, before a job waits for hours and finds it
+broken.
 
-Files are read rather than programs started: importing torch takes seconds and gigabytes on a machine that
-others share. What cannot be known from here (a module's content, an image's) is not guessed: the job looks in
-its first seconds.
+The checks read files and start no program: importing torch takes seconds and gigabytes on a shared machine.
+Contents that cannot be read from here (a module's, an image's) are not guessed: the job checks them in its
+first seconds.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _MAX_NAMED = 6
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentCheck:
-    """What was found. `torch` is None when it is not known, and then `unknown` says why."""
+    """The result of a check. If `torch` is None, `unknown` gives the reason."""
 
     torch: str | None = None
     unknown: str | None = None
     problem: str | None = None
-    """Why no training can start in it; None: nothing is known against it."""
+    """The reason why no training can start in it; None if no problem was found."""
     hint: str | None = None
 
 
@@ -51,8 +51,8 @@ def check_environment(
     env: Mapping[str, str] | None = None,
     io: Io | None = None,
 ) -> EnvironmentCheck:
-    """Whether its paths are there, and its torch. `python` is the interpreter when it is known; `io` may
-    start it, if files do not tell."""
+    """Check that the environment's paths exist, and find its version of torch. `python` is the interpreter,
+    if known. If the files do not name the version, `io` may start the interpreter."""
     check = _of_kind(environment, python, env or {}, io)
     if environment.torch is not None and check.problem is None and check.torch is None:
         return EnvironmentCheck(torch=environment.torch)
@@ -62,7 +62,7 @@ def check_environment(
 def torch_notes(
     environment: Environment, python: str, check: EnvironmentCheck, recipe: Recipe, recipes: Sequence[Recipe]
 ) -> tuple[str, ...]:
-    """What the plan says of the environment. Raises UserError when the recipe cannot train in it."""
+    """Lines of the plan about the environment. Raises UserError if the recipe cannot train in it."""
     what = describe(environment, python)
     if check.problem is not None:
         raise UserError(f"{what}: {check.problem}", check.hint)
@@ -77,8 +77,8 @@ def torch_notes(
 
 
 def read_torch_version(prefix: Path) -> str | None:
-    """The version of torch installed below a prefix (a venv, a conda environment), read from its files; None
-    when none is found."""
+    """The version of torch installed below a prefix (a venv, a conda environment), read from its files. None
+    if there is no torch."""
     for folder in package_folders(prefix):
         try:
             text = (folder / "torch" / "version.py").read_text(encoding="utf-8", errors="replace")
@@ -92,8 +92,8 @@ def read_torch_version(prefix: Path) -> str | None:
 
 
 def prefix_of(environment: Environment, python: str | None, env: Mapping[str, str]) -> Path | None:
-    """The folder of the environment whose files can be read here; None for modules, images, and a Python that
-    is only a name."""
+    """The environment's folder, if its files can be read here. None for modules, images, and a Python given
+    only by name."""
     match environment.kind:
         case EnvironmentKind.CONDA if "/" not in (environment.path or ""):
             return _conda_prefix(environment.path or "", env)
@@ -113,7 +113,7 @@ def _of_kind(
         case EnvironmentKind.MODULES:
             return _later("modules")
         case EnvironmentKind.APPTAINER | EnvironmentKind.PYXIS:
-            # The same text that will stand in the script.
+            # The script will hold the same text.
             if image.startswith("/") and not os.path.exists(image):  # noqa: PTH110
                 return EnvironmentCheck(
                     problem=f"{image}: no such image", hint="is it visible on this machine?"
@@ -173,8 +173,8 @@ def _of_python(environment: Environment, python: str, io: Io | None) -> Environm
 
 
 def package_folders(prefix: Path, depth: int = 0) -> Iterator[Path]:
-    """Where the Python of this prefix finds packages: its own folders, those of its .pth files, its base's if
-    it may see them."""
+    """The folders in which this prefix's Python finds packages: its own, those in its .pth files, and those
+    of its base installation if it may see them."""
     own = [
         folder
         for pattern in (
@@ -204,7 +204,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _conda_prefix(name: str, env: Mapping[str, str]) -> Path | None:
-    """Where the conda environment of this name lies, by the list that conda keeps, or beside conda itself."""
+    """The folder of the conda environment with this name: from conda's own list, or beside conda itself."""
     listed = [Path(line) for line in _lines(Path(env.get("HOME", "/")) / ".conda" / "environments.txt")]
     candidates = [path for path in listed if path.name == name]
     if "CONDA_EXE" in env:
@@ -214,7 +214,7 @@ def _conda_prefix(name: str, env: Mapping[str, str]) -> Path | None:
 
 
 def _who_can(torch: str, recipes: Sequence[Recipe]) -> str:
-    """Which recipes this torch is enough for; nothing to say when it is enough for all."""
+    """Names of the recipes that this torch is new enough for; empty if it is new enough for all."""
     others = _others(torch, recipes)
     if not others:
         return ""
@@ -231,9 +231,9 @@ def _is_short(torch: str, recipe: Recipe) -> bool:
     return recipe.torch is not None and satisfies(torch, recipe.torch) is False
 
 
-# Modules that a recipe needs beside torch. Nothing is imported: that would run a site's code on the login
-# node. Where the files do not tell (modules, images, a setup that may bring anything) nothing is said, and
-# the trainer itself ends with the same reason.
+# Modules that a recipe needs beside torch. The check imports nothing, because an import would run a site's
+# code on the login node. If files do not show the packages (modules, images, a setup script), the check
+# reports nothing, and the trainer itself ends with the same reason.
 
 _HOW: Mapping[str, str] = MappingProxyType(
     {
@@ -248,13 +248,13 @@ _HOW: Mapping[str, str] = MappingProxyType(
         "pytorch_lightning": "install it: pip install pytorch-lightning",
     }
 )
-"""Module → how it comes, or why it does not."""
+"""Module → how to install it, or why it may be missing."""
 
 
 def check_modules(
     recipe: Recipe, environment: Environment, python: str, env: Mapping[str, str] | None = None
 ) -> None:
-    """Raise UserError when a module that the recipe needs is not in the environment."""
+    """Raise UserError if the environment lacks a module that the recipe needs."""
     missing = missing_modules(recipe.requires, environment, python, env)
     if missing:
         hints = [_HOW[module] for module in missing if module in _HOW]
@@ -266,8 +266,8 @@ def check_modules(
 def missing_modules(
     modules: Sequence[str], environment: Environment, python: str, env: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """Those that are not there. Only an environment whose torch is found by its files is known well enough to
-    say so."""
+    """The modules that are missing. Empty unless torch was found in the environment's files: only then are
+    its packages known."""
     prefix = prefix_of(environment, python, env or {}) if modules else None
     if prefix is None or environment.setup or "PYTHONPATH" in environment.variables:
         return ()
@@ -283,5 +283,5 @@ def _has(folder: Path, module: str) -> bool:
         return True
     if any(place.parent.glob(f"{place.name}*.so")):
         return True
-    # Installed as a link to its sources: its finder's name has the package's.
+    # Installed in editable mode: the name of its finder holds the package's name.
     return any(folder.glob(f"__editable__*{module.split('.')[0]}*"))

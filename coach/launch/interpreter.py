@@ -1,8 +1,8 @@
-"""Which environment trains, and which Python in it: recipe, then site and user, then `--env`, then `--python`
-for the interpreter.
+"""Chooses the training environment and its Python. Later sources win: recipe, then site and user, then
+`--env`, then `--python` for the interpreter.
 
-A login node's coach has no torch, and the environment that has it may exist only in the job, or inside an
-image. So what can be known here is refused here, and the rest is left to the job.
+On a login node coach has no torch, and the training environment may exist only in the job or in an image. A
+problem that is visible here is refused here. The rest is left to the job.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def choose_environment(
     env: Mapping[str, str],
     directory: str,
 ) -> tuple[Environment, str | None]:
-    """The environment of a launch, its paths absolute, and the words by which a relaunch asks for it from
-    anywhere.
+    """The environment of a launch, with absolute paths, and the words with which a relaunch can ask for it
+    from any directory.
 
-    `said` is a name of `known`, or KIND=VALUE with paths below `directory`; without it the recipe's own
-    counts. Raises UserError.
+    `said` is a name in `known`, or KIND=VALUE with paths relative to `directory`. Without it the recipe's own
+    environment counts. Raises UserError.
     """
     if said is None:
         return with_absolute_paths(recipe.environment or Environment(), directory, env), None
@@ -57,7 +57,7 @@ def spelling_of(environment: Environment) -> str:
 
 
 def describe(environment: Environment, python: str) -> str:
-    """The environment in a sentence: `environment pytorch (modules pytorch/2.6)`."""
+    """A phrase for the environment: `environment pytorch (modules pytorch/2.6)`."""
     value = environment.path or environment.image or " ".join(environment.modules)
     if environment.kind is EnvironmentKind.NONE:
         value = python
@@ -68,8 +68,8 @@ def describe(environment: Environment, python: str) -> str:
 def choose_python(
     said: str | None, environment: Environment, backend: str, env: Mapping[str, str]
 ) -> tuple[str, str | None]:
-    """The interpreter, a path or a name on the job's PATH, and a note when nobody named it. Raises UserError
-    for one that is not there."""
+    """The interpreter, as a path or a name on the job's PATH, and a note if nobody named one. Raises
+    UserError if the interpreter is missing."""
     kind = environment.kind
     if kind is EnvironmentKind.PYXIS and backend == "local":
         raise UserError(
@@ -84,15 +84,15 @@ def choose_python(
         return _next_to_coach(backend)
     if kind is EnvironmentKind.VENV or (kind is EnvironmentKind.CONDA and "/" in (environment.path or "")):
         return f"{environment.path}/bin/python", None
-    # conda's is called python in every version; a module, a distribution or an image may have only python3.
+    # conda always has `python`; a module, a distribution or an image may have only `python3`
     return ("python" if kind is EnvironmentKind.CONDA else "python3"), None
 
 
 def python_of_own(
     own: OwnProgram, said: str | None, environment: Environment, backend: str, env: Mapping[str, str]
 ) -> tuple[str, str | None]:
-    """As `choose_python`. Where nobody named one, a script gets the `python` that its author would get by
-    typing it."""
+    """Like `choose_python`, but a script without a named interpreter gets the `python` that its author's
+    shell finds."""
     if said is not None or environment != Environment():
         return choose_python(said, environment, backend, env)
     if own.kind is not OwnKind.SCRIPT:
@@ -133,7 +133,7 @@ def _checked(said: str, what: str, environment: Environment, backend: str, env: 
         if is_in_reach and shutil.which(said, path=env.get("PATH")) is None:
             raise UserError(f"{what} {said}: no such command on the PATH")
         return said
-    # A venv's link must not be resolved.
+    # Do not resolve a venv's link.
     path = os.path.abspath(os.path.expanduser(said))  # noqa: PTH100, PTH111
     if not os.path.exists(path):  # noqa: PTH110 - the same text that will stand in the script
         raise UserError(

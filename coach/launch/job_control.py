@@ -1,7 +1,7 @@
-"""The only place that changes a job of Slurm's: scancel, and scontrol's hold, release, requeue and update.
+"""The only place that changes a Slurm job: scancel, and scontrol's hold, release, requeue and update.
 
-Kept apart and protected by a contract, as `launch.submit` is. What Slurm refuses it says job by job, and goes
-on with the others.
+An import contract protects it, like `launch.submit`. Slurm reports a refusal per job and goes on with the
+other jobs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ _ABOUT_JOB = re.compile(
     r"|(?P<first>\d[\d_+,-]*): (?P<rest>.+))$"
 )
 _UNSPECIFIED = "Unspecified error"
-"""All that scontrol says where the site's job_submit refuses: the words that the site wrote come with sbatch
-alone."""
+"""scontrol prints only this when the site's job_submit plugin refuses. Only sbatch prints the plugin's own
+message."""
 _NO_WORDS = re.compile(r"^(?:\w+ error: )?No error$")
 
 
 def action_command(verb: Verb, job_ids: Sequence[str], time_limit_s: int | None = None) -> tuple[str, ...]:
-    """The exact command. Raises UserError for what is no job id: nothing else may become a word of it."""
+    """The exact command. Raises UserError for text that is not a job id: no other text may become a word of
+    the command."""
     for job_id in job_ids:
         if not is_job_id(job_id):
             raise UserError(f"{job_id!r} is not a job id", "expected for example 17 or 17_3")
@@ -41,8 +42,8 @@ def action_command(verb: Verb, job_ids: Sequence[str], time_limit_s: int | None 
 
 
 def shell_command(job_id: str, shell: str) -> tuple[str, ...]:
-    """The exact command that opens a shell beside a job's own steps; `job_id` is a number, srun takes no
-    other."""
+    """The exact command that opens a shell beside a job's own steps. `job_id` must be a plain number: srun
+    takes no other form."""
     if not job_id.isdecimal():
         raise UserError(f"{job_id!r} is not the number of a job")
     return ("srun", f"--jobid={job_id}", "--overlap", "--pty", shell)
@@ -51,8 +52,8 @@ def shell_command(job_id: str, shell: str) -> tuple[str, ...]:
 def act(
     argv: Sequence[str], job_ids: Sequence[str], env: Mapping[str, str], timeout_s: float
 ) -> tuple[LeftOut, ...]:
-    """Do it; what was refused, in Slurm's words. Raises UserError when all of it was refused at once, or
-    nothing answered."""
+    """Run the command. Returns the refused jobs with Slurm's words. Raises UserError if Slurm refused every
+    job or did not answer."""
     returncode, _, lines = run_client(argv, env, timeout_s)
     refused = refusals(lines)
     if returncode != 0 and not refused:
@@ -61,7 +62,7 @@ def act(
 
 
 def refusals(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """(job id, words) of each line that names a job. Lines without an error in them are left out."""
+    """(job id, words) of each line that names a job. Lines without an error are left out."""
     found = []
     for text in lines:
         match = _ABOUT_JOB.match(text)
@@ -76,7 +77,7 @@ def refusals(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _named(said: str, job_ids: Sequence[str]) -> str:
-    """The id by which the command named the job of which Slurm speaks: it spells tasks in its own way."""
+    """The id that the command used for the job that Slurm names: Slurm spells array tasks in its own way."""
     if said in job_ids:
         return said
     base = re.split(r"[_+]", said, maxsplit=1)[0]
@@ -84,7 +85,7 @@ def _named(said: str, job_ids: Sequence[str]) -> str:
 
 
 def attach(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run a command that has the terminal for itself, until it ends; its exit status."""
+    """Run a command that takes over the terminal, wait for its end, and return its exit status."""
     before = {number: signal.signal(number, _wait_on) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         return subprocess.call(argv, env=dict(env))
@@ -96,5 +97,5 @@ def attach(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def _wait_on(number: int, frame: object) -> None:
-    """Ctrl+C is for the command. Ignored here, it would be ignored there too: that is inherited, and a
+    """Ignore Ctrl+C in coach, and leave it to the command. SIG_IGN would be inherited by the command; a
     handler is not."""

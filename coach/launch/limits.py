@@ -1,7 +1,7 @@
-"""Holds a launch against the most that the site allows, and a fix against what its target has.
+"""Checks a launch against the limits that the site set for coach, and a fix against the target's limits.
 
-Slurm has limits of its own; these are for a site that wants a launch refused at once and in words, where
-Slurm would keep it pending with a reason that nobody reads.
+Slurm has limits of its own. A site that sets these wants a launch refused at once with a reason, where Slurm
+would keep the job pending with a reason that few people read.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 
 OVERDUE_S = 3600.0
-"""A run that should have ended so long ago has, though nobody wrote it down."""
+"""A run this many seconds past its expected end counts as ended, though nobody recorded the end."""
 
 
 def num_alive(known: Iterable[Run], now_s: float, without: str | None = None) -> int:
-    """Runs that wait or run, by what their directories say. `without` is the id of a run that does not count:
-    the parent of a fix."""
+    """Number of runs that wait or run, according to their run directories. `without` is the id of a run that
+    is not counted, such as the parent of a fix."""
     return sum(run.run_id != without and _is_alive(run, now_s) for run in known)
 
 
@@ -38,8 +38,8 @@ def _is_alive(run: Run, now_s: float) -> bool:
 def check_limits(
     resources: Resources, num_alive_runs: int, limits: Limits, origins: Mapping[str, str] | None = None
 ) -> None:
-    """Raise UserError for the first limit that the launch would pass. `origins` says where the site set
-    them."""
+    """Raise UserError for the first limit that the launch exceeds. `origins` maps a limit's key → the place
+    that sets it."""
     places = origins or {}
     num_gpus = resources.num_nodes * resources.gpus_per_node
     if limits.max_gpus is not None and num_gpus > limits.max_gpus:
@@ -55,7 +55,7 @@ def check_limits(
 
 
 def check_running(num_alive_runs: int, limits: Limits, origins: Mapping[str, str]) -> None:
-    """Raise UserError when one run more would be too many at once."""
+    """Raise UserError if one run more would exceed the limit of runs at a time."""
     if limits.max_running is not None and num_alive_runs >= limits.max_running:
         raise _refusal(
             f"{num_alive_runs} of your runs are pending or running",
@@ -84,15 +84,15 @@ def _refusal(asked: str, allowed: str, place: str | None, hint: str) -> UserErro
     return UserError(f"{asked}: the site allows {allowed}{f' ({place})' if place else ''}", hint)
 
 
-# What a fix may ask for. A person who asks for too much is told, and asks again. A fix only knows what was
-# measured to be needed, so it gets all there is, with a warning that this may not be enough.
+# Limits for a fix. A person who asks for too much gets a refusal and can ask again. A fix only has the
+# measured need, so it gets as much as the target has, with a warning that this may not be enough.
 
 
 def within(
     request: LaunchRequest, limit_s: int | None, memory_mib: int | None, target: str, warnings: list[str]
 ) -> LaunchRequest:
-    """The request with the time and the memory per node that its fix asks for, as far as the target has
-    them."""
+    """The request with the time and the memory per node that its fix needs, reduced to the target's
+    limits."""
     changes = request.fix.changes if request.fix is not None else {}
     asked_s, asked_mem = request.time_limit_s, request.mem
     if "time" in changes and limit_s is not None and asked_s is not None and asked_s > limit_s:

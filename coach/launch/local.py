@@ -1,8 +1,7 @@
-"""The local backend: a small supervisor runs the script, detached, and enforces what a scheduler would.
+"""The local backend: a small detached supervisor runs the script and enforces limits as a scheduler would.
 
-It is a process of its own, so that a run goes on when coach ends; it meets coach only in the run directory.
-All that the run starts stays below it (it adopts orphans), so that limits, cancel and the end reach every
-process.
+It is a process of its own, so a run goes on when coach ends. It shares only the run directory with coach. All
+processes of the run stay below it (it adopts orphans), so limits, cancel and the end reach each of them.
 """
 
 from __future__ import annotations
@@ -33,12 +32,13 @@ from coach.sources.runs.local_process import (
 
 
 def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:
-    """Start the supervisor of a run whose run.json and job.sh are written; `after` is a run whose end it
-    waits for."""
+    """Start the supervisor of a run whose run.json and job.sh are written. If `after` is given, the
+    supervisor first waits for that run's end."""
     paths = runs.RunPaths(run_dir)
     argv = [*installed.start_words(SUPERVISOR_MODULE), str(run_dir)]
     argv += ["--after", str(after)] if after else []
-    # -m looks in the working directory first: this very coach, installed or not. One file holds itself.
+    # `-m` searches the working directory first, so this starts the same coach, installed or not. coach as one
+    # file needs no search.
     file = installed.one_file()
     directory = installed.package().parent if file is None else file.parent
     with open(run_dir / "supervisor.log", "ab") as log, _keeping_cancels():
@@ -52,7 +52,8 @@ def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> N
             start_new_session=True,
         )
     threading.Thread(target=process.wait, daemon=True, name="reap-supervisor").start()
-    # Gone already, or there is no room: it writes the same, and how it ended, itself.
+    # The supervisor has ended already, or the disk is full. The supervisor writes the same facts, and the
+    # end, itself.
     with contextlib.suppress(psutil.Error, OSError, runs.RunFileError):
         runs.update_json(
             paths.run_json, {"supervisor": identify(psutil.Process(process.pid)), "launcher": None}
@@ -61,8 +62,8 @@ def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> N
 
 @contextlib.contextmanager
 def _keeping_cancels() -> Iterator[None]:
-    """What is started here keeps a TERM until it takes it: a cancel that comes before the supervisor listens
-    would end it without a word, and the run would seem to have failed."""
+    """Block TERM for processes started here, until they unblock it: a cancel before the supervisor listens
+    would kill it silently, and the run would seem to have failed."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield
@@ -71,9 +72,9 @@ def _keeping_cancels() -> Iterator[None]:
 
 
 def cancel(run_dir: Path) -> None:
-    """Ask the supervisor, or the command that outlived it, to end.
+    """Ask the supervisor to end, or the command if it outlived the supervisor.
 
-    Raises UserError when neither is on this machine.
+    Raises UserError if neither runs on this machine.
     """
     run_json = runs.read_json(runs.RunPaths(run_dir).run_json)
     process = find_process(run_json)
@@ -83,11 +84,11 @@ def cancel(run_dir: Path) -> None:
             raise elsewhere(run_dir.name, seen.host)
         raise UserError(f"{run_dir.name}: nothing of this run is running on this machine")
     with contextlib.suppress(psutil.NoSuchProcess):
-        process.terminate()  # psutil looks once more whether the number is still this process's
+        process.terminate()  # psutil checks again that the pid still belongs to this process
 
 
 def elsewhere(run_id: str, host: str | None) -> UserError:
-    """That a run cannot be cancelled from here, and where it can."""
+    """The error for a run that cannot be cancelled from this machine; it names the machine that can."""
     return UserError(
         f"{run_id}: it is {place(host)}, not visible from here", f"`coach cancel {run_id}` ends it there"
     )

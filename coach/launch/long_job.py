@@ -1,7 +1,7 @@
-"""`--until-done`: the lines of a script that let a training go on in further segments, and what it needs.
+"""`--until-done`: the lines of a script that continue a training in further segments, and the checks for it.
 
-A program has to be told its checkpoint, and each framework has its own option for that: the one that the
-program's command line or text names is taken, or the one that the person says.
+A program must be given its checkpoint, and each framework has its own option for that. coach takes the option
+that the program's command line or text names, or the option that the person gives.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Pla
 DEFAULT_SEGMENTS = 3
 MAX_SEGMENTS = 100
 _ARGUMENTS = re.compile(r"\$\{?[@*]|\$argv|sys\.argv|argparse")
-"""A batch file that hands on what stands behind its name."""
+"""Text by which a batch file passes its own arguments on."""
 _BY_VARIABLE = '${COACH_RESUME_FROM:+--resume "$COACH_RESUME_FROM"}'
 BY_ITSELF = "none"
-"""Said instead of an option: the program finds its checkpoint by itself."""
+"""Given instead of an option: the program finds its checkpoint by itself."""
 
 _OPTIONS = ("resume_from_checkpoint", "ckpt_path", "resume_from", "resume_path", "load_checkpoint", "resume")
 _FRAMEWORKS = {"TrainingArguments": "--resume_from_checkpoint {path}", "LightningCLI": "--ckpt_path {path}"}
-"""What a program's text names → the option that its framework then has."""
+"""Word in a program's text → the resume option of its framework."""
 _PLACE = re.compile(
     r"--?(?:[\w.-]*\.)?(?:(?:output|out|save|checkpoint|ckpt|work|run|results?)[_-]?(?:dir|path|folder)"
     r"|default_root_dir|logdir|save)(?:=(.+))?",
@@ -38,9 +38,10 @@ _PLACE = re.compile(
 def check_long(
     request: LaunchRequest, own: OwnProgram | None, backend: str, source: str | None
 ) -> str | None:
-    """How an own program is told its checkpoint: `--resume {path}`, or `none`; None for a recipe.
+    """How an own program gets its checkpoint: `--resume {path}`, or `none`; None for a recipe.
 
-    `source` is the text of its Python file, where it has one. Raises UserError where segments cannot be.
+    `source` is the text of its Python file, if it has one. Raises UserError if the program cannot run in
+    segments.
     """
     if request.until_done is None:
         return request.resume_with
@@ -49,7 +50,7 @@ def check_long(
     if backend != "slurm":
         raise UserError("--until-done: a run on this machine ends at no limit", "launch it on Slurm")
     if own is None:
-        return None  # the recipes' trainers look into their run directory
+        return None  # a recipe's trainer looks in its run directory
     if own.kind is OwnKind.BATCH:
         return _check_batch(request, own, source or "")
     if request.resume_with == BY_ITSELF:
@@ -61,7 +62,7 @@ def check_long(
         return BY_ITSELF
     if found is None:
         raise UserError(
-            f"--until-done: how is {own.words[0]} told the checkpoint to go on from?",
+            f"--until-done: how does {own.words[0]} get the checkpoint to resume from?",
             f'say it: --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it itself, '
             "for example by $COACH_RESUME_FROM",
         )
@@ -69,8 +70,8 @@ def check_long(
 
 
 def _check_batch(request: LaunchRequest, own: OwnProgram, text: str) -> str:
-    """The same of a batch file, whose lines stay as they are: it reads $COACH_RESUME_FROM, or hands its own
-    arguments on."""
+    """Like `check_long`, for a batch file. Its lines stay unchanged, so it must read $COACH_RESUME_FROM or
+    pass its own arguments on."""
     name = own.words[0]
     if request.resume_with == BY_ITSELF:
         return BY_ITSELF
@@ -87,7 +88,7 @@ def _check_batch(request: LaunchRequest, own: OwnProgram, text: str) -> str:
     found = _known_option(own.words, "") if takes_arguments else None
     if found is None:
         raise UserError(
-            f"--until-done: how is the training in {name} told the checkpoint to go on from?",
+            f"--until-done: how does the training in {name} get the checkpoint to resume from?",
             f"write {_BY_VARIABLE} behind it; or --resume-with {BY_ITSELF} if it finds it itself",
         )
     return found
@@ -116,7 +117,8 @@ def _known_option(words: Sequence[str], source: str) -> str | None:
 
 
 def places_of(own: OwnProgram) -> Iterator[str]:
-    """Directories to which the program writes checkpoints, by its command line; else where it starts."""
+    """Directories to which the program writes checkpoints, from its command line; else its working
+    directory."""
     found = False
     for index, word in enumerate(own.words):
         match = _PLACE.fullmatch(word)
@@ -131,7 +133,7 @@ def places_of(own: OwnProgram) -> Iterator[str]:
 
 
 def segment_lines(plan: Plan) -> list[str]:
-    """Before the training: note the segment, and how the program is told its checkpoint."""
+    """Lines that stand before the training: they record the segment and give the program its checkpoint."""
     if plan.request.until_done is None:
         return []
     told = plan.request.resume_with
@@ -150,12 +152,12 @@ def segment_lines(plan: Plan) -> list[str]:
 
 
 def resume_words(plan: Plan) -> list[str]:
-    """Behind the words of an own program."""
+    """Words that stand after those of an own program."""
     return ['${RESUME[@]+"${RESUME[@]}"}'] if plan.request.until_done is not None else []
 
 
 def next_segment_lines(plan: Plan) -> list[str]:
-    """After the training: back into the queue, if this segment has left a checkpoint."""
+    """Lines that stand after the training: they requeue the job if this segment left a checkpoint."""
     own = plan.request.own
     places = " ".join(quote(place) for place in places_of(own)) if own is not None else ""
     return [

@@ -1,6 +1,6 @@
-"""One sentence about every value that a plan asks for, with its unit, limits and default. Pure.
+"""One sentence about each value that a plan asks for, with its unit, limits and default. Pure.
 
-A form shows it beside the value, where a learner decides.
+A form shows the sentence beside the value, where a learner decides.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _RESOURCES: Mapping[str, str] = MappingProxyType(
 
 
 def resource_meanings(resolved: Resolved | None) -> dict[str, str]:
-    """Field of the request → its sentence, with the limits and choices of the target; without them where
-    nothing could be resolved."""
+    """Field of the request → its sentence, with the target's limits and choices. They are left out if the
+    resources could not be resolved."""
     most = {"num_nodes": "", "gpus_per_node": "", "time_limit_s": ""}
     for name, limit in resolved.limits.items() if resolved is not None else ():
         most[name] = f"at most {format_time(limit) if name == 'time_limit_s' else limit}; "
@@ -54,7 +54,7 @@ def parameter_meanings(parameters: Iterable[Parameter]) -> dict[str, str]:
 
 
 def limits_and_default(parameter: Parameter) -> str:
-    """What a parameter may be: `samples · at least 1 · usual 16 to 512 · default 64`."""
+    """The range and default of a parameter: `samples · at least 1 · usual 16 to 512 · default 64`."""
     words = [parameter.unit, parameter.limits() or parameter.type]
     words.append(f"usual {parameter.usual_words}" if parameter.usual else "")
     words.append(f"default {show(parameter.default)}" if parameter.default != "" else "default: none")

@@ -1,8 +1,8 @@
-"""The parameters of a person's own program: what its command line says, and what its argparse declares.
+"""The parameters of a person's own program, read from its command line and its argparse declarations.
 
-A program is never imported or asked: its words are read, and its text as a syntax tree. A parameter that a
-framework calls by a name of its own is called as coach's rules and fixes call it, so that a fix for
-`batch_size` changes `--per_device_train_batch_size`. A word whose value stays is passed on as it was typed.
+The program is never imported or run: its words are read, and its text is parsed as a syntax tree. A parameter
+with a framework's name gets the name that coach's rules and fixes use, so a fix for `batch_size` changes
+`--per_device_train_batch_size`. A word with an unchanged value is passed on as it was typed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from coach.node.secret_words import mask_command
 
 _OPTION = re.compile(r"--?([A-Za-z][\w.-]*)(?:=(.*))?", re.ASCII | re.DOTALL)
 _PAIR = re.compile(r"\+{0,2}([A-Za-z_][\w.-]*)=(.*)", re.ASCII | re.DOTALL)
-"""Hydra's way of saying a value."""
+"""Hydra's form of a setting: `key=value`."""
 _INT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _BOOLS = {"true": True, "false": False}
 _TYPES = frozenset({"int", "float", "str"})
 _LARGEST = 1 << 63
 PLAIN = re.compile(r"[\w.+:/@, -]{1,200}")
-"""A value that can be shown, and set again; others stay as they are."""
+"""A value that coach can show and set again. Any other value stays as it is."""
 
 
 class Form(StrEnum):
-    """How an option and its value stand on a command line."""
+    """The form that an option and its value have on a command line."""
 
     APART = "--lr 0.1"
     JOINT = "--lr=0.1"
@@ -43,12 +43,12 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwnOption:
-    """One parameter, and where its value is said."""
+    """One parameter, and the place on the command line that sets it."""
 
     parameter: Parameter
-    """Its default is the value that the program gets unless another is asked for."""
+    """Its default is the value that the program gets if no other is asked for."""
     option: str
-    """As the program calls it: `--learning_rate`, or `optimizer.lr` for Hydra."""
+    """The program's name for it: `--learning_rate`, or `optimizer.lr` for Hydra."""
     form: Form
     place: int | None
     """Index of the option among the words; None: only the program's text declares it."""
@@ -57,8 +57,8 @@ class OwnOption:
 def read_options(
     words: Sequence[str], source: str | None, named: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[OwnOption, ...]:
-    """The parameters of a command. `source` is the text of its Python program, where it has one; `named`
-    says what a parameter is called: by rules and fixes → by the program."""
+    """The parameters of a command. `source` is the text of its Python program, if it has one. `named` maps
+    rules' and fixes' name of a parameter → the program's name."""
     declared = tuple(_declared(source)) if source is not None else ()
     forms = {option_key(each.option): each.form for each in declared}
     found = [*_said(words, _first_argument(words), forms), *declared]
@@ -69,7 +69,7 @@ def read_options(
     for each in found:
         key = option_key(each.option)
         if key in spelt:
-            continue  # a declared option that the command line says; the same said twice stays as it is
+            continue  # the command line sets this option already; an option set twice stays as it is
         spelt.add(key)
         each = _as_declared(each, texts.get(key))
         name = names.get(key) or _name(each.option, {**options, **dict.fromkeys(named, each)})
@@ -79,7 +79,7 @@ def read_options(
 
 
 def _as_declared(option: OwnOption, declared: Parameter | None) -> OwnOption:
-    """An option that the command line says, with the help and the choices that the program has for it."""
+    """An option on the command line, with the help and the choices that the program declares for it."""
     if declared is None or option.parameter.help:
         return option
     choices = declared.choices if declared.type == option.parameter.type else ()
@@ -89,7 +89,7 @@ def _as_declared(option: OwnOption, declared: Parameter | None) -> OwnOption:
 def with_values(
     words: Sequence[str], options: Iterable[OwnOption], values: Mapping[str, Scalar]
 ) -> tuple[str, ...]:
-    """The command with the values of its parameters; what is not changed stands there as it was typed."""
+    """The command with new values for its parameters. An unchanged word stays as it was typed."""
     changed: list[str | None] = list(words)
     behind: list[str] = []
     for each in options:
@@ -127,7 +127,7 @@ def spelt_like(before: str, value: Scalar) -> str:
 
 
 def _first_argument(words: Sequence[str]) -> int:
-    """Where the program's own words begin: behind the script, behind `-m MODULE`, else behind the first
+    """Index of the program's first own argument: after the script, after `-m MODULE`, else after the first
     word."""
     for index, word in enumerate(words):
         if word.endswith(".py"):
@@ -138,7 +138,7 @@ def _first_argument(words: Sequence[str]) -> int:
 
 
 def _said(words: Sequence[str], start: int, forms: Mapping[str, Form]) -> Iterator[OwnOption]:
-    """What the words say. `forms` tells of a declared option whether a value follows it."""
+    """The options on the command line. `forms` shows, for a declared option, if a value follows it."""
     masked = mask_command(list(words))
     index = start
     while index < len(words):
@@ -146,7 +146,7 @@ def _said(words: Sequence[str], start: int, forms: Mapping[str, Form]) -> Iterat
         pair, option = _PAIR.fullmatch(word), _OPTION.fullmatch(word)
         values = _values_behind(words, index + 1, forms.get(option_key(word)))
         if masked[index : index + 2] != list(words[index : index + 2]):
-            pass  # a secret is nobody's parameter
+            pass  # a secret is never a parameter
         elif pair is not None and PLAIN.fullmatch(pair[2]):
             yield _option(pair[1], pair[2], Form.PAIR, index)
         elif option is not None and option[2] is not None:
@@ -161,7 +161,7 @@ def _said(words: Sequence[str], start: int, forms: Mapping[str, Form]) -> Iterat
 
 
 def _values_behind(words: Sequence[str], index: int, form: Form | None) -> list[str]:
-    """The words that follow an option up to the next one; of a declared option, its value alone."""
+    """The words that follow an option up to the next option; a declared option takes only its own value."""
     values: list[str] = []
     for word in words[index:]:
         is_option = word.startswith("-") and not _FLOAT.fullmatch(word)
@@ -176,7 +176,7 @@ def _option(option: str, text: str, form: Form, place: int | None) -> OwnOption:
 
 
 def _typed(text: str) -> tuple[str, Scalar]:
-    """The type of a value that was typed, and the value."""
+    """The type of a typed value, and the value in that type."""
     if _INT.fullmatch(text):
         return "int", int(text)
     if _FLOAT.fullmatch(text):
@@ -187,7 +187,7 @@ def _typed(text: str) -> tuple[str, Scalar]:
 
 
 def _declared(source: str) -> Iterator[OwnOption]:
-    """What argparse calls in the text declare with plain values."""
+    """The options that argparse calls in the text declare with literal values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -231,7 +231,8 @@ def _with_choices(
 
 
 def _type_of(said: ast.expr | None, default: object) -> str | None:
-    """What argparse makes of the value: the type that is named, else text; None: something of its own."""
+    """The type that argparse gives the value: the named type, else text. None for a conversion function of
+    the program."""
     if said is None:
         return "str" if isinstance(default, str) else None
     return said.id if isinstance(said, ast.Name) and said.id in _TYPES else None
@@ -255,7 +256,7 @@ def option_key(option: str) -> str:
 
 
 def _name(option: str, taken: Mapping[str, OwnOption]) -> str | None:
-    """What coach calls the parameter: by the rules' word where there is one, else by the program's."""
+    """coach's name for the parameter: the rules' name if they have one, else the program's."""
     key = option_key(option)
     usual = PARAMETER_OF_OPTION.get(key) or PARAMETER_OF_OPTION.get(key.rpartition(".")[2])
     return next((name for name in (usual, key) if name is not None and name not in taken), None)
@@ -270,7 +271,7 @@ def _called(option: OwnOption, name: str) -> OwnOption:
 
 
 def as_known(parameter: Parameter, name: str) -> Parameter:
-    """The parameter by the name, and with the type and the words, that rules know it by."""
+    """The parameter with the name, type and choices that rules use for it."""
     kind, default = parameter.type, parameter.default
     if name == "lr" and kind == "int":
         kind, default = "float", float(default)

@@ -1,8 +1,8 @@
 """The config files that an own program's command line names: their values as parameters, and a changed copy.
 
-A person's file is never written. A run whose values differ gets a copy in its own directory, and the word
-that named the file names the copy. Where a copy would not mean the same, the launch is refused, with the
-change as a diff of the file.
+A person's file is never written. If values differ, the run gets a copy in its own directory, and the copy's
+path replaces the file's on the command line. If a copy would not mean the same, the launch is refused, and
+the refusal shows the change as a diff.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from coach.model.launching.launch import ConfigCopy, Scalar
 from coach.node.secret_words import mask_command, mask_text
 
 FOLDER = "config"
-"""Where a run keeps its changed copies."""
+"""The folder of a run that holds its changed copies."""
 MARKER = "COACH_CONFIG_FILE"
-"""Ends a copy's text in the script."""
+"""The line that ends a copy's text in the script."""
 _OPTION = re.compile(
     r"-c|-{0,2}(?:[\w.-]*[_.-])?(?:config|cfg|conf|deepspeed|hparams|params)(?:[_-](?:file|path))?"
 )
@@ -35,7 +35,8 @@ _PAIR = re.compile(r"(?P<option>-{0,2}[A-Za-z][\w.-]*)=(?P<file>.+)", re.ASCII |
 _HYDRA = re.compile(r"@hydra\.main\([^)]{0,400}\)")
 _HYDRA_SAYS = re.compile(r"\bconfig_(?P<what>path|name)\s*=\s*['\"](?P<value>[\w./-]{1,200})['\"]")
 _MAX_KEYS = 100
-"""Of a larger file only the values that rules know by name are parameters: a form shows them all."""
+"""Of a file with more values, only those with a name that rules use become parameters, because a form shows
+all parameters."""
 _USUAL = MappingProxyType(
     {
         **{key: name for key, name in PARAMETER_OF_OPTION.items() if name != "nproc_per_node"},
@@ -61,23 +62,23 @@ _LIKELY = MappingProxyType(
         "max_steps": re.compile(r"(?:max|total|num|train)_?(?:steps|iters|iterations)"),
     }
 )
-"""Parameter → the keys that are likely to be it: mmengine's `samples_per_gpu`, `train_bs`, `lr0`."""
+"""Parameter → keys that probably mean it, such as mmengine's `samples_per_gpu`, `train_bs`, `lr0`."""
 _ALWAYS_BASES = frozenset({"_base_", "_BASE_", "defaults", "extends"})
 _BASES = frozenset({"base", "include", "includes", "inherit", "imports"})
-"""Keys by which a config names others, which count from its own directory."""
+"""Keys by which a config names other configs, relative to its own directory."""
 _UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp"})
 _IS_FILE = re.compile(r"[\w./-]+\.(?:ya?ml|json|toml|py)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A config file that the command line names, or the default of the program's option."""
+    """A config file that the command line names, or that an option has as its default."""
 
     path: Path
     place: int | None
-    """Index of the word that names it; None: the default of an option that the program's text declares."""
+    """Index of the word that names it; None: it is the default of an option in the program's text."""
     option: str
-    """The option that names it; empty where the word stands alone."""
+    """The option that names it; empty if the word stands alone."""
     text: str
     values: tuple[ConfigValue, ...]
 
@@ -96,15 +97,15 @@ class ConfigKey:
 
 @dataclass(frozen=True, slots=True)
 class OwnConfig:
-    """What the config files of a program add to its parameters."""
+    """Parameters that the config files of a program add to those of its command line."""
 
     files: tuple[ConfigFile, ...] = ()
     keys: tuple[ConfigKey, ...] = ()
     undecided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Parameter → the places that could each be it; none was chosen."""
+    """Parameter → the keys that could each mean it; coach chose none."""
 
     def lines(self) -> tuple[str, ...]:
-        """What a plan says of the parameters that were not guessed."""
+        """Lines of the plan about the parameters that coach did not guess."""
         return tuple(
             f"{name} is not guessed: {' and '.join(places)} could be it; "
             f"`parameters = {{ {name} = … }}` in coach.toml decides"
@@ -115,15 +116,15 @@ class OwnConfig:
 def read_config(
     words: Sequence[str], options: Sequence[OwnOption], directory: Path, named: Mapping[str, str]
 ) -> OwnConfig:
-    """The parameters that stand in config files. `named` says what a parameter is called: by rules and fixes
-    → by the program. A file that cannot be read is the program's to complain of."""
+    """The parameters in config files. `named` maps rules' and fixes' name of a parameter → the program's
+    name. A file that cannot be read is skipped: the program itself reports it."""
     return config_of_files(tuple(_files(words, options, directory)), options, named)
 
 
 def config_of_files(
     files: tuple[ConfigFile, ...], options: Sequence[OwnOption], named: Mapping[str, str]
 ) -> OwnConfig:
-    """The parameters of these files, beside the program's options."""
+    """The parameters in these files that the program's options do not set."""
     found = [(file, value) for file in files for value in filter(_is_parameter, file.values)]
     said = {each.parameter.name for each in options if each.place is not None}
     declared = _declared(options, found)
@@ -132,7 +133,7 @@ def config_of_files(
     for name, candidates in _candidates(found, named).items():
         rivals = () if name in named else tuple(filter(None, [declared.get(name)]))
         if name in said:
-            continue  # the command line says it, and wins
+            continue  # the command line sets it, and wins
         if len(candidates) == 1 and not rivals:
             keys.append(_key(name, *candidates[0]))
         else:
@@ -146,8 +147,8 @@ def config_of_files(
 def hydra_options(
     program: Path, source: str, options: Sequence[OwnOption], named: Mapping[str, str]
 ) -> tuple[OwnOption, ...]:
-    """The values of the file that a Hydra application names in its decorator: each is changed by a word on
-    the command line. Values of the files that its `defaults` name are not read."""
+    """The values of the file that a Hydra application names in its decorator. A word on the command line
+    changes each. Values of the files in its `defaults` are not read."""
     decorator = _HYDRA.search(source)
     said = {each["what"]: each["value"] for each in _HYDRA_SAYS.finditer(decorator[0])} if decorator else {}
     if "name" not in said:
@@ -160,8 +161,8 @@ def hydra_options(
 
 
 def _declared(options: Iterable[OwnOption], found: Iterable[_Found]) -> dict[str, str]:
-    """Parameter → the option for it that the program's text declares. An option that a key of the file is
-    called like is said there, and has no default."""
+    """Parameter → the option that the program's text declares for it. An option named like a key of a file is
+    left out: the file holds its value."""
     spelt = {value.name.replace("-", "_") for _, value in found}
     return {
         each.parameter.name: each.option
@@ -171,7 +172,7 @@ def _declared(options: Iterable[OwnOption], found: Iterable[_Found]) -> dict[str
 
 
 def _others(found: Iterable[_Found], keys: Iterable[ConfigKey], names: Collection[str]) -> list[ConfigKey]:
-    """The values that rules do not know by name, by their own keys."""
+    """The values for which rules have no name, by their own keys."""
     taken = {(key.file.path, key.value.path) for key in keys}
     used = {*names, *(key.parameter.name for key in keys)}
     others: list[ConfigKey] = []
@@ -190,7 +191,7 @@ def _files(words: Sequence[str], options: Sequence[OwnOption], directory: Path) 
         file = pair["file"] if pair is not None else word
         option = pair["option"] if pair is not None else before if before.startswith("-") else ""
         if pair is None and ("=" in option or option in flags):
-            option = ""  # it has no value, or has it already
+            option = ""  # the option takes no value, or has it already
         if masked[index] == word:
             yield from _file(file, index, option, directory)
     for each in options:
@@ -206,7 +207,7 @@ def _file(name: str, place: int | None, option: str, directory: Path) -> Iterato
         return
     try:
         if not path.is_file():
-            return  # a named pipe would wait for a writer
+            return  # opening a named pipe would wait for a writer
         with path.open("rb") as file:
             data = file.read(config_text.MAX_BYTES + 1)
         text = data.decode("utf-8")
@@ -228,7 +229,7 @@ def _is_secret(value: ConfigValue) -> bool:
 
 
 def _candidates(found: Iterable[_Found], named: Mapping[str, str]) -> dict[str, list[_Found]]:
-    """Parameter as rules know it → the values that could be it."""
+    """Parameter, by the rules' name → the values that could be it."""
     candidates: dict[str, list[_Found]] = {}
     paths = {path: name for name, path in named.items()}
     for file, value in found:
@@ -239,8 +240,8 @@ def _candidates(found: Iterable[_Found], named: Mapping[str, str]) -> dict[str, 
 
 
 def usual_name(value: ConfigValue) -> str | None:
-    """What rules call the value, where its key is a word of a framework; None: it is not known, or belongs to
-    an evaluation."""
+    """The rules' name for the value, if its key is a framework's word for it. None if it is unknown or
+    belongs to an evaluation."""
     key = value.name.replace("-", "_")
     name = _USUAL.get(key) or _USUAL.get(key.rpartition(".")[2])
     if name is None or _NOT_TRAINING.search(key) or (isinstance(value.value, str) and name not in _TEXTS):
@@ -249,8 +250,8 @@ def usual_name(value: ConfigValue) -> str | None:
 
 
 def likely_keys(config: OwnConfig, known: Collection[str]) -> dict[str, ConfigKey]:
-    """Parameter that is not among the `known` → the one key of a number that is likely to be it. Of several
-    likely keys none is taken."""
+    """Parameter that is not in `known` → the only numeric key that probably means it. With several such keys
+    none is taken."""
     likely: dict[str, list[_Found]] = {}
     for file in config.files:
         for value in filter(_is_parameter, file.values):
@@ -278,8 +279,8 @@ def _key(name: str, file: ConfigFile, value: ConfigValue) -> ConfigKey:
 def changed_copies(
     config: OwnConfig, values: Mapping[str, Scalar], directory: Path
 ) -> tuple[tuple[ConfigFile, ConfigCopy], ...]:
-    """A copy of each file in which a value differs from what is asked for. Raises UserError, with a diff of
-    the file, where a copy would not mean the same."""
+    """A copy of each file in which a requested value differs. Raises UserError, with a diff of the file, if a
+    copy would not mean the same."""
     copies: list[tuple[ConfigFile, ConfigCopy]] = []
     for file in dict.fromkeys(key.file for key in config.keys):
         keys = [key for key in config.keys if key.file is file and _differs(key, values)]
@@ -314,7 +315,7 @@ def changed_text(file: ConfigFile, changes: Mapping[config_text.Path, Scalar]) -
 
 
 def _why_no_copy(file: ConfigFile, directory: Path, text: str) -> str | None:
-    """Why a copy elsewhere would not mean the same; None where nothing is known against it."""
+    """The reason why a copy in another directory would not mean the same; None if no reason is known."""
     if any(_is_secret(value) for value in file.values) or mask_text(file.text) != file.text:
         return "it holds a secret, which the script would show"
     if _is_not_shown(text):
@@ -328,7 +329,7 @@ def _why_no_copy(file: ConfigFile, directory: Path, text: str) -> str | None:
 
 
 def _is_bound(value: ConfigValue, home: Path, directory: Path) -> bool:
-    """True for a relative path that counts from the directory of the config file."""
+    """True for a relative path that the program resolves from the config file's directory."""
     held = value.value
     if not isinstance(held, str) or not held or Path(held).is_absolute() or "\0" in held:
         return False
@@ -339,7 +340,7 @@ def _is_bound(value: ConfigValue, home: Path, directory: Path) -> bool:
 
 
 def _is_not_shown(text: str) -> bool:
-    """True for a text with characters by which a terminal or a reader would see something else."""
+    """True for text with characters that a terminal or a reader would show as something else."""
     plain = text.replace("\r\n", "\n")
     return any(unicodedata.category(each) in _UNSEEN for each in set(plain) - {"\n", "\t"})
 
@@ -358,8 +359,8 @@ def _exists(directory: Path, name: str) -> bool:
 
 
 def path_warnings(file: ConfigFile, directory: Path) -> tuple[str, ...]:
-    """One line about the relative paths in a file that gets a copy: they count from the directory of the
-    launch, unless the program lets them count from the file."""
+    """One line about the relative paths in a copied file: they are resolved from the launch's directory,
+    unless the program resolves them from the file's."""
     paths = [
         value
         for value in file.values
@@ -379,8 +380,7 @@ def path_warnings(file: ConfigFile, directory: Path) -> tuple[str, ...]:
 
 
 def diff_of(file: ConfigFile, text: str) -> tuple[str, ...]:
-    """The change as a unified diff of the person's file; without lines around it where a secret may stand
-    there."""
+    """The change as a unified diff of the person's file; without context lines if they may hold a secret."""
     has_secret = mask_text(file.text) != file.text or any(_is_secret(value) for value in file.values)
     lines = difflib.unified_diff(
         file.text.splitlines(),
@@ -400,7 +400,7 @@ def with_copies(
     copies: Iterable[tuple[ConfigFile, ConfigCopy]],
     run_dir: str,
 ) -> tuple[str, ...]:
-    """The command with the values of its options, and with the copies in the place of the files."""
+    """The command with its options' values, and with the copies in place of the files."""
     changed, options = list(words), tuple(options)
     for file, copy in copies:
         path = f"{run_dir}/{FOLDER}/{copy.name}"
@@ -414,7 +414,7 @@ def with_copies(
 
 
 def _names(option: OwnOption, file: ConfigFile) -> bool:
-    """True if the option's value is the file's name."""
+    """True if the option's value is the file's path."""
     if option.place is None or file.place is None:
         return option.place is file.place and option.option == file.option
     return option.form is not Form.FLAG and file.place == option.place + (option.form is Form.APART)

@@ -1,7 +1,7 @@
-"""A person's own training, told from a recipe: a Python script, a command, or a batch file.
+"""A person's own training, unlike a recipe: a Python script, a command, or a batch file.
 
-It is launched as it stands: no flag is forced on it, its file is not changed, and what it may want to know
-(`COACH_RUN_DIR`) is in its environment. For everything behind the launch it is a recipe like any other.
+It runs as it is: coach adds no flag and does not change the file. Facts that it may need (`COACH_RUN_DIR`)
+are in its environment. For all code after the launch it is a recipe like any other.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _MAX_WORDS = 1000
 
 
 def is_own(what: str | None) -> bool:
-    """True if a launch of `what` is one of an own program, not of a recipe. None: the command stands behind
-    `--`."""
+    """True if a launch of `what` starts an own program, not a recipe. None: the command stands after `--`."""
     if what is None:
         return True
     path = Path(what).expanduser()
@@ -55,9 +54,9 @@ def read_own_program(
     *,
     is_unread: bool = False,
 ) -> OwnProgram:
-    """What is to be launched. Raises UserError for what cannot be.
+    """The program to launch. Raises UserError if it cannot be launched.
 
-    `is_unread`: it is a batch file that is submitted as it is.
+    `is_unread`: it is a batch file that is submitted unchanged.
     """
     for offer in offers:
         if offer not in OFFERS:
@@ -82,7 +81,7 @@ def read_own_program(
 
 
 def _kind(what: str | None, directory: Path, is_unread: bool) -> OwnKind:
-    """Raises UserError for a file that cannot be launched."""
+    """The kind of program. Raises UserError for a file that cannot be launched."""
     if what is None:
         return OwnKind.COMMAND
     if what == "-":
@@ -102,7 +101,7 @@ def _kind(what: str | None, directory: Path, is_unread: bool) -> OwnKind:
 
 
 def own_recipe(own: OwnProgram, said: Mapping[str, str | Scalar] = MappingProxyType({})) -> Recipe:
-    """The program as everything behind a launch sees it. Raises UserError where its file is gone.
+    """The program as a Recipe, for all code after the launch. Raises UserError if its file is gone.
 
     `said` are the parameters that the launch sets: one of them may name another config file.
     """
@@ -125,18 +124,18 @@ def own_recipe(own: OwnProgram, said: Mapping[str, str | Scalar] = MappingProxyT
 
 @dataclass(frozen=True, slots=True)
 class OwnCommand:
-    """How an own program is started."""
+    """The command that starts an own program."""
 
     words: tuple[str, ...]
     copies: tuple[ConfigCopy, ...] = ()
-    """Config files that the words name, with the values that were asked for."""
+    """Copies of the config files that the words name, with the requested values."""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def own_command(own: OwnProgram, values: Mapping[str, Scalar], run_dir: str) -> OwnCommand:
-    """The program and its arguments, with the values of its parameters. Raises UserError where a value stands
-    in a config file of which no copy can be used."""
+    """The program and its arguments, with its parameters' values. Raises UserError if a value stands in a
+    config file that cannot be used as a copy."""
     if own.kind is OwnKind.BATCH:
         return OwnCommand(own.words)
     options, config = _read(own, _file_of(own), values)
@@ -157,7 +156,7 @@ def own_command(own: OwnProgram, values: Mapping[str, Scalar], run_dir: str) -> 
 
 
 def config_of(own: OwnProgram, said: Mapping[str, str | Scalar]) -> OwnConfig:
-    """What its config files say, with the parameters that the launch sets. Raises UserError where its own
+    """The values of its config files, with the parameters that the launch sets. Raises UserError if its own
     file is gone."""
     return _read(own, _file_of(own), said)[1]
 
@@ -187,7 +186,7 @@ def _parameters(own: OwnProgram, path: Path | None, said: Mapping[str, str | Sca
 def _read(
     own: OwnProgram, path: Path | None, said: Mapping[str, str | Scalar]
 ) -> tuple[tuple[OwnOption, ...], OwnConfig]:
-    """The options of the program, and what its config files add to them."""
+    """The options of the program, and the parameters that its config files add."""
     options = _options(own, path)
     words = own.words
     asked: list[OwnOption] = []
@@ -218,7 +217,7 @@ def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
 
 
 def _file_of(own: OwnProgram) -> Path | None:
-    """The program's file, where a word names one."""
+    """The program's file, if a word names one."""
     words = own.words if own.kind is OwnKind.COMMAND else own.words[:1]
     for word in words:
         path = Path(own.directory, Path(word).expanduser())
@@ -230,13 +229,13 @@ def _file_of(own: OwnProgram) -> Path | None:
 
 
 def _name(own: OwnProgram, path: Path | None) -> str:
-    """What its runs are called."""
+    """The name of its runs."""
     word = path.stem if path is not None else _module(own.words) or Path(own.words[0]).name
     return _NOT_IN_NAMES.sub("_", word).strip("._")[:40] or "own"
 
 
 def _module(words: Sequence[str]) -> str | None:
-    """The module that `python -m` starts, unless it is a launcher's."""
+    """The module that `python -m` starts, unless it is a launcher."""
     for option, module in pairwise(words):
         if option == "-m" and not module.startswith(("torch.distributed", "accelerate")):
             return module

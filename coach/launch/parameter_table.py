@@ -1,4 +1,4 @@
-"""The table [parameters.NAME] of a recipe, checked key by key and read into a frozen value."""
+"""Reads the table [parameters.NAME] of a recipe into a frozen value, and checks it key by key."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 PARAMETER_KEYS: Keys = {
     "type": TableKey(
         f"one of {', '.join(parameters.TYPES)}",
-        "The type of its value; needed, here or in what parameters_of names.",
+        "The type of its value; required here, or in the file that parameters_of names.",
     ),
     "default": TableKey(
         "a value of its type",
-        "The value unless a launch says another; needed, here or in what parameters_of names.",
+        "The value unless a launch sets another; required here, or in the file that parameters_of names.",
     ),
     "above": TableKey("a number", "Its value must be greater."),
-    "min": TableKey("a number", "The least that it may be."),
-    "max": TableKey("a number", "The most that it may be."),
+    "min": TableKey("a number", "The smallest allowed value."),
+    "max": TableKey("a number", "The largest allowed value."),
     "choices": TableKey("a list", "The values that it may have; without this any."),
-    "usual": TableKey("[LOW, HIGH]", "The usual range: a value outside is warned of in the plan."),
-    "help": TableKey("text", "What it is."),
+    "usual": TableKey("[LOW, HIGH]", "The usual range: the plan warns of a value outside it."),
+    "help": TableKey("text", "Its meaning."),
     "unit": TableKey("text", "The unit of its value."),
 }
 
 
 def read_parameter(reader: TableReader, name: str, table: Any) -> Parameter:
-    """One table as a value: type and default must be there, all else may."""
+    """One table as a value. Type and default are required; all other keys are optional."""
     where = f"parameters.{name}"
     if not isinstance(table, dict) or not _NAME.fullmatch(name):
         raise reader.error(where, f"{where}: expected a table with a name of small letters, digits and _")
@@ -67,7 +67,7 @@ def read_parameter(reader: TableReader, name: str, table: Any) -> Parameter:
 
 
 def _converted(reader: TableReader, parameter: Parameter, value: Any, key: str) -> Scalar:
-    """The value in the parameter's type. The key's line is looked for only where it is told."""
+    """The value in the parameter's type. The key's line is searched only for an error message."""
     try:
         return parameters.convert(parameter, value, key)
     except UserError:

@@ -1,7 +1,7 @@
 """The parameters of a recipe: their types, hard limits and usual ranges.
 
-A hard limit is refused, an unusual value is one line of warning: what is merely strange must stay possible,
-because a learner who may not break a run learns less.
+A value beyond a hard limit is refused. An unusual value gets one line of warning and stays possible, because
+a learner who may not break a run learns less.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_INT = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a recipe. Limits are None or empty where there is none."""
+    """One parameter of a recipe. A limit is None, or empty, if the parameter has none."""
 
     name: str
     type: str
@@ -35,17 +35,17 @@ class Parameter:
     max: float | None = None
     choices: tuple[Scalar, ...] = ()
     usual: tuple[float, float] | None = None
-    """Outside of this range it is allowed, with a warning."""
+    """A value outside this range is allowed, with a warning."""
     unit: str = ""
-    """What its number counts: `samples`, `steps`, `s`; empty where it is a pure number or a word."""
+    """The unit of its number: `samples`, `steps`, `s`; empty for a pure number or a word."""
 
     @property
     def usual_words(self) -> str:
-        """The usual range in words, empty where there is none."""
+        """The usual range in words, empty if there is none."""
         return "" if self.usual is None else f"{self.usual[0]:g} to {self.usual[1]:g}"
 
     def limits(self) -> str:
-        """The hard limits in words, empty where there are none."""
+        """The hard limits in words, empty if there are none."""
         parts = []
         if self.above is not None:
             parts.append(f"above {_shown(self.above)}")
@@ -59,12 +59,12 @@ class Parameter:
 
 
 def _shown(limit: float) -> str:
-    """A limit with all its digits where it is a whole number."""
+    """A limit as text; a whole number keeps all its digits."""
     return f"{limit:g}" if limit != int(limit) or abs(limit) >= 1e15 else str(int(limit))
 
 
 def show(value: Scalar) -> str:
-    """A value as it is written on a command line: true and false in small letters."""
+    """A value as it is typed on a command line, with `true` and `false` in small letters."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -93,7 +93,7 @@ def warning(parameter: Parameter, value: Scalar) -> str | None:
 def resolve(
     recipe_name: str, parameters: Mapping[str, Parameter], said: Mapping[str, Any]
 ) -> tuple[dict[str, Scalar], tuple[str, ...]]:
-    """Every parameter's value and the warnings: what was said, else the default."""
+    """Each parameter's value (the given one, else its default), and the warnings."""
     for key in said:
         if key not in parameters:
             near = get_close_matches(key, parameters, 1)

@@ -1,6 +1,7 @@
-"""A request becomes a plan: everything checked, every default filled in, the script rendered. Pure.
+"""Turns a request into a plan: everything checked, each default filled in, the script rendered. Pure.
 
-What is shown is what will be submitted, so the plan holds the whole script, and nothing is decided after it.
+The plan that is shown is the plan that is submitted, so it holds the whole script, and nothing is decided
+after it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from coach.model.launching.launch import LaunchRequest, OwnKind, Plan, Resources
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the workflow found out before: where everything lies and who launches."""
+    """Facts that the workflow found before planning: where files lie and which user launches."""
 
     paths: Paths
     user: str
@@ -36,9 +37,9 @@ class Facts:
     notes: tuple[str, ...] = ()
     environment: Environment = field(default_factory=Environment)
     locked: Mapping[str, str] = field(default_factory=dict)
-    """Field of the request → the site's reason why nobody else may set it."""
+    """Field of the request → the site's reason why users may not set it."""
     has_comment: bool = False
-    """Whether the job may name its finding in its own comment."""
+    """True if the job may write its finding into its own comment."""
 
 
 def _text_of(recipe: Recipe) -> str | None:
@@ -54,7 +55,7 @@ def _text_of(recipe: Recipe) -> str | None:
 
 
 def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, run_id: str) -> Plan:
-    """Check everything and render the script. Raises UserError for the first thing that cannot be."""
+    """Check everything and render the script. Raises UserError for the first problem."""
     if request.max_restarts is None:
         request = replace(request, max_restarts=recipe.max_restarts)
     check_texts(request, site.backend)
@@ -69,7 +70,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         if is_batch
         else resolve_resources(request, recipe, parameters, site)
     )
-    if is_drill(request, recipe):  # what is unusual about a drill is for the learner to find
+    if is_drill(request, recipe):  # unusual values are the drill's puzzle: no warning gives them away
         unusual, resolved = (), replace(resolved, notes=(), warnings=())
     command = (
         own_command(recipe.own, parameters, facts.paths.run_dir) if recipe.own is not None else OwnCommand(())
@@ -114,7 +115,8 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
 
 
 def _batch_resources(request: LaunchRequest, recipe: Recipe, site: Site) -> Resolved:
-    """What a batch file asks for. Slurm checks it: coach knows no site as well as the file's author."""
+    """The resources that a batch file asks for. Slurm alone checks them: the file's author knows the site
+    better than coach."""
     if site.backend != "slurm":
         raise UserError(
             f"{recipe.trainer}: a batch file needs Slurm",

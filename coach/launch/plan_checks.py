@@ -1,4 +1,5 @@
-"""The texts of a launch: each can be shown and stand in a script, and no option is the script's own."""
+"""Checks the texts of a launch: each can be shown and stand in a script, and none sets an option that the
+script sets itself."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _OWN_OPTIONS = {
     "cpus-per-task": "--cpus-per-task",
     "cpus-per-gpu": "--cpus-per-gpu",
 }
-"""sbatch options that have an option of coach's own, through which they are checked."""
+"""sbatch option → coach's own option for it, which has its own checks."""
 
 _RESERVED = frozenset(
     [
@@ -58,7 +59,7 @@ _RESERVED = frozenset(
 
 
 def check_run_dir(run_dir: str) -> None:
-    """A path in an #SBATCH line can be quoted, but not everything can be written in quotes."""
+    """Refuse a path that cannot be written in an #SBATCH line, even in quotes."""
     check_printable(run_dir, "runs_root")
     if not PurePosixPath(run_dir).is_absolute() or set(run_dir) & set("'\"\\"):
         raise UserError(
@@ -68,7 +69,7 @@ def check_run_dir(run_dir: str) -> None:
 
 
 def check_texts(request: LaunchRequest, backend: str) -> None:
-    """Raise UserError for the first text that cannot be shown, or that sbatch would read otherwise."""
+    """Raise UserError for the first text that cannot be shown, or that sbatch would read differently."""
     if request.max_restarts is not None and not 0 <= request.max_restarts <= MAX_RESTARTS:
         raise UserError(f"--max-restarts {request.max_restarts}: must be 0 to {MAX_RESTARTS}")
     for key in ("partition", "account", "qos", "reservation", "constraint", "mem", "gpu_type", "exclude"):

@@ -1,8 +1,8 @@
-"""A person's named trainings: `coach.toml`, or [tool.coach] in pyproject.toml, beside their code.
+"""A person's named trainings, in `coach.toml` or in [tool.coach] of pyproject.toml, beside their code.
 
-The file is looked for in the working directory and above it. A training is what `coach launch` takes without
-it (a script, a command, a batch file) with its resources and a key: nothing about it is special once it is
-asked for.
+coach searches the working directory and then its parents. A training holds a target that `coach launch` could
+also take directly (a script, a command, a batch file), its resources and a key. Once requested, it is
+launched like any other.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ TRAINING_KEYS: Keys = {
     "script": TableKey("a path", "The Python script that trains; one of script, command, batch is needed."),
     "command": TableKey(_WORDS, "The command that trains."),
     "batch": TableKey("a path", "The batch file that trains."),
-    "arguments": TableKey(_WORDS, "What stands behind the script, the command or the batch file."),
-    "with": TableKey(_WORDS, "What coach adds to it, as `coach launch --with`."),
+    "arguments": TableKey(_WORDS, "The arguments after the script, the command or the batch file."),
+    "with": TableKey(_WORDS, "Offers that coach adds to it, as `coach launch --with` does."),
     "parameters": TableKey(
-        'a table, for example { lr = "--rate" }', "The program's own names of what coach calls so."
+        'a table, for example { lr = "--rate" }',
+        "coach's name of a parameter, and the program's own name for it.",
     ),
     "watch": TableKey('codes of rules, for example ["GPU005"]', "Rules that are worth watching."),
     "env": TableKey("a table of texts", "Variables of its environment."),
@@ -78,7 +79,7 @@ TRAINING_KEYS: Keys = {
     "environment": TableKey("text", "The training environment: a name from the config, or KIND=VALUE."),
     "python": TableKey("text", "The interpreter of the training environment."),
     "signal": TableKey("text", "The signal before the time limit, as sbatch's --signal: USR1@60."),
-    "resume": TableKey("text", "With until_done: how the program is told its checkpoint."),
+    "resume": TableKey("text", "With until_done: how the program gets its checkpoint."),
 }
 
 
@@ -92,18 +93,19 @@ class Training:
     """The digit that launches it from any screen."""
     own: OwnProgram
     asked: Mapping[str, Any]
-    """Field of a launch request → what the file says for it."""
+    """Field of a launch request → its value in the file."""
     watch: tuple[str, ...]
     path: Path
-    """The project's file."""
+    """The project file that defines it."""
 
     @property
     def reference(self) -> str:
-        """What a launch calls it: `/home/ada/gpt/coach.toml:pretrain`."""
+        """The name by which a launch requests it: `/home/ada/gpt/coach.toml:pretrain`."""
         return f"{self.path}:{self.name}"
 
     def recipe(self) -> Recipe:
-        """The training as everything behind a launch sees it. Raises UserError where its program is gone."""
+        """The training as a Recipe, for all code after the launch. Raises UserError if its program is
+        gone."""
         return replace(
             own_recipe(self.own),
             title=self.title,
@@ -114,8 +116,8 @@ class Training:
 
 
 def find_project(directory: Path) -> Path | None:
-    """The nearest file with trainings, from a directory upwards. One of another user is not looked at: what
-    it names would be run as this user."""
+    """The nearest file with trainings, from a directory upwards. A file of another user is skipped: this user
+    would run the programs that it names."""
     for folder in (directory, *directory.parents):
         for name in FILES:
             path = folder / name
@@ -125,7 +127,7 @@ def find_project(directory: Path) -> Path | None:
 
 
 def read_project(path: Path) -> tuple[Training, ...]:
-    """Its trainings in their order. Raises UserError with file, line and key."""
+    """The file's trainings in their order. Raises UserError with file, line and key."""
     table = _table_of(path)
     if table is None:
         raise UserError(f"{path}: no training in it", "expected a table such as [training.pretrain]")
@@ -133,12 +135,12 @@ def read_project(path: Path) -> tuple[Training, ...]:
 
 
 def is_reference(name: str) -> bool:
-    """True if this is how a launch calls a training of a project."""
+    """True if the name has the form of a reference to a project's training."""
     return _REFERENCE.fullmatch(name) is not None
 
 
 def get_training(name: str) -> Training:
-    """The training of this reference. Raises UserError with the names that there are."""
+    """The training with this reference. Raises UserError that lists the existing names."""
     found = _REFERENCE.fullmatch(name)
     if found is None:
         raise UserError(f"{name}: no reference to a training", "expected for example coach.toml:pretrain")
@@ -150,8 +152,8 @@ def get_training(name: str) -> Training:
 
 
 def with_training(request: LaunchRequest) -> LaunchRequest:
-    """A request that names a training gets its program, and what its file says where nobody said
-    otherwise."""
+    """A request that names a training gets the training's program, and the file's values for fields that
+    nobody set."""
     if request.own is not None or not is_reference(request.recipe):
         return request
     training = get_training(request.recipe)
@@ -178,14 +180,14 @@ def _is_own(path: Path) -> bool:
 
 
 def _table_of(path: Path) -> Mapping[str, Any] | None:
-    """What the file says for coach; None where it says nothing. Raises UserError where it cannot be read."""
+    """coach's table in the file; None if it has none. Raises UserError if the file cannot be read."""
     try:
         table = parse_table(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         if path.name != FILES[0]:
-            return None  # somebody else's to complain of
+            return None  # another program owns this pyproject.toml and reports its errors
         raise UserError(f"{path}: not valid TOML: {error}") from None
     if path.name == FILES[0]:
         return table
@@ -243,7 +245,7 @@ class _Reader(TableReader):
         return value
 
     def _program(self, name: str, table: Mapping[str, Any]) -> OwnProgram:
-        """What is started, from the directory of the file."""
+        """The program to start, resolved from the directory of the file."""
         said = [key for key in _PROGRAMS if key in table]
         if len(said) != 1:
             raise self.error(
@@ -266,7 +268,7 @@ class _Reader(TableReader):
         return program
 
     def _told(self, name: str, key: str, read: Any) -> OwnProgram:
-        """What is wrong with the program, with the line that names it."""
+        """The program from `read`; an error gets the line of the key that names it."""
         try:
             program: OwnProgram = read()
         except UserError as error:

@@ -1,6 +1,6 @@
-"""Recipes by name, by file and by folder: coach's own, and those that a user keeps.
+"""Finds recipes by name, by file and by folder: coach's own recipes, and those of a user.
 
-Reading one file is a matter of its own (recipe_file.py); here is where they lie and what they are called.
+recipe_file.py reads a single file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from coach.model.launching.launch import LaunchRequest, Scalar
 
 _NO_RECIPES = frozenset({"pyproject.toml"})
 _DRILLS = "drills"
-"""The folder beside the recipes that holds those with a planted fault."""
+"""The folder beside the recipes with the recipes that have a planted fault."""
 
 
 def data_dir() -> Path:
-    """Where trainers/ and recipes/ lie: coach/data in an installed wheel, else the top of the repository."""
+    """The folder of trainers/ and recipes/: coach/data in an installed wheel, else the top of the
+    repository."""
     package = installed.package()
     data = package / "data"
     return data if data.is_dir() else package.parent
@@ -36,7 +37,7 @@ def data_dir() -> Path:
 def find_recipes(
     data: Path | None = None, more: Iterable[Path] = ()
 ) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
-    """All recipes by name, and what is wrong with those that cannot be read. `more` are a user's files and
+    """All recipes by name, and the errors of those that cannot be read. `more` are a user's files and
     folders."""
     problems: list[UserError] = []
     paths = _paths(data or data_dir())
@@ -50,14 +51,14 @@ def find_recipes(
 
 
 def find_drills(data: Path | None = None) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
-    """All drills by name, and what is wrong with those that cannot be read."""
+    """All drills by name, and the errors of those that cannot be read."""
     drills, problems = _read_all(_drill_paths(data or data_dir()), data)
     return tuple(drills), tuple(problems)
 
 
 def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
-    """The recipe or drill of this name, or the one in this file or folder. Raises UserError with the nearest
-    names."""
+    """The recipe or drill with this name, or the one in this file or folder. Raises UserError with the
+    nearest names."""
     by_name = {path.stem: path for path in _paths(data or data_dir())}
     known = by_name | {path.stem: path for path in _drill_paths(data or data_dir())}
     if name_or_path in known:
@@ -75,7 +76,8 @@ def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
 
 
 def recipe_of(request: LaunchRequest) -> Recipe:
-    """What a request launches: the recipe of its name, or its own program as one. Raises UserError."""
+    """The recipe that a request launches: the one with its name, or its own program as a Recipe. Raises
+    UserError."""
     return get_recipe(request.recipe) if request.own is None else own_recipe(request.own, request.set)
 
 
@@ -92,13 +94,13 @@ def read_recipe(path: Path, data: Path | None = None, arguments: TrainerArgument
 
 
 def is_shipped(recipe: Recipe) -> bool:
-    """Whether it is one of coach's own, which a name is enough to find again."""
+    """True for one of coach's own recipes, which can be found again by name alone."""
     recipes = data_dir() / "recipes"
     return recipe.path.parent in (recipes, recipes / _DRILLS)
 
 
 def lesson_of(recipe: Recipe) -> str:
-    """The lesson beside the recipe; empty where there is none."""
+    """The lesson beside the recipe; empty if it has none."""
     try:
         return recipe.path.with_suffix(".md").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -110,7 +112,7 @@ def _paths(data: Path) -> list[Path]:
 
 
 def drill_names() -> frozenset[str]:
-    """Of coach's own drills, which alone there are."""
+    """Names of coach's own drills; only coach has drills."""
     return frozenset(path.stem for path in _drill_paths(data_dir()))
 
 
@@ -131,7 +133,7 @@ def _read_all(paths: Iterable[Path], data: Path | None) -> tuple[list[Recipe], l
 
 
 def _user_paths(place: Path) -> list[Path]:
-    """A recipe's file; a folder with recipes; or a folder of such folders."""
+    """The recipe files at a place: a file, a folder with recipes, or a folder of such folders."""
     if not place.is_dir():
         return [place]
     try:
@@ -148,7 +150,7 @@ def _recipes_in(folder: Path) -> list[Path]:
 
 
 def _recipe_in(folder: Path) -> Path:
-    """The one recipe of a folder; of several the one that is called like it."""
+    """The recipe of a folder: the only one, or of several the one named like the folder."""
     found = _recipes_in(folder)
     named = [path for path in found if path.stem == folder.name]
     if len(found) == 1 or named:

@@ -1,7 +1,7 @@
-"""One recipe's TOML, checked key by key and read into frozen values.
+"""Reads one recipe's TOML into frozen values, and checks it key by key.
 
-A recipe is data, so that a newcomer adds one without touching code; therefore every mistake in it is refused
-with file, line, key, what is wrong and what would be right.
+A recipe is data, so a newcomer can add one without touching code. An error therefore names the file, the line
+and the key, and says what is wrong and what would be right.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from coach.model.teaching.drill import Drill
 from coach.node.torch_build import satisfies
 
 WORLD_SIZE = "world_size"
-"""What a sweep may go over beside the recipe's parameters: the number of ranks."""
+"""The number of ranks, which a sweep can vary like a recipe's parameter."""
 
 RANKS = Parameter(WORLD_SIZE, "int", 1, "Ranks in all", min=1)
 
 MAX_RESTARTS = 100
-"""More failures of one run than that are no accident."""
+"""A run that fails more often than this does not fail by accident."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _TRAINER = re.compile(r"[a-z][a-z0-9_]*\.py", re.ASCII)
@@ -61,21 +61,21 @@ RECIPE_KEYS: Keys = {
     "key": TableKey("one character", "The key that launches it from any screen."),
     "time": TableKey('a time such as "00:30:00"', "The time limit of its runs.", is_needed=True),
     "torch": TableKey(
-        'a requirement such as ">=2.6" or ">=2.6,<3"', "The versions of torch that it can do with."
+        'a requirement such as ">=2.6" or ">=2.6,<3"', "The versions of torch with which it works."
     ),
     "requires": TableKey(
         'modules, for example ["nvidia.dali"]',
         "Modules that the training environment must have beside torch.",
     ),
     "teaches": TableKey("text", "What a learner takes from it."),
-    "expect": TableKey("text", "What will be seen, and why."),
+    "expect": TableKey("text", "The result to expect, and the reason."),
     "duration": TableKey("text", "How long a run with the defaults takes, and on what."),
     "gpu_hours": TableKey("a number from 0", "What a run with the defaults costs, calculated."),
     "watch": TableKey('codes of rules, for example ["GPU005"]', "Rules that are worth watching."),
     "next": TableKey("a recipe's name", "The next step of the ladder."),
     "expects": TableKey(
         'codes of rules, for example ["DST016"]',
-        "Findings that it shows on purpose: of its runs they are `info`.",
+        "Findings that it causes on purpose; for its runs they are `info`.",
     ),
     "uneven_by_design": TableKey(
         "true or false",
@@ -84,17 +84,17 @@ RECIPE_KEYS: Keys = {
     "environment": TableKey(
         "a table", "Where it trains unless site or user say otherwise, as [environments.NAME] of the config."
     ),
-    "ranks": TableKey("a whole number", "Ranks in all, unless the launch says."),
+    "ranks": TableKey("a whole number", "Ranks in all, unless the launch sets them."),
     "max_restarts": TableKey(
         f"a whole number from 0 to {MAX_RESTARTS}",
-        "How often torchrun starts all ranks anew after one has failed, unless the launch says.",
+        "How often torchrun restarts all ranks after one has failed, unless the launch sets it.",
     ),
     "sweep": TableKey("a table", "Makes a launch a group of runs, one for each value."),
     "drill": TableKey("a table", "Makes it a drill: the planted fault, and what a learner may answer."),
     "remedies": TableKey("a table", "Changes of a launch that carry out a remedy for this recipe."),
     "parameters_of": TableKey(
         "a recipe's name",
-        "A recipe, or a trainer's file, whose parameters it has too; its own win, key by key.",
+        "A recipe, or a trainer's file, that lends it parameters; its own keys override them.",
     ),
     "parameters": TableKey("a table", "Its parameters, a table for each."),
 }
@@ -102,9 +102,10 @@ SWEEP_KEYS: Keys = {
     "parameter": TableKey(
         f"one of the parameters, or {WORLD_SIZE}", "What differs from run to run.", is_needed=True
     ),
-    "values": TableKey("a list", "The values, unless the launch says others.", is_needed=True),
+    "values": TableKey("a list", "The values, unless the launch gives others.", is_needed=True),
     "divides": TableKey(
-        "one of the parameters, a whole number", "Of a sweep over ranks: what they share, for strong scaling."
+        "one of the parameters, a whole number",
+        "For a sweep over ranks: the total that they divide, for strong scaling.",
     ),
 }
 REMEDY_KEYS: Keys = {
@@ -125,21 +126,22 @@ class Sweep:
     parameter: str
     """One of the recipe's parameters, or `world_size`."""
     values: tuple[Scalar, ...]
-    """Those that are swept unless others are said."""
+    """The values of the sweep, if the launch gives no others."""
     divides: str | None = None
-    """Of a sweep over ranks: a whole number that all ranks share, such as `batch_size`."""
+    """For a sweep over ranks: a parameter with a total that the ranks divide, such as `batch_size`."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What `--set` may call the values: `world_sizes=1,2,4`, or the parameter's own name with commas."""
+        """Names by which `--set` can give the values: `world_sizes=1,2,4`, or the parameter's own name with
+        commas."""
         plural = self.parameter if self.parameter.endswith("s") else f"{self.parameter}s"
         return tuple(dict.fromkeys((plural, self.parameter)))
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to launch. `devices` is `single` (one rank), `multiple` (a rank for each device) or `one process`
-    (one rank for all devices of a node); `key` launches it from any screen."""
+    """A training to launch. `devices` is `single` (one rank), `multiple` (one rank per device) or `one
+    process` (one rank for all devices of a node). `key` launches it from any screen."""
 
     name: str
     title: str
@@ -153,26 +155,26 @@ class Recipe:
     parameters: Mapping[str, Parameter]
     path: Path
     torch: str | None = None
-    """The versions of torch that it can do with, for example `>=2.6`; None: any."""
+    """The versions of torch with which it works, for example `>=2.6`; None: any."""
     environment: Environment | None = None
-    """Where it trains unless site or user say otherwise. Table [environment]."""
+    """Its environment, unless site or user set another. Table [environment]."""
     requires: tuple[str, ...] = ()
     """Modules that the training environment must have beside torch."""
     teaches: str = ""
     expect: str = ""
-    """What will be seen, and why."""
+    """The result to expect, and the reason for it."""
     duration: str = ""
     gpu_hours: float | None = None
-    """What a run with the defaults costs, calculated."""
+    """The calculated GPU-hours of a run with the defaults."""
     watch: tuple[str, ...] = ()
     """Codes of the rules worth watching."""
     next: str | None = None
     """The next step of the ladder: a recipe's name."""
     expects: tuple[str, ...] = ()
-    """Codes of findings that it shows on purpose; for its runs they are `info`."""
+    """Codes of the findings that it causes on purpose; for its runs they are `info`."""
     uneven_by_design: bool = False
-    """True if its ranks do unequal work on purpose, as the stages of a pipeline do: rules do not compare
-    them."""
+    """True if its ranks do unequal work on purpose, such as the stages of a pipeline. Rules then do not
+    compare them."""
     remedies: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     """Remedy → the changes of a launch that carry it out for this recipe.
 
@@ -180,20 +182,20 @@ class Recipe:
     change is another `recipe`, or a parameter's value.
     """
     ranks: int | None = None
-    """Ranks in all, unless the launch says; None: one for each device, or two."""
+    """Ranks in all, unless the launch sets them. None: one per device, or two."""
     max_restarts: int | None = None
-    """How often torchrun starts all ranks anew after one has failed, unless the launch says; None: never."""
+    """How often torchrun restarts all ranks after one has failed, unless the launch sets it. None: never."""
     sweep: Sweep | None = None
     drill: Drill | None = None
-    """The fault that it plants; None: it is no drill."""
+    """The planted fault; None: the recipe is no drill."""
     own_trainers: Path | None = None
-    """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
+    """The folder of a user's recipe that holds its trainer; None: the trainer is coach's."""
     own: OwnProgram | None = None
-    """A person's own program, for which this stands; None: it is a recipe."""
+    """The person's own program that this Recipe stands for; None for a recipe."""
 
     @property
     def kind(self) -> str:
-        """What a list says of it: its devices, or what kind of own program it is."""
+        """Its kind in a list: its devices, or the kind of own program."""
         return self.devices if self.own is None else str(self.own.kind)
 
     @property
@@ -202,18 +204,18 @@ class Recipe:
 
     @property
     def is_one_process(self) -> bool:
-        """One rank on one node, on one device or on several."""
+        """True for one rank on one node, on one or several devices."""
         return self.devices in ("single", "one process")
 
     def trainer_path(self, trainers: Path) -> Path:
-        """The trainer's file. `trainers` is the folder of coach's own."""
+        """The trainer's file. `trainers` is the folder of coach's own trainers."""
         return (self.own_trainers or trainers) / self.trainer
 
 
 def read_recipe_file(path: Path, trainers: Path, arguments: TrainerArguments | None = None) -> Recipe:
-    """Read one recipe. Its trainer lies beside it, or is one of `trainers`.
+    """Read one recipe. Its trainer lies beside it, or in the folder `trainers`.
 
-    `arguments` is what reads the trainers, if it is to remember them for the next recipe.
+    `arguments` reads the trainers. Pass one to reuse what it has read for the next recipe.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -227,13 +229,14 @@ def read_recipe_file(path: Path, trainers: Path, arguments: TrainerArguments | N
 
 
 def _merged(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Inherited parameters with what the recipe itself says of them, and its own ones."""
+    """The inherited parameters with the recipe's own changes, and its own parameters."""
     merged = {key: _changed(values, own.get(key, {})) for key, values in inherited.items()}
     return {**merged, **{key: values for key, values in own.items() if key not in merged}}
 
 
 def _changed(values: Any, own: Any) -> Any:
-    """One inherited table with the recipe's own keys; what is no table is refused where tables are read."""
+    """One inherited table with the recipe's own keys. A value that is no table is refused later, when tables
+    are read."""
     return {**values, **own} if isinstance(values, dict) and isinstance(own, dict) else own
 
 
@@ -302,7 +305,7 @@ class _Reader(TableReader):
         return self.words(table, key, pattern, RECIPE_KEYS[key].takes)
 
     def _trainer(self, table: Mapping[str, Any], trainers: Path) -> tuple[str, bool]:
-        """The trainer's file, and True if it lies beside the recipe instead of among coach's own."""
+        """The trainer's file, and True if it lies beside the recipe and not among coach's own."""
         trainer = self._matching(table, "trainer", _TRAINER)
         beside = self.path.parent
         is_own = beside != trainers and (beside / trainer).is_file()
@@ -317,9 +320,9 @@ class _Reader(TableReader):
         return key
 
     def _base(self, table: Mapping[str, Any], trainers: Path) -> Mapping[str, Any]:
-        """What `parameters_of` names, a recipe or a trainer; empty where none is named.
+        """The parameters of the recipe or trainer that `parameters_of` names; empty if none is named.
 
-        What this one says itself wins, key by key.
+        The recipe's own keys win over them.
         """
         if "parameters_of" not in table:
             return {}
@@ -343,10 +346,9 @@ class _Reader(TableReader):
         return {**base, "parameters": _merged(declared, base.get("parameters", {}))}
 
     def _declared(self, trainer: str, beside: Path, trainers: Path) -> Mapping[str, Any]:
-        """The parameters that a trainer declares: the one beside its recipe, else coach's of the same name.
+        """The parameters that a trainer declares: the one beside its recipe, else coach's with the same name.
 
-        A user may put a script that declares nothing in the place of a copied trainer: it gets the same
-        options.
+        A user may replace a copied trainer by a script that declares nothing: it gets the same options.
         """
         paths = [place / trainer for place in (beside, trainers) if (place / trainer).is_file()]
         if not paths:
@@ -413,7 +415,7 @@ class _Reader(TableReader):
         return Sweep(name, converted, self._divided(table, name, known))
 
     def _divided(self, table: Mapping[str, Any], swept: str, known: Mapping[str, Parameter]) -> str | None:
-        """What the ranks of a sweep share."""
+        """The parameter with the total that the ranks of a sweep divide."""
         divided: str | None = self.get(table, "sweep.divides", str, SWEEP_KEYS["divides"].takes, None)
         if divided is not None and (
             swept != WORLD_SIZE or divided not in known or known[divided].type != "int"

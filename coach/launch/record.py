@@ -1,7 +1,7 @@
-"""run.json as it is when a run is planned: the record by which everybody knows the run afterwards. Pure.
+"""run.json as a launch first writes it, before the run starts. Pure.
 
-The batch script carries it too, so that a script which was printed by --dry-run and submitted by hand makes
-the same run.
+The batch script holds the record too, so a script printed by --dry-run and submitted by hand makes the same
+run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_SAID = (
     *("parent_run_id", "fix", "defaulted"),
     *("sweep", "num_random", "at_once", "brake", "sweep_point", "group_before"),
 )
-"""Fields of a request that run.json keeps elsewhere, or that do not outlive the plan."""
+"""Fields of a request that run.json keeps elsewhere, or that are used only while planning."""
 
 
 def run_record(
@@ -35,7 +35,7 @@ def run_record(
     git: Mapping[str, Any] | None,
     has_comment: bool = False,
 ) -> dict[str, Any]:
-    """All keys of run.json; what is not known yet is null."""
+    """All keys of run.json; a value that is not known yet is null."""
     request = plan.request
     return {
         "schema": runs.SCHEMA,
@@ -79,12 +79,13 @@ def run_record(
 
 
 def _command(own: OwnProgram | None) -> dict[str, Any]:
-    """Of a batch file: by `command`, `coach run` in the job sees that it notes output and end itself."""
+    """The `command` of a batch file: from it `coach run` in the job sees that it must record output and end
+    itself."""
     return {"command": mask_command(own.words)} if own is not None and own.kind is OwnKind.BATCH else {}
 
 
 def _configs(plan: Plan) -> dict[str, Any]:
-    """The config files of an own program that this run has changed copies of."""
+    """The config files of an own program for which this run has changed copies."""
     told = [
         {
             "file": copy.source,
@@ -97,7 +98,7 @@ def _configs(plan: Plan) -> dict[str, Any]:
 
 
 def is_drill(request: LaunchRequest, recipe: Recipe) -> bool:
-    """Whether there is a planted fault in this launch that is still to be found."""
+    """True if this launch has a planted fault that the learner must still find."""
     return recipe.drill is not None and request.fix is None and not request.is_mended
 
 
@@ -116,7 +117,7 @@ def _environment(environment: Environment, python: str, setup: Sequence[str]) ->
 
 
 def said(request: LaunchRequest) -> dict[str, Any]:
-    """The fields of a request that were said, as JSON: from them a relaunch asks for the same again."""
+    """The fields of a request that were set, as JSON, from which a relaunch makes the same request."""
     result: dict[str, Any] = {}
     for item in fields(request):
         value = getattr(request, item.name)
@@ -142,7 +143,7 @@ def said(request: LaunchRequest) -> dict[str, Any]:
 
 
 def _used(launch: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
-    """Without what the config has and this launch had no use for: a relaunch would take it for asked."""
+    """The launch without config values that it did not use: a relaunch would take them for requests."""
     unused = {name for name in ("gpu_type", "cpus_per_gpu") if getattr(resources, name) is None}
     unused |= {"cpus_per_task"} if resources.cpus_per_gpu is not None else set()
     return {name: value for name, value in launch.items() if name not in unused}
@@ -177,7 +178,7 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
 
 
 def _own_program(value: Mapping[str, Any]) -> OwnProgram | None:
-    """Read tolerantly; None where it does not say how to start the program again."""
+    """The own program in run.json; None if the record does not hold enough to start it again."""
     words, directory, kind = value.get("words"), value.get("directory"), value.get("kind")
     offers = value.get("offers") or []
     if not (isinstance(words, list) and words and isinstance(offers, list)):

@@ -1,9 +1,9 @@
-"""What a refused sbatch is about: Slurm's own words whole, the field of the launch to set, and what there is
-to choose from. Pure.
+"""Explains a refused sbatch: Slurm's full message, the field of the launch to set, and the choices for it.
+Pure.
 
-A site refuses in words of its own (job_submit.lua prints whatever its author wrote) above one of Slurm's
-standard sentences. Nobody can know them all, so the words are always shown; this module only reads which
-option they name, to lead the user to it.
+A site adds its own text (job_submit.lua prints its author's words) above one of Slurm's standard sentences.
+coach cannot know all of them, so the message is always shown in full. This module only finds the option that
+it names, to lead the user to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan
 
 MAX_CHOICES = 9
-"""One digit each."""
+"""One digit key per choice."""
 
 _MAX_LINES = 40
 _PREFIX = re.compile(
@@ -30,20 +30,20 @@ _LOST_ANSWER = re.compile(
 )
 _STANDARD_PREFIX = "Batch job submission failed: "
 _GPUS = "gpu_type"
-"""Stands for everything about the request for GPUs until it is known which part of it is missing."""
+"""Stands for all parts of the request for GPUs until the missing part is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way to answer: what to put into which fields of the request. An empty text takes the field out."""
+    """One way to answer: texts to put into fields of the request. An empty text clears the field."""
 
     text: str
     changes: Mapping[str, str]
 
 
 class Refused(UserError):
-    """Slurm did not take a job. `lines` are its words; `field` is the field of the request to set, None when
-    nobody can tell."""
+    """Slurm did not take a job. `lines` are its words. `field` is the field of the request to set, None if
+    unknown."""
 
     def __init__(
         self,
@@ -59,18 +59,18 @@ class Refused(UserError):
 
 
 def is_unanswered(lines: Sequence[str]) -> bool:
-    """Whether the controller may have taken the job although sbatch failed: its answer was lost on the
+    """True if the controller may have taken the job although sbatch failed: its answer was lost on the
     way."""
     return any(_LOST_ANSWER.search(text) for text in lines)
 
 
 def sentence(text: str) -> str:
-    """A line with an end, so that the next one can follow it."""
+    """The line, ended by punctuation, so that another sentence can follow."""
     return text if text.endswith((".", "!", "?", ":", ";")) else f"{text};"
 
 
 def slurms_words(stderr: str) -> tuple[str, ...]:
-    """The lines of what sbatch printed, without its name before each."""
+    """The lines that sbatch printed, without the program's name before each."""
     lines = (" ".join(_PREFIX.sub("", line, count=1).split()) for line in stderr.splitlines())
     return tuple(line for line in lines if line)[:_MAX_LINES]
 
@@ -95,7 +95,7 @@ _OPTIONS: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""Field → how a site's words name its option. An option that is named is what to set."""
+"""Field → patterns that name its option in a site's words. A named option is the one to set."""
 
 _NOUNS: Mapping[str, str] = MappingProxyType(
     {
@@ -110,7 +110,8 @@ _NOUNS: Mapping[str, str] = MappingProxyType(
         "partition": r"\b(?:partitions?|queues?)\b",
     }
 )
-"""Field → nouns of a site's words, the telling ones first: `partition` is often only where it was refused."""
+"""Field → nouns in a site's words, the most telling first: `partition` is often only the place of the
+refusal."""
 
 _SENTENCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"Job's account not permitted|Invalid account", ("account", "partition")),
@@ -136,18 +137,18 @@ _SENTENCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (r"license|wckey|burst buffer|unrecognized option|invalid option", ("sbatch",)),
 )
-"""Slurm's standard sentences → fields, the most likely first. The first that matches holds."""
+"""Slurm's standard sentences → fields, the most likely first. The first matching sentence decides."""
 
 _NO_CONFIGURATION = re.compile(r"node configuration is not available", re.IGNORECASE)
 _ASKED = (
     *("constraint", "exclude", "reservation", "mem", _GPUS, "cpus_per_gpu", "cpus_per_task"),
     *("gpus_per_node", "num_nodes", "partition"),
 )
-"""What may keep all nodes out, the rarest first."""
+"""Fields that may exclude all nodes, the rarest first."""
 
 
 def fields_in_question(lines: Sequence[str], plan: Plan) -> tuple[str, ...]:
-    """Fields of the request that a refusal is about, the most likely first; empty when it names none."""
+    """Fields of the request that a refusal may concern, the most likely first; empty if it names none."""
     own, standard = _apart(lines)
     found = [field for text in own for field in _named(_OPTIONS, text)]
     found += [field for text in own for field in _named(_NOUNS, text)]
@@ -163,8 +164,8 @@ def fields_in_question(lines: Sequence[str], plan: Plan) -> tuple[str, ...]:
 def explain(
     lines: Sequence[str], plan: Plan, names: Sequence[str], known: Mapping[str, Sequence[str]]
 ) -> Refused:
-    """The refusal with the first of the fields to set, and the ways to answer. `known`: field → what Slurm
-    says there is, if asked."""
+    """The refusal with the most likely field to set, and the ways to answer. `known`: field → the values that
+    Slurm listed, if asked."""
     field = next((name for name in names if name not in plan.locked), None)
     if field is None:
         locked = [f"{option_of(name)} is locked by the site: {plan.locked[name]}" for name in names]
@@ -185,14 +186,14 @@ def option_of(field: str) -> str:
 
 
 def field_named(error: UserError) -> str | None:
-    """The field whose option a refusal of coach's own names, in its hint if not in its message."""
+    """The field with the option that coach's own refusal names, in its message or else in its hint."""
     named = {option_of(item.name): item.name for item in fields(LaunchRequest) if item.name != "env"}
     options = re.findall(r"--[a-z][a-z-]+", f"{error.message} {error.hint or ''}")
     return next((named[option] for option in options if option in named), None)
 
 
 def _apart(lines: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The site's own words, and Slurm's standard sentences."""
+    """The lines in two parts: the site's own words, and Slurm's standard sentences."""
     own: list[str] = []
     standard: list[str] = []
     for text in lines:
@@ -218,7 +219,7 @@ def _was_asked(plan: Plan, field: str) -> bool:
 
 
 def _part_of_gpus(plan: Plan) -> str:
-    """Which part of the request for GPUs is missing: their number, their type, or their spelling."""
+    """The missing part of the request for GPUs: their number, their type, or their spelling."""
     if plan.resources.gpus_per_node == 0:
         return "gpus_per_node"
     if plan.resources.gpu_type is None or plan.resources.gpu_request == "gres":
@@ -271,11 +272,11 @@ _PLACEHOLDER = re.compile(
     r"name|type|model|code|none|null|invalid|missing|required|unknown|n|x+",
     re.IGNORECASE,
 )
-"""What stands for a name in a site's words, or is none: `--account=YOUR_ACCOUNT`, `account: missing`."""
+"""Words that stand in a name's place but are no name: `--account=YOUR_ACCOUNT`, `account: missing`."""
 
 
 def _said(field: str, lines: Sequence[str]) -> list[str]:
-    """Values that the words themselves offer: in options spelt out, in lists such as `your accounts: lab,
+    """Values that the message offers: in spelt-out options, or in lists such as `your accounts: lab,
     teaching`."""
     own, standard = _apart(lines)
     found: list[str] = []
@@ -294,7 +295,7 @@ def _said(field: str, lines: Sequence[str]) -> list[str]:
 
 
 def _listed(text: str) -> Iterable[str]:
-    """The names of `a, b or c`, up to the first thing that is no single name."""
+    """The names in `a, b or c`, up to the first part that is not a single name."""
     at = 0
     while match := _LISTED.match(text, at):
         yield match.group(1).rstrip(".")

@@ -1,7 +1,7 @@
-"""From what was asked to what will be asked of the scheduler: nodes, GPUs, ranks, CPUs, time, memory.
+"""Turns the resources of a request into those of the job: nodes, GPUs, ranks, CPUs, time, memory.
 
-Every refusal that can be known before the submission is made here, against what the cluster said of itself: a
-job that waits two hours to fail on its first line is what this boundary exists to prevent.
+A request that cannot work is refused here, before the submission, by the cluster's own facts: no job shall
+wait two hours and then fail on its first line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coach.model.launching.launch import GPU_REQUESTS, LaunchRequest, OwnKind, O
 from coach.model.slurm.cluster import Node, Partition
 
 MIN_TIME_FOR_SIGNAL_S = 120
-"""A shorter run is over before a signal and a requeue would pay."""
+"""A shorter run ends before a signal and a requeue would be worth it."""
 
 MAX_SIGNAL_LEAD_S = 120
 
@@ -30,40 +30,40 @@ _SAY_GPUS = (
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is known of the target: a cluster's partitions and nodes, or for `local` one node, this
-    machine."""
+    """Facts about the target: the partitions and nodes of a cluster, or, for `local`, this machine as the
+    only node."""
 
     backend: str
     partitions: tuple[Partition, ...]
     nodes: tuple[Node, ...]
     hidden: frozenset[str] = frozenset()
-    """Of `partitions` and `nodes`: what the site hides from the user. Nothing can then be checked against
-    it."""
+    """Those of `partitions` and `nodes` that the site hides from the user. coach cannot check a request
+    against them."""
     own_groups: frozenset[str] | None = None
-    """The groups of the user on this machine; None where they are not known."""
+    """The user's groups on this machine; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The resources, what was decided about them, and what is unusual."""
+    """The resources, the decisions made for them, and the warnings."""
 
     resources: Resources
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     choices: Mapping[str, tuple[str, ...]]
-    """Field of the request → what the target has to choose from."""
+    """Field of the request → the values that the target offers."""
     limits: Mapping[str, int]
     """Field of the request → the most that the target allows: nodes, GPUs per node, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The part of the site that the job may use. `name` begins a sentence."""
+    """The part of the site that the job may use. `name` can begin a sentence."""
 
     name: str
     nodes: tuple[Node, ...]
     num_nodes: int | None
-    """None where the site hides it, like `has_gpus`."""
+    """None if the site hides it, as for `has_gpus`."""
     has_gpus: bool | None
     partition: Partition | None
     is_local: bool = False
@@ -71,13 +71,13 @@ class _Target:
 
     @property
     def most_gpus(self) -> int:
-        """GPUs of its largest node."""
+        """The most GPUs that one of its nodes has."""
         nodes = self.nodes if self.has_gpus else ()
         return max((sum(gpu.total for gpu in node.gpus) for node in nodes), default=0)
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
-        """Types of its GPUs, as the site names them."""
+        """The types of its GPUs, spelt as the site does."""
         nodes = self.nodes if self.has_gpus else ()
         return tuple(sorted({gpu.type for node in nodes for gpu in node.gpus if gpu.type}))
 
@@ -85,7 +85,7 @@ class _Target:
 def resolve_resources(
     request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], site: Site
 ) -> Resolved:
-    """Fill in every default and refuse what the target cannot give."""
+    """Fill in each default and refuse a request that the target cannot meet."""
     target = _target(request, site)
     notes: list[str] = []
     warnings: list[str] = []
@@ -145,7 +145,7 @@ _SLURM_ONLY = ("partition", "account", "qos", "reservation", "constraint", "excl
 def _ranks_notes(
     request: LaunchRequest, target: _Target, gpus: int, num_ranks: int, started: int | None
 ) -> list[str]:
-    """Where the ranks run, if that is not a GPU for each."""
+    """Notes on where the ranks run, unless each has a GPU of its own."""
     if gpus == 0:
         why = "as asked" if request.gpus_per_node == 0 else f"{target.name} has no GPUs"
         return [f"{why}: {_cpu_ranks_text(num_ranks, has_gloo=not started)}"]
@@ -165,13 +165,14 @@ def _ignored_notes(request: LaunchRequest) -> list[str]:
 
 
 def _only_for_slurm(request: LaunchRequest) -> dict[str, str | None]:
-    """The partition aside, which the target has. An empty text says "none", where the config has one."""
+    """The requested options that only Slurm has, without the partition. An empty text means "none" and
+    overrides the config."""
     return {key: getattr(request, key) or None for key in _SLURM_ONLY if key != "partition"}
 
 
 def _without_foreign_type(request: LaunchRequest, target: _Target, notes: list[str]) -> LaunchRequest:
-    """A type of GPU that the config names holds where the target has it; one that was asked for is refused
-    elsewhere."""
+    """The request without a GPU type that came from the config and that the target lacks. A lacking type from
+    the user's own request is refused elsewhere."""
     wanted = request.gpu_type
     if wanted is None or "gpu_type" not in request.defaulted or wanted in target.gpu_types:
         return request
@@ -207,7 +208,7 @@ def _target(request: LaunchRequest, site: Site) -> _Target:
 
 
 def _foreign_groups(target: _Target, site: Site) -> list[str]:
-    """A warning where the partition is for groups of which the user is in none. The controller decides: it
+    """A warning if the partition is for groups and the user is in none of them. The controller decides: it
     may know other groups than this machine."""
     allowed = None if target.partition is None else target.partition.allow_groups
     if allowed is None or site.own_groups is None or not site.own_groups.isdisjoint(allowed):
@@ -218,7 +219,7 @@ def _foreign_groups(target: _Target, site: Site) -> list[str]:
 
 
 def _hidden_target(asked: str | None, site: Site) -> _Target:
-    """A partition that the site hides: what its nodes say of it, where they are not hidden as well."""
+    """A partition that the site hides, described by its nodes, unless they are hidden as well."""
     name = "the default partition" if asked is None else f"partition {asked}"
     nodes = tuple(node for node in site.nodes if asked is not None and asked in node.partitions)
     has_gpus = any(node.gpus for node in nodes) if nodes else None
@@ -256,7 +257,7 @@ def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:
 
 
 def _ranks(recipe: Recipe, num_nodes: int) -> int | None:
-    """Ranks of each node, where the recipe says how many it needs in all."""
+    """Ranks per node, if the recipe needs a fixed number in all."""
     return None if recipe.ranks is None else max(1, recipe.ranks // num_nodes)
 
 
@@ -265,7 +266,7 @@ def _only(recipe: Recipe) -> str:
 
 
 def _started_ranks(recipe: Recipe, parameters: Mapping[str, Any], gpus: int) -> int | None:
-    """Ranks that the trainer's one process starts: its parameter `ranks`, or one for each GPU, or 2; None: it
+    """Ranks that the trainer's single process starts: its parameter `ranks`, or one per GPU, or 2. None: it
     starts none."""
     asked = parameters.get("ranks")
     if not recipe.is_one_process or not isinstance(asked, int):
@@ -304,9 +305,9 @@ def _gpus(
 
 
 def _gpus_unseen(asked: int | None, recipe: Recipe, target: _Target) -> int:
-    """GPUs per node where the site hides its nodes: those that were asked for. Without a word of them
-    nothing can be chosen: CPUs alone would waste a cluster of GPUs, and GPUs wait for ever where it has
-    none."""
+    """GPUs per node if the site hides its nodes: the requested number. Without a request coach cannot choose
+    one: CPUs alone would waste a cluster with GPUs, and a job that asks for GPUs waits for ever on one
+    without."""
     if asked is None:
         why = f"--gpus: how many GPUs {target.name} has is not known: {hidden_by_site('nodes')}"
         raise UserError(why, _SAY_GPUS)
@@ -318,7 +319,7 @@ def _gpus_unseen(asked: int | None, recipe: Recipe, target: _Target) -> int:
 
 
 def _wanted_gpus(recipe: Recipe, parameters: Mapping[str, Any], ranks: int | None, num_nodes: int) -> int:
-    """GPUs of each node where nobody asked for a number: one for each rank."""
+    """GPUs per node if nobody asked for a number: one per rank."""
     if recipe.is_single_device:
         return 1
     if recipe.is_one_process:
@@ -384,8 +385,7 @@ def _gpu_type(
 
 
 def _cpus_per_gpu(request: LaunchRequest, gpus: int, notes: list[str]) -> int | None:
-    """CPUs of each GPU where they are asked for in this way. Slurm takes either these or the CPUs of a
-    task."""
+    """CPUs per GPU if the request gives them in this form. Slurm takes CPUs per GPU or per task, not both."""
     asked = _at_least("--cpus-per-gpu", request.cpus_per_gpu, 1)
     if asked is None:
         return None
@@ -405,7 +405,7 @@ def _cpus_per_gpu(request: LaunchRequest, gpus: int, notes: list[str]) -> int | 
 
 
 def _most_cpus(request: LaunchRequest, target: _Target, num_nodes: int, gpus: int) -> int | None:
-    """CPUs that each of the nodes has, among those with enough GPUs."""
+    """CPUs that each of `num_nodes` nodes with enough GPUs has."""
     fitting = [node for node in target.nodes if not gpus or _gpus_of(node, request.gpu_type) >= gpus]
     return _on_each_of(num_nodes, [node.num_cpus for node in fitting if node.num_cpus is not None])
 
@@ -428,8 +428,8 @@ def _cpus(
     usual_ranks: int,
     notes: list[str],
 ) -> int:
-    """CPUs of a node for its ranks and their workers. `usual_ranks`: the recipe's own number is no mistake of
-    the user's, however few CPUs there are."""
+    """CPUs of a node for its ranks and their workers. `usual_ranks` is the recipe's own number of ranks: the
+    user is not warned of it, however few CPUs there are."""
     asked = _at_least("--cpus-per-task", request.cpus_per_task, 1)
     if asked is not None:
         if most is not None and asked > most:
@@ -478,14 +478,14 @@ def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: 
 
 
 def signal_of(request: LaunchRequest, own: OwnProgram | None, time_limit_s: int | None) -> str | None:
-    """The signal before the limit, `USR1@60`; None: none is sent. Raises UserError where none can be."""
+    """The signal before the limit, `USR1@60`; None: no signal. Raises UserError if no signal can be sent."""
     is_long = request.until_done is not None
     if own is not None and "signal" not in own.offers and not is_long:
-        return None  # a program that does not know the signal dies of it
+        return None  # a program that does not handle the signal dies of it
     if time_limit_s is None:
         if own is not None or is_long:
             said = "--until-done" if is_long else "--with signal"
-            raise UserError(f"{said}: without a time limit nothing is near", "say one with --time")
+            raise UserError(f"{said}: there is no time limit to warn of", "say one with --time")
         return None
     if request.signal is not None:
         lead = parse_signal_lead(request.signal, "signal")
@@ -501,7 +501,8 @@ def signal_of(request: LaunchRequest, own: OwnProgram | None, time_limit_s: int 
 
 
 def _own_nproc(request: LaunchRequest, own: OwnProgram | None, gpus: int) -> int | None:
-    """Ranks of an own program: one, unless a script is to have more. None: it is a recipe."""
+    """Ranks per node of an own program: one, unless the launch asks for more for a script. None: it is a
+    recipe."""
     if own is None:
         return None
     asked = _at_least("--nproc-per-node", request.nproc_per_node, 1)
@@ -526,8 +527,8 @@ def _own_text(own: OwnProgram, num_nodes: int, nproc: int, gpus: int) -> str:
 def _with_own_cpus(
     request: LaunchRequest, target: _Target, num_nodes: int, gpus: int, nproc: int
 ) -> LaunchRequest:
-    """Where nobody asked for CPUs: the share of its node's that belongs to its GPUs; without GPUs two for
-    each rank."""
+    """The request with CPUs, if it has none: the GPUs' share of the node's CPUs; without GPUs two per
+    rank."""
     if request.cpus_per_task is not None:
         return request
     if not gpus:
@@ -546,7 +547,7 @@ def _gpus_of(node: Node, gpu_type: str | None) -> int:
 
 
 def _on_each_of(num_nodes: int, amounts: Sequence[int]) -> int | None:
-    """What at least so many nodes have; None when the amounts of so many are not known."""
+    """The amount that at least `num_nodes` nodes have; None if fewer amounts are known."""
     ordered = sorted(amounts, reverse=True)
     return ordered[num_nodes - 1] if len(ordered) >= num_nodes else None
 

@@ -1,7 +1,7 @@
-"""The sbatch that submits a job again, made of what Slurm tells about it. Pure.
+"""Builds the sbatch command that submits a job again, from Slurm's facts about the job. Pure.
 
-A job's script is kept by the controller as it was submitted, but not the options beside it: they are made
-again of what became of them.
+The controller keeps a job's script, but not its command-line options. They are derived from the job's
+properties.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
     ("ExcNodeList", "exclude"),
     ("Licenses", "licenses"),
 )
-"""What `scontrol show job` calls it → the option that asks for it."""
+"""Key of `scontrol show job` → the option that sets it."""
 
 _GPUS = re.compile(r"gres[:/]gpu(?::((?!\d+$)[\w.-]++))?[:=]?(\d++)?$")
 _CPUS = re.compile(r"cpu[:=]\d+")
-"""Newer versions tell the CPUs of a task there as well."""
+"""Newer versions of Slurm list the CPUs per task here as well."""
 
 
 def read_job(text: str) -> Mapping[str, str]:
-    """The facts of `scontrol show job` about one job. The last of each counts: a name, which comes first, may
-    look like any of them.
+    """The facts that `scontrol show job` prints about one job. Of repeated keys the last counts: a job's
+    name, printed first, may look like any key.
 
-    So may the arguments of a script: lines that hold but one fact are taken whole.
+    A script's arguments may do so too, so a line with a single fact is taken whole.
     """
     facts = dict(_FACT.findall(_LINE_FACT.sub("", text)))
     facts.update(_LINE_FACT.findall(text))
@@ -60,25 +60,25 @@ def read_job(text: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Resubmission:
-    """All that is needed to submit a job again. The job itself stays as it is."""
+    """All facts needed to submit a job again. The job itself stays as it is."""
 
     job_id: str
     name: str
     facts: Mapping[str, str]
-    """As `read_job` gives them."""
+    """The result of `read_job`."""
     script: str
     file: Path
-    """The script's file that sbatch is given."""
+    """The script's file that sbatch gets."""
     is_file_there: bool
     """False: the file is written before sbatch is called."""
     notes: tuple[str, ...]
-    """What one should know before one says yes."""
+    """Notes to read before confirming."""
     timeout_s: float
     tasks: str = ""
-    """Of an array: the tasks to run again, `3,7`."""
+    """For an array: the tasks to run again, `3,7`."""
 
     def value(self, option: str) -> str:
-        """What the job asked for by one of CHANGEABLE; empty where it said nothing."""
+        """The value that the job has for one of CHANGEABLE; empty if it has none."""
         fact = next((fact for fact, name in _OPTIONS if name == option), "")
         return self.tasks if option == "array" else self.facts.get(fact, "")
 
@@ -90,8 +90,8 @@ _TASKS = re.compile(r"[\d,:%-]{1,2000}", re.ASCII)
 
 
 def submit_again(found: Resubmission, changes: Mapping[str, str] | None = None) -> JobAction:
-    """The exact action. `changes`: option of CHANGEABLE → text, empty for what the script says. Raises
-    UserError for a text that sbatch would refuse."""
+    """The exact action. `changes`: option of CHANGEABLE → text; an empty text keeps the script's value.
+    Raises UserError for a text that sbatch would refuse."""
     said = {option: _checked(option, text.strip()) for option, text in (changes or {}).items()}
     return JobAction(
         Verb.RESUBMIT,
@@ -118,10 +118,10 @@ def _checked(option: str, text: str) -> str:
 def resubmit_command(
     facts: Mapping[str, str], name: str, script: Path, changes: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """The exact command: options win over those of the script. Raises UserError for a job without a script,
-    or whose resources it cannot ask for.
+    """The exact command; its options win over the script's. Raises UserError for a job without a script, or
+    with resources that no option can ask for.
 
-    sbatch takes memory per node or per CPU, not both: a changed memory per node takes the place of the other.
+    sbatch takes memory per node or per CPU, not both: a changed memory per node replaces memory per CPU.
     """
     said = changes or {}
     if facts.get("BatchFlag") is None:
@@ -145,8 +145,7 @@ def resubmit_command(
 
 
 def script_file(facts: Mapping[str, str]) -> Path | None:
-    """The file that was submitted, as Slurm tells it; None for a script that came through a pipe, or by
-    --wrap."""
+    """The submitted file, as Slurm reports it. None for a script that came through a pipe, or from --wrap."""
     command = facts.get("Command", "")
     return Path(command.split()[0]) if command.startswith("/") else None
 
@@ -156,8 +155,8 @@ def _arguments(facts: Mapping[str, str]) -> list[str]:
 
 
 def _gpu_option(name: str, fact: str, option: str, value: str) -> list[str]:
-    """`gres:gpu:a100:2` as the option for GPUs; other resources by --gres, which is per node. Never a job
-    without what it asked for."""
+    """`gres:gpu:a100:2` as the option for GPUs. Other resources use --gres, which counts per node. Raises
+    UserError rather than drop a resource."""
     parts = [part for part in value.split(",") if _CPUS.fullmatch(part) is None]
     gpus = [match for part in parts if (match := _GPUS.fullmatch(part)) is not None]
     if len(gpus) == len(parts):
@@ -166,5 +165,5 @@ def _gpu_option(name: str, fact: str, option: str, value: str) -> list[str]:
     if option == "gpus-per-node":
         return [f"--gres={value.replace('gres:', '').replace('gres/', '')}"]
     raise UserError(
-        f"job {name}: {fact}={value}: only GPUs are asked for again so", "submit it by its own sbatch"
+        f"job {name}: {fact}={value}: coach can request only GPUs again", "submit it by its own sbatch"
     )

@@ -1,6 +1,6 @@
-"""A plan becomes the text of a batch script. Pure, and golden-tested: what is submitted is read by learners.
+"""Turns a plan into the text of a batch script. Pure, and golden-tested, because learners read the script.
 
-Everything that came from a user or a config passes through one of two doors: `_sbatch_line` or `shlex.quote`.
+Text from a user or a config enters the script through one of two doors: `_sbatch_line` or `shlex.quote`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _OFFERED = {
     "flight-recorder": "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
     "faulthandler": "PYTHONFAULTHANDLER=1",
 }
-"""Offer → what it sets in the program's environment."""
+"""Offer → the variable that it sets in the program's environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where everything lies, as the job sees it."""
+    """Paths, as the job sees them."""
 
     run_dir: str
     code_dir: str
@@ -48,13 +48,13 @@ class Paths:
     cache_dir: str
     data_dir: str | None = None
     own_python: str = "python3"
-    """The interpreter that coach itself runs under."""
+    """The interpreter that runs coach itself."""
     own_file: str | None = None
-    """coach, where it is one file and not a package of that interpreter."""
+    """The path of coach, if coach is one file and not a package of that interpreter."""
     is_judged: bool = True
-    """False: the site has no verdict at a job's end."""
+    """False: the site turned off the verdict at a job's end."""
     scratch_cache_dir: str | None = None
-    """Where libraries keep their caches; None: where they put them themselves."""
+    """The directory for libraries' caches; None leaves each library its own default."""
 
 
 def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], coach_version: str) -> str:
@@ -141,7 +141,7 @@ def _sbatch_lines(plan: Plan) -> list[str]:
         lead = parse_signal_lead(resources.signal, "signal")
         lines += [
             _sbatch_line(
-                "signal", f"B:USR1@{lead}", "so many seconds before the limit: time for a checkpoint"
+                "signal", f"B:USR1@{lead}", "this many seconds before the limit: time for a checkpoint"
             ),
             _sbatch_line("requeue", "", "and then back into the queue, to go on from it"),
         ]
@@ -149,7 +149,7 @@ def _sbatch_lines(plan: Plan) -> list[str]:
 
 
 def _sbatch_line(key: str, value: str, comment: str | None = None) -> str:
-    # Slurm reads quotes as a shell does, and a blank followed by # begins a comment.
+    # Slurm reads quotes as a shell does, and takes a blank with # as the start of a comment.
     option = f"#SBATCH --{key}={quote(value)}" if value else f"#SBATCH --{key}"
     return f"{option:<38} # {comment}" if comment else option
 
@@ -165,7 +165,7 @@ def _gpus(resources: Resources) -> str | None:
 
 
 def _gres(resources: Resources, more: str) -> str | None:
-    """All generic resources in one option: of two, sbatch takes the last alone."""
+    """All generic resources in one option: sbatch takes only the last --gres."""
     gpus = _gpus(resources) if resources.gpu_request == "gres" else None
     return ",".join(part for part in (f"gpu:{gpus}" if gpus else "", more) if part) or None
 
@@ -204,7 +204,7 @@ def _run_dir(run_id: str, is_slurm: bool) -> list[str]:
 
 
 def record_lines(run_json: Mapping[str, Any]) -> list[str]:
-    """Write run.json and job.sh into `$RUN_DIR`, where they are not there yet."""
+    """Lines that write run.json and job.sh into `$RUN_DIR` unless they exist."""
     return [
         "# The record of this run, unless coach has written it already.",
         "if [[ ! -e $RUN_DIR/run.json ]]; then",
@@ -215,14 +215,14 @@ def record_lines(run_json: Mapping[str, Any]) -> list[str]:
         "fi",
         'if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi',
         "",
-        "# A requeued job starts here again: forget how it ended before.",
+        "# A requeued job starts here again: remove the record of its earlier end.",
         'rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"',
         "",
     ]
 
 
 def _copies(plan: Plan) -> list[str]:
-    """The config files that the program gets in the place of the user's own."""
+    """Lines that write the config files that the program gets in place of the user's own."""
     lines: list[str] = []
     for copy in plan.copies:
         told = ", ".join(key for key in copy.changes)
@@ -233,8 +233,8 @@ def _copies(plan: Plan) -> list[str]:
 
 
 def kept_lines(name: str, text: str, marker: str) -> list[str]:
-    """Write a text into `$RUN_DIR` byte for byte, where it is not there yet. The text holds no line that is
-    the marker."""
+    """Lines that write a text into `$RUN_DIR` byte for byte unless the file exists. No line of the text may
+    equal the marker."""
     return [
         f'KEPT="$RUN_DIR"/{quote(name)}',
         "if [[ ! -e $KEPT ]]; then",
@@ -259,15 +259,16 @@ def _attempt() -> list[str]:
 
 
 def brake_lines(plan: Plan, own_python: str) -> list[str]:
-    """Before a run of a group begins: whether those before it have failed alike, where that was asked for."""
+    """Lines that stand before a run of a group: they end it if the launch asked for a brake and earlier runs
+    failed alike."""
     request = plan.request
     if request.brake is None or not request.group_before:
         return []
     before = " ".join(map(quote, request.group_before))
     ask = f'"$NAME" "$CODE/coach/node" brake --runs-dir "${{RUN_DIR%/*}}" --after {request.brake} {before}'
     return [
-        f"# The sweep's brake: where the first {request.brake} runs or more failed alike, and none has",
-        "# completed, this one does not begin. One that was requeued has begun.",
+        f"# The sweep's brake: if at least the first {request.brake} runs failed alike, and none has",
+        "# completed, this run does not start. A requeued run has started already.",
         f"for NAME in {quote(own_python)} python3; do",
         "  if ((${SLURM_RESTART_COUNT:-0} == 0)) && REASON=$(",
         f"    {ask} 2> /dev/null",
@@ -278,9 +279,9 @@ def brake_lines(plan: Plan, own_python: str) -> list[str]:
 
 
 def stop_lines() -> list[str]:
-    """`stop CAUSE TEXT`, which ends the job before the training begins."""
+    """Lines that define `stop CAUSE TEXT`, which ends the job before the training starts."""
     return [
-        "# What the training cannot do without is missing: say so, here and in the run directory, and end.",
+        "# Something that the training needs is missing: record it here and in the run directory, and end.",
         "stop() {",
         '  local cause=$1 text=${2//[[:cntrl:]\\"\\\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}',
         '  echo "coach: $cause: $text on $node" >&2',
@@ -300,14 +301,14 @@ def stop_lines() -> list[str]:
 
 def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
     resources = plan.resources
-    lines = ["# What is printed appears at once."]
+    lines = ["# Output appears at once: Python does not buffer it."]
     lines += ["export PYTHONUNBUFFERED=1"]
     if is_slurm and resources.cpus_per_gpu is None:
         lines += ["# srun does not inherit --cpus-per-task in every version of Slurm."]
         lines += [f"export SRUN_CPUS_PER_TASK={resources.cpus_per_task}"]
     lines += _trainer_variables(plan) if plan.request.own is None else own_variable_lines(plan)
     if resources.gpus_per_node == 0:
-        lines += ["# No GPU was asked for: none may be used, even where the site would let it be."]
+        lines += ["# No GPU was requested: hide the GPUs that the site leaves visible."]
         lines += ['export CUDA_VISIBLE_DEVICES=""']
     elif not is_slurm:
         gpus = ",".join(str(gpu) for gpu in range(resources.gpus_per_node))
@@ -315,10 +316,10 @@ def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
         lines += [f'export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES:-{gpus}}}"']
     lines += cache_lines(paths.scratch_cache_dir)
     if plan.environment.variables:
-        lines += ["# The environment's own."]
+        lines += ["# The environment's own variables."]
         lines += [f"export {name}={quote(value)}" for name, value in plan.environment.variables.items()]
     if plan.request.env:
-        lines += ["# Asked for with the launch."]
+        lines += ["# Variables requested with the launch."]
         lines += [f"export {name}={quote(value)}" for name, value in plan.request.env.items()]
     return [*lines, ""]
 
@@ -358,11 +359,10 @@ def _torchrun_variables(plan: Plan) -> list[str]:
 
 
 def own_variable_lines(plan: Plan) -> list[str]:
-    """What an own program finds in its environment: where its run lies, and the offers that were asked
-    for."""
+    """Lines that export variables for an own program: the run's directory, and the requested offers."""
     own = plan.request.own
     lines = [
-        "# For a program that wants to know where its run lies; none has to.",
+        "# For a program that uses the path of its run directory.",
         'export COACH_RUN_DIR="$RUN_DIR" COACH_CHECKPOINT_DIR="$RUN_DIR/checkpoints"',
     ]
     for offer in own.offers if own is not None else ():
@@ -372,8 +372,8 @@ def own_variable_lines(plan: Plan) -> list[str]:
 
 
 def is_torchrun(plan: Plan) -> bool:
-    """True if torchrun starts the ranks: those of a recipe, and of a script that has several or asks for
-    it."""
+    """True if torchrun starts the ranks: those of a recipe, and those of a script that has several ranks or
+    asks for torchrun."""
     own = plan.request.own
     if own is None:
         return True
@@ -387,14 +387,17 @@ def measuring_lines(
     *,
     notes_end: bool = True,
 ) -> list[str]:
-    """`MEASURED`: what starts a program under coach's node code, by the first Python of these that can run
-    it; empty where none can. `judge` is the interpreter that has coach, where no script's ending judges, and
-    `judge_file` coach where it is one file; with `notes_end` False, the script notes the end."""
+    """Lines that set `MEASURED`, the command that runs a program under coach's node code. They take the first
+    of `pythons` that can run it; `MEASURED` is empty if none can.
+
+    `judge` is the interpreter that has coach, if no script's ending judges the run, and `judge_file` is the
+    path of coach if coach is one file. With `notes_end` False the script records the end.
+    """
     judged = f" --judge {quote(judge)}" if judge is not None else ""
     judged += f" --judge-file {quote(judge_file)}" if judge is not None and judge_file is not None else ""
     judged += "" if notes_end else " --no-end"
     return [
-        "# What measures beside the program, by the first of these Pythons that is new enough.",
+        "# The supervisor and the sampler run under the first of these Pythons that is new enough.",
         "MEASURED=()",
         f"for NAME in {' '.join(pythons)}; do",
         "  if \"$NAME\" -c 'import sys; sys.exit(sys.version_info < (3, 9))' > /dev/null 2>&1; then",
@@ -421,8 +424,8 @@ def _own_start(directory: str, paths: Paths, plan: Plan) -> list[str]:
 
 
 def _threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
-    """With GPUs the data workers have the CPUs; without, the ranks compute on them, and the workers have
-    little to do."""
+    """OpenMP threads per rank. With GPUs the data workers get the CPUs. Without GPUs the ranks compute on the
+    CPUs, and the workers have little to do."""
     threads = resources.cpus_per_task // resources.nproc_per_node
     num_workers = parameters.get("num_workers")
     if resources.gpus_per_node and isinstance(num_workers, int):
@@ -432,8 +435,8 @@ def _threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
 
 def _rendezvous() -> list[str]:
     return [
-        "# Where the nodes meet: on the first one, at the first port from the job's number on that nothing",
-        "# here uses: another job may have the same last digits.",
+        "# The nodes meet on the first node. The job's number gives the first port to try; the",
+        "# first free port is taken, because another job's number may give the same one.",
         'HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")',
         "export MASTER_ADDR=${HOSTS%%$'\\n'*}",
         "export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))",
@@ -455,8 +458,8 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
     starts = "torchrun starts the ranks" if is_torchrun(plan) else "and nothing else is added"
     comments = [f"# The training: coach's node code starts it with the sampler beside it, {starts}."]
     if is_slurm:
-        # Without the 0, a site's SLURM_KILL_BAD_EXIT would end the other nodes before they have said how they
-        # ended.
+        # Without the 0, a site's SLURM_KILL_BAD_EXIT would end the other nodes before they have recorded how
+        # they ended.
         command.insert(0, " ".join(("srun --kill-on-bad-exit=0 --wait=60", *step_words(plan.environment))))
         comments += ["# When one node has ended, the others have 60 s to end as well and to record how."]
     command += _torchrun(plan, is_slurm) if is_torchrun(plan) else []
@@ -476,7 +479,7 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
 
 
 def waiting_for_training_lines() -> list[str]:
-    """Behind what starts the training: its number, and how it ended."""
+    """Lines that stand after the start of the training: they wait for it and keep its exit status."""
     return [
         "TRAINING=$!",
         "",
@@ -525,7 +528,7 @@ def _own_program(plan: Plan) -> list[str]:
 
 
 def _mounts(plan: Plan, paths: Paths) -> list[str]:
-    """What a container has to see: everything that the command line of the training names."""
+    """Paths that the container must see: all that the training's command line names."""
     run_dir = PurePosixPath(paths.run_dir)
     places = [str(run_dir.parent), paths.code_dir, paths.cache_dir]
     shared = plan.request.share if plan.request.share != NOWHERE else None
@@ -535,14 +538,14 @@ def _mounts(plan: Plan, paths: Paths) -> list[str]:
     return places + ([str(PurePosixPath(resume_from).parent)] if resume_from else [])
 
 
-# Several nodes on one machine: an agent for each, with a torchrun and a sampler of its own. A scheduler
-# starts one task on each node by itself; here the batch script does it.
+# Several nodes on one machine: each has an agent with its own torchrun and sampler. A scheduler starts one
+# task on each node; here the batch script does it.
 
 _PORT = "$((20000 + RANDOM % 10000))"
 
 
 def meeting_lines() -> list[str]:
-    """Where the agents meet."""
+    """Lines that choose the address at which the agents meet."""
     return [
         "# The nodes of this run are agents on this machine. They meet at a port on which nobody listens.",
         f"export MASTER_ADDR=localhost MASTER_PORT={_PORT}",
@@ -554,7 +557,8 @@ def meeting_lines() -> list[str]:
 
 
 def agent_lines(command: str, num_nodes: int) -> list[str]:
-    """Start the command as every node's agent; the first one is `TRAINING`, to which signals go."""
+    """Lines that start the command as each node's agent. The first agent is `TRAINING`, which gets the
+    signals."""
     return [
         "agent() {",
         f"  export SLURM_NNODES={num_nodes} SLURM_NODEID=$1 SLURMD_NODENAME=${{HOSTNAME%%.*}}-$1",
@@ -570,5 +574,5 @@ def agent_lines(command: str, num_nodes: int) -> list[str]:
 
 
 def waiting_lines() -> list[str]:
-    """Wait for the others when the first one has ended."""
+    """Lines that wait for the other agents after the first one has ended."""
     return ['for OTHER in "${OTHERS[@]}"; do wait "$OTHER" || STATUS=$?; done', ""]

@@ -1,7 +1,6 @@
-"""A copy of trainers and node code, named by its content, from which jobs start.
+"""Copies trainers and node code to a folder named by their content, from which jobs start.
 
-A job may wait for days and run on other machines: it must not matter whether coach was upgraded, moved or
-removed in between.
+A job may wait for days and run on other machines. Meanwhile coach may be upgraded, moved or removed.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from coach.launch.recipe import data_dir
 
 
 def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
-    """What belongs into a snapshot: path inside it → file. `own_trainers` is a user's folder in the place of
+    """The files of a snapshot: path inside it → source file. `own_trainers` is a user's folder that replaces
     coach's trainers."""
     package = installed.package()
     files = {"coach/__init__.py": package / "__init__.py", "coach/runs.py": package / "runs.py"}
-    # The sampler's own binding of NVML, because the environment that trains need not have one. It is one file
-    # without dependencies.
+    # The sampler brings its own binding of NVML, because the training environment may have none. It is one
+    # file without dependencies.
     nvml = _nvml_binding(package)
     if nvml is not None:
         files["pynvml.py"] = nvml
@@ -33,7 +32,7 @@ def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
     trainers = own_trainers or data_dir() / "trainers"
     found = _user_files(trainers) if own_trainers else trainers.rglob("*")
     for path in sorted(found):
-        # A page about trainers is for people: a change of its text makes no other program.
+        # A changed page of text does not change the program, so pages are left out.
         if path.is_file() and path.suffix != ".md" and "__pycache__" not in path.parts:
             files[f"trainers/{path.relative_to(trainers).as_posix()}"] = path
     return files
@@ -48,8 +47,8 @@ def _nvml_binding(package: Path) -> Path | None:
 
 
 def _user_files(folder: Path) -> Iterator[Path]:
-    """What a trainer in a user's folder can import or read: scripts and JSON in it, and its packages. Not the
-    data, runs and notes there."""
+    """The files that a trainer in a user's folder can import or read: scripts, JSON files and packages. Data,
+    runs and notes in the folder are left out."""
     for path in folder.iterdir():
         if path.suffix in (".py", ".json"):
             yield path
@@ -58,7 +57,7 @@ def _user_files(folder: Path) -> Iterator[Path]:
 
 
 def code_dir(runs_root: Path, files: dict[str, Path]) -> Path:
-    """Where the snapshot of these files lies, made or not: named by what is in them."""
+    """The path of these files' snapshot, named by their content. It may not exist yet."""
     digest = hashlib.sha256()
     for name, path in files.items():
         content = path.read_bytes()
@@ -67,7 +66,7 @@ def code_dir(runs_root: Path, files: dict[str, Path]) -> Path:
 
 
 def kept_snapshot(runs_root: Path) -> Path | None:
-    """Where a snapshot of coach's own code lies, made if it was not there. None: it cannot be written."""
+    """The path of a snapshot of coach's own code, which is made if missing. None: it cannot be written."""
     files = snapshot_files()
     target = code_dir(runs_root, files)
     try:
@@ -78,9 +77,10 @@ def kept_snapshot(runs_root: Path) -> Path | None:
 
 
 def make_snapshot(target: Path, files: dict[str, Path]) -> None:
-    """Copy the files to `target`, complete as soon as it is visible. Does nothing when it is there."""
+    """Copy the files to `target`, which appears only when it is complete. If it exists, only its time
+    changes."""
     if target.is_dir():
-        target.touch()  # in use again: `coach runs clean` leaves it alone
+        target.touch()  # marks it as used: `coach runs clean` leaves it alone
         return
     runs.make_private(target.parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -92,7 +92,7 @@ def make_snapshot(target: Path, files: dict[str, Path]) -> None:
         try:
             temporary.rename(target)
         except OSError:
-            if not target.is_dir():  # else another launch was quicker, and its snapshot has the same content
+            if not target.is_dir():  # another launch may have made the same snapshot first
                 raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

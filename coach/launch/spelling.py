@@ -1,7 +1,7 @@
-"""What may stand in a batch script, read strictly; times and memory are spelt as `model.slurm_spelling` says.
+"""Strict parsers for texts that enter a batch script. `model.slurm_spelling` parses times and memory.
 
-Everything a user or a config may write ends up in a batch script, so what is not recognised is refused here,
-once, before a plan is made of it.
+Text from a user or a config ends up in a batch script. Text that is not recognised is refused here, before
+the plan is made.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from coach.model.errors import UserError
 _SIGNAL = re.compile(r"(?:[RB]{1,2}:)?(?:SIG)?USR1(?:@(\d{1,5}))?", re.ASCII | re.IGNORECASE)
 
 DEFAULT_SIGNAL_LEAD_S = 60
-"""What Slurm takes when a signal is named without its time."""
+"""Slurm's default for a signal without a time."""
 
 
 def parse_signal_lead(text: str, what: str) -> int:
-    """Seconds before the time limit at which USR1 comes, of a signal in Slurm's spelling."""
+    """Seconds before the time limit at which Slurm sends USR1, parsed from Slurm's format. Raises
+    UserError."""
     match = _SIGNAL.fullmatch(text.strip())
     if match is None:
         raise UserError(
             f"{what} {text!r}: not a signal that the trainers know",
-            "expected USR1@SECONDS, for example USR1@300: the checkpoint is written so long before the limit",
+            "expected USR1@SECONDS, the time before the limit at which it comes, for example USR1@300",
         )
     return int(match.group(1) or DEFAULT_SIGNAL_LEAD_S)
 
 
 def check_printable(text: str, what: str) -> str:
-    """The text itself. Refuses control characters: a newline would start a new line of the batch script."""
+    """Return the text unchanged. Raises UserError for control characters: a newline would start a new line of
+    the batch script."""
     for char in text:
         if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
             raise UserError(f"{what} {text!r}: the control character {char!r} cannot stand in a batch script")

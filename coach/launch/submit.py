@@ -1,7 +1,6 @@
-"""The only place that calls sbatch; what changes a job that is there is in `job_control`.
+"""The only place that calls sbatch; `job_control` changes existing jobs.
 
-Kept apart and protected by a contract, so that everything that can change a cluster is found in one short
-file.
+An import contract protects it, so that all code that can change a cluster is found in one short file.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ _KEPT_SLURM_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 
 class NoAnswer(UserError):
-    """The controller did not answer in time: it may have taken the order all the same."""
+    """The controller did not answer in time. It may have accepted the order all the same."""
 
 
 def is_job_id(text: str) -> bool:
-    """Whether it is spelt like a job id: 17, 17_3, 17_[2-9], 20+1."""
+    """True if the text has the form of a job id: 17, 17_3, 17_[2-9], 20+1."""
     return _JOB_ID.fullmatch(text) is not None
 
 
 def sbatch_command(script: Path, after_job: str | None = None) -> tuple[str, ...]:
-    """The exact command of a submission; `after_job` lets it wait for the end of another job."""
+    """The exact command of a submission. With `after_job` it waits for the end of that job."""
     dependency = (f"--dependency=afterany:{after_job}",) if after_job else ()
     return ("sbatch", "--parsable", *dependency, str(script))
 
 
 def check_command(script: str) -> tuple[str, ...]:
-    """The exact command that asks whether Slurm would take a script, and submits nothing."""
+    """The exact command that asks if Slurm would accept a script, and submits nothing."""
     return ("sbatch", "--test-only", script)
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A job in the queue, and what the site had to say about it."""
+    """A job in the queue, and the site's messages about it."""
 
     job_id: str
     lines: tuple[str, ...]
@@ -57,9 +56,9 @@ def submit(
     after_job: str | None = None,
     directory: str | None = None,
 ) -> Accepted:
-    """Submit a script, from `directory` where the job is to start there.
+    """Submit a script, from `directory` if the job shall start there.
 
-    Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was taken.
+    Raises Refused with Slurm's own words, and NoAnswer if it is unknown whether Slurm took the job.
     """
     if after_job is not None and not is_job_id(after_job):
         raise UserError(f"{after_job!r} is not a job id")
@@ -80,8 +79,8 @@ def submit_command(
 
 
 def client_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What a client gets. sbatch and srun hand it on to the job: inside an allocation that would be the outer
-    job's SLURM_*, which srun obeys."""
+    """The environment for a client. sbatch and srun pass it on to the job. Inside an allocation that would
+    include the outer job's SLURM_* variables, which srun obeys, so they are left out."""
     return {
         key: value
         for key, value in scrubbed_environment(env).items()
@@ -92,8 +91,8 @@ def client_environment(env: Mapping[str, str]) -> dict[str, str]:
 def run_client(
     argv: Sequence[str], env: Mapping[str, str], timeout_s: float, directory: str | None = None
 ) -> tuple[int, str, tuple[str, ...]]:
-    """Exit status, what it printed, and the lines that it said on its standard error. Raises NoAnswer, or
-    UserError where there is no client."""
+    """Exit status, standard output, and the lines of standard error. Raises NoAnswer, or UserError if the
+    client is missing."""
     try:
         done = run_command(argv, client_environment(env), timeout_s, directory)
     except FileNotFoundError:

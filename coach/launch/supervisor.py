@@ -1,7 +1,7 @@
-"""One local run from its start to its end: time, memory, cancel, and the state it leaves behind.
+"""Supervises one local run from start to end: time, memory, cancel, and the final state.
 
-What Slurm's controller and its daemon on the node do for a job, in one loop: signal before the time limit,
-TERM and then KILL at it, KILL above the memory limit. The states are Slurm's words.
+One loop does the work of Slurm's controller and node daemon: it sends a signal before the time limit, TERM
+and then KILL at the limit, and KILL above the memory limit. The states are Slurm's words.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Supervisor:
         self._wake = _WakeUp(self._cancel)
 
     def run(self, wait_while: Callable[[], bool] | None = None) -> None:
-        """Wait for the parent run if there is one, run the script, write how it ended."""
+        """Wait for the parent run if there is one, run the script, and record how it ended."""
         try:
             state, exit_code = self._run(wait_while)
         except Exception:
@@ -87,12 +87,13 @@ class Supervisor:
                     runs.RUN_VARIABLE: run_dir.name,
                 },
                 start_new_session=True,
-                # There are no threads here.
+                # This process has no threads.
                 preexec_fn=lambda: _end_with_parent(supervisor_pid),  # noqa: PLW1509
             )
 
     def _watch(self, process: subprocess.Popen[bytes], started: float, limits: _Limits) -> str | None:
-        """Wait for the script's end, within its limits. Returns the state if something ended it."""
+        """Wait for the script's end and enforce its limits. Returns the state if a limit or a cancel ended
+        it."""
         state: str | None = None
         is_signalled = False
         kill_at: float | None = None
@@ -115,7 +116,7 @@ class Supervisor:
                 process.send_signal(signal.SIGUSR1)
             self._wake.wait(limits.next_look_s(elapsed, is_signalled, kill_at))
         if state is None and is_signalled and process.returncode != 0:
-            return "TIMEOUT"  # it took its leave at the signal, with a checkpoint
+            return "TIMEOUT"  # it ended at the signal, with a checkpoint
         return state
 
     def _write_end(self, state: str, exit_code: int | None) -> None:
@@ -128,7 +129,7 @@ class Supervisor:
 
 
 class _Limits:
-    """When to look and what to enforce, in seconds since the start and MiB. None: no limit."""
+    """Times to look at and limits to enforce, in seconds since the start and MiB. None: no limit."""
 
     def __init__(self, resources: dict[str, Any]) -> None:
         self.time_s: int | None = resources.get("time_limit_s")
@@ -151,7 +152,7 @@ class _Limits:
 
 
 class _WakeUp:
-    """Sleeps until a time has passed, a child has ended or TERM has come. TERM is noted."""
+    """Sleeps until a time has passed, a child has ended or TERM has come. It remembers TERM."""
 
     def __init__(self, on_term: Callable[[], None]) -> None:
         self._reader, writer = os.pipe()
@@ -160,7 +161,7 @@ class _WakeUp:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.signal(signal.SIGTERM, lambda number, frame: on_term())
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # `local.start` has it wait until here
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # `local.start` blocked it until now
 
     def wait(self, timeout_s: float) -> None:
         if select.select([self._reader], [], [], timeout_s)[0]:
@@ -170,7 +171,8 @@ class _WakeUp:
 
 
 def memory_mib(processes: list[psutil.Process]) -> float:
-    """Memory of the processes together; what they share (PSS) is counted once where the kernel tells it."""
+    """Memory of the processes together, in MiB. Shared memory is counted once (PSS) if the kernel reports
+    it."""
     total = 0
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -186,7 +188,7 @@ def _descendants() -> list[psutil.Process]:
 
 
 def _end(processes: list[psutil.Process], kill_wait_s: float) -> None:
-    """What the script has left behind: TERM, then KILL."""
+    """End the processes that the script left behind: TERM, then KILL."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()
@@ -202,12 +204,13 @@ def _kill(processes: list[psutil.Process]) -> None:
 
 
 def _adopt_orphans() -> None:
-    """A process whose parent has ended becomes a child of this one, instead of getting lost."""
+    """Make this process the new parent of each process whose parent has ended."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _end_with_parent(parent: int) -> None:
-    """In the script's shell, before it starts: TERM comes when the supervisor dies, even by KILL."""
+    """Runs in the script's shell before it starts: the kernel sends it TERM when the supervisor dies, even by
+    KILL."""
     _prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
     if os.getppid() != parent:
         os._exit(1)

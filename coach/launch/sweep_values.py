@@ -1,11 +1,11 @@
 """The values of a sweep: lists and ranges of several parameters, all combinations or some at random. Pure.
 
     lr=1e-4,3e-4,1e-3        these values
-    batch_size=16..256*2     from 16 to 256, each twice the one before
+    batch_size=16..256*2     from 16 to 256, each double the one before
     num_workers=0..8+2       from 0 to 8 in steps of 2; whole numbers alone go in steps of 1
-    lr=1e-5..1e-2            any value between, for --random: even in the logarithm where it spans a decade
+    lr=1e-5..1e-2            for --random, any value between; log-uniform if the range spans a decade
 
-Random values are drawn by a seed made of the words of the sweep: the same words give the same runs.
+The seed of random values is derived from the sweep's own text: the same text gives the same runs.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import Scalar
 
 MAX_RUNS = 32
-"""More in one group is most often a slip of the keyboard."""
+"""More runs in one group are most often a typing error."""
 _NUMBER = r"[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?:([*+])({_NUMBER}))?", re.ASCII)
 _MAX_VALUES = 1000
 _DIGITS = 4
-"""Of a random value: what a person can read and type again."""
+"""Digits of a random value: few enough to read and type again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """All values between two, both included."""
+    """All values between two bounds, both included."""
 
     low: float
     high: float
@@ -44,8 +44,9 @@ def combinations(
 ) -> tuple[Mapping[str, Scalar], ...]:
     """The values of each run, in the order of the command line: the last parameter changes fastest.
 
-    `known` are the parameters that may be swept, `said` the texts by their names. With `num_random`, so many
-    runs at random instead of all. Raises UserError for a name, a value or a number of runs that cannot be.
+    `known` are the parameters that may be swept; `said` maps a parameter's name → its text. With
+    `num_random`, that many random runs replace the full grid. Raises UserError for an invalid name, value or
+    number of runs.
     """
     choices = {name: _choices(_known(known, name), name, text) for name, text in said.items()}
     if num_random is None:
@@ -64,7 +65,7 @@ def combinations(
 
 
 def words_of(values: Mapping[str, Scalar]) -> str:
-    """The values of one run, as the table of its group names it."""
+    """The values of one run, as its group's table shows them."""
     return ", ".join(parameters.show(value) for value in values.values())
 
 

@@ -1,8 +1,8 @@
-"""One TOML file's keys, taken one by one: a mistake is refused with file, line, key, what is wrong and what
-would be right.
+"""Takes the keys of a TOML file one by one. An error names the file, the line and the key, and says what is
+wrong and what would be right.
 
-What a table may hold is a matter of whoever reads it (recipe_file.py, drill_table.py); how a mistake is told
-is the same for all.
+Each kind of table has its own module (recipe_file.py, drill_table.py). They share this reader so that all
+errors have one form.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from coach.model.toml_text import parse_toml
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """A key that a table may have, for a person who writes one: errors and the reference are made of it."""
+    """A key that a table may have, described for its author. Error messages and the reference use the
+    texts."""
 
     takes: str
-    """What its value must be, as it stands behind "expected"."""
+    """The valid values, in words that follow "expected"."""
     says: str
-    """What it means, in one sentence."""
+    """The key's meaning, in one sentence."""
     is_needed: bool = False
 
 
@@ -33,7 +34,7 @@ Keys = Mapping[str, TableKey]
 
 
 def parse_table(text: str) -> dict[str, Any]:
-    """TOML as nested tables. Raises ValueError for text that is none."""
+    """TOML as nested tables. Raises ValueError for text that is not TOML."""
     try:
         return parse_toml(text)
     except RecursionError:
@@ -41,7 +42,7 @@ def parse_table(text: str) -> dict[str, Any]:
 
 
 class TableReader:
-    """Takes the values of one parsed file. A dotted key names the table that it stands in."""
+    """Takes values from one parsed file. A dotted key names its table too."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
@@ -65,7 +66,7 @@ class TableReader:
         wanted: str,
         default: Any = ...,
     ) -> Any:
-        """The value of a key; without a default the key must be there."""
+        """The value of a key. A key without a default is required."""
         *tables, key = dotted.split(".")
         if key not in table:
             if default is ...:
@@ -104,7 +105,7 @@ class TableReader:
                 break
         if headings:
             return f"{self.path}:{headings[0] + 1}"
-        return self.at(".".join(tables))  # written inside of its table's line, or not at all
+        return self.at(".".join(tables))  # the key stands in its parent's inline table, or nowhere
 
     def words(
         self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str], wanted: str

@@ -1,7 +1,7 @@
-"""Pages about what no recipe runs: compilers, file systems, records. Each is one Markdown file in
-recipes/topics/, found by globbing, and read where recipes are read.
+"""Pages about subjects without a recipe: compilers, file systems, records. Each is one Markdown file in
+recipes/topics/, found by globbing, and can be read wherever recipes can.
 
-The name of a file is the word that a person types; `-` and `_` are the same to it.
+A person asks for a page by its file name; `-` and `_` are equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FOLDER = "topics"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One page. `name` is what it is asked for by, `title` its first line."""
+    """One page. `name` is the word that asks for it, `title` its first line."""
 
     name: str
     title: str
@@ -35,14 +35,14 @@ def find_topics(data: Path | None = None) -> tuple[Topic, ...]:
 
 
 def topic_of(word: str, data: Path | None = None) -> Topic | None:
-    """The page of this name, in any case; None: there is none."""
+    """The page with this name, in any case; None if there is none."""
     wanted = _folded(word)
     return next((topic for topic in find_topics(data) if _folded(topic.name) == wanted), None)
 
 
 def near_topics(word: str, data: Path | None = None) -> list[str]:
-    """Names of pages that were probably meant: those that are spelt alike, then those whose title has the
-    word."""
+    """Names of pages that the person probably meant: first those with a similar spelling, then those with the
+    word in their title."""
     topics = find_topics(data)
     by_folded = {_folded(topic.name): topic.name for topic in topics}
     alike = [by_folded[name] for name in get_close_matches(_folded(word), by_folded, 2, 0.7)]

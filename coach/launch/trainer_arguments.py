@@ -1,14 +1,13 @@
-"""The parameters that a trainer declares, read from its text: what its `parse_arguments` adds, names and
-changes.
+"""The parameters that a trainer declares: its `parse_arguments` is read as text, never run.
 
     parser.add_usual(without=["num_workers"])                              USUAL of common/arguments.py
     parser.add_argument("--tp", type=int, default=2, min=1, help="...")    an option of its own
     parser.add_shared("lr", "epochs")                                      some of SHARED in common/arguments.py
-    parser.change("epochs", default=15)                                    what it changes of one
+    parser.change("epochs", default=15)                                    a changed key of one option
     parser.change_shared("gpt_in_parts")                                   changes of CHANGES in common/arguments.py
 
-A trainer is never imported: it needs torch, and a user's own may do anything. So its values have to be
-written out, and what is not is refused with file and line.
+A trainer is never imported: it needs torch, and a user's own trainer may do anything. Its values must
+therefore be literals. A value that is not a literal is refused with file and line.
 """
 
 from __future__ import annotations
@@ -26,24 +25,23 @@ from coach.launch.table_reader import TableReader
 from coach.model.errors import UserError
 
 PASSED_BY_COACH = frozenset({"run_dir", "data_dir", "cache_dir", "gpus_per_node", "resume_from"})
-"""Options that every launch passes on, whatever the recipe: they are no parameters."""
+"""Options that each launch passes to every trainer: they are not parameters."""
 
 _SHARED_FILE = Path("common", "arguments.py")
 _FUNCTION = re.compile(r"^def parse_arguments\b", re.MULTILINE)
 _TYPES = {"int": "int", "float": "float", "str": "str", "bool": "bool", "boolean": "bool"}
 _GOES_ON = " \t#)]}"
-"""Characters at the left margin with which a statement goes on."""
+"""Characters at the left margin that continue a statement."""
 _METHODS = ("add_argument", "add_usual", "add_shared", "change", "change_shared")
 
 Table = dict[str, Any]
-"""What [parameters.NAME] of a recipe would be."""
+"""The same content as [parameters.NAME] of a recipe."""
 
 
 class TrainerArguments:
-    """Reads trainers and remembers them: many recipes have the same trainer, and most trainers share one
-    file.
+    """Reads trainers and remembers them: many recipes share a trainer, and most trainers share one file.
 
-    `trainers` is the folder of coach's own. Its common/ stands in for one that is not beside a trainer.
+    `trainers` is the folder of coach's own. Its common/ is used if none lies beside a trainer.
     """
 
     def __init__(self, trainers: Path) -> None:
@@ -58,8 +56,8 @@ class TrainerArguments:
         return self._trainers[trainer]
 
     def shared(self, trainer: Path, name: str) -> Mapping[str, Any]:
-        """The table of this name in the common/arguments.py of a trainer: `SHARED`, `CHANGES`, or `USUAL`,
-        which is a list of names."""
+        """The table with this name in the common/arguments.py of a trainer: `SHARED`, `CHANGES`, or the list
+        of names `USUAL`."""
         beside = trainer.parent / _SHARED_FILE
         path = beside if beside.is_file() else self._folder / _SHARED_FILE
         if (path, name) not in self._shared:
@@ -68,7 +66,7 @@ class TrainerArguments:
 
 
 def declares_options(trainer: Path) -> bool:
-    """True if a trainer has a function whose options can be read."""
+    """True if a trainer has a function with options that can be read."""
     try:
         return bool(_FUNCTION.search(trainer.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError):
@@ -76,7 +74,7 @@ def declares_options(trainer: Path) -> bool:
 
 
 class _Source(TableReader):
-    """A Python file of which single statements are read."""
+    """A Python file from which single statements are read."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -89,7 +87,7 @@ class _Source(TableReader):
         return f"{self.path}:{getattr(node, 'lineno', 1)}"
 
     def assigned(self, name: str) -> Mapping[str, Any]:
-        """The table that is assigned to a name. A list of names is a table of empty tables."""
+        """The table that is assigned to a name. A list of names gives a table of empty tables."""
         statement = self.statement(name)
         value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
         table = None if value is None else self.literal(value, name)
@@ -102,8 +100,8 @@ class _Source(TableReader):
     def statement(self, heading: str) -> ast.stmt:
         """The statement at the left margin that begins with `heading`.
 
-        Its lines are parsed alone: a whole trainer takes ten times as long. Where they are no Python, for
-        example because a text goes on at the left margin, the whole file is parsed.
+        Only its lines are parsed: a whole trainer takes ten times as long. If they are not valid Python, for
+        example because a string continues at the left margin, the whole file is parsed.
         """
         lines = self._text.split("\n")
         starts = [number for number, line in enumerate(lines) if _begins(line, heading)]
@@ -127,7 +125,7 @@ class _Source(TableReader):
             raise UserError(f"{self.path}:{error.lineno}: not valid Python: {error.msg}") from None
 
     def literal(self, node: ast.expr, what: str) -> Any:
-        """A value that is written out, with types as the words of a recipe and tuples as lists."""
+        """The value of a literal. Types become a recipe's words, and tuples become lists."""
         try:
             return _listed(ast.literal_eval(_WORDS.visit(node)))
         except (ValueError, TypeError, MemoryError, RecursionError):
@@ -135,7 +133,7 @@ class _Source(TableReader):
 
 
 class _Trainer(_Source):
-    """A trainer's file. A dotted key is found on the line that adds or changes its parameter."""
+    """A trainer's file. The line of a dotted key is the one that adds or changes its parameter."""
 
     def __init__(self, path: Path, arguments: TrainerArguments) -> None:
         super().__init__(path)
@@ -213,7 +211,7 @@ class _Trainer(_Source):
 
 
 class _TypesAsWords(ast.NodeTransformer):
-    """Puts a recipe's word in the place of each type."""
+    """Replaces each type by the recipe's word for it."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.copy_location(ast.Constant(_TYPES[node.id]), node) if node.id in _TYPES else node
@@ -223,7 +221,7 @@ _WORDS = _TypesAsWords()
 
 
 def _begins(line: str, heading: str) -> bool:
-    """True if the line begins with these words, and with no longer one."""
+    """True if the line begins with the whole of `heading`, not with a longer word."""
     after = line[len(heading) :][:1]
     return line.startswith(heading) and not (after.isalnum() or after == "_")
 
@@ -243,7 +241,7 @@ def _listed(value: Any) -> Any:
 
 
 def _parse(text: str) -> ast.Module:
-    """The text as a tree. Raises SyntaxError; Python's warnings about it are nobody's business here."""
+    """The text as a tree. Raises SyntaxError. Python's warnings about the text are ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,7 +1,6 @@
 """Start node code: `python -m coach.node COMMAND`, or by path `python CODE/coach/node COMMAND`.
 
-By path it works from any copy of coach's files, so that a job does not depend on the venv that coach itself
-runs in.
+The path form works from any copy of coach's files, so a job does not depend on coach's own venv.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import List, Optional
 
 if not __package__:
-    # Started by path: the interpreter put this directory first on sys.path, where it would hide modules of
-    # other packages.
+    # Started by path, the interpreter puts this directory first on sys.path, where it would hide other
+    # packages' modules.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 COMMANDS = {

@@ -1,7 +1,7 @@
-"""What the whole node does, the job's part in it or not: CPU, memory, pressure, disks, network, shared
-memory. From /proc and /sys alone.
+"""Measures the whole node, including load from other jobs: CPU, memory, pressure, disks, network, shared
+memory. It reads only /proc and /sys.
 
-A job that is slow because of its neighbours, or of a disk that all share, looks healthy by its own numbers.
+A job that is slow because of its neighbours, or because of a shared disk, looks healthy by its own numbers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ _SECTOR_MIB = 512 / 2**20
 
 
 class Activity:
-    """Reads the node's counters. What a kernel does not have is a gap, found at the start."""
+    """Reads the node's counters. Counters that the kernel lacks are found at the start and reported as
+    gaps."""
 
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> None:
         self._proc = proc
         self._sys = sys
         self._rates = Rates()
-        # Those with a device behind them: partitions, bridges and virtual interfaces would count the same
-        # bytes twice.
+        # Only disks with a device behind them: partitions, bridges and virtual interfaces would count the
+        # same bytes twice.
         self._disks = _with_device(sys / "block")
         self._interfaces = _with_device(sys / "class/net")
         self.gaps: List[Gap] = []
@@ -39,7 +40,7 @@ class Activity:
             )
 
     def sample(self, time_s: float) -> Dict[str, Any]:
-        """Fields of a host record. `time_s` is a monotonic clock."""
+        """The fields of a host record. `time_s` is a monotonic clock."""
         busy, total = parse_cpu(read_small(self._proc / "stat"))
         busy_rate, total_rate = self._rates.of("busy", busy, time_s), self._rates.of("total", total, time_s)
         cpu_some, _ = parse_pressure(read_small(self._proc / "pressure/cpu"))
@@ -76,18 +77,19 @@ class Activity:
 
 
 def parse_cpu(text: str) -> Tuple[Optional[float], Optional[float]]:
-    """(busy, all) ticks of all CPUs since boot, from /proc/stat. Waiting for a disk is not busy."""
+    """(busy, all) ticks of all CPUs since boot, from /proc/stat. Time spent waiting for a disk is not
+    busy."""
     fields = text.partition("\n")[0].split()
     if len(fields) < 6 or fields[0] != "cpu" or not all(field.isdecimal() for field in fields[1:]):
         return None, None
-    ticks = [int(field) for field in fields[1:9]]  # a guest's time is counted in its host's already
+    ticks = [int(field) for field in fields[1:9]]  # the host's time already includes its guests' time
     idle = ticks[3] + ticks[4]
     return float(sum(ticks) - idle), float(sum(ticks))
 
 
 def parse_pressure(text: str) -> Tuple[Optional[float], Optional[float]]:
-    """(some, full): the share of the last ten seconds in which some, or all, tasks were held up. CPU has no
-    `full` on older kernels."""
+    """(some, full) from /proc/pressure: the share of the last ten seconds in which some, or all, tasks
+    stalled. Older kernels have no `full` for CPU."""
     found: Dict[str, float] = {}
     for line in text.splitlines():
         kind, _, rest = line.partition(" avg10=")

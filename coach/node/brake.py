@@ -1,8 +1,7 @@
-"""The brake of a sweep: a run that starts looks whether the runs before it have all failed alike.
+"""The brake of a sweep: a starting run checks if the runs before it have all failed alike.
 
-Each run asks for itself, in its own job: no coach has to be open, nothing is cancelled from outside, and
-Slurm is asked nothing. A run that has not ended counts for nothing, and one that went well releases the
-brake.
+Each run checks for itself, in its own job: no coach has to be open, no job is cancelled from outside, and
+Slurm is not queried. A run that has not ended is not counted. A run that ended well releases the brake.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from coach import runs
 
 CAUSE = "sweep_brake"
 DEFAULT_AFTER = 3
-"""By so many failures alike a sweep ends itself, where a brake is asked for without a number."""
+"""Number of failures alike that end a sweep, if the launch asks for a brake without a number."""
 _RULE = re.compile(r"[A-Z]{3}\d{3}")
 _MAX_SUMMARY = 120
 
@@ -26,19 +25,22 @@ class Ended(NamedTuple):
 
     has_failed: bool
     sign: str
-    """What makes two failures alike: the rule of the verdict; where nobody judged, the exit status."""
+    """Failures are alike if their signs are equal. The sign is the verdict's rule, or the exit status if
+    there is no verdict."""
     summary: str
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `brake`."""
     parser.add_argument("--runs-dir", required=True, metavar="DIR", help="where the runs of the group lie")
-    parser.add_argument("--after", required=True, type=int, metavar="N", help="so many have to fail alike")
+    parser.add_argument(
+        "--after", required=True, type=int, metavar="N", help="number of runs that must fail alike"
+    )
     parser.add_argument("run_ids", nargs="*", metavar="RUN", help="the runs of the group before this one")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print why this run shall not begin. Exit status 1: it shall."""
+    """Print the reason why this run must not start. Exit status 1: it may start."""
     why = reason((look(Path(args.runs_dir, run_id)) for run_id in args.run_ids), args.after)
     if why is None:
         return 1
@@ -47,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def reason(found: Iterable[Optional[Ended]], after: int) -> Optional[str]:
-    """Why the rest of the group shall not begin; None: it shall."""
+    """The reason why the rest of the group must not start; None: it may."""
     ended = [each for each in found if each is not None]
     failed = [each for each in ended if each.has_failed]
     if len(failed) < len(ended) or len(failed) < max(1, after) or len({each.sign for each in failed}) > 1:
@@ -59,7 +61,8 @@ def reason(found: Iterable[Optional[Ended]], after: int) -> Optional[str]:
 
 
 def look(run_dir: Path) -> Optional[Ended]:
-    """How one run ended; None: it has not, nobody knows, somebody cancelled it, or the brake stopped it."""
+    """How one run ended. None if it still runs, its end is unknown, somebody cancelled it, or the brake
+    stopped it."""
     paths = runs.RunPaths(run_dir)
     end = _read(paths.exit_json)
     state, refused = end.get("state"), end.get("refused")

@@ -1,7 +1,7 @@
-"""What a failed job may append to its own comment, for `squeue -o %k`: `coach RUN_ID CODE`.
+"""Appends `coach RUN_ID CODE` to a failed job's own comment, for `squeue -o %k`.
 
-Slurm lets a user change the comment of an own job while it runs, and not when it has ended (22.05). The text
-of the user and of the site stays.
+Slurm lets a user change the comment of an own job while it runs, but not after its end (22.05). The existing
+text of the user and the site stays.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, List, Mapping, Optional
 from coach import runs
 
 PATIENCE_S = 3.0
-"""For each of the two questions to Slurm: a slow controller does not hold the nodes."""
+"""Seconds for each of the two commands to Slurm: a slow controller must not hold the nodes."""
 MAX_LENGTH = 1024
-"""A longer comment is left as it is."""
+"""A comment that would become longer stays unchanged."""
 _NONE = ("", "(null)")
 _JOB_ID = re.compile(r"\d{1,18}")
 _RULE = re.compile(r"[A-Z]{3}\d{3}")
 
 
 def append(paths: runs.RunPaths, env: Mapping[str, str]) -> bool:
-    """Append the code of the gravest finding to the comment of this job, if the run's launch asked for it.
+    """Append the code of the most severe finding to this job's comment, if the launch asked for it.
 
     Returns True if Slurm took it. Never raises.
     """
@@ -43,7 +43,8 @@ def append(paths: runs.RunPaths, env: Mapping[str, str]) -> bool:
 
 
 def _words(paths: runs.RunPaths) -> Optional[str]:
-    """None where nobody asked, the job did not fail, or its verdict names no rule."""
+    """The words to append. None if the launch did not ask for them, the job did not fail, or its verdict
+    names no rule."""
     run = runs.read_json(paths.run_json)
     if run.get("squeue_comment") is not True or run.get("backend") != "slurm":
         return None

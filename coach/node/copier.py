@@ -1,11 +1,12 @@
-"""The process that passes on what a command prints, also when its `coach run` was killed.
+"""The process that passes on a command's output, even after its `coach run` was killed.
 
-It is a fork in a session of its own. The command prints to a pseudo-terminal or a pipe; this process reads
-the other side, so that no full disk and no reader that left reaches the command. On a terminal it writes all
-to the log and to the terminal, and the command waits when the terminal does. What goes into a pipe is written
-to the log and passed on from there, and the command waits for no reader; where the log takes nothing any
-more, as on a full disk, it is passed on as it comes. The process ends when nothing more can be printed and
-all was passed on.
+It is a fork in its own session. The command prints to a pseudo-terminal or a pipe, and this process reads the
+other side, so a full disk or a closed reader does not affect the command.
+
+On a terminal, the copier writes all output to the log and to the terminal, and the command waits while the
+terminal does. Output for a pipe goes to the log and is passed on from there, so the command waits for no
+reader. If the log takes no more, for example on a full disk, the output is passed on directly. The process
+ends when no more can be printed and all was passed on.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from typing import Callable, Iterable, List, NamedTuple, Optional
 from coach.node.processes import read_stat
 
 ENDED, DRAINED, FULL, LOST = b"E", b"D", b"F", b"L"
-"""Said on the control socket: the command has ended (by `coach run`); all it printed was passed on, the user
-was told that the disk is full, a part was not kept and the user could not be told (by the copier)."""
+"""Messages on the control socket. From `coach run`: ENDED, the command has ended. From the copier: DRAINED,
+all output was passed on; FULL, the user was told that the disk is full; LOST, some output was not kept and
+the user could not be told."""
 
 _CHUNK_BYTES = 64 * 1024
 _ALIVE_INTERVAL_S = 0.5
@@ -33,21 +35,21 @@ _IS_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Stream(NamedTuple):
-    """One stream of the command. All are file descriptors of `coach run`."""
+    """One stream of the command. All fields are file descriptors of `coach run`."""
 
     source: int
     """The reading side of the command's pseudo-terminal or pipe."""
     target: int
-    """Where it is passed on: standard output or standard error of `coach run`."""
+    """The destination: standard output or standard error of `coach run`."""
     log: int
     """The log, opened for writing."""
     logged: Optional[int] = None
-    """The log, opened for reading: it is passed on from there, however slow its reader is. None: it is passed
-    on as it comes, and the command waits with its reader."""
+    """The log, opened for reading: output is passed on from it at the reader's own pace. None: output is
+    passed on directly, and the command waits for its reader."""
 
 
 class Command(NamedTuple):
-    """The command's process. The number alone may be given to another process."""
+    """The command's process. The kernel may reuse its pid alone."""
 
     pid: int
     start_ticks: int
@@ -59,9 +61,9 @@ class Command(NamedTuple):
 
 
 def copy(streams: List[Stream], control: socket.socket, place: str, told: Optional[int]) -> None:
-    """In the forked process: pass on all streams to their ends.
+    """In the forked process: pass on all streams until they end.
 
-    `told`, the target that holds standard error, is told once when `place` takes no more.
+    If `place` takes no more, one message goes to `told`, the target that holds standard error.
     """
     os.setsid()
     _close_all_but({control.fileno(), *(fd for stream in streams for fd in stream if fd is not None)})
@@ -90,8 +92,8 @@ def fit_window(terminal: int, other: int) -> None:
 
 
 def _await_end(control: socket.socket, is_needed: Callable[[], bool]) -> None:
-    """Until the command's end: `coach run` says it; where that was killed, the command itself is looked
-    at."""
+    """Wait for the command's end. `coach run` reports it. If `coach run` was killed, poll the command
+    itself."""
     command: Optional[Command] = None
     said = b""
     while not said.endswith(ENDED):
@@ -111,12 +113,12 @@ def _await_end(control: socket.socket, is_needed: Callable[[], bool]) -> None:
 
 
 def encode(command: Command) -> bytes:
-    """The command that has started, as `coach run` says it on the control socket."""
+    """The started command, in the form in which `coach run` sends it on the control socket."""
     return b"%d %d\n" % command
 
 
 class _Trouble:
-    """Says once that the log takes no more, to whoever reads standard error."""
+    """Tells the reader of standard error once that the log takes no more."""
 
     def __init__(self, control: socket.socket, place: str, told: Optional[int]) -> None:
         self._control, self._place, self._told = control, place, told
@@ -138,7 +140,7 @@ class _Trouble:
 
 
 class _Log:
-    """The log that the copier writes. After a time in which it took nothing, it says how much is missing."""
+    """The log that the copier writes. After a time without room it notes how many bytes are missing."""
 
     def __init__(self, log: int, trouble: _Trouble) -> None:
         self._log = log
@@ -146,7 +148,7 @@ class _Log:
         self._num_lost = 0
 
     def keep(self, data: bytes) -> int:
-        """Write as much of it as can be written. Returns the number of bytes."""
+        """Write as much of the data as possible. Returns the number of bytes written."""
         if self._num_lost:
             note = f"\n[coach run: {self._num_lost} bytes of the output are not kept here]\n".encode()
             if self._append(note) < len(note):
@@ -168,13 +170,13 @@ class _Log:
 
 
 class _Copy:
-    """Keeps and passes on one stream, in a thread of its own."""
+    """Keeps and passes on one stream, in its own thread."""
 
     def __init__(self, stream: Stream, ended: int, trouble: _Trouble) -> None:
         self.is_drained = threading.Event()
         self._stream = stream
         self._ended = ended
-        """Readable once the command has ended."""
+        """Readable as soon as the command has ended."""
         self._is_terminal = os.isatty(stream.source)
         self._log = _Log(stream.log, trouble)
         self._passing: Optional[_Passing] = None
@@ -183,7 +185,7 @@ class _Copy:
         self._has_reader = True
 
     def run(self) -> None:
-        # Without a reader it goes on: the command would wait for ever, or be killed by its pipe.
+        # It reads on without a reader: otherwise the command would wait for ever, or its pipe would kill it.
         try:
             for data in iter(self._next, b""):
                 self._take(data)
@@ -193,7 +195,7 @@ class _Copy:
             self.is_drained.set()
 
     def _next(self) -> bytes:
-        """The bytes that come next, after a wait; empty at the end."""
+        """Wait for the next bytes; empty at the end."""
         poll = select.poll()
         poll.register(self._stream.source, select.POLLIN)
         if not self.is_drained.is_set():
@@ -206,7 +208,7 @@ class _Copy:
                 try:
                     return os.read(self._stream.source, _CHUNK_BYTES)
                 except OSError:
-                    return b""  # nobody has the pseudo-terminal open any more
+                    return b""  # no process has the pseudo-terminal open any more
             poll.unregister(self._ended)
             if self._passing is None:
                 self.is_drained.set()
@@ -219,18 +221,18 @@ class _Copy:
             if num_kept == len(data) and self._passing.is_running:
                 self._passing.has_more()
                 return
-            self._passing.finish()  # what the log holds comes first
+            self._passing.finish()  # first pass on the bytes already in the log
             self._has_reader, self._passing = self._passing.has_reader, None
             data = data[num_kept:]
         if self._stream.logged is not None:
-            with contextlib.suppress(OSError):  # a copier that replaces this one goes on behind it
+            with contextlib.suppress(OSError):  # a copier that replaces this one starts after these bytes
                 os.lseek(self._stream.logged, 0, os.SEEK_END)
         if self._has_reader:
             self._has_reader = _write(self._stream.target, data)
 
 
 class _Passing:
-    """Passes a log on while it grows, in a thread of its own."""
+    """Passes a log on while it grows, in its own thread."""
 
     def __init__(self, logged: int, target: int, is_drained: threading.Event) -> None:
         self.has_reader = True
@@ -243,26 +245,26 @@ class _Passing:
         self._thread.start()
 
     def has_more(self) -> None:
-        """More stands in the log."""
+        """Report that the log has grown."""
         self._news.set()
 
     def tell_when_drained(self) -> None:
-        """Nothing more is to be waited for: say when all that the log holds was passed on."""
+        """No more output will come: report when the whole log was passed on."""
         self._is_asked = True
         self._news.set()
         if not self.is_running:
             self._is_drained.set()
 
     def finish(self) -> None:
-        """Wait until all that the log holds was passed on."""
+        """Wait until the whole log was passed on."""
         self._is_over = True
         self._news.set()
         self._thread.join()
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError):  # the log cannot be read any more
+        with contextlib.suppress(OSError):  # the log can no longer be read
             while self.has_reader:
-                self._news.clear()  # before the look: nothing is missed between
+                self._news.clear()  # cleared before the check, so that no news is missed between them
                 is_over, is_asked = self._is_over, self._is_asked
                 data = os.read(self._logged, _CHUNK_BYTES)
                 if data:
@@ -279,9 +281,9 @@ class _Passing:
 
 
 def _write(target: int, data: bytes) -> bool:
-    """Write all of it, however long that takes.
+    """Write all of the data, however long that takes.
 
-    Returns False when it cannot be written: nobody reads it, or the disk is full.
+    Returns False if it cannot be written: the reader is gone, or the disk is full.
     """
     rest = memoryview(data)
     while rest:
@@ -295,8 +297,8 @@ def _write(target: int, data: bytes) -> bool:
 
 
 def _close_all_but(kept: Iterable[int]) -> None:
-    """It must hold nothing open that others wait on, such as the pipe of `coach run … | tee` when that stream
-    is not its own."""
+    """Close all other descriptors. The copier must not hold open what others wait for, such as the pipe of
+    `coach run … | tee` if it does not write to it."""
     wanted = set(kept)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):

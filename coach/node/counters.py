@@ -1,7 +1,6 @@
-"""The kernel's small files and counters, as every part of the sampler reads them.
+"""Reads the kernel's small files and counters, for all parts of the sampler.
 
-Which files exist differs from kernel to kernel, and a process may end between two looks: neither is an error
-here.
+Files differ from kernel to kernel, and a process may end between two looks. Neither is an error here.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from typing import Dict, Hashable, Iterable, Optional, Tuple, Union
 
 
 class Rates:
-    """Remembers each counter's last value. The first sight of a counter, and one that was reset, have no
-    rate."""
+    """Remembers each counter's last value. A new counter, or one that was reset, has no rate yet."""
 
     def __init__(self) -> None:
         self._last: Dict[Hashable, Tuple[float, float]] = {}
@@ -32,14 +30,14 @@ class Rates:
 
 
 def is_number(text: str) -> bool:
-    """True for a whole number as the kernel writes one: at most 20 digits."""
+    """True for a whole number in the kernel's form: at most 20 digits."""
     return text.isdecimal() and len(text) <= 20
 
 
 def read_small(path: Union[str, Path]) -> str:
-    """The whole text without blanks around it; empty when it cannot be read."""
+    """The whole text without surrounding blanks; empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read().strip()
-    except (OSError, ValueError):  # a name with a zero byte is no file's
+    except (OSError, ValueError):  # ValueError: a path with a zero byte names no file
         return ""

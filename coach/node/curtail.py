@@ -1,8 +1,8 @@
-"""End the training of a batch file before its time limit, so that a further segment can go on from it.
+"""Ends the training of a batch file before its time limit, so that a further segment can continue it.
 
-The file runs as it is, and its shell would go on with its next line when the training has ended. So the shell
-is stopped first; then what it started is told to end by TERM, which leaves a program time for a checkpoint;
-and when all of that is gone, the shell is ended too. A batch file in another language is told itself.
+The file runs unchanged, and its shell would run its next line after the training. So the shell is stopped
+first. Then the programs that it started get TERM, which leaves them time for a checkpoint. When all of them
+have ended, the shell is ended too. A batch file in another language gets TERM itself.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ _LOOK_EVERY_S = 0.5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `curtail`."""
-    parser.add_argument("--pid", required=True, type=int, metavar="PID", help="what runs the file: coach run")
+    parser.add_argument(
+        "--pid", required=True, type=int, metavar="PID", help="the process that runs the file: coach run"
+    )
     parser.add_argument("--script", required=True, metavar="FILE", help="the batch file")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tell the training to end, and wait until it has. Exit status 1: the batch file does not run."""
+    """Ask the training to end, and wait until it has. Exit status 1: the batch file is not running."""
     return 0 if curtail(args.pid, args.script) else 1
 
 
 def curtail(pid: int, script: str, sleep: Callable[[float], None] = time.sleep) -> bool:
-    """End what a batch file has started, and then the file's shell. False: it does not run."""
+    """End the programs that a batch file has started, and then the file's shell. Returns False if it is not
+    running."""
     shell = next((each for each in _children(pid, _table()) if script in _words(each.pid)), None)
     if shell is None:
         return False
@@ -69,7 +72,7 @@ def _table() -> Dict[int, Stat]:
 
 
 def _is_dead(pid: int) -> bool:
-    """True for a process that only waits for its parent to look: the shell that is stopped does not."""
+    """True for a process that has ended and waits to be reaped: the stopped shell does not reap it."""
     try:
         data = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -88,7 +91,7 @@ def _descendants(pid: int, table: Dict[int, Stat]) -> Iterator[Stat]:
 
 
 def _topmost(pid: int, table: Dict[int, Stat]) -> Iterator[Stat]:
-    """The programs below a shell: a launcher hands a signal on to its ranks, a shell does not."""
+    """The topmost programs below a shell. A launcher passes a signal on to its ranks; a shell does not."""
     for child in _children(pid, table):
         below = _children(child.pid, table)
         if _SHELL.fullmatch(child.name) and below:
@@ -105,7 +108,7 @@ def _words(pid: int) -> List[str]:
 
 
 def _send(process: Stat, signum: int) -> None:
-    """To the process that was seen: not to another one that has got its number."""
+    """Signal the process that was seen, and no other one that has its pid now."""
     now = read_stat(process.pid)
     if now is not None and now.start_ticks == process.start_ticks:
         with contextlib.suppress(OSError):

@@ -1,7 +1,8 @@
-"""The NVIDIA driver of this node, as NVML tells it: its version, the CUDA it supports, how many GPUs it has.
+"""The NVIDIA driver of this node, as NVML reports it: its version, the CUDA that it supports, its number of
+GPUs.
 
-Asked in a process of its own, by ctypes alone: a driver in trouble hangs whoever asks it, what NVML opens
-would be inherited by the training, and the binding is not in every environment.
+A separate process asks through ctypes. A driver in trouble hangs its caller, the training would inherit
+descriptors that NVML opens, and not every environment has the binding.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ _PROC_VERSION = Path("/proc/driver/nvidia/version")
 
 
 class Driver(NamedTuple):
-    """What is known of the driver; None: it did not say."""
+    """Facts about the driver; None: not reported."""
 
     version: Optional[str] = None
     cuda: Optional[str] = None
-    """The newest CUDA it supports, `12.8`."""
+    """The newest CUDA that it supports, `12.8`."""
     num_gpus: Optional[int] = None
 
 
 def ask_driver() -> Driver:
-    """Ask NVML, for at most a few seconds; the kernel module's own file where there is no NVML."""
+    """Ask NVML, for at most a few seconds. Without NVML read the kernel module's own file."""
     said = _ask_nvml()
     cuda = said.get("cuda")
     version = said.get("version") or _kernel_module_version()
@@ -42,7 +43,7 @@ def _ask_nvml() -> Dict[str, Any]:
         try:
             output, _ = process.communicate(timeout=_LIMIT_S)
         except subprocess.TimeoutExpired:
-            process.kill()  # not waited for: one that hangs in the driver does not even die
+            process.kill()  # not waited for: a process that hangs in the driver does not end even now
             return {}
         value = json.loads(output)
     except (OSError, ValueError):
@@ -59,7 +60,7 @@ def _kernel_module_version() -> Optional[str]:
 
 
 def _read_nvml() -> Dict[str, Any]:
-    import ctypes  # in this process alone: a Python may have been built without it
+    import ctypes  # only here: a Python may have been built without ctypes
 
     nvml = ctypes.CDLL("libnvidia-ml.so.1")
     if nvml.nvmlInit_v2() != 0:
@@ -68,8 +69,8 @@ def _read_nvml() -> Dict[str, Any]:
     said: Dict[str, Any] = {}
     if nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0:
         said["version"] = text.value.decode("utf-8", "replace")
-    # This one asks libcuda, which in a container may be newer than the kernel module. Drivers before CUDA
-    # 10.2 do not have it.
+    # The `_v2` call asks libcuda, which in a container may be newer than the kernel module. Drivers before
+    # CUDA 10.2 lack the call.
     ask_cuda = getattr(nvml, "nvmlSystemGetCudaDriverVersion_v2", None)
     if ask_cuda is not None and ask_cuda(ctypes.byref(number)) == 0:
         said["cuda"] = number.value
@@ -81,5 +82,5 @@ def _read_nvml() -> Dict[str, Any]:
 if __name__ == "__main__":
     try:
         print(json.dumps(_read_nvml()))
-    except (ImportError, OSError, AttributeError):  # no such library, or one that lacks a function
+    except (ImportError, OSError, AttributeError):  # the library is missing, or lacks a function
         print("{}")

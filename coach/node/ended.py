@@ -1,7 +1,7 @@
-"""exit.json: how a run ended, written in parts by everyone who knows one.
+"""Writes exit.json: how a run ended. Each process that knows a part writes it.
 
-Each node's supervisor writes its own part; the batch script's last lines write the state with `coach ended`,
-because they run even when a supervisor was killed.
+Each node's supervisor writes its own part. The batch script's last lines write the state with `coach ended`,
+because they run even if a supervisor was killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Record the end. Exit status 1, and one line, when the run directory cannot be written."""
+    """Record the end. If the run directory cannot be written, print one line; exit status 1."""
     paths = runs.RunPaths(Path(args.run_dir))
     try:
         record_state(paths, args.exit_code, args.state)
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def record_state(paths: runs.RunPaths, exit_code: int, state: Optional[str] = None) -> None:
-    """Write state, exit code and time of the end into exit.json and run.json, and tell the cohort of it."""
+    """Write state, exit code and end time into exit.json and run.json, and share them with the cohort."""
     word = state or ("COMPLETED" if exit_code == 0 else "FAILED")
     ended_time_s = time.time()
     runs.update_json(
@@ -56,8 +56,9 @@ def record_state(paths: runs.RunPaths, exit_code: int, state: Optional[str] = No
 def record_node(
     paths: runs.RunPaths, node: str, returncode: int, ranks: List[Dict[str, Any]], oom_kills: int = 0
 ) -> None:
-    """Write one node's part of exit.json, and the ranks of all nodes that have written theirs. `oom_kills`:
-    how many processes the kernel killed meanwhile, because the job's memory there was used up."""
+    """Write one node's part of exit.json, and the ranks of all nodes that have written their parts.
+    `oom_kills` is the number of the job's processes that the kernel killed on this node for lack of
+    memory."""
     part: Dict[str, Any] = {
         "exit_code": returncode if returncode >= 0 else None,
         "signal": -returncode if returncode < 0 else None,
@@ -67,8 +68,7 @@ def record_node(
         part["oom_kills"] = oom_kills
     value = runs.update_json(paths.exit_json, {"schema": runs.SCHEMA, "nodes": {node: part}})
     while True:
-        # Another node may write between a read and the merge of it, so look again until all that is there is
-        # in.
+        # Another node may write between a read and the merge. Look again until the merge holds all parts.
         known = {
             entry["rank"]: dict(entry)
             for other in value["nodes"].values()

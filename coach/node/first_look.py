@@ -1,9 +1,8 @@
-"""The node's first look, before the training starts: what it cannot do without, and does not find here, ends
-the job at once.
+"""Checks the node before the training starts. If the node lacks something that the training needs, the job
+ends at once.
 
-A missing driver, a full disk or an old torch otherwise shows after minutes, as a traceback of something else.
-Only what was measured refuses: whatever cannot be told here is left to the trainer, which looks again with
-torch itself.
+Otherwise a missing driver, a full disk or an old torch shows after minutes, as a traceback of some other
+error. Only measured facts refuse a job. The trainer checks the rest with torch itself.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from coach.node import torch_build
 from coach.node.driver import Driver, ask_driver
 
 EXIT_STATUS = 78
-"""EX_CONFIG of sysexits.h: something is wrong with the configuration."""
+"""EX_CONFIG of sysexits.h: an error in the configuration."""
 
 _OF_TRAINER = re.compile(r"Refused: ([a-z_]+): (.+)")
-"""How torchrun's error file spells the exception of that name in trainers/common/."""
+"""The trainers' exception Refused (trainers/common/), as torchrun's error file spells it."""
 
 _PROBE_BYTES = 1 << 20
 _LEAST_FREE_BYTES = 50 << 20
 _LEAST_FREE_FILES = 100
 _GPU_DEVICES = ("nvidia[0-9]*", "nvhost-gpu", "nvgpu", "nvmap", "dxg")
-"""Of discrete GPUs, of those on a Jetson's board, and of WSL."""
+"""Names of device files: of discrete GPUs, of a Jetson board's GPU, and of WSL."""
 _PROBE = ".first-look"
 
 
 class Refusal(NamedTuple):
-    """Why this job cannot train here: a finding's cause, and one line that says it."""
+    """The reason why this job cannot train here: a finding's cause, and one line for people."""
 
     cause: str
     text: str
@@ -49,9 +48,9 @@ class Refusal(NamedTuple):
 def look(
     paths: runs.RunPaths, node: str, command: List[str], env: Mapping[str, str], dev: Path = Path("/dev")
 ) -> Optional[Refusal]:
-    """The first thing that is missing; None when nothing is known to be.
+    """The first missing thing; None if none is known.
 
-    A run that no launch has written, and an own program, are not judged: nobody has said what they need.
+    A run without a launch, and an own program, are not checked: their needs are unknown.
     """
     try:
         run = runs.read_json(paths.run_json)
@@ -66,7 +65,7 @@ def look(
         lambda: _look_at_data(node, command),
     )
     for look_at in looks:
-        with contextlib.suppress(Exception):  # what could not be measured refuses nothing
+        with contextlib.suppress(Exception):  # a failed measurement refuses nothing
             refusal = look_at()
             if refusal is not None:
                 return refusal
@@ -74,21 +73,21 @@ def look(
 
 
 def record(paths: runs.RunPaths, refusal: Refusal, node: str) -> None:
-    """Write it into exit.json, where the first refusal stands. Raises OSError or RunFileError when it cannot
-    be written."""
+    """Write the refusal into exit.json, which keeps the first one. Raises OSError or RunFileError if it
+    cannot be written."""
     if "refused" not in (runs.read_json(paths.exit_json) if paths.exit_json.exists() else {}):
         said = {"cause": refusal.cause, "text": refusal.text, "node": node}
         runs.update_json(paths.exit_json, {"schema": runs.SCHEMA, "refused": said})
 
 
 def said_by_a_trainer(messages: Iterable[Optional[str]]) -> Optional[Refusal]:
-    """The first message with which a trainer of ours has refused to start."""
+    """The first message by which one of coach's trainers refused to start."""
     found = (_OF_TRAINER.match(message) for message in messages if message)
     return next((Refusal(match[1], match[2]) for match in found if match), None)
 
 
 def _look_at_run_dir(run_dir: Path, node: str) -> Optional[Refusal]:
-    """A real file is written: permissions, quotas and read-only mounts are told apart by what that says."""
+    """Write a real file: the error tells permissions, quotas and read-only mounts apart."""
     probe = run_dir / f"{_PROBE}-{node}-{os.getpid()}"
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -96,7 +95,7 @@ def _look_at_run_dir(run_dir: Path, node: str) -> Optional[Refusal]:
             left = memoryview(bytes(_PROBE_BYTES))
             while left:
                 left = left[os.write(descriptor, left) :]
-            os.fsync(descriptor)  # a network file system tells of a quota only now
+            os.fsync(descriptor)  # a network file system reports a full quota only here
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -135,7 +134,8 @@ def _not_writable(run_dir: Path, node: str, error: OSError) -> Optional[Refusal]
 def _short_of_space(run_dir: Path, node: str) -> Optional[Refusal]:
     system = os.statvfs(run_dir)
     free_bytes = system.f_bavail * system.f_frsize
-    # Some file systems count neither blocks nor files: what they call none is not known.
+    # Some file systems report 0 blocks or 0 files in all because they do not count them. Their free space is
+    # unknown, not 0.
     if system.f_blocks > 0 and free_bytes < _LEAST_FREE_BYTES:
         free_mib = free_bytes >> 20
         return Refusal("disk_quota", f"only {free_mib} MiB are free for {run_dir} (seen from {node})")
@@ -174,10 +174,10 @@ def _look_at_environment(
 
 
 def _look_at_gpus(torch: Any, node: str, env: Mapping[str, str], dev: Path) -> Optional[Refusal]:
-    """`torch` is a TorchBuild, or None where nothing is known of it."""
+    """`torch` is a TorchBuild, or None if unknown."""
     allotted = f"GPUs were allotted on {node}"
     if torch is not None and torch.has_gpu_support and torch.cuda is None:
-        return None  # ROCm or XPU: nothing here can tell
+        return None  # ROCm or XPU: their drivers are not checked here
     driver = ask_driver()
     has_driver = _driver_words(driver)
     if torch is not None and torch.has_gpu_support is False:
@@ -217,12 +217,12 @@ def _is_too_old(driver: "Driver", torch: Any) -> bool:
 
 
 def _look_at_data(node: str, command: List[str]) -> Optional[Refusal]:
-    """Real data were asked for: what is generated instead would silently be another task."""
+    """Refuse if requested real data are missing: generated data would silently make it another task."""
     path = _flag(command, "data_dir")
     if not path:
         return None
     try:
-        with os.scandir(Path(path).expanduser()):  # what it may not list it cannot train on
+        with os.scandir(Path(path).expanduser()):  # a directory that cannot be listed cannot be trained on
             pass
     except (FileNotFoundError, NotADirectoryError):
         text = (
@@ -245,7 +245,7 @@ def _flag(command: List[str], name: str) -> Optional[str]:
 
 
 def _major(version: str) -> int:
-    # A toolkit runs on every driver of its own major version (CUDA's minor version compatibility).
+    # A toolkit runs on each driver of its own major version (CUDA's minor version compatibility).
     return int(version.partition(".")[0])
 
 

@@ -1,17 +1,18 @@
-"""What could not be measured, in the words that the person at the screen will read."""
+"""Measurements that are missing, in words for the person at the screen."""
 
 from __future__ import annotations
 
 from typing import Dict, Iterable, List, Optional, Tuple
 
 Gap = Tuple[str, str, str]
-"""what, because, how to get it."""
+"""(what is not measured, because, how to get it)."""
 
 
 class Failures:
-    """What could not be read in one look, so that eight GPUs that lack the same make one gap, not eight.
+    """The values that could not be read in one look. Eight GPUs that lack the same value make one gap, not
+    eight.
 
-    Fields of a group share one gap: a device without NVLink lacks all that is told of NVLink.
+    Fields of a group share one gap: a device without NVLink lacks all values about NVLink.
     """
 
     def __init__(self) -> None:
@@ -19,16 +20,16 @@ class Failures:
         self._others: List[Gap] = []
 
     def gap(self, gap: Gap) -> None:
-        """Something else that was found in the same look."""
+        """Note another gap of the same look."""
         self._others.append(gap)
 
     def add(self, name: str, group: Optional[str], index: int, error: object, how: str) -> None:
-        """One field of one device."""
+        """Note one field that one device lacks."""
         devices = self._devices.setdefault((f"gpu.{group or name}", str(error), how), {})
         devices.setdefault(index, []).append(name.replace("_", " "))
 
     def gaps(self) -> List[Gap]:
-        """All of it, devices that lack the same together."""
+        """All gaps; devices that lack the same field share one."""
         found = list(self._others)
         for (what, error, how), devices in self._devices.items():
             alike: Dict[str, List[int]] = {}

@@ -1,7 +1,7 @@
-"""GPM: what the multiprocessors of a Hopper or newer GPU did between two looks. Opt-in, because the counters
-are shared.
+"""GPM: how busy the multiprocessors of a Hopper or newer GPU were between two looks. Opt-in, because all
+users share the counters.
 
-Utilization says only that some kernel ran; these say how much of the device it used.
+Utilization reports only that some kernel ran. These counters report how much of the device it used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ GPM_HELP = "also SM, tensor and DRAM activity, from counters that profilers use 
 
 
 class Gpm:
-    """The counters of one device or MIG instance. Raises NVMLError where there are none."""
+    """The counters of one device or MIG instance. Raises NVMLError if it has none."""
 
     def __init__(self, nvml: Any, handle: Any, whole: Any = None) -> None:
         self._nvml = nvml
@@ -35,7 +35,7 @@ class Gpm:
         self._has_older = False
 
     def read(self, _: Any = None) -> Dict[str, Any]:
-        """Since the last call; empty at the first."""
+        """Values since the last call; empty at the first."""
         nvml = self._nvml
         if self._instance is None:
             nvml.nvmlGpmSampleGet(self._device, self._newer)

@@ -1,4 +1,4 @@
-"""What NVML tells of one device: tables of readers, each of which answers or fails for itself.
+"""Values that NVML reports for one device: tables of readers, each of which succeeds or fails on its own.
 
 Encoder, decoder and display are left out on purpose: no training uses them.
 """
@@ -23,37 +23,37 @@ _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "excl
 _ALL_LINKS = 0xFFFFFFFF
 
 Values = Dict[Any, Any]
-"""By the name of a field; of processes, by their number."""
+"""By field name; for processes, by pid."""
 
 
 class Scope(Enum):
-    """What a value means on a GPU that is divided into MIG instances."""
+    """The meaning of a value on a GPU that is divided into MIG instances."""
 
     INSTANCE = 1
-    """Each instance has its own."""
+    """Each instance has its own value."""
     SHARED = 2
-    """One value of the whole device is true for all instances, such as its temperature."""
+    """One value of the whole device holds for all instances, such as its temperature."""
     WHOLE = 3
-    """A sum over all instances, which says nothing of one."""
+    """A sum over all instances, from which no instance's share can be derived."""
 
 
 class Field(NamedTuple):
-    """One question to NVML. The reader takes a device handle."""
+    """One query to NVML. The reader takes a device handle."""
 
     name: str
     read: Callable[[Any], Values]
     scope: Scope
     is_optional: bool = False
-    """Of hardware that many devices do not have, such as NVLink: that they lack it is no gap."""
+    """True for hardware that many devices lack, such as NVLink: its absence is not reported as a gap."""
 
 
 def of_every_sample(nvml: Any) -> List[Field]:
-    """What changes all the time and is quick to read."""
+    """Values that change all the time and are fast to read."""
 
     def ask_reasons(handle: Any) -> int:
         try:
             mask: int = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-        except (AttributeError, nvml.NVMLError_FunctionNotFound):  # its name in older bindings and drivers
+        except (AttributeError, nvml.NVMLError_FunctionNotFound):  # the name in older bindings and drivers
             mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
         return mask
 
@@ -96,7 +96,7 @@ def of_every_sample(nvml: Any) -> List[Field]:
 
 
 def of_limits(nvml: Any) -> List[Field]:
-    """What the values of every sample are compared with: read now and then, written with each sample."""
+    """Limits for the values of each sample. They are read now and then, and written with each sample."""
 
     def max_clocks(handle: Any) -> Values:
         return {
@@ -115,7 +115,7 @@ def of_limits(nvml: Any) -> List[Field]:
 
 
 def of_links(nvml: Any) -> List[Field]:
-    """PCIe and NVLink. `nvlink_…_kib` are counters of which the caller makes rates."""
+    """PCIe and NVLink. `nvlink_…_kib` are counters; the caller turns them into rates."""
 
     def pcie(handle: Any) -> Values:
         return {
@@ -126,7 +126,7 @@ def of_links(nvml: Any) -> List[Field]:
         }
 
     def pcie_throughput(handle: Any) -> Values:
-        # Each counter is watched for 20 ms by the driver, while the caller waits.
+        # The driver watches each counter for 20 ms, while the caller waits.
         return {
             f"pcie_{way}_mib_s": round(nvml.nvmlDeviceGetPcieThroughput(handle, counter) / 1024, 1)
             for way, counter in (("tx", nvml.NVML_PCIE_UTIL_TX_BYTES), ("rx", nvml.NVML_PCIE_UTIL_RX_BYTES))
@@ -151,7 +151,7 @@ def _of_nvlink(nvml: Any) -> List[Field]:
             while len(states) < nvml.NVML_NVLINK_MAX_LINKS:
                 states.append(nvml.nvmlDeviceGetNvLinkState(handle, len(states)))
         except nvml.NVMLError:
-            pass  # the first link that the device does not have
+            pass  # the device has no further links
         return {"num_nvlinks": len(states), "num_active_nvlinks": sum(map(bool, states))}
 
     def nvlink_errors(handle: Any) -> Values:
@@ -186,7 +186,7 @@ def _of_nvlink(nvml: Any) -> List[Field]:
 
 
 def of_health(nvml: Any) -> List[Field]:
-    """Memory errors, what was mapped out because of them, limits of temperature, and modes."""
+    """Memory errors, memory remapped because of them, temperature limits, and modes."""
 
     def ecc(handle: Any) -> Values:
         if not nvml.nvmlDeviceGetEccMode(handle)[0]:
@@ -269,15 +269,14 @@ def _of_limits_and_modes(nvml: Any) -> List[Field]:
 
 
 def of_processes(nvml: Any) -> Field:
-    """What each process holds, in MiB by its number."""
+    """Memory of each process in MiB, by pid."""
 
     def processes(handle: Any) -> Values:
-        # By the versioned names: the plain one raises no NVMLError where the driver is older than the
-        # binding.
+        # Versioned names first: with a driver older than the binding, the plain one raises no NVMLError.
         try:
             found = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
         except (AttributeError, nvml.NVMLError_FunctionNotFound):
-            plain = nvml.nvmlDeviceGetComputeRunningProcesses  # older bindings have it alone
+            plain = nvml.nvmlDeviceGetComputeRunningProcesses  # older bindings have only this one
             found = getattr(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", plain)(handle)
         return {process.pid: process.usedGpuMemory / 2**20 for process in found if process.usedGpuMemory}
 
@@ -285,8 +284,7 @@ def of_processes(nvml: Any) -> Field:
 
 
 def _field_values(nvml: Any, handle: Any, ids: Mapping[str, Union[int, Tuple[int, int]]]) -> Values:
-    """Several values in one call, those that the device has. Raises the first one's error when it has
-    none."""
+    """The values that the device has, in one call. Raises the first value's error if it has none."""
     answers = nvml.nvmlDeviceGetFieldValues(handle, list(ids.values()))
     found = {
         name: answer.value.uiVal

@@ -1,8 +1,8 @@
-"""Reads the GPUs in a thread, so that a driver that does not answer costs the GPUs' values and nothing else.
+"""Reads the GPUs in a thread, so that a driver that does not answer costs only the GPUs' values.
 
-A call into a driver in trouble hangs, for seconds or for ever, and cannot be broken off. The sampler waits
-for an answer only as long as its pace allows; one that comes late is taken with the next sample, and while
-one is missing no other is asked for.
+A call into a driver in trouble hangs, for seconds or for ever, and cannot be interrupted. The sampler waits
+for an answer only as long as its pace allows. A late answer is taken with the next sample. While an answer is
+outstanding, no other call is made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REOPENS_AFTER_S = 60.0
 
 
 class GpuWatch:
-    """The job's GPUs, asked in a thread that starts here and ends with the process."""
+    """Reads the job's GPUs in a thread that starts here and ends with the process."""
 
     def __init__(self, env: Mapping[str, str], has_gpm: bool, slow_interval_s: float) -> None:
         self.counts: Optional[Counts] = None
@@ -36,24 +36,22 @@ class GpuWatch:
         threading.Thread(target=self._work, daemon=True).start()
 
     def sample(self, time_s: float, limit_s: float) -> Sample:
-        """What the GPUs answer within the limit, or answered since the last call. `time_s` is a monotonic
+        """The GPUs' answer, if it came within the limit or since the last call. `time_s` is a monotonic
         clock."""
         if self._asked_s is None:
             self._asked_s = time_s
             self._questions.put(time_s)
         waited_s = time_s - self._asked_s
         if not self._is_open:
-            self._is_open, limit_s = (
-                True,
-                0.0,
-            )  # opening the driver takes its time: the first sample comes without
+            # Opening the driver takes time: the first sample does not wait for it.
+            self._is_open, limit_s = True, 0.0
         try:
             took_s, answer = self._answers.get(timeout=limit_s)
         except Empty:
             return Sample(self._new_xids(), {}, self._silence(waited_s))
         gaps = [*answer.gaps, *self._silence(took_s)]
         self._asked_s, self._has_said_silence = None, False
-        # What was read before the driver hung is no news any more.
+        # Values read before the driver hung are out of date.
         records = answer.records if took_s < _IS_SILENT_AFTER_S else []
         return Sample([*records, *self._new_xids()], answer.processes, gaps)
 
@@ -80,11 +78,9 @@ class GpuWatch:
                     open_due_s = time_s + _REOPENS_AFTER_S
                     gpus = self._open()
                     self.counts = gpus.counts
-                    started_s = time.monotonic()  # what it took to open makes nothing old
+                    started_s = time.monotonic()  # the time to open the driver does not make the values old
                 answer = Sample([], {}, []) if gpus is None else gpus.sample(time_s)
-            except (
-                Exception
-            ) as error:  # of a binding or driver that nobody has tried: the host is still sampled
+            except Exception as error:  # an untested binding or driver: the host is still sampled
                 why = f"reading the GPUs failed: {type(error).__name__}: {error}"
                 answer = Sample([], {}, [("gpu.utilization", why, "report it")])
             self._answers.put((time.monotonic() - started_s, answer))

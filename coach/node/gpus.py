@@ -1,8 +1,7 @@
-"""The job's GPUs through NVML, each field by itself: what one device cannot tell is left out, and said once
-as a gap.
+"""Reads the job's GPUs through NVML, field by field. A value that a device lacks is left out, and reported
+once as a gap.
 
-Records carry the number that CUDA gives a device within the job, and its UUID, which alone is the same
-everywhere.
+Records carry CUDA's index of the device within the job, and its UUID. Only the UUID is the same everywhere.
 """
 
 from __future__ import annotations
@@ -21,19 +20,18 @@ from coach.node.gpu_fields import Field, Scope, Values
 from coach.node.xid import XidWatch
 
 Reader = Tuple[Field, Callable[[], Values]]
-"""A field, and what reads it of one device."""
+"""A field, and the function that reads it from one device."""
 
 
 class ProcessUse(NamedTuple):
-    """What a process holds on the job's GPUs."""
+    """GPU memory of one process in MiB, and the GPUs that hold it."""
 
     memory_mib: float
     gpus: List[int]
 
 
 class Sample(NamedTuple):
-    """The GPUs at one time: records without time and node, use per process, and what newly could not be
-    read."""
+    """The GPUs at one time: records without time and node, use per process, and new gaps."""
 
     records: List[Dict[str, Any]]
     processes: Dict[int, ProcessUse]
@@ -41,7 +39,7 @@ class Sample(NamedTuple):
 
 
 class _Device:
-    """One GPU or MIG instance of the job, with the readers of all that it may tell."""
+    """One GPU or MIG instance of the job, with the readers of its fields."""
 
     def __init__(self, index: int, visible: visible_gpus.Visible, nvml: Any) -> None:
         self.index = index
@@ -60,13 +58,14 @@ class _Device:
         self.processes = self.bound([gpu_fields.of_processes(nvml)])
         self.known_limits: Values = {}
         self.silent: Set[str] = set()
-        """Fields that failed and were said; of them, `refused` are not asked again."""
+        """Fields that failed and were reported; those in `refused` are not read again."""
         self.refused: Set[str] = set()
         self.is_lost = self.has_said_lost = False
         self.slow_due_s: Optional[float] = None
 
     def bound(self, fields: List[Field]) -> List[Reader]:
-        """Fields as readers of this device; of a MIG instance, those that mean something for it."""
+        """The fields as readers of this device. A MIG instance gets only the fields that mean something for
+        it."""
         readers: List[Reader] = []
         for field in fields:
             if self.whole is None or field.scope is Scope.INSTANCE:
@@ -81,7 +80,8 @@ def _reader(field: Field, handle: Any) -> Callable[[], Values]:
 
 
 class Gpus:
-    """The devices of the job. Without a driver there are none, and the first sample's gaps say why."""
+    """The devices of the job. Without a driver the list is empty, and the first sample's gaps give the
+    reason."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Gpus:
         values = self._read(device, device.every_sample, failed)
         slow: List[Values] = []
         if not device.is_lost and (device.slow_due_s is None or time_s >= device.slow_due_s):
-            # Spread over the interval, because each device takes its time.
+            # Each device takes time, so the reads are spread over the interval.
             share = (device.index + 1) / len(self._devices) if device.slow_due_s is None else 1.0
             device.slow_due_s = time_s + self._slow_interval_s * share
             device.known_limits = self._read(device, device.limits, failed)

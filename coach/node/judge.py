@@ -1,8 +1,9 @@
-"""The verdict at a job's end: coach judges the run on the node, and says why it ended in the job's own log.
+"""The verdict at a job's end: coach judges the run on the node, and writes into the job's own log why it
+ended.
 
-Rules are not for the site's interpreter, so the judging is a process of coach's own one, bounded in time,
-processor and memory. Whatever happens to it, the job ends as it ended; what was not judged here is judged by
-the next coach that looks.
+The site's interpreter may be too old for the rules, so a process with coach's own interpreter judges, with
+limits on time, processor and memory. Its failure does not change how the job ends. A run without a verdict is
+judged by the next coach that looks at it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from coach.node import comment
 from coach.node.limits import memory_left_mib
 
 PATIENCE_S = 10.0
-"""A job that has ended holds its nodes for so long at most."""
+"""Seconds: the job has ended, but holds its nodes until the verdict is written."""
 MAX_CPU_S = 2
 NEEDED_MIB = 80.0
 """Judging a log of 10 MB takes 65 MiB."""
@@ -39,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge the run and print what its log is to say. Exit status 0, whatever comes of it."""
+    """Judge the run and print the lines for its log. The exit status is always 0."""
     for line in judge(Path(args.run_dir), args.python, os.environ, args.file):
         sys.stdout.buffer.write(line + b"\n")
     sys.stdout.flush()
@@ -50,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
 def judge(
     run_dir: Path, python: str, env: Mapping[str, str], file: Union[str, Path, None] = None
 ) -> List[bytes]:
-    """Write `verdict.json` into a run that has ended. Returns the lines for its log: six at most, none for a
-    healthy run, and none where it could not be judged. `file` is coach, where it is one file and no
-    package of that interpreter."""
+    """Write `verdict.json` for a run that has ended. Returns the lines for its log: at most six, none for a
+    healthy run, and none if it could not be judged. `file` is the path of coach, if coach is one file and not
+    a package of that interpreter."""
     left_mib = memory_left_mib(os.getpid(), env)
     if left_mib is not None and left_mib < NEEDED_MIB:
         return []
-    # -E -P: neither the training's variables nor a file in its directory may stand in coach's way.
+    # -E -P: neither the training's variables nor a file in its directory may break coach.
     started = ["-m", "coach"] if file is None else [str(file)]
     argv = [python, "-E", "-P", *started, "why", "--write-verdict", str(run_dir.absolute())]
     null = subprocess.DEVNULL
@@ -72,7 +73,7 @@ def judge(
             check=False,
         )
     except subprocess.TimeoutExpired as late:
-        # It may have judged, and hang with the cohort's directory.
+        # It may have judged the run, and then hung on the cohort's directory.
         return _said(late.stdout or b"")
     except (OSError, ValueError):
         return []
@@ -80,7 +81,7 @@ def judge(
 
 
 def _said(output: bytes) -> List[bytes]:
-    """The whole lines that are meant for the job's log."""
+    """The complete lines that are meant for the job's log."""
     lines = output[: output.rfind(b"\n") + 1].splitlines()
     said = [line[:_MAX_LINE_BYTES] for line in lines if line.startswith(runs.SAID_OF_END.encode())]
     return said[:MAX_LINES]
@@ -93,8 +94,8 @@ def say(
     descriptor: int,
     file: Union[str, Path, None] = None,
 ) -> None:
-    """Judge a run by its own last word, and write the lines to a descriptor. A run that was cancelled, or
-    whose end nobody has noted, is left to the next coach that looks."""
+    """Judge a run by its own exit.json, and write the lines to a descriptor. A run that was cancelled, or
+    without a recorded end, is left to the next coach that looks."""
     with contextlib.suppress(OSError, runs.RunFileError):
         state = runs.read_json(paths.exit_json).get("state")
         if state is None or state == "CANCELLED":
@@ -105,7 +106,7 @@ def say(
 
 
 def _bound() -> None:
-    """In the process that judges, before it starts."""
+    """In the process that judges, before it starts: set its limits."""
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))

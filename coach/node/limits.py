@@ -1,8 +1,8 @@
-"""What the job may use of this node: CPUs from affinity, cgroup and Slurm; memory from cgroup, Slurm and the
+"""The job's limits on this node: CPUs from affinity, cgroup and Slurm; memory from cgroup, Slurm and the
 machine.
 
-Each says less than the truth in some set-up (no cgroup, no task affinity, no Slurm), so the least of those
-that speak counts.
+Each source reports too much in some set-up (no cgroup, no task affinity, no Slurm), so the smallest reported
+value counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 from coach.node.counters import is_number, read_small
 
-# Version 1 says "no limit" with a number near 2^63.
+# Version 1 reports "no limit" as a number near 2^63.
 _NO_LIMIT = 1 << 60
 _MEMORY_FILES = {"": "memory.max", "memory": "memory.limit_in_bytes"}
 _EVENT_FILES = {"": "memory.events", "memory": "memory.oom_control"}
@@ -25,7 +25,7 @@ def allotted_cpus(pid: int, env: Mapping[str, str], cgroup_root: Path = Path("/s
     """How many CPUs the job has on this node."""
     on_node = _number(env.get("SLURM_CPUS_ON_NODE"))
     if on_node and _has_several_tasks(env):
-        return on_node  # the affinity of one task is a part of the job's
+        return on_node  # the affinity of one task covers only a part of the job's CPUs
     counts = [len(os.sched_getaffinity(pid))]
     if on_node:
         counts.append(on_node)
@@ -38,7 +38,7 @@ def allotted_cpus(pid: int, env: Mapping[str, str], cgroup_root: Path = Path("/s
 def memory_limit_mib(
     pid: int, env: Mapping[str, str], cgroup_root: Path = Path("/sys/fs/cgroup")
 ) -> Optional[float]:
-    """How much memory the job may use on this node; None when not even the machine's is known."""
+    """Memory in MiB that the job may use on this node; None if not even the machine's memory is known."""
     limits = []
     total = read_meminfo_mib().get("MemTotal")
     if total is not None:
@@ -58,10 +58,10 @@ def memory_limit_mib(
 def memory_left_mib(
     pid: int, env: Mapping[str, str], cgroup_root: Path = Path("/sys/fs/cgroup")
 ) -> Optional[float]:
-    """How much memory one more process of the job may take on this node; None when nothing is known.
+    """Memory in MiB that one more process of the job may use on this node; None if unknown.
 
-    What files left in the cache counts as free: the kernel gives it up first. Slurm's own limit counts as
-    unused, because its processes have ended where this is asked.
+    The file cache counts as free, because the kernel gives it up first. All of Slurm's own limit counts as
+    free: the job's other processes have ended by the time of this call.
     """
     found = [read_meminfo_mib().get("MemAvailable"), memory_limit_mib(pid, env, cgroup_root)]
     for controller, directory in _directories(_cgroups_of(pid), cgroup_root):
@@ -71,13 +71,13 @@ def memory_left_mib(
 
 
 def num_oom_kills(pid: int) -> Optional[int]:
-    """How many processes of this one's cgroup the kernel has killed because its memory was used up; None
-    where no cgroup tells. Linux 4.13 and newer count."""
+    """Number of processes in this process's cgroup that the kernel killed for lack of memory; None if no
+    cgroup counts them. Linux 4.13 and newer do."""
     return oom_kills_of(_cgroups_of(pid), Path("/sys/fs/cgroup"))
 
 
 def oom_kills_of(cgroups: str, root: Path) -> Optional[int]:
-    """The same of a process's cgroups, as /proc/PID/cgroup lists them."""
+    """The same for the cgroups that /proc/PID/cgroup lists."""
     for controller, directory in _directories(cgroups, root):
         text = read_small(directory / _EVENT_FILES[controller]) if controller in _EVENT_FILES else ""
         counts = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
@@ -100,13 +100,14 @@ def _left_in(controller: str, directory: Path) -> Optional[float]:
 
 
 def cpu_quota_of(cgroups: str, root: Path) -> Optional[float]:
-    """The least CPU quota of a process's cgroups, as /proc/PID/cgroup lists them, and of all above them."""
+    """The smallest CPU quota of a process's cgroups, as /proc/PID/cgroup lists them, and of all their
+    parents."""
     quotas = [_cpu_quota(controller, directory) for controller, directory in _directories(cgroups, root)]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def memory_limit_of(cgroups: str, root: Path) -> Optional[float]:
-    """The least memory limit of a process's cgroups, in MiB."""
+    """The smallest memory limit of a process's cgroups, in MiB."""
     found = []
     for controller, directory in _directories(cgroups, root):
         text = read_small(directory / _MEMORY_FILES[controller]) if controller in _MEMORY_FILES else ""
@@ -116,7 +117,7 @@ def memory_limit_of(cgroups: str, root: Path) -> Optional[float]:
 
 
 def read_meminfo_mib(path: Path = Path("/proc/meminfo")) -> Dict[str, float]:
-    """What the machine has and has left, for example MemTotal and MemAvailable."""
+    """The machine's memory values in MiB, for example MemTotal and MemAvailable."""
     found: Dict[str, float] = {}
     for line in read_small(path).splitlines():
         name, _, rest = line.partition(":")
@@ -131,11 +132,11 @@ def _cgroups_of(pid: int) -> str:
 
 
 def _directories(cgroups: str, root: Path) -> Iterator[Tuple[str, Path]]:
-    """(controller, directory) of the process's cgroups and all above them; the controller is empty for
+    """(controller, directory) of the process's cgroups and all their parents; the controller is empty for
     version 2.
 
-    Inside a container the path may be the host's, of which only the root is mounted here: then the root is
-    what limits.
+    In a container the path may be the host's, while only its cgroup is mounted here, as the root. Then the
+    root holds the limits.
     """
     for line in cgroups.splitlines():
         _, _, rest = line.partition(":")

@@ -1,7 +1,7 @@
 """How long this node waits for its network file systems: NFS from mountstats, Lustre from its clients'
-statistics where they can be read.
+statistics if they can be read.
 
-A data loader that waits for a busy server uses no CPU and no disk: only the client's own clock tells of it.
+A data loader that waits for a busy server uses no CPU and no disk. Only the client's own clock shows it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _OPERATION = re.compile(r"^\s*[A-Z_0-9]+:((?: \d+){8,9})$")
 
 
 class Counters(NamedTuple):
-    """What a client has counted since it mounted. Waiting is the time of all requests together, from queued
-    to answered."""
+    """Counters of a client since the mount. Waiting is the time of all requests together, from queued to
+    answered."""
 
     kind: str
     num_operations: int = 0
@@ -32,7 +32,7 @@ class Counters(NamedTuple):
 
 
 class Mounts:
-    """Rates of the mounts that were used since the last look."""
+    """Rates of the mounts that had requests since the last look."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -71,7 +71,7 @@ class Mounts:
         return read_small(self._root / "proc/self/mountstats")
 
     def _lustre(self) -> Dict[str, Counters]:
-        """By the mount point, or by the name of the file system where the mount is not known."""
+        """By mount point, or by the file system's name if the mount point is unknown."""
         names = {
             device.rpartition("/")[2]: mount
             for device, mount, kind in _mounted(self._mountstats())
@@ -87,7 +87,7 @@ class Mounts:
 
 
 def parse_mounts(text: str) -> List[Tuple[str, str]]:
-    """(mount point, type) of all that is mounted, from /proc/self/mountstats."""
+    """(mount point, type) of all mounts, from /proc/self/mountstats."""
     return [(mount, kind) for _, mount, kind in _mounted(text)]
 
 
@@ -121,8 +121,8 @@ def parse_nfs(text: str) -> Dict[str, Counters]:
 
 
 def parse_lustre(llite: str, servers: Iterable[str]) -> Counters:
-    """One file system: bytes as programs read and wrote them, requests and waiting of all its object
-    servers."""
+    """One file system: bytes that programs read and wrote, and the requests and waiting time of all its
+    object servers."""
     bytes_of = {name: total for name, _, total in _lustre_lines(llite)}
     waits = [
         (n, total) for text in servers for name, n, total in _lustre_lines(text) if name == "req_waittime"

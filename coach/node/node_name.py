@@ -1,4 +1,4 @@
-"""What this node and this job are called, and which part of the job runs here."""
+"""The names of this node and this job, and the part of the job that runs here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def node_name(env: Mapping[str, str]) -> str:
 
 
 def slurm_job_id(env: Mapping[str, str]) -> Optional[str]:
-    """The job as squeue calls it, of an array the task: `17`, `17_3`. None outside Slurm."""
+    """The job id as squeue prints it; for an array, the task: `17`, `17_3`. None outside Slurm."""
     task = env.get("SLURM_ARRAY_TASK_ID")
     if task and env.get("SLURM_ARRAY_JOB_ID"):
         return f"{env['SLURM_ARRAY_JOB_ID']}_{task}"

@@ -1,11 +1,10 @@
-"""What becomes of the command's standard output and error: the run directory keeps them, or names the file
-that does.
+"""The command's standard output and error: the run directory keeps them, or names the file that does.
 
 A stream that goes to a regular file stays as it is, and run.json names the file. For a terminal the command
-gets a pseudo-terminal, for anything else a pipe: the log is the copier's to write, so that a full disk does
-not reach the command. `coach run` holds the reading side too, so that another copier can take the place of
-one that was killed. Two streams with one target share one log and keep their order. Where a log or a
-pseudo-terminal cannot be made, the stream passes by as if there were no coach.
+gets a pseudo-terminal, for any other target a pipe. Only the copier writes the log, so a full disk does not
+affect the command. `coach run` also holds the reading side, so a new copier can replace one that was killed.
+Two streams with one target share one log and keep their order. If a log or a pseudo-terminal cannot be made,
+the stream stays as if there were no coach.
 """
 
 from __future__ import annotations
@@ -32,35 +31,36 @@ _NAMES = {_STDOUT: "stdout", _STDERR: "stderr"}
 _LOG_WAIT_S = 2.0
 _LOOK_INTERVAL_S = 0.1
 _MIN_LIFE_S = 1.0
-"""A copier that died sooner is not started again."""
+"""A copier that ends sooner than this is not started again."""
 _F_SETPIPE_SZ, _PIPE_BYTES = 1031, 1 << 20
 _LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class _Kept(NamedTuple):
-    """One log: what the command prints to, and how that is kept and passed on."""
+    """One log: the descriptor that the command prints to, and the stream that the copier keeps and passes
+    on."""
 
     command_end: int
     stream: Stream
 
 
 class Output:
-    """The streams of one command, as `coach run` holds them. Nothing here raises."""
+    """The streams of one command, as `coach run` holds them. No method raises."""
 
     def __init__(self) -> None:
         self.of_command: Dict[int, int] = {}
         """1 and 2 → the descriptor that the command gets in its place."""
         self.places: Dict[str, Any] = {}
         """For run.json: `stdout` and `stderr` → a name in the run directory, or the path of a file elsewhere;
-        and with `_start_bytes` how much stood in that file already.
+        with `_start_bytes` appended, the file's size before the run.
         """
         self._streams: List[Stream] = []
         self._control: Optional[socket.socket] = None
         self._said = b""
-        """What the copier has to know."""
+        """The message that the copier gets about the command; a new copier gets it too."""
         self._place_of_logs = ""
         self._told: Optional[int] = None
-        """The target that holds standard error, where the copier has it."""
+        """The target that holds standard error, if the copier writes to it."""
         self.has_told_of_full_disk = False
         self._has_untold_loss = False
         self._is_drained = True
@@ -69,7 +69,7 @@ class Output:
 
     @classmethod
     def of_run(cls, paths: runs.RunPaths, env: Mapping[str, str]) -> "Output":
-        """Look where standard output and error go, and make the logs that are needed."""
+        """Find the targets of standard output and error, and make the logs that are needed."""
         output = cls()
         output._place_of_logs = str(paths.run_dir)
         kept: Dict[Tuple[int, int, int], int] = {}
@@ -94,7 +94,7 @@ class Output:
         elif stat.S_ISREG(found.st_mode):
             if found.st_nlink:
                 path = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115 (the text is wanted)
-                # A job's own output begins with the job, not with the command.
+                # In a job the output file begins with the job, not with the command.
                 self._place(name, path, 0 if env.get("SLURM_JOB_ID") else _position(number))
         elif os.isatty(number) or not env.get("SLURM_STEP_ID"):
             log = paths.stdout_log if number == _STDOUT else paths.stderr_log
@@ -133,7 +133,7 @@ class Output:
         self.places, self._streams = {}, []
 
     def started(self, pid: int) -> None:
-        """The command runs: what it prints to is its own now."""
+        """The command runs: `coach run` no longer needs the command's ends."""
         self.close_command_ends()
         found = read_stat(pid)
         if found is not None:
@@ -141,27 +141,27 @@ class Output:
             self._tell(self._said)
 
     def say(self, line: str) -> None:
-        """Why the command did not start, in the place of its standard error."""
+        """Print the reason why the command did not start, in place of its standard error."""
         with contextlib.suppress(OSError):
             words = f"{line}\n".encode("utf-8", "surrogateescape")
             os.write(self.of_command.get(_STDERR, _STDERR), words)
         self.close_command_ends()
 
     def close_command_ends(self) -> None:
-        """Close what only the command may hold open."""
+        """Close the descriptors that only the command may hold open."""
         for descriptor in set(self.of_command.values()):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self.of_command = {}
 
     def look_after_copier(self, options: int = os.WNOHANG) -> None:
-        """Start the copier again where somebody has killed it: a command on a terminal would wait for it for
+        """Start the copier again if somebody killed it: a command on a terminal would wait for it for
         ever."""
         if self.copier_pid is None:
             return
         try:
             pid, status = os.waitpid(self.copier_pid, options)
-        except ChildProcessError:  # SIGCHLD is ignored here: the kernel has collected it
+        except ChildProcessError:  # SIGCHLD is ignored here, so the kernel has reaped it
             pid, status = self.copier_pid, 0
         if pid == 0:
             return
@@ -171,9 +171,9 @@ class Output:
             self._tell(self._said)
 
     def fit_window(self) -> bool:
-        """The terminal's size has changed: the command's follows. Returns True if it has one.
+        """Give the command's terminal the new size. Returns True if it has a terminal.
 
-        The command has to be told anew: the terminal's own signal may have reached it before this.
+        The command must then get a new signal: the real terminal's own signal may have reached it earlier.
         """
         terminals = [each for each in self._streams if os.isatty(each.source)]
         for each in terminals:
@@ -181,13 +181,13 @@ class Output:
         return bool(terminals)
 
     def say_end(self) -> None:
-        """The command has ended. Waits a moment until all that it printed is in the logs."""
+        """The command has ended. Wait a moment until all its output is in the logs."""
         self._said += ENDED
         self._tell(ENDED)
         self._await_drained(time.monotonic() + _LOG_WAIT_S)
 
     def await_reader(self, ending: Set[signal.Signals]) -> None:
-        """Wait until all that was printed is passed on, for as long as its reader takes.
+        """Wait until all output is passed on, for as long as its reader takes.
 
         A signal to end ends the wait.
         """
@@ -196,7 +196,7 @@ class Output:
                 return
 
     def tell_loss(self) -> None:
-        """Say at the end what the copier could not: that the logs are not whole."""
+        """Print at the end what the copier could not: that the logs are incomplete."""
         if self._has_untold_loss:
             words = "the disk took no more for a time, what the command printed is not kept whole"
             with contextlib.suppress(OSError, ValueError):
@@ -213,7 +213,7 @@ class Output:
                 self._has_untold_loss = self._has_untold_loss or word == LOST
                 if word:
                     continue
-            self.look_after_copier(options=0)  # the socket is closed: the copier is ending
+            self.look_after_copier(options=0)  # the socket is closed, so the copier is ending
         return True
 
     def _tell(self, words: bytes) -> None:
@@ -223,13 +223,14 @@ class Output:
 
 
 def _position(number: int) -> int:
-    """Where the next byte will be written."""
+    """The offset of the next byte written."""
     appends = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND
     return os.fstat(number).st_size if appends else os.lseek(number, 0, os.SEEK_CUR)
 
 
 def _keep(number: int, found: os.stat_result, log: Path) -> _Kept:
-    """Make the log of a stream, and what the command prints to. Raises OSError or termios.error."""
+    """Make the log of a stream, and the descriptor that the command prints to. Raises OSError or
+    termios.error."""
     written = os.open(str(log), _LOG_FLAGS, 0o600)
     try:
         if os.isatty(number):
@@ -243,7 +244,7 @@ def _keep(number: int, found: os.stat_result, log: Path) -> _Kept:
     except (OSError, termios.error):
         os.close(written)
         raise
-    with contextlib.suppress(OSError):  # a file system that stops for a moment does not hold up the command
+    with contextlib.suppress(OSError):  # a file system that blocks for a moment must not hold up the command
         fcntl.fcntl(command_end, _F_SETPIPE_SZ, _PIPE_BYTES)
     return _Kept(command_end, Stream(source, number, written, logged))
 
@@ -251,8 +252,8 @@ def _keep(number: int, found: os.stat_result, log: Path) -> _Kept:
 def _on_terminal(number: int, log: int) -> _Kept:
     source, command_end = os.openpty()
     fit_window(number, source)
-    # As the terminal is set, but what is printed arrives unchanged: the terminal itself makes CR LF of a
-    # newline.
+    # The same settings as the terminal's, but output arrives unchanged: the terminal itself turns a newline
+    # into CR LF.
     attributes = termios.tcgetattr(number)
     attributes[1] &= ~termios.OPOST
     attributes[3] &= ~(termios.ECHO | termios.ECHONL)

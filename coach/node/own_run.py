@@ -1,8 +1,7 @@
 """The run directory of `coach run`: join the one that a launch made, or make one for a user's own command.
 
-Inside a Slurm step the tasks of all nodes share one run directory without talking to each other: whoever
-comes first leaves a symbolic link named after the step, which is created with its content or not at all on
-every file system.
+In a Slurm step the tasks of all nodes share one run directory without communication: the first task creates a
+symbolic link named after the step. Creating a link with its content is atomic on every file system.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ def prepare(
     env: Mapping[str, str],
     asked: Mapping[str, Any],
 ) -> Optional[runs.RunPaths]:
-    """The run directory, with its folders; `asked` goes into a new run.json.
+    """The run directory, with its folders. `asked` goes into a new run.json.
 
-    None, after one line on stderr, when it cannot be made: the command runs all the same.
+    If it cannot be made, returns None after one line on stderr: the command runs all the same.
     """
     try:
         if run_dir:
@@ -58,20 +57,20 @@ def prepare(
 
 
 def has_no_script(paths: runs.RunPaths) -> bool:
-    """True when `coach run` made the run itself: then no batch script and no local supervisor keeps its
-    output and records its end."""
+    """True if `coach run` made the run itself: then no batch script and no local supervisor keeps its output
+    and records its end."""
     return _BY_COMMAND in runs.read_json(paths.run_json)
 
 
 def is_without_script(paths: runs.RunPaths) -> bool:
-    """The same, and False where run.json cannot be read."""
+    """The same, but False if run.json cannot be read."""
     with contextlib.suppress(OSError, runs.RunFileError):
         return has_no_script(paths)
     return False
 
 
 def output_of(paths: runs.RunPaths, env: Mapping[str, str]) -> Optional[Output]:
-    """The output that is to be kept or noted: of the first task, where no launch has seen to it."""
+    """The output to keep or to record: that of the first task, unless a launch has handled it."""
     with contextlib.suppress(OSError, runs.RunFileError):
         if is_first_node(env) and has_no_script(paths):
             return Output.of_run(paths, env)
@@ -89,21 +88,21 @@ def _shared_run_id(root: Path, recipe: str, time_s: float, env: Mapping[str, str
     try:
         (links / step).symlink_to(run_id)
     except FileExistsError:
-        # Path.readlink would resolve nothing more, and the text is wanted.
+        # Path.readlink would resolve nothing more, and the text is needed.
         return os.readlink(links / step)  # noqa: PTH115
     return run_id
 
 
 def note_command(paths: runs.RunPaths, places: Mapping[str, Any]) -> None:
-    """In the process that becomes the command: write its pid, its supervisor's, and where its output is, into
-    run.json.
+    """In the process that becomes the command: write its pid, its supervisor, and the files of its output
+    into run.json.
 
-    This is for a run that `coach run` made. It comes before the command starts, so that no moment is left in
-    which the command lives and run.json does not name it. `places` has `stdout` and `stderr`.
+    Only for a run that `coach run` made. It happens before the command starts, so run.json names the command
+    at each moment of its life. `places` has `stdout` and `stderr`.
     """
     with contextlib.suppress(OSError, runs.RunFileError):
         run = runs.read_json(paths.run_json)
-        earlier = run.get("output") or {}  # of an earlier command in the same directory
+        earlier = run.get("output") or {}  # from an earlier command in the same directory
         found: Dict[str, Any] = {"output": {**dict.fromkeys(earlier), **places}}
         if run.get("backend") == "local":
             found.update(supervisor=_supervisor(os.getppid()), process=identify(os.getpid()))
@@ -111,8 +110,8 @@ def note_command(paths: runs.RunPaths, places: Mapping[str, Any]) -> None:
 
 
 def identify(pid: int) -> Dict[str, Any]:
-    """A process by its number and its start, on this machine since its last boot: a process that gets the
-    same number later differs."""
+    """Facts that identify a process on this machine since its last boot: pid and start time. A later process
+    with the same pid has another start time."""
     found: Dict[str, Any] = {"pid": pid, "node": os.uname().nodename}
     with contextlib.suppress(OSError, ValueError):
         found["boot_id"] = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -125,8 +124,8 @@ def identify(pid: int) -> Dict[str, Any]:
 
 
 def _supervisor(pid: int) -> Dict[str, Any]:
-    """The process of `coach run`: by it the run is known to be alive, and is cancelled, and its stacks are
-    found."""
+    """The process of `coach run`: its presence shows that the run is alive; cancel signals it, and stacks are
+    found through it."""
     found = {key: value for key, value in identify(pid).items() if key in ("pid", "node", "boot_id")}
     with contextlib.suppress(OSError, ValueError, IndexError):
         booted = Path("/proc/stat").read_text(encoding="ascii").partition("\nbtime ")[2].split()[0]

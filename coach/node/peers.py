@@ -1,8 +1,8 @@
-"""When one node has refused the training, the others end too: without it they would wait for their peer until
-a timeout.
+"""Ends the training on this node after another node has refused it: otherwise the ranks would wait for their
+peer until a timeout.
 
-Looked for in a thread of its own, in the first minutes only, and nowhere else than in exit.json: a file
-system that hangs holds up neither the signals nor the training.
+A thread of its own watches exit.json, and only for the first minutes. A file system that hangs delays neither
+the signals nor the training.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GRACE_S = 5.0
 def end_with_a_refused_peer(
     paths: runs.RunPaths, node: str, training: "subprocess.Popen[bytes]", interval_s: float = _INTERVAL_S
 ) -> None:
-    """Watch exit.json, and end the training when another node's refusal stands there. Returns at once."""
+    """Watch exit.json, and end the training when another node's refusal appears there. Returns at once."""
     arguments = (paths, node, training, interval_s)
     threading.Thread(target=_watch, args=arguments, name="peers", daemon=True).start()
 
@@ -54,13 +54,13 @@ def _refusal(paths: runs.RunPaths) -> Dict[str, Any]:
 
 
 def _end(training: "subprocess.Popen[bytes]") -> None:
-    os.kill(os.getpid(), signal.SIGTERM)  # the supervisor hands it on, as any other
+    os.kill(os.getpid(), signal.SIGTERM)  # the supervisor passes it on, like any signal
     deadline = time.monotonic() + _GRACE_S
     while training.returncode is None and time.monotonic() < deadline:
         time.sleep(0.1)
     if training.returncode is None:
-        # torchrun gives its ranks minutes to leave; they have nothing to save, and wait in C++ where no
-        # signal reaches them.
+        # torchrun gives its ranks minutes to end. They have nothing to save, and wait in C++ code, where no
+        # signal reaches Python's handler.
         for process in ProcessTable(root=training.pid).sample(time.monotonic()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""The node's network ports: Ethernet interfaces and InfiniBand ports, each with its traffic and its errors.
+"""The node's network ports: Ethernet interfaces and InfiniBand ports, with their traffic and errors.
 
-A collective is as fast as its slowest port. InfiniBand traffic of NCCL and MPI does not pass through the
-kernel's network interfaces: only the port's own counters see it.
+A collective is only as fast as its slowest port. InfiniBand traffic of NCCL and MPI bypasses the kernel's
+network interfaces: only the port's own counters show it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import Any, Dict, List, Optional
 from coach.node.counters import Rates, read_small
 
 _MAX_PORTS = 16
-# Errors that cost a packet or a link; symbol errors are corrected, and come with every cable.
+# Errors that cost a packet or a link. Symbol errors are left out: each cable has some, and they are
+# corrected.
 _INFINIBAND_ERRORS = (
     "port_rcv_errors",
     "port_xmit_discards",
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
 )
-_ETHERNET_ERRORS = ("rx_errors", "tx_errors")  # dropped packets are often of protocols that nobody asked for
+# Dropped packets are left out: they often belong to protocols without a listener.
+_ETHERNET_ERRORS = ("rx_errors", "tx_errors")
 _TYPES = {"1": "ethernet", "32": "ipoib"}
-_WORD_BYTES = 4  # InfiniBand counts data in words
+_WORD_BYTES = 4  # InfiniBand counts data in words of four bytes
 
 
 class Ports:
@@ -91,7 +93,7 @@ def _sum(values: List[Optional[int]]) -> Optional[int]:
 
 
 def _number(path: Path) -> Optional[int]:
-    """A counter; an interface without a link says -1 as its speed."""
+    """A counter's value. An interface without a link reports -1 as its speed."""
     text = read_small(path)
     return int(text) if text.isdecimal() else None
 

@@ -1,8 +1,7 @@
-"""The job's processes on this node, read from /proc alone.
+"""The job's processes on this node, read only from /proc.
 
-A node may run thousands of processes that are not the job's. A process is looked at once to learn whether it
-belongs to the job, and only those that do are read again: a sample costs what the job is, not what the node
-is.
+A node may run thousands of other processes. Each process is inspected once to see if it belongs to the job,
+and only the job's are read again. The cost of a sample thus depends on the job, not on the node.
 """
 
 from __future__ import annotations
@@ -15,18 +14,17 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tu
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
-# torchrun's and Open MPI's names, in the order in which they count.
 _MAX_DIGITS = 20
+# Variables of torchrun and Open MPI; the first that is set counts.
 _RANK = (b"RANK", b"OMPI_COMM_WORLD_RANK")
 _LOCAL_RANK = (b"LOCAL_RANK", b"OMPI_COMM_WORLD_LOCAL_RANK")
 
-# Process numbers are used again: what was once seen not to belong to the job is looked at anew after this
-# many samples.
+# The kernel reuses pids: a process outside the job is inspected again after this many samples.
 _FORGET_STRANGERS_AFTER = 60
 
 
 class Stat(NamedTuple):
-    """What /proc/PID/stat says."""
+    """The fields of /proc/PID/stat."""
 
     pid: int
     name: str
@@ -38,14 +36,14 @@ class Stat(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """What a launcher called a process; None: it said nothing."""
+    """The rank numbers that a launcher gave a process; None if it gave none."""
 
     rank: Optional[int] = None
     local_rank: Optional[int] = None
 
 
 class Process(NamedTuple):
-    """One process of the job at one sample. `cpu_pct` is of one CPU, None at the first sight."""
+    """One process of the job at one sample. `cpu_pct` is in percent of one CPU, None at the first look."""
 
     pid: int
     name: str
@@ -56,8 +54,8 @@ class Process(NamedTuple):
 
 
 def parse_stat(pid: int, data: bytes) -> Optional[Stat]:
-    """Parse /proc/PID/stat. The name may hold anything, also `) R 1`: fields are counted from the last
-    parenthesis."""
+    """Parse /proc/PID/stat. The process name may hold any text, such as `) R 1`, so fields are counted from
+    the last parenthesis."""
     opening, closing = data.find(b"("), data.rfind(b")")
     fields = data[closing + 2 :].split()
     if opening < 0 or closing < 0 or len(fields) < 22 or fields[0] in (b"Z", b"X"):
@@ -77,9 +75,9 @@ def read_stat(pid: int) -> Optional[Stat]:
 
 
 def ranks_of(pid: int) -> Ranks:
-    """The ranks in a process's environment; none where there are none, or it is not ours to read.
+    """The ranks in a process's environment; all None if it has none or cannot be read.
 
-    Slurm's own numbers are of tasks: under torchrun a task is a node, so they are not looked at.
+    Slurm numbers tasks, not ranks. Under torchrun a task is a node, so Slurm's numbers are not used.
     """
     found: Dict[bytes, int] = {}
     for entry in _read(f"/proc/{pid}/environ").split(b"\0"):
@@ -91,8 +89,8 @@ def ranks_of(pid: int) -> Ranks:
 
 
 def read_io_bytes(pid: int) -> Optional[Tuple[int, int]]:
-    """(read, written) bytes that a process took from, and gave to, file systems: not what the page cache had
-    already."""
+    """(read, written) bytes that a process moved from and to file systems. Reads from the page cache are not
+    counted."""
     found: Dict[bytes, int] = {}
     for line in _read(f"/proc/{pid}/io").splitlines():
         name, _, value = line.partition(b": ")
@@ -103,15 +101,15 @@ def read_io_bytes(pid: int) -> Optional[Tuple[int, int]]:
 
 
 def step_root(supervisor: int) -> int:
-    """The process whose descendants are the job here: Slurm's step daemon where it started the supervisor,
-    for it starts all tasks."""
+    """The process whose descendants are the job here: Slurm's step daemon if it started the supervisor,
+    because it starts all tasks."""
     stat = read_stat(supervisor)
     parent = read_stat(stat.parent) if stat else None
     return parent.pid if parent and parent.name.startswith("slurmstepd") else supervisor
 
 
 def own_processes(job_id: Optional[str]) -> Callable[[Stat], bool]:
-    """A test for processes of this user, and of this job where there is one."""
+    """A test for processes of this user and, inside a job, of this job."""
     uid = os.getuid()
     wanted = f"SLURM_JOB_ID={job_id}".encode() if job_id else None
 
@@ -127,7 +125,7 @@ def own_processes(job_id: Optional[str]) -> Callable[[Stat], bool]:
 
 
 class ProcessTable:
-    """Follows the job's processes: the descendants of `root`, or those that `belongs` says are the job's."""
+    """Follows the job's processes: the descendants of `root`, or the processes that `belongs` accepts."""
 
     def __init__(
         self,
@@ -146,7 +144,7 @@ class ProcessTable:
 
     def sample(self, time_s: float) -> List[Process]:
         """The job's processes, largest first. `time_s` is a monotonic clock."""
-        # The names alone are wanted.
+        # Only the names are needed.
         present = {int(name) for name in os.listdir("/proc") if name.isdecimal()}  # noqa: PTH208
         if self._num_samples % _FORGET_STRANGERS_AFTER == 0:
             self._strangers.clear()
@@ -174,7 +172,7 @@ class ProcessTable:
         return Process(stat.pid, stat.name, self._ranks[stat.pid], cpu_pct, stat.rss_mib, stat.num_threads)
 
     def _admit(self, pids: Set[int]) -> None:
-        """Look at the processes not seen before; an orphan of the job stays the job's."""
+        """Inspect the new processes. An orphan of the job stays the job's."""
         stats = {pid: stat for pid in pids for stat in [read_stat(pid)] if stat is not None}
         for pid, stat in stats.items():
             if self._belongs(stat) if self._belongs else self._descends(stat, stats):
@@ -184,8 +182,8 @@ class ProcessTable:
 
     def _descends(self, stat: Stat, new: Dict[int, Stat]) -> bool:
         parent = stat.parent
-        for _ in range(1000):  # a chain of parents, read while it changes, might close to a ring
-            # Those that are not counted themselves (coach's own) still have the job's processes as children.
+        for _ in range(1000):  # a chain of parents may change while it is read, and form a cycle
+            # Processes that are not counted (coach's own) still pass membership on to their children.
             if parent == self._root or parent in self._members or parent in self._ignored:
                 return True
             if parent not in new:
@@ -206,10 +204,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when `parent` ends; end at once if it has ended already.
+    """Ask the kernel to kill this process when `parent` ends. End at once if it has ended already.
 
-    Where the C library cannot be called, nothing is asked: callers that wait in a loop look at os.getppid()
-    as well.
+    If the C library cannot be called, the kernel is not asked: callers that wait in a loop also check
+    os.getppid().
     """
     with contextlib.suppress(Exception):
         import ctypes

@@ -1,8 +1,8 @@
 """How each rank of this node ended: from its metrics, torchrun's error files, and torchrun's table of
 failures.
 
-No one place has it all. A rank that ended by itself wrote an `end` event; one with an exception left an error
-file; one that was killed left nothing, and only torchrun's table on stderr has its signal.
+No single source has all ends. A rank that ended by itself wrote an `end` event. A rank with an exception left
+an error file. A rank that was killed left nothing, and only torchrun's table on stderr has its signal.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def collect(
     stderr_offset: int,
     returncode: int,
 ) -> List[Dict[str, Any]]:
-    """One entry per rank that is known to have run here, ordered. `error_dirs` are torchrun's log folders of
+    """One entry per rank that ran here, as far as known, in order. `error_dirs` are torchrun's log folders of
     this attempt."""
     ends, rank_of_local = _ends_in_metrics(paths.metrics_dir, node, started_time_s)
     if not error_dirs and len(ends) == 1 and returncode != 0:
@@ -70,8 +70,7 @@ def collect(
 def _ends_in_metrics(
     metrics_dir: Path, node: str, started_time_s: float
 ) -> Tuple[Dict[int, Dict[str, Any]], Dict[int, int]]:
-    """An entry for each rank that has begun on this node in this attempt, and the ranks by their local
-    number."""
+    """An entry for each rank that started on this node in this attempt, and local rank → rank."""
     ends: Dict[int, Dict[str, Any]] = {}
     rank_of_local: Dict[int, int] = {}
     for metrics in sorted(metrics_dir.glob("rank-*.jsonl")):
@@ -89,7 +88,7 @@ def _ends_in_metrics(
 
 
 def mark_bystanders(ranks: List[Dict[str, Any]]) -> None:
-    """A rank that only lost its peer, or that torchrun ended, is a bystander where another rank has a cause
+    """Mark a rank as a bystander if it only lost its peer, or torchrun ended it, and another rank has a cause
     of its own."""
     has_cause = any(_has_own_cause(rank) for rank in ranks)
     for rank in ranks:
@@ -98,8 +97,8 @@ def mark_bystanders(ranks: List[Dict[str, Any]]) -> None:
 
 
 def read_error_files(log_dir: Path) -> Dict[Path, str]:
-    """The error files of the last attempt below one of torchrun's log folders, each with the first line of
-    its message."""
+    """The error files of the last attempt in one of torchrun's log folders, each with the first line of its
+    message."""
     attempts = sorted(log_dir.glob("attempt_*"), key=lambda path: (len(path.name), path.name))
     messages: Dict[Path, str] = {}
     for path in attempts[-1].glob("*/error.json") if attempts else ():
@@ -139,7 +138,7 @@ def _message_of(path: Path) -> Optional[str]:
         value: Any = json.loads(path.read_bytes().decode("utf-8", "replace"))
     except (OSError, ValueError, RecursionError):
         return None
-    for _ in range(2):  # {"message": {"message": "…"}}, or in older versions {"message": "…"}
+    for _ in range(2):  # {"message": {"message": "…"}}; older versions write {"message": "…"}
         value = value.get("message") if isinstance(value, dict) else value
     if not isinstance(value, str):
         return None
@@ -147,7 +146,7 @@ def _message_of(path: Path) -> Optional[str]:
 
 
 def _await_table(stderr_log: Path, offset: int) -> List[Any]:
-    # Under Slurm the log is written by another process, a moment later.
+    # Under Slurm another process writes the log, a moment later.
     deadline = time.monotonic() + _TABLE_WAIT_S
     while True:
         try:

@@ -1,10 +1,10 @@
-"""Which signals the training still has to be given: each one exactly once.
+"""Decides which signals the supervisor must still pass to the training, so that each arrives exactly once.
 
-A signal to the supervisor may have been for it alone (`kill PID`), for its whole process group (Ctrl-C,
-`timeout`) or for every process of the job step (`scancel --signal`). In the last two cases the training has
-it already, and a second one breaks torchrun's orderly shutdown: it would leave before its workers have
-written their checkpoint. The kernel does not say which case it is, so a witness stands beside the training,
-in the same process group and the same step: what the witness got, the training got too.
+A signal to the supervisor may have gone to it alone (`kill PID`), to its whole process group (Ctrl-C,
+`timeout`) or to each process of the job step (`scancel --signal`). In the last two cases the training has it
+already. A second copy breaks torchrun's orderly shutdown: torchrun would end before its workers have written
+their checkpoint. The kernel does not tell these cases apart, so a witness process stands beside the training,
+in the same process group and step: a signal that reached the witness reached the training too.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ FORWARDED: FrozenSet[signal.Signals] = frozenset(
     }
 )
 
-# One kill() of a group, or one walk over a step's processes, reaches everybody within milliseconds; this
-# allows for a busy node. A signal that was for the supervisor alone is that much late, which nobody notices.
+# A signal to a group, or to a step's processes, reaches all of them within milliseconds; this allows for a
+# busy node. A signal for the supervisor alone is delayed by this long, which is no harm.
 _WITNESS_WAIT_S = 1.0
 _NOTE = struct.Struct("=Bd")
 
 
 class Witness:
-    """A forked child that does nothing but note the signals it gets. All FORWARDED signals must be blocked
-    when it is made."""
+    """A forked child that only records the signals it gets. All FORWARDED signals must be blocked when it is
+    made."""
 
     def __init__(self) -> None:
         supervisor = os.getpid()
@@ -51,8 +51,8 @@ class Witness:
         self._noted_at: Dict[int, float] = {}
 
     def has_got(self, signum: int) -> bool:
-        """True when the witness got this signal too, at about this time. A note counts once, and an old one
-        not at all."""
+        """True if the witness got this signal too, at about this time. A record counts once, and an old one
+        is ignored."""
         now = time.monotonic()
         deadline = now + _WITNESS_WAIT_S
         while self._noted_at.pop(signum, 0.0) < now - 1.0:
@@ -77,8 +77,7 @@ class Witness:
 
 def _stand_witness(supervisor: int, notes: int) -> None:
     try:
-        # It must hold nothing open that the training's reader waits on, such as the pipe of `coach run … |
-        # tee`.
+        # Close descriptors that the training's reader waits for, such as the pipe of `coach run … | tee`.
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)

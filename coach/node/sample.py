@@ -1,8 +1,8 @@
-"""`coach sample`: every second one sample of this node, to a run directory or as a stream of lines.
+"""`coach sample`: takes one sample of this node each second, for a run directory or as a stream of lines.
 
-Beside a training it is a separate process that can fail, hang or be killed without anybody waiting for it. It
-keeps its pace: a late sample is skipped, not made up for, also when the reader of its stream is slow. What it
-cannot measure it says, as a gap, at the top of every file.
+Beside a training it is a separate process: it can fail, hang or be killed, and no other process waits for it.
+It keeps its pace: late samples are skipped, even if the reader of its stream is slow. Each file begins with
+gaps that list the values it cannot measure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from coach.node.stack_samples import StackSampler
 from coach.node.telemetry_file import TelemetryFile
 
 _FIRST_LOOK_S = 0.3
-_PATIENCE_S = 10.0  # for one sample alone: a driver that nobody uses takes seconds to start
+_PATIENCE_S = 10.0  # seconds for a single sample: a driver that no program uses takes seconds to start
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--stream", action="store_true", help="print samples, one record a line, for ever")
     where.add_argument("--once", action="store_true", help="print one sample and end")
     parser.add_argument(
-        "--node", metavar="NAME", help="what this node is called (default: Slurm's name, or the host's)"
+        "--node", metavar="NAME", help="name of this node (default: Slurm's name, or the host's)"
     )
     parser.add_argument(
         "--interval", type=float, default=1.0, metavar="S", help="seconds between samples (default: 1)"
@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Sample until the followed process ends, or for ever."""
+    """Sample until the followed process ends; without one, for ever."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # scancel sends it to every process of a step
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if args.interval <= 0:
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if args.once:
         sampler.sample(now())  # opens the driver
         sampler.sample(now())
-        time.sleep(_FIRST_LOOK_S)  # rates are of this time
+        time.sleep(_FIRST_LOOK_S)  # rates cover this time
         lines = sampler.sample(now())
         _print([*sampler.gap_lines(now()), *lines])
         return 0
@@ -97,9 +97,9 @@ def run(args: argparse.Namespace) -> int:
 def _write_samples(
     args: argparse.Namespace, sampler: Sampler, node: str, goes_on: Callable[[], bool]
 ) -> None:
-    """Write telemetry, and where the ranks stand, to the run directory."""
+    """Write telemetry, and the stacks of the ranks, to the run directory."""
     paths = runs.RunPaths(Path(args.run_dir))
-    # Held until this process ends: of several supervisors on a node one at a time samples.
+    # Held until this process ends: only one of a node's supervisors samples at a time.
     lock = _take_turn(paths.telemetry_dir / f".{node}.lock", args.interval, goes_on)
     with contextlib.ExitStack() as stack:
         if lock is not None:
@@ -116,8 +116,7 @@ def _write_samples(
 
 
 def keep_pace(interval_s: float, goes_on: Callable[[], bool], tick: Callable[[], None]) -> None:
-    """Call `tick` at every multiple of the interval. Ticks that are already late are skipped, so that the
-    pace does not drift."""
+    """Call `tick` at each multiple of the interval. Late ticks are skipped, so the pace does not drift."""
     start = time.monotonic()
     while goes_on():
         tick()
@@ -126,8 +125,7 @@ def keep_pace(interval_s: float, goes_on: Callable[[], bool], tick: Callable[[],
 
 
 class Writer:
-    """Writes samples to the run directory, and what the trainer says about itself to run.json. No tick
-    raises."""
+    """Writes samples to the run directory, and copies the trainer's own facts to run.json. No tick raises."""
 
     def __init__(
         self, sampler: Sampler, paths: runs.RunPaths, node: str, started_time_s: Optional[float]
@@ -143,7 +141,7 @@ class Writer:
 
     def tick(self, at: Moment) -> None:
         """Take one sample and write it."""
-        # Taken first: a sample returns the gaps that it finds itself.
+        # Taken first, because a sample returns the gaps that it finds itself.
         known_gaps = [] if self._has_said_gaps else self._sampler.gap_lines(at)
         try:
             lines = self._sampler.sample(at)
@@ -152,8 +150,8 @@ class Writer:
                 ("host", f"the sampler failed: {type(error).__name__}: {error}", "report it")
             )
             lines = []
-        with contextlib.suppress(OSError):  # a full disk: the next sample may find room again
-            # A file that has just begun lacks the gaps; the next tick says them again.
+        with contextlib.suppress(OSError):  # a full disk: the next sample may succeed
+            # A new file lacks the gaps; the next tick writes them again.
             is_new_file = self._file.append([*known_gaps, *lines])
             self._has_said_gaps = not is_new_file or not self._has_said_gaps
         with contextlib.suppress(OSError, runs.RunFileError):
@@ -161,7 +159,8 @@ class Writer:
         self._share(at.monotonic_s)
 
     def _share(self, now_s: float) -> None:
-        """On the first node only, and aside: samples go on while the shared directory hangs."""
+        """Share the run on the first node only, in a thread: samples go on while the shared directory
+        hangs."""
         if self._share_due_s is None or now_s < self._share_due_s:
             return
         self._share_due_s = now_s + share.INTERVAL_S
@@ -170,7 +169,7 @@ class Writer:
             self._sharing.start()
 
     def _fold(self) -> None:
-        """On the first node only: there the supervisor gave the time of the start."""
+        """Copy the trainer's facts on the first node only: its supervisor passed on the start time."""
         if self._started_time_s is None:
             return
         if not self._has_folded_start:
@@ -181,7 +180,7 @@ class Writer:
 
 
 def _take_turn(path: Path, interval_s: float, goes_on: Callable[[], bool]) -> Optional[int]:
-    """Wait for the lock of this node. None where the file system has no locks: then every sampler writes."""
+    """Wait for this node's lock. None if the file system has no locks: then each sampler writes."""
     while goes_on():
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,7 @@
-"""One look at a node: the job's CPUs, memory, processes and GPUs, what the node does around it, as encoded
-records.
+"""Takes one sample of a node as encoded records: the job's CPUs, memory, processes and GPUs, and the node's
+activity.
 
-The clock is passed in: time stands still in a test, and four hours pass in minutes.
+The clock is passed in: a test can stop time, or let four hours pass in minutes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Record = Dict[str, Any]
 
 
 class Moment(NamedTuple):
-    """One time on two clocks."""
+    """One time on both clocks, wall and monotonic."""
 
     wall_s: float
     monotonic_s: float
@@ -39,21 +39,23 @@ def now() -> Moment:
 
 
 class Options(NamedTuple):
-    """What is sampled."""
+    """Settings of a sampler."""
 
     node: str
     pid: Optional[int] = None
-    """Its descendants are the job; None: this user's processes, of this job where there is one."""
+    """The job is this process's descendants. None: the job is this user's processes, of this Slurm job if
+    there is one."""
     ignored: Iterable[int] = ()
     has_gpm: bool = False
     gpu_limit_s: float = 0.5
     """How long a sample waits for the GPUs."""
     slow_interval_s: float = 10.0
-    """Between looks at what changes little, or takes its time: links, health, ports, mounts."""
+    """Seconds between reads of values that change slowly or take long to read: links, health, ports,
+    mounts."""
 
 
 class Sampler:
-    """Looks at the node and makes encoded records."""
+    """Samples the node and encodes the records."""
 
     def __init__(self, options: Options, env: Mapping[str, str]) -> None:
         self._options = options
@@ -77,14 +79,14 @@ class Sampler:
             )
 
     def sample(self, at: Moment) -> List[bytes]:
-        """Host, GPUs, the processes that matter most, every ten seconds ports and mounts, and gaps that are
-        new."""
+        """Records of the host, the GPUs, the most important processes and new gaps; every ten seconds also of
+        ports and mounts."""
         processes = self._processes.sample(at.monotonic_s)
         gpus = self._gpus.sample(at.monotonic_s, self._options.gpu_limit_s)
         records = [self._host(processes, at.monotonic_s)]
         self._has_looked = True
         records += [{"kind": "gpu", **record} for record in gpus.records]
-        # Those on a GPU first, then the largest.
+        # Processes on a GPU first, then the largest.
         processes.sort(key=lambda process: process.pid not in gpus.processes)
         shown = processes[:_MAX_PROCESSES]
         records += [
@@ -99,11 +101,11 @@ class Sampler:
         return self._encode([*records, *map(_gap_record, new_gaps)], at)
 
     def gap_lines(self, at: Moment) -> List[bytes]:
-        """All gaps known so far, for the top of a file."""
+        """All gaps found so far, for the top of a file."""
         return self._encode(map(_gap_record, self._gaps), at)
 
     def add_gap(self, gap: Gap) -> None:
-        """Note something else that is not measured; it is said once."""
+        """Add another gap; it is reported once."""
         if gap not in self._gaps:
             self._gaps.append(gap)
 
@@ -155,7 +157,7 @@ class Sampler:
 
 
 def _known(record: Record) -> Record:
-    """Without what is not known, and with no more digits than were measured."""
+    """The record without unknown values, and without digits beyond the measured precision."""
     return {
         key: round(value, 1) if isinstance(value, float) else value
         for key, value in record.items()

@@ -1,8 +1,8 @@
-"""Strike secrets from a command line or a text: values of options and variables named like one, and tokens of
-known forms.
+"""Masks secrets in a command line or a text: values of options and variables with a secret's name, and tokens
+of known forms.
 
 run.json keeps the command of `coach run`, recordings and findings are shared, a verdict quotes the log, and a
-ticket goes to a help desk. A key belongs in none of them.
+ticket goes to a help desk. None of them may hold a key.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _NAME = (
     r"(?:api[-_]?key|access[-_]?key(?:[-_]?id)?|secret(?:[-_]?key)?|private[-_]?key|auth[-_]?key|token"
     r"|passw(?:or)?d|passphrase|credentials?)"
 )
-"""`--pad_token` and its like are words of a tokenizer."""
+"""Options such as `--pad_token` belong to a tokenizer and hold no secret."""
 _VALUE = r"""[^\s"'\\,;&\ue001\ue002]"""
-"""Without the backslash of an escaped quote, and without the marks that stand for field separators in an
-anonymized answer."""
+"""Excludes the backslash of an escaped quote, and the marks that stand for field separators in an anonymized
+answer."""
 _NO_REFERENCE = r"(?!\$\{?[A-Za-z_]\w{0,60}\}?(?:[\s\"';,)]|$)|\$\()"
-"""`$HF_TOKEN` and `$(cat FILE)` name a secret and tell none."""
+"""References such as `$HF_TOKEN` and `$(cat FILE)` name a secret but do not reveal it."""
 
 _ASSIGNED = re.compile(rf"(?is)([\w.-]*{_NAME}[=:]).+")
 _OPTION = re.compile(rf"(?i)--?[\w.-]*{_NAME}")
@@ -30,7 +30,7 @@ _QUOTED = re.compile(
     rf"""(?i)({_NAME}\\?["']?\s?[=:]\s?)(\\?["'])(?![\d.]+\\?["'])(?:(?<=')|{_NO_REFERENCE})"""
     r"(?:(?!\2)[^\n\ue001\ue002]){6,400}?\2"
 )
-"""A value in quotes may have blanks."""
+"""A quoted value may contain blanks."""
 _IN_TEXT = re.compile(
     rf"""(?i)({_NAME}(?:\\?["']?\s?[=:]\s?\\?["']?|"\s?,\s?"))"""
     rf"""(?!--)(?![\d.]+(?:\s|["',;]|$)){_NO_REFERENCE}{_VALUE}{{6,}}"""
@@ -42,8 +42,8 @@ _VARIABLE = re.compile(
     r"(?![\d.]+(?:\s|[\"',;]|$))"
     rf"((?:\"{_NO_REFERENCE}[^\"\n]{{1,400}}\"|'[^'\n]{{1,400}}'|[\"']?{_NO_REFERENCE}{_VALUE}+))"
 )
-"""`DB_PASSWORD=x` of a shell, however short it is; the second group: names whose value may be the path of a
-file."""
+"""A shell assignment such as `DB_PASSWORD=x`, of any length. The second group: names whose value may be a
+file's path."""
 _TOKEN = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[\w-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16}|AIza[\w-]{30,}|npm_[A-Za-z0-9]{30,}"
@@ -56,7 +56,7 @@ _HEADER = re.compile(
 )
 _IN_QUERY = re.compile(r"(?i)([?&](?:x-amz-signature|signature|sig|key|auth|code)=)[^\s&\"'<>]{6,}")
 _NAME_IN_URL = re.compile(r"(://)[^/\s:@]{20,200}:[^/\s@]{0,200}@")
-"""A token takes the place of the name there: `https://TOKEN:x-oauth-basic@host`."""
+"""A token may take the name's place in a URL: `https://TOKEN:x-oauth-basic@host`."""
 _IN_URL = re.compile(r"(://[^/\s:@]{1,100}:)[^/\s@]{1,200}@")
 _ALONE_IN_URL = re.compile(r"(?i)(https?://)[^/\s:@\"'<>]{1,200}:?@")
 _LOGIN = re.compile(
@@ -64,12 +64,12 @@ _LOGIN = re.compile(
     r"|(\bwandb\s{1,4}login\s{1,4}(?:--relogin\s{1,4})?)[0-9a-zA-Z_]{20,}"
     r"|(\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[\s=][^\s:]{1,100}:)\S{1,200}"
 )
-"""`.netrc`, and commands that take a secret without naming it."""
+"""`.netrc`, and commands that take a secret without an option that names it."""
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?s:.*?)-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?s:.*))"
 )
-"""Without its end, as at the end of a text that was cut, all that follows."""
+"""If the end line is missing, as in a text that was cut, all following text is masked."""
 _END_OF_KEY = re.compile(
     r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/=]{8,100}\s{1,4}){1,100}"
     r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY[ A-Z]*-----"
@@ -77,7 +77,7 @@ _END_OF_KEY = re.compile(
 
 
 def mask_command(words: Sequence[str]) -> List[str]:
-    """The command with a mark for each secret. A value may follow its option as the next word."""
+    """The command with a mask for each secret. A value may be the word after its option."""
     masked: List[str] = []
     is_secret = False
     for word in words:
@@ -91,16 +91,15 @@ def mask_command(words: Sequence[str]) -> List[str]:
 
 
 def mask_value(name: str, value: str) -> str:
-    """The value of a variable, a key or a parameter of this name: a mark where the name says that it is
-    secret."""
+    """The value of a variable, key or parameter with this name; a mask if the name marks it as secret."""
     if value and (_ASSIGNED.fullmatch(f"{name}={value}") or _VARIABLE.match(f"{name}={value}")):
         return MASK
     return mask_text(value)
 
 
 def mask_text(text: str) -> str:
-    """The text with a mark for each secret in it. A private key is known by its lines: they have to be in one
-    text."""
+    """The text with a mask for each secret. A private key is recognised by its BEGIN and END lines, so the
+    whole key must be in one text."""
     text = _PRIVATE_KEY.sub(MASK, text)
     text = _END_OF_KEY.sub(MASK, text)
     text = _NAME_IN_URL.sub(rf"\1{MASK}:{MASK}@", text)
@@ -123,7 +122,7 @@ def _masked_variable(found: Match[str]) -> str:
 
 
 def mask_values(value: Any) -> Any:
-    """A value of JSON with every text in it masked."""
+    """A JSON value with all its texts masked."""
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, dict):

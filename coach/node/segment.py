@@ -1,7 +1,7 @@
-"""A training longer than its time limit, told as one: its segments, and the checkpoint between two of them.
+"""The segments of a training that is longer than its time limit, and the checkpoint between two of them.
 
-Run by the batch script, at the start of a segment and when the limit is near. A checkpoint is known by the
-name and the form that its framework gives it; nothing is unpickled, because a checkpoint may run code.
+The batch script runs it at the start of a segment and when the limit is near. A checkpoint is recognised by
+the name and the form that its framework gives it. Nothing is unpickled, because a checkpoint may run code.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ZIP_TAIL_BYTES = 1024
 
 
 class Found(NamedTuple):
-    """A whole checkpoint. `path` is what a program is told to resume from."""
+    """A complete checkpoint. `path` is the path that the program gets to resume from."""
 
     time_s: float
     path: str
@@ -51,8 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the checkpoint to go on from. At the end of a segment exit status 1, and the reason in one line,
-    when there shall be no further one."""
+    """Print the checkpoint to resume from. At the end of a segment: exit status 1, and a one-line reason, if
+    there must be no further segment."""
     paths = runs.RunPaths(Path(args.run_dir))
     try:
         if args.successor is not None:
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def begin(paths: runs.RunPaths, most: int, nodes: str, now_s: float) -> Optional[str]:
-    """Note a new segment in run.json. Returns the checkpoint that the last one left; None: there is none."""
+    """Add a new segment to run.json. Returns the checkpoint of the last segment; None if it left none."""
     segments = read_segments(paths)
     checkpoint = segments[-1].get("checkpoint") if segments else None
     segments.append({"start_time_s": now_s, "end_time_s": None, "nodes": nodes, "resumed_from": checkpoint})
@@ -81,7 +81,7 @@ def begin(paths: runs.RunPaths, most: int, nodes: str, now_s: float) -> Optional
 
 
 def succeeded(job_id: str, now_s: float) -> Dict[str, Any]:
-    """What run.json says once another job goes on with the run, where Slurm requeues none."""
+    """The changes of run.json when another job continues the run because Slurm does not requeue."""
     return {"job_id": job_id, "submitted_time_s": now_s, "state": "PENDING"}
 
 
@@ -102,8 +102,8 @@ def _end(paths: runs.RunPaths, most: int, places: List[str]) -> int:
 def end(
     paths: runs.RunPaths, most: int, places: List[str], now_s: float
 ) -> Tuple[Optional[str], Optional[str]]:
-    """Note the end of the newest segment. Returns its checkpoint, and why there shall be no further segment;
-    None: there shall be one."""
+    """Record the end of the newest segment. Returns its checkpoint, and the reason why there must be no
+    further segment; reason None: there must be one."""
     segments = read_segments(paths)
     if not segments:
         return None, "run.json tells of none"
@@ -124,8 +124,7 @@ def end(
 
 
 def close(paths: runs.RunPaths, state: str, now_s: float) -> None:
-    """Note that the newest segment ended by itself, where there is one that goes on. Raises OSError or
-    RunFileError."""
+    """Record that the newest segment ended by itself, if one is open. Raises OSError or RunFileError."""
     segments = read_segments(paths)
     if segments and segments[-1].get("end_time_s") is None:
         segments[-1].update(end_time_s=now_s, why=state)
@@ -133,25 +132,25 @@ def close(paths: runs.RunPaths, state: str, now_s: float) -> None:
 
 
 def read_segments(paths: runs.RunPaths) -> List[Dict[str, Any]]:
-    """The segments that run.json tells of, oldest first. Raises RunFileError."""
+    """The segments in run.json, oldest first. Raises RunFileError."""
     told = runs.read_json(paths.run_json).get("segments")
     return [dict(each) for each in told if isinstance(each, dict)] if isinstance(told, list) else []
 
 
 def newest_checkpoint(places: List[str], since_s: float) -> Optional[Found]:
-    """The newest whole checkpoint that was written since, in any of the places; None: there is none."""
+    """The newest complete checkpoint written since `since_s`, in any of the places; None if there is none."""
     found = [
         one
         for place in dict.fromkeys(os.path.abspath(place) for place in places)  # noqa: PTH100 (a text)
         for one in _checkpoints(place)
-        # File servers may keep whole seconds.
+        # File servers may store times in whole seconds.
         if one.time_s >= int(since_s) and one.path.isprintable()
     ]
     return max(found, default=None)
 
 
 def _checkpoints(place: str) -> Iterator[Found]:
-    """All whole checkpoints below a directory. What lies in a checkpoint is a part of it."""
+    """All complete checkpoints below a directory. A checkpoint's contents are not searched."""
     waiting, num_entries = [(place, 0)], 0
     while waiting:
         folder, depth = waiting.pop()
@@ -177,7 +176,7 @@ def _checkpoints(place: str) -> Iterator[Found]:
 
 
 def _of_folder(path: str, siblings: "List[os.DirEntry[str]]") -> Iterator[Found]:
-    """A directory that is one checkpoint, if it is whole."""
+    """The directory as one checkpoint, if it is one and is complete."""
     names, times = set(), []
     for folder, _, files in os.walk(path):
         for name in files:
@@ -187,7 +186,7 @@ def _of_folder(path: str, siblings: "List[os.DirEntry[str]]") -> Iterator[Found]
         return
     name = os.path.basename(path)  # noqa: PTH119 (a text)
     if _DEEPSPEED.fullmatch(name):
-        # `latest` is written last, and names the step that DeepSpeed loads from the directory above.
+        # DeepSpeed writes `latest` last. It names the step that DeepSpeed loads from the directory above.
         latest = next((entry.path for entry in siblings if entry.name == "latest"), None)
         if latest is not None and Path(latest).read_text(errors="replace").strip() == name:
             yield Found(max(times), os.path.dirname(path))  # noqa: PTH120 (a text)
@@ -198,7 +197,7 @@ def _of_folder(path: str, siblings: "List[os.DirEntry[str]]") -> Iterator[Found]
 
 
 def _is_whole(path: str) -> bool:
-    """False for an empty file, and for one of torch's whose end is missing."""
+    """False for an empty file, and for a file of torch's without its end."""
     with open(path, "rb") as file:
         head = file.read(len(_ZIP_BEGINS))
         if head != _ZIP_BEGINS:

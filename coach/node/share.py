@@ -1,9 +1,9 @@
-"""The one small file by which a run shows a cohort how it stands, made of its run directory.
+"""Writes the small file by which a run shows its state to a cohort. The content comes from its run directory.
 
-Launch, sampler, batch script, supervisor and coach all write it by this module, under one lock, so that the
-cohort sees the run also when nobody's coach is open. Others write into the same directory: nothing there is
-followed or trusted, and nothing here raises. The directory may be on a file server that hangs: who cannot
-wait for it calls `share_in_time`.
+Launch, sampler, batch script, supervisor and coach all write it through this module, under one lock, so the
+cohort sees the run even while its owner's coach is closed. Other users write into the same directory, so no
+link is followed and no content is trusted. No function raises. The directory may be on a file server that
+hangs: a caller that must not wait uses `share_in_time`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from coach import runs
 
 HELP = "put a small summary of the run into DIR, for everybody to read: state, samples/s, finding"
 INTERVAL_S = 30.0
-"""Between two words of a run that goes on."""
+"""Seconds between two updates of a run that goes on."""
 
 PATIENCE_S = 15.0
-"""How long the end of a run waits for the shared directory: longer than the lock lives that a killed sampler
-has left."""
+"""Seconds for which the end of a run waits for the shared directory: longer than the lock of a killed sampler
+lasts."""
 
 _MAX_TEXT = 40
 _TAIL_BYTES = 64 << 10
@@ -36,16 +36,17 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def share(
     paths: runs.RunPaths, finding: Optional[Mapping[str, Any]] = None, state: Optional[str] = None
 ) -> Optional[str]:
-    """Write the summary of a run where its launch said. Returns why that could not be.
+    """Write the summary of a run to the directory that its launch named. Returns the reason if that failed.
 
-    `finding` is what coach judged, empty when it found nothing; None: what was judged before stays. `state`
-    is what only Slurm knows.
+    `finding` is coach's verdict, empty if it found nothing; None keeps the earlier verdict. `state` is a
+    state that only Slurm knows.
     """
     try:
         directory = _directory(paths)
         if directory is None:
             return None
-        with runs.locked(paths.run_dir / "share"):  # what is written last is what was read last
+        # The lock keeps the order: the last write has the newest content.
+        with runs.locked(paths.run_dir / "share"):
             run = runs.read_json(paths.run_json)
             name = _name(paths)
             folder = os.open(directory, _FOLDER)
@@ -56,8 +57,7 @@ def share(
                 before = _own(folder, name) if finding is None else {"finding": dict(finding) or None}
                 is_judged = bool(before.get("is_judged", finding is not None))
                 summary = _summary(paths, run, state)
-                # Others have the same drill still before them, so of a drill it is only told whether it was
-                # solved.
+                # Others may still have to solve the same drill, so the summary only reports if it was solved.
                 summary["is_judged"] = is_judged and summary["drill"] is None
                 summary["finding"] = before.get("finding") if summary["is_judged"] else None
                 _write(folder, name, json.dumps(summary).encode("ascii") + b"\n")
@@ -76,7 +76,7 @@ def share_in_time(
     state: Optional[str] = None,
     patience_s: float = PATIENCE_S,
 ) -> Optional[str]:
-    """The same for whoever must not hang with the shared directory."""
+    """The same for a caller that must not hang with the shared directory."""
     problems: List[Optional[str]] = []
     thread = threading.Thread(
         target=lambda: problems.append(share(paths, finding, state)), name="share", daemon=True
@@ -87,7 +87,7 @@ def share_in_time(
 
 
 def withdraw(paths: runs.RunPaths) -> None:
-    """Take the summary of a run away that was never taken."""
+    """Remove the summary of a run whose submission failed."""
     try:
         directory = _directory(paths)
         if directory is not None:
@@ -97,7 +97,7 @@ def withdraw(paths: runs.RunPaths) -> None:
 
 
 def why_unsafe(folder: os.stat_result) -> Optional[str]:
-    """Why a directory cannot be shared in; None: it can."""
+    """The reason why a directory is unsafe for sharing; None if it is safe."""
     if not stat.S_ISDIR(folder.st_mode):
         return "not a directory"
     if folder.st_mode & 0o022 and not folder.st_mode & stat.S_ISVTX:
@@ -106,12 +106,12 @@ def why_unsafe(folder: os.stat_result) -> Optional[str]:
 
 
 def _name(paths: runs.RunPaths) -> str:
-    """Whose it is stands in the name, so that nobody finds it taken by chance."""
+    """The file's name. It holds the owner, so that no other user takes it by chance."""
     return f"{os.geteuid()}-{paths.run_dir.name}.json"
 
 
 def _directory(paths: runs.RunPaths) -> Optional[str]:
-    """Where this run is shared. A copy of it, or the run of somebody else, is nowhere."""
+    """The directory in which this run is shared. None for a copied run, or another user's."""
     run = runs.read_json(paths.run_json)
     said = run["launch"].get("share") if isinstance(run.get("launch"), dict) else None
     if not isinstance(said, str) or not said.startswith("/") or run.get("run_id") != paths.run_dir.name:
@@ -142,7 +142,7 @@ def _summary(paths: runs.RunPaths, run: Mapping[str, Any], state: Optional[str])
 
 
 def samples_per_s(metrics: Path) -> Optional[float]:
-    """The usual speed of the last steps: their median, in which a checkpoint or an evaluation does not
+    """The usual speed of the last steps: their median, so that a checkpoint or an evaluation does not
     count."""
     try:
         with open(metrics, "rb") as file:
@@ -172,7 +172,7 @@ def _read(path: Path) -> Dict[str, Any]:
 
 
 def _own(folder: int, name: str) -> Dict[str, Any]:
-    """What this run has shared before."""
+    """This run's earlier summary."""
     try:
         with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
             found = os.fstat(file.fileno())

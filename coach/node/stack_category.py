@@ -1,7 +1,7 @@
-"""What a rank is busy with, by its Python stack: one category, and the line of its own code.
+"""What a rank is doing, from its Python stack: one category, and the line of its own code.
 
 Pure. A function's file and name decide, never its source line. A wait inside C++ (DDP's reducer in backward)
-looks like its caller: the record's `cpu_pct` tells waiting from computing there.
+looks like its caller. There the record's `cpu_pct` tells waiting from computing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _MAX_PLACE = 120
 
 
 class Row(NamedTuple):
-    """A frame whose function and file both match puts its stack into the category."""
+    """A stack belongs to the category if one of its frames matches both function and file."""
 
     category: str
     function: "re.Pattern[str]"
     places: Tuple[str, ...]
 
 
-# The first row that any frame matches counts: an all_reduce inside of backward is a collective.
+# The first row with a matching frame counts: an all_reduce inside backward is a collective.
 _ROWS = (
     Row(
         COLLECTIVE,
@@ -50,7 +50,7 @@ Frames = List[Mapping[str, Any]]
 
 
 def category_of(frames: Frames) -> str:
-    """The first category of which one frame is; `other` for the training's own code."""
+    """The category of the first row that matches a frame; `other` for the training's own code."""
     for row in _ROWS:
         for frame in frames:
             name = str(frame["function"]).rpartition(".")[2]

@@ -1,8 +1,8 @@
-"""Where each rank spends its time: 20 stacks of every rank after warm-up, and again when progress stalls.
+"""Where each rank spends its time: 20 stacks of each rank after warm-up, and again when progress stalls.
 
-Beside the training, in a thread of the sampler. Only processes that registered faulthandler for coach's
-signal are asked (`ask_faulthandler` looks first), so a program that coach did not prepare gets no signal. A
-burst is reduced to counts here: the file holds one short record per rank and burst.
+A thread of the sampler takes them beside the training. Only a process that registered faulthandler for
+coach's signal gets the signal (`ask_faulthandler` checks first). A burst is reduced to counts at once: the
+file holds one short record per rank and burst.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from coach.node.stacks import Rank, Threads, ask_faulthandler, find_ranks
 from coach.node.telemetry_file import encode_short
 
 NUM_SAMPLES = 20
-"""A share of 50 % is then known to about ±11 points (one standard error)."""
+"""With this number a share of 50 % is known to about ±11 points (one standard error)."""
 SAMPLE_INTERVAL_S = 0.5
-"""No multiple of a usual step, and ten seconds in all: an epoch's end does not fill a burst."""
+"""Seconds; not a multiple of a usual step. A burst takes ten seconds, so the end of an epoch does not fill
+it."""
 AFTER_STEPS_S = 10.0
-"""From the first metric record, or the first loss in a log, to the first burst: compiling and the first
-allocations are over."""
+"""Seconds from the first metric record, or the first loss in a log, to the first burst: compilation and the
+first allocations are over by then."""
 WITHOUT_STEPS_S = 60.0
-"""From the sampler's start to the first burst of a program that tells no loss."""
+"""Seconds from the sampler's start to the first burst of a program that reports no loss."""
 MAX_LOOK_BYTES = 1 << 18
-"""The most that is read of a log between two looks, until it names a loss."""
+"""The most bytes that are read of a log between two looks, until a loss is found."""
 STALL_S = 300.0
-"""Silence that is shorter than this is no stall: evaluations and checkpoints take minutes."""
+"""A shorter silence is not a stall: evaluations and checkpoints take minutes."""
 STALL_INTERVALS = 10
-"""Silence counts as a stall from so many times the usual interval between two signs of progress."""
+"""A silence is a stall if it is longer than this many usual intervals between two signs of progress."""
 MAX_BURSTS = 50
-"""Of one run on one node: the file stays below 50 × 900 bytes per rank."""
+"""Per run and node: the file stays below 50 × 900 bytes per rank."""
 LOOK_INTERVAL_S = 5.0
-"""Between looks at the sizes of logs and metrics, which lie on a shared file system."""
+"""Seconds between looks at the sizes of logs and metrics, which lie on a shared file system."""
 
 _LOSS = re.compile(rb"(?i)loss\b[\"']?[^\w\n]{1,6}-?(?:\d|nan|inf)")
 
@@ -48,7 +49,7 @@ WARM_UP, STALLED = "warm_up", "stalled"
 
 
 class Due(NamedTuple):
-    """Why a burst is taken now, and how long the run had been silent (seconds; None: it never wrote)."""
+    """The reason for a burst now, and the seconds of silence before it (None: the run never wrote)."""
 
     why: str
     silent_s: Optional[float]
@@ -68,12 +69,12 @@ class Schedule:
         self._num_bursts = 0
 
     def look(self, now_s: float, has_steps: bool, size: int) -> Optional[Due]:
-        """The burst that is due at `now_s` (monotonic seconds).
+        """The burst that is due at `now_s` (monotonic seconds), or None.
 
-        `has_steps` tells if the training was seen to make steps, `size` is that of metrics and logs (bytes).
+        `has_steps`: the training was seen to make steps. `size`: bytes of metrics and logs.
 
-        Within one stall, bursts come after 1, 2, 4, … times its threshold, so that the last is never older
-        than the silence before it. A run that never wrote anything has no stall.
+        Within one stall, bursts come after 1, 2, 4, … times its threshold, so the newest burst is never older
+        than the silence before it. A run that never wrote has no stall.
         """
         self._note(now_s, has_steps, size)
         if self._num_bursts >= MAX_BURSTS:
@@ -118,13 +119,13 @@ def reduce_burst(dumps: List[Threads]) -> Dict[str, Any]:
 
 
 def take_burst(rank: Rank, pause: Callable[[float], None]) -> Optional[Dict[str, Any]]:
-    """One rank's record without its heading. None: the process offers no stacks, or gave not one."""
+    """One rank's record without its heading. None: the process offers no stacks, or returned none."""
     before_s, before = time.monotonic(), read_stat(rank.pid)
     dumps: List[Threads] = []
     for number in range(NUM_SAMPLES):
         threads, _ = ask_faulthandler(rank.pid)
         if threads is None:
-            break  # it ended, or its interpreter is held up: it is not asked again in this burst
+            break  # it ended, or its interpreter is blocked: not asked again in this burst
         dumps.append(threads)
         pause(max(0.0, before_s + (number + 1) * SAMPLE_INTERVAL_S - time.monotonic()))
     after = read_stat(rank.pid)
@@ -138,7 +139,7 @@ def take_burst(rank: Rank, pause: Callable[[float], None]) -> Optional[Dict[str,
 
 
 class StackSampler:
-    """Takes bursts aside, so that samples of the node go on meanwhile. No call raises."""
+    """Takes bursts in a thread, so that samples of the node go on meanwhile. No call raises."""
 
     def __init__(self, paths: runs.RunPaths, node: str, root_pid: int, start_s: float) -> None:
         self._paths = paths
@@ -148,12 +149,12 @@ class StackSampler:
         self._look_due_s = start_s
         self._has_loss = False
         self._looked = {}  # type: Dict[str, int]
-        """Log → how much of it was searched for a loss."""
+        """Log → number of bytes already searched for a loss."""
         self._log_paths = None  # type: Optional[List[os.PathLike[str]]]
         self._working: Optional[threading.Thread] = None
 
     def tick(self, now_s: float) -> None:
-        """Look at the run's progress, at most every five seconds, and begin the burst that is due."""
+        """Check the run's progress, at most every five seconds, and start the burst that is due."""
         if now_s < self._look_due_s or (self._working is not None and self._working.is_alive()):
             return
         self._look_due_s = now_s + LOOK_INTERVAL_S
@@ -170,10 +171,11 @@ class StackSampler:
         try:
             self.take(due)
         except (OSError, RuntimeError):
-            return  # a full disk, or no thread is left: the training is not told
+            return  # a full disk, or no thread left: the training must not notice
 
     def _logs(self) -> "List[os.PathLike[str]]":
-        """Where the training writes: run.json's `output` names it where that is not in the run directory."""
+        """The files to which the training writes: run.json's `output` names those outside the run
+        directory."""
         if self._log_paths is None:
             try:
                 named = runs.read_json(self._paths.run_json).get("output")
@@ -185,14 +187,14 @@ class StackSampler:
         return self._log_paths
 
     def _finds_loss(self, logs: "Dict[str, int]") -> bool:
-        """Look for a loss in what is new in the logs: the training makes steps then."""
+        """Search the new part of the logs for a loss, which shows that the training makes steps."""
         for path, size in logs.items():
             start = max(self._looked.get(path, 0), size - MAX_LOOK_BYTES)
             if size <= start:
                 continue
             try:
                 with open(path, "rb") as file:
-                    file.seek(max(0, start - 64))  # a line may be cut in two
+                    file.seek(max(0, start - 64))  # the last look may have cut a line in two
                     found = _LOSS.search(file.read(MAX_LOOK_BYTES))
             except OSError:
                 continue
@@ -202,8 +204,7 @@ class StackSampler:
         return False
 
     def take(self, due: Due) -> None:
-        """Take one burst of every rank on this node and append it. Raises OSError when it cannot be
-        written."""
+        """Take one burst of each rank on this node and append it. Raises OSError if it cannot be written."""
         ranks = find_ranks(self._root_pid, None, self._node)
         with ThreadPoolExecutor(max(1, min(64, len(ranks)))) as pool:
             found = list(pool.map(lambda rank: take_burst(rank, time.sleep), ranks))

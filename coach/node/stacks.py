@@ -1,8 +1,8 @@
-"""Where every rank on this node stands: its Python stacks, or the next best that this node lets one see.
+"""The position of each rank on this node: its Python stacks, or the next best source that the node allows.
 
-Beside the training, in a step of its own, for a few seconds. Nothing is stopped, and a process gets a signal
-only when it has said that it expects it. The answer is one file per node, because a line of srun's output is
-cut at 1 KiB.
+It runs beside the training for a few seconds, in a job step of its own. No process is stopped, and a process
+gets a signal only if it has registered for it. The answer is one file per node, because srun cuts its output
+lines at 1 KiB.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from coach.node.node_name import node_name
 from coach.node.processes import Stat, own_processes, read_stat
 
 SIGNAL = 44
-"""Of startup/sitecustomize.py, which answers it by faulthandler."""
+"""The signal that startup/sitecustomize.py answers through faulthandler."""
 PY_SPY, FAULTHANDLER, FLIGHT_RECORDER, PROC = "py-spy", "faulthandler", "flight recorder", "/proc"
 
 _DUMP = re.compile(r"^/memfd:coach-stacks \(deleted\)$")
@@ -41,11 +41,11 @@ _MAX_FRAMES = 100
 
 Threads = List[Dict[str, Any]]
 Answer = Tuple[Optional[Any], str]
-"""What a rung gave, or None and why not."""
+"""The answer of a source; or None, and the reason why it gave none."""
 
 
 class Rank(NamedTuple):
-    """The process of one rank. `rank` is None where no launcher gave it a number."""
+    """The process of one rank. `rank` is None if no launcher gave it a number."""
 
     pid: int
     rank: Optional[int]
@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write DIR/<node>.json; exit status 1 when that cannot be."""
+    """Write DIR/<node>.json. Exit status 1 if that fails."""
     deadline_s = time.monotonic() + args.timeout
     node = node_name(os.environ)
     ranks = find_ranks(args.pid, os.environ.get("SLURM_JOB_ID"), node)
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_ranks(root: Optional[int], job_id: Optional[str], node: str) -> List[Rank]:
-    """The topmost Python process of every rank; without a launcher's ranks, the job's topmost Python
+    """The topmost Python process of each rank; without a launcher's rank numbers, the job's topmost Python
     processes."""
     belongs = own_processes(None if root else job_id)
     stats = _all_processes()
@@ -104,15 +104,15 @@ def _trainings(pids: List[int], node: str) -> Dict[int, Dict[str, str]]:
     for pid in pids:
         if _is_python(pid) and not _is_coach(pid):
             env = _environment(pid)
-            # Nodes may share their processes only where several of Slurm's nodes are one machine.
+            # Nodes share their processes only if several Slurm nodes run on one machine.
             if env.get("SLURMD_NODENAME", node) == node:
                 environments[pid] = env
     return environments
 
 
 def _tops_by_rank(environments: Mapping[int, Dict[str, str]], above: Mapping[int, List[int]]) -> List[int]:
-    """The topmost process of each rank to which a launcher gave a number. `above` are a process's ancestors
-    among these."""
+    """The topmost process of each rank that has a number. `above` maps a process → its ancestors among
+    these."""
     numbers = {pid: _first(env, "RANK", "OMPI_COMM_WORLD_RANK") for pid, env in environments.items()}
     tops: Dict[str, int] = {}
     for pid in sorted(environments):
@@ -123,7 +123,7 @@ def _tops_by_rank(environments: Mapping[int, Dict[str, str]], above: Mapping[int
 
 
 def look(rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]:
-    """Climb down: py-spy, what the process itself offers, and in any case what the kernel says of it."""
+    """Try the sources in order: py-spy, then the process's own offers. The kernel's view is always added."""
     before_s, before = time.monotonic(), read_stat(rank.pid)
     missed: List[Dict[str, str]] = []
 
@@ -163,14 +163,14 @@ def look(rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]
 
 
 def ask_py_spy(rank: Rank, named: Optional[str], deadline_s: float) -> Answer:
-    """py-spy reads the stacks from outside: the process is not stopped, and need not answer."""
+    """py-spy reads the stacks from outside: the process is not stopped and need not answer."""
     beside = Path(sys.executable).parent / "py-spy"
     places = [shutil.which("py-spy", path=rank.path), named, str(beside), shutil.which("py-spy")]
     program = next((place for place in places if place and os.access(place, os.X_OK)), None)
     if program is None:
         return None, "not installed on this node (pip install py-spy, where the training runs)"
     because = "no time was left"
-    for _ in range(3):  # the stack of a process that goes on may change while it is read
+    for _ in range(3):  # the stack of a running process may change while it is read
         left_s = deadline_s - time.monotonic() - _DUMP_S - _FLIGHT_S
         if left_s < _LEAST_PY_SPY_S:
             break
@@ -196,7 +196,7 @@ def ask_py_spy(rank: Rank, named: Optional[str], deadline_s: float) -> Answer:
 
 
 def parse_py_spy(data: bytes) -> Threads:
-    """Raises ValueError for what is not py-spy's JSON."""
+    """Raises ValueError for text that is not py-spy's JSON."""
     try:
         return [
             {
@@ -214,7 +214,7 @@ def parse_py_spy(data: bytes) -> Threads:
 
 
 def ask_faulthandler(pid: int) -> Answer:
-    """The process writes its own stacks, at a signal, even while its interpreter is held up in C."""
+    """The process writes its own stacks at a signal, even while its interpreter is blocked in C code."""
     fd, _ = _offered(pid, _DUMP)
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", read_small(f"/proc/{pid}/status"), re.MULTILINE)
     if fd is None or caught is None or not int(caught[1], 16) >> (SIGNAL - 1) & 1:
@@ -225,8 +225,8 @@ def ask_faulthandler(pid: int) -> Answer:
 
 
 def parse_faulthandler(text: str) -> Threads:
-    """The threads of one dump, main thread marked: the one that got the signal, else the oldest, which is
-    written last."""
+    """The threads of one dump, with the main thread marked: the thread that got the signal, else the oldest,
+    which is written last."""
     threads: Threads = []
     for row in text.splitlines():
         head, frame = _THREAD.match(row), _FRAME.match(row)
@@ -241,8 +241,7 @@ def parse_faulthandler(text: str) -> Threads:
 
 
 def ask_flight_recorder(pid: int) -> Answer:
-    """A thread of coach's trainers writes torch's record of collectives, when something comes through its
-    pipe."""
+    """A thread of coach's trainers writes torch's record of collectives when data arrives in its pipe."""
     fd, match = _offered(pid, _FLIGHT)
     if fd is None or match is None:
         return None, "the process offers none (coach's trainers do, from torch 2.9)"
@@ -263,10 +262,9 @@ def ask_flight_recorder(pid: int) -> Answer:
 
 
 def parse_flight(value: Any) -> Optional[Dict[str, Any]]:
-    """The last collective that this rank has begun, of the group of all ranks where that has had one. None:
-    it is not known.
+    """The last collective that this rank started, preferably in the group of all ranks; None if unknown.
 
-    Raises ValueError for what is no such answer.
+    Raises ValueError for a value of another form.
     """
     try:
         entries = [entry for entry in value.get("entries", ()) if not entry.get("is_p2p")]
@@ -284,7 +282,7 @@ def parse_flight(value: Any) -> Optional[Dict[str, Any]]:
 
 
 def _offered(pid: int, name: "re.Pattern[str]") -> Tuple[Optional[str], Optional["re.Match[str]"]]:
-    """The file in memory of this name that a process keeps open."""
+    """The in-memory file with this name that a process keeps open."""
     for link in _links(pid):
         with contextlib.suppress(OSError):
             match = name.match(os.readlink(link))  # noqa: PTH115 (a text, not a place)
@@ -294,10 +292,10 @@ def _offered(pid: int, name: "re.Pattern[str]") -> Tuple[Optional[str], Optional
 
 
 def _after(path: str, ask: Callable[[], None], wait_s: float, end: str = "") -> str:
-    """What is written to a file in memory once it was asked for: until its end, or, where that has no sign,
-    until nothing more comes.
+    """The text that a process writes to an in-memory file after a request: up to its end mark or, without
+    one, until no more arrives.
 
-    What ends by a sign is written from the start of the file, all else behind what is there.
+    With an end mark the text begins at the start of the file, else after the existing content.
     """
     text, grew_s = "", time.monotonic()
     try:
@@ -343,9 +341,9 @@ def _is_python(pid: int) -> bool:
 
 
 def _is_coach(pid: int) -> bool:
-    """This process, the supervisor and the sampler, which stand beside the training or above it."""
+    """True for this process, the supervisor and the sampler, which run beside the training or above it."""
     words = read_small(f"/proc/{pid}/cmdline").split("\0")[:5]
-    # Python 3.9 has no pairwise and no strict.
+    # Python 3.9 has neither pairwise nor zip's strict.
     modules = [name for flag, name in zip(words, words[1:]) if flag == "-m"]  # noqa: B905, RUF007
     return (
         pid == os.getpid()
@@ -355,7 +353,7 @@ def _is_coach(pid: int) -> bool:
 
 
 def _above(pid: int, parents: Dict[int, int]) -> List[int]:
-    """Parent, grandparent and so on. A process may end and leave a cycle of numbers: then it ends here
+    """Parent, grandparent and so on. Ended processes may leave a cycle of pids, at which the list ends
     too."""
     found: List[int] = []
     while pid in parents and parents[pid] not in found:

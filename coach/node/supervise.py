@@ -1,8 +1,8 @@
-"""`coach run`: start a command with the sampler beside it, hand signals on to it, end as it ends.
+"""`coach run`: starts a command with the sampler beside it, passes signals on to it, and ends as it ends.
 
-The training comes first: it starts before the sampler, nothing here waits for a file system while it runs,
-and whatever happens to the sampler or to the run directory, the command runs on and its exit status is passed
-through. Standard input is the command's own; what becomes of its output is for `output.py`.
+The training comes first. It starts before the sampler, nothing here waits for a file system while it runs,
+and a failure of the sampler or the run directory affects neither the command nor its exit status. The command
+keeps its standard input; `output.py` handles its output.
 """
 
 from __future__ import annotations
@@ -32,26 +32,24 @@ _ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `coach run`."""
     parser.add_argument("--run-dir", metavar="DIR", help="the run directory (default: a new one)")
-    parser.add_argument(
-        "--recipe", metavar="NAME", default="run", help="what a new run is called (default: run)"
-    )
+    parser.add_argument("--recipe", metavar="NAME", default="run", help="name of a new run (default: run)")
     parser.add_argument(
         "--interval", type=float, default=1.0, metavar="S", help="seconds between samples (default: 1)"
     )
     parser.add_argument("--gpm", action="store_true", help=GPM_HELP)
     parser.add_argument("--share", metavar="DIR", help=share.HELP)
-    parser.add_argument("--judge", metavar="PYTHON", help=argparse.SUPPRESS)  # the one that has coach
+    parser.add_argument("--judge", metavar="PYTHON", help=argparse.SUPPRESS)  # the interpreter that has coach
     parser.add_argument("--judge-file", metavar="FILE", help=argparse.SUPPRESS)  # coach as one file
     parser.add_argument("--runs-root", metavar="DIR", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--no-end", action="store_true", help=argparse.SUPPRESS)  # a script notes the end
-    parser.add_argument("--comment", action="store_true", help=argparse.SUPPRESS)  # in the job's own
+    parser.add_argument("--no-end", action="store_true", help=argparse.SUPPRESS)  # a script records the end
+    parser.add_argument("--comment", action="store_true", help=argparse.SUPPRESS)  # in the job's own comment
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments"
     )
 
 
 def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
-    """Run the command; its exit status, or death by the signal that it died of. A new run is made below
+    """Run the command. Returns its exit status, or dies by the signal that ended it. A new run is made below
     `runs_root`."""
     command: List[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
@@ -59,11 +57,11 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
             "coach run: a command was expected, for example `coach run -- python train.py`", file=sys.stderr
         )
         return 2
-    # From here on signals wait until the training is there to be given them.
+    # From here on signals stay blocked until the training can receive them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     started_time_s = time.time()
     node = node_name(os.environ)
-    # Before anything is written there: whether that can be is what is looked at first.
+    # The first look also checks that the run directory can be written, so it comes before any write.
     if args.run_dir and _is_refused(
         runs.RunPaths(Path(args.run_dir).absolute()), node, command, started_time_s
     ):
@@ -81,7 +79,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
             env=environment,
             stdout=output.of_command.get(1),
             stderr=output.of_command.get(2),
-            close_fds=False,  # descriptors that were passed on to this process are meant for the command
+            close_fds=False,  # descriptors that this process inherited are meant for the command
             preexec_fn=lambda: _become_the_command(paths, noted, mask),  # noqa: PLW1509 (no threads here)
         )
     except OSError as error:
@@ -111,7 +109,7 @@ def _prepare(
 def _report_not_started(
     command: List[str], error: OSError, attempt: Optional["_Attempt"], output: Output
 ) -> int:
-    """Say why the command did not start, and record it. Returns the exit status that a shell would give."""
+    """Print and record why the command did not start. Returns the exit status that a shell would give."""
     status = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
     output.say(f"coach run: {command[0]}: {error.strerror or error}")
     output.say_end()
@@ -147,14 +145,14 @@ def _accompany(
 
 
 def _become_the_command(paths: Optional[runs.RunPaths], noted: Optional[Output], mask: Set[Any]) -> None:
-    """The last steps before the command starts, in its own process."""
+    """The last steps before the command starts, in the process that becomes it."""
     if paths and noted:
         own_run.note_command(paths, noted.places)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _is_refused(paths: runs.RunPaths, node: str, command: List[str], started_time_s: float) -> bool:
-    """Look whether the training can run here; where it cannot, say so in the log and in the run directory."""
+    """Check if the training can run here. If not, write the reason to the log and the run directory."""
     refusal = first_look.look(paths, node, command, os.environ)
     if refusal is None:
         return False
@@ -174,7 +172,7 @@ def _start_sampler(
         argv += ["--started-time", repr(attempt.started_time_s)]
     null = subprocess.DEVNULL
     try:
-        # Signals stay blocked in it: scancel reaches every process of the step, and samples are wanted until
+        # Signals stay blocked in it: scancel signals each process of the step, but samples are wanted until
         # the training has ended.
         return subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True)
     except OSError as error:
@@ -183,7 +181,7 @@ def _start_sampler(
 
 
 def _end_sampler(sampler: "subprocess.Popen[bytes]") -> None:
-    """Kill it if it still runs: it has nothing to lose, a record is one write."""
+    """Kill it if it still runs. No data is lost: each record is a single write."""
     if sampler.returncode is None:
         sampler.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -197,7 +195,7 @@ def _wait(
     attempt: Optional["_Attempt"],
     output: Output,
 ) -> Set[int]:
-    """Wait for the training's end and give it its signals meanwhile. Returns the signals that came."""
+    """Wait for the training's end and pass signals on to it meanwhile. Returns the signals that came."""
     came: Set[int] = set()
     while training.poll() is None:
         if sampler is not None and attempt is not None and sampler.returncode is None:
@@ -220,11 +218,11 @@ def _wait(
 
 
 def _die_of(signum: int, mask: Set[Any]) -> None:
-    """End by the signal that ended the training, so that whoever waits for this process sees the same."""
+    """End by the signal that ended the training, so that this process's parent sees the same."""
     with contextlib.suppress(Exception):
         import resource
 
-        # The training may have left a core file: one of the supervisor would overwrite it.
+        # The training may have left a core file, which the supervisor's own would overwrite.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.stdout.flush()
     sys.stderr.flush()
@@ -236,7 +234,7 @@ def _die_of(signum: int, mask: Set[Any]) -> None:
 
 
 class _Attempt:
-    """One run of the command in a run directory, and the notes made about it. Nothing here raises."""
+    """One run of the command in a run directory, and the records of it. No method raises."""
 
     def __init__(
         self, paths: runs.RunPaths, node: str, started_time_s: float, *, notes_end: bool = True
@@ -254,16 +252,15 @@ class _Attempt:
 
     @property
     def _part(self) -> str:
-        """What exit.json calls this supervisor's part."""
+        """The name of this supervisor's part of exit.json."""
         return self.node if is_first_task(os.environ) else f"{self.node}.{os.environ['SLURM_LOCALID']}"
 
     def environment(self) -> Mapping[str, str]:
-        """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the
-        run directory.
+        """torchrun reads each option's default from PET_<OPTION>: its workers' error files go to the run
+        directory.
 
-        Python finds `startup/sitecustomize.py`, by which its processes can be asked for their stacks, and
-        `reporting/coach_report.py`. By the run's name every process that the command starts is known to be of
-        this run.
+        Python finds `startup/sitecustomize.py`, which lets coach ask its processes for their stacks, and
+        `reporting/coach_report.py`. The run's name marks each process that the command starts as the run's.
         """
         here = Path(__file__).resolve().parent
         places = [str(here / "startup"), str(here / "reporting"), os.environ.get("PYTHONPATH", "")]
@@ -273,7 +270,7 @@ class _Attempt:
         return added if "PET_LOG_DIR" in os.environ else {**added, "PET_LOG_DIR": str(self.error_dir)}
 
     def add_gap(self, because: str) -> None:
-        """Say in the telemetry that it ends here, and why."""
+        """Note in the telemetry that it ends here, and why."""
         record: Dict[str, Any] = {
             "kind": "gap",
             "time_s": time.time(),
@@ -287,7 +284,7 @@ class _Attempt:
             file.write(runs.encode_record(record))
 
     def record_refusal(self, refusal: first_look.Refusal) -> None:
-        """Write down that the training was not started, and why."""
+        """Record that the training was not started, and why."""
         with contextlib.suppress(Exception):
             if is_first_node(os.environ):
                 trainer_facts.fold_start(self.paths, self.started_time_s)
@@ -297,10 +294,10 @@ class _Attempt:
             ended.record_node(self.paths, self._part, first_look.EXIT_STATUS, [])
 
     def note_exit_status(self, returncode: Optional[int]) -> None:
-        """Write it before anything else, in one write; None: the command has not ended yet.
+        """Record it before anything else, in one write. None: the command has not ended yet.
 
-        Of a run on this machine that nobody else sees to, or the end of the command would not be known where
-        this process is killed before it has recorded more.
+        Only for a run on this machine without another supervisor. Otherwise the end would be unknown if this
+        process were killed before it has recorded more.
         """
         with contextlib.suppress(OSError, runs.RunFileError):
             if not self._is_alone:
@@ -323,7 +320,7 @@ class _Attempt:
             found = rank_ends.collect(
                 self.paths, self.node, self.started_time_s, new_dirs, self._stderr_offset, returncode
             )
-            # Before the node's part: when that is there, all that the node knows is.
+            # Recorded before the node's part: a reader of that part expects all facts of the node.
             refusal = first_look.said_by_a_trainer(entry["message"] for entry in found)
             if refusal:
                 first_look.record(self.paths, refusal, self.node)
@@ -339,8 +336,7 @@ class _Attempt:
 
     @contextlib.contextmanager
     def _told_if_full(self) -> Iterator[None]:
-        """What cannot be written is said once: here at the end, where the copier had nothing to say of a full
-        disk."""
+        """Report a failed write once: here at the end, if the copier has not reported a full disk."""
         try:
             yield
         except (OSError, runs.RunFileError) as error:
@@ -354,21 +350,20 @@ class _Attempt:
             return
 
     def say_why(self, python: str, file: Optional[str]) -> None:
-        """Judge a run that has no batch script to do it, and say why it ended behind all that it printed."""
+        """Judge a run that has no batch script to do it, and print after all its output why it ended."""
         with contextlib.suppress(Exception):
             if own_run.has_no_script(self.paths) and is_first_node(os.environ):
                 judge.say(self.paths, python, os.environ, sys.stderr.fileno(), file)
 
     def _correct_state(self) -> None:
-        # Another node may have failed between the look at exit.json and the word written: each writes its own
-        # part first.
+        # Another node may fail between the look at exit.json and the verdict: each writes its own part first.
         value = runs.read_json(self.paths.exit_json)
         failed = [part.get("exit_code") for part in value["nodes"].values() if part.get("exit_code") != 0]
         if value.get("state") == "COMPLETED" and failed:
             ended.record_state(self.paths, failed[0] or 1)
 
     def _knows_state(self, returncode: int) -> bool:
-        # Of several tasks the first says that all went well, unless another has said otherwise.
+        # If several tasks end well, the first reports it, unless another has reported a failure.
         if returncode != 0 or not self.paths.exit_json.exists():
             return returncode != 0 or is_first_node(os.environ)
         earlier = runs.read_json(self.paths.exit_json)

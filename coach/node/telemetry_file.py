@@ -1,8 +1,8 @@
-"""The sampler's file: appended records that are never too long, moved aside when the file has grown large.
+"""The sampler's file: appended records of limited length. A full file is moved aside.
 
-However long a run is, all of it is kept, and never more than a few files: two old parts are merged into one
-with every second sample dropped. Parts that are equally coarse are merged first, so that what is twice as
-long past is there half as finely.
+The whole run is kept, however long, in a limited number of files: two old parts are merged into one, and
+every second sample is dropped. Parts with the same resolution are merged first, so the older part of the run
+has the coarser resolution.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coach import runs
 MAX_FILE_BYTES = 8 * 2**20
 MAX_OLD_FILES = 4
 
-# A merged part that does not get small enough, as after a storm of events, is dropped.
+# A merged part that stays too large, for example after a storm of events, is dropped.
 _MAX_MERGED_SHARE = 1.5
 
 _SERIES = re.compile(
@@ -29,7 +29,7 @@ _SERIES = re.compile(
 
 
 def encode_short(record: Mapping[str, Any]) -> bytes:
-    """One line below the limit of a telemetry record: the largest text is cut, or what is no text dropped,
+    """One line below the limit of a telemetry record: the longest text is cut, or other values are dropped,
     until it fits."""
     value: Dict[str, Any] = dict(record)
     while True:
@@ -47,12 +47,12 @@ def encode_short(record: Mapping[str, Any]) -> bytes:
 
 
 def thinned(lines: Iterable[bytes], every: int) -> Iterator[bytes]:
-    """Of each GPU, process and so on every such record; all events; each gap once."""
+    """Every n-th record per GPU, process and so on; all events; each gap once."""
     num_seen: Dict[bytes, int] = {}
     for line in lines:
         found = _SERIES.match(line)
         if not found:
-            continue  # torn by a full disk
+            continue  # a full disk cut this line
         if found["kind"] == b"gpu_event":
             yield line
             continue
@@ -64,7 +64,8 @@ def thinned(lines: Iterable[bytes], every: int) -> Iterator[bytes]:
 
 
 class TelemetryFile:
-    """telemetry/<node>.jsonl. A full file moves to telemetry/old/<node>-<n>.jsonl, of which there are few."""
+    """telemetry/<node>.jsonl. A full file moves to telemetry/old/<node>-<n>.jsonl, with a limit on their
+    number."""
 
     def __init__(self, paths: runs.RunPaths, node: str, max_bytes: int = MAX_FILE_BYTES) -> None:
         self._path = paths.telemetry_of(node)
@@ -72,13 +73,13 @@ class TelemetryFile:
         self._node = node
         self._max_bytes = max_bytes
         self._times_halved: Dict[int, int] = {}
-        """How coarse the old parts are, by number. After a restart of the sampler all count as fine, and get
-        coarser than they need."""
+        """Number of an old part → its coarseness. After a restart of the sampler all parts count as fine, and
+        get coarser than necessary."""
         self._is_torn = False
-        """True when the last write ended within a line."""
+        """True if the last write ended within a line."""
 
     def append(self, lines: Iterable[bytes]) -> bool:
-        """Write lines in one go. True when they begin a new file. Raises OSError when they cannot be
+        """Write lines in one go. Returns True if they begin a new file. Raises OSError if they cannot be
         written."""
         data = b"".join(lines)
         is_new = self._rotate_if_full()
@@ -114,7 +115,7 @@ class TelemetryFile:
             older, newer = (self._times_halved.get(number, 0) for number in pair)
             return older != newer, older if older == newer else 0
 
-        # Of equals the oldest; never the newest, of which a reader may not have seen yet that it was moved.
+        # Of equal pairs the oldest. Never the newest part: a reader may not have seen yet that it was moved.
         older, newer = min(zip(numbers, numbers[1:-1]), key=how_unlike)  # noqa: B905, RUF007 (Python 3.9)
         halved = {number: self._times_halved.pop(number, 0) for number in (older, newer)}
         goal = max(halved.values())
@@ -131,7 +132,7 @@ class TelemetryFile:
             if merged.stat().st_size <= _MAX_MERGED_SHARE * self._max_bytes:
                 merged.replace(self._old(newer))
         except OSError:
-            pass  # a full disk, or a part that vanished: then the older part is lost
+            pass  # a full disk, or a part that vanished: the older part is lost
         for path in (merged, self._old(older)):
             with contextlib.suppress(OSError):
                 path.unlink()

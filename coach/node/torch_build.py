@@ -1,8 +1,8 @@
-"""What torch an interpreter has, read from its files: importing it takes seconds, and one that is broken
-cannot be imported at all.
+"""The torch of an interpreter, read from its files: an import takes seconds, and a broken torch cannot be
+imported.
 
-Also the comparison of a version with what a recipe needs. It is written here because a foreign Python (>=
-3.9) need not have `packaging`.
+Also compares a version with a recipe's requirement. That is implemented here because a foreign Python (>=
+3.9) may lack `packaging`.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ _RELEASE = re.compile(r"\s*v?(\d{1,9}(?:\.\d{1,9})*)")
 
 
 class TorchBuild(NamedTuple):
-    """A torch that lies in an environment. What its files do not say is None."""
+    """A torch in an environment. A fact that its files do not hold is None."""
 
     version: Optional[str]
     cuda: Optional[str]
     """The CUDA it was built for."""
     has_gpu_support: Optional[bool]
-    """False only where its files say so: for neither CUDA, nor ROCm, nor XPU."""
+    """False only if its files say so: built for neither CUDA, nor ROCm, nor XPU."""
 
 
 def is_own_interpreter(command: List[str]) -> bool:
-    """Whether the command starts this very interpreter: of another one's packages nothing is known here."""
+    """True if the command starts this interpreter: another interpreter's packages cannot be inspected from
+    here."""
     found = shutil.which(command[0]) if command else None
-    # A venv's link stays a link.
+    # Do not resolve a venv's link.
     return found is not None and os.path.abspath(found) == sys.executable  # noqa: PTH100
 
 
 def find_torch() -> Optional[TorchBuild]:
-    """The torch that `import torch` would find, None when there is none."""
-    # find_spec wants a text.
+    """The torch that `import torch` would find; None if there is none."""
+    # find_spec takes only strings.
     spec = util.find_spec("torch") or machinery.PathFinder.find_spec(("torch"), [os.getcwd()])  # noqa: PTH109
     if spec is None:
         return None
@@ -57,17 +58,18 @@ def find_torch() -> Optional[TorchBuild]:
 
 
 def parse_version_file(text: str) -> TorchBuild:
-    """torch/version.py, which its build writes."""
+    """Parse torch/version.py, which torch's build writes."""
     said = {found[1]: found[2] or found[3] for found in _ASSIGNED.finditer(text)}
     has_gpu_support = any(said.get(name) for name in ("cuda", "hip", "xpu")) if "cuda" in said else None
     return TorchBuild(said.get("__version__"), said.get("cuda"), has_gpu_support)
 
 
 def satisfies(version: str, wanted: str) -> Optional[bool]:
-    """Whether `2.6.0+cu124` is what `>=2.6,<3` asks for; None when either cannot be read.
+    """True if a version such as `2.6.0+cu124` meets a requirement such as `>=2.6,<3`; None if either cannot
+    be read.
 
-    Releases are compared: a vendor's pre-release (`2.6.0a0+ecf3bae`) has what its release has, so it counts
-    as that.
+    Only releases are compared: a vendor's pre-release (`2.6.0a0+ecf3bae`) has its release's features, so it
+    counts as that release.
     """
     release = _RELEASE.match(version)
     clauses = [clause.strip() for clause in wanted.split(",") if clause.strip()]
@@ -109,5 +111,5 @@ def _installed_version() -> Optional[str]:
         from importlib import metadata
 
         return metadata.version("torch")
-    except Exception:  # a damaged installation: its version is not known
+    except Exception:  # a damaged installation: its version is unknown
         return None

@@ -1,5 +1,5 @@
-"""Copy into run.json what only the running job knows: when it started, its job id, and what the trainer's
-`start` event says."""
+"""Copies facts that only the running job has into run.json: its start time, its job id, and the trainer's
+`start` event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EDGE_BYTES = 64 * 1024
 
 def fold_start(paths: runs.RunPaths, started_time_s: float) -> None:
     """Record the start of this attempt. Raises OSError or RunFileError when run.json cannot be written."""
-    # A requeued run has the end of an earlier attempt.
+    # A requeued run still has the end of an earlier attempt.
     changes: Dict[str, Any] = {"started_time_s": started_time_s, "state": "RUNNING", "ended_time_s": None}
     job_id = slurm_job_id(os.environ)
     if job_id is not None:
@@ -28,7 +28,7 @@ def fold_start(paths: runs.RunPaths, started_time_s: float) -> None:
 
 
 def fold(paths: runs.RunPaths, started_time_s: float) -> bool:
-    """Copy the facts of rank 0's newest `start` event. False while there is none yet."""
+    """Copy the facts of rank 0's newest `start` event. Returns False while there is none."""
     start = newest_start(edge_records(paths.metrics_of(0)), started_time_s)
     if start is None:
         return False
@@ -50,7 +50,7 @@ def fold(paths: runs.RunPaths, started_time_s: float) -> bool:
 
 
 def edge_records(metrics: Path) -> List[Dict[str, Any]]:
-    """The first and the last records of a rank's metrics, where its events are; empty while there are
+    """The first and the last records of a rank's metrics, which hold its events; empty while there are
     none."""
     try:
         with open(metrics, "rb") as file:
@@ -58,7 +58,7 @@ def edge_records(metrics: Path) -> List[Dict[str, Any]]:
             size = file.seek(0, os.SEEK_END)
             if size > _EDGE_BYTES:
                 file.seek(max(_EDGE_BYTES, size - _EDGE_BYTES))
-                # What the jump cut at the front does not parse and is not counted.
+                # The first record after the jump is cut off at the front: it does not parse, and is skipped.
                 records += runs.decode_records(file.read(_EDGE_BYTES))[0]
             return records
     except OSError:
@@ -66,8 +66,7 @@ def edge_records(metrics: Path) -> List[Dict[str, Any]]:
 
 
 def newest_start(records: List[Dict[str, Any]], started_time_s: float) -> Optional[Dict[str, Any]]:
-    """The last `start` event of this attempt: a requeued run appends to the files of the attempts before
-    it."""
+    """The last `start` event of this attempt: a requeued run appends to the earlier attempts' files."""
     starts = [record for record in records if record.get("event") == "start"]
     newer = [
         start for start in starts if (runs.decode_number(start.get("time_s")) or 0) >= started_time_s - 1

@@ -1,7 +1,7 @@
-"""Which of a node's GPUs are the job's, in CUDA's order, and how many there are to compare with.
+"""The job's GPUs on a node, in CUDA's order, and the counts to compare them with.
 
-NVML numbers all devices of the node, or those that the job's cgroup lets it see; CUDA_VISIBLE_DEVICES narrows
-them further. A device that is divided into MIG instances stands for its instances.
+NVML numbers all devices of the node, or those that the job's cgroup shows. CUDA_VISIBLE_DEVICES narrows them
+further. A device that is divided into MIG instances is replaced by its instances.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _EVERY_GPU_OF_THE_NODE = "/proc/driver/nvidia/gpus"
 
 
 class Visible(NamedTuple):
-    """One GPU or MIG instance of the job. `whole` is the device that an instance is a part of, otherwise
+    """One GPU or MIG instance of the job. `whole` is the device to which an instance belongs, otherwise
     None."""
 
     handle: Any
@@ -23,8 +23,8 @@ class Visible(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """GPUs: those that the sampler sees, those allotted to the job on this node, those of the node. None: not
-    known."""
+    """Numbers of GPUs: seen by the sampler, allotted to the job on this node, and present in the node. None:
+    unknown."""
 
     num_gpus: int
     num_gpus_allotted: Optional[int]
@@ -32,8 +32,8 @@ class Counts(NamedTuple):
 
 
 def find(nvml: Any, env: Mapping[str, str]) -> List[Visible]:
-    """CUDA_VISIBLE_DEVICES holds numbers or UUIDs, and what follows an entry that does not exist is
-    hidden."""
+    """The visible devices. CUDA_VISIBLE_DEVICES holds numbers or UUIDs; entries after one that does not exist
+    are hidden."""
     every = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -48,10 +48,11 @@ def find(nvml: Any, env: Mapping[str, str]) -> List[Visible]:
 
 
 def count(num_gpus: int, env: Mapping[str, str]) -> Counts:
-    """Slurm says what it allotted; the driver's files tell of all GPUs, also of those that a cgroup hides."""
+    """Count the GPUs. Slurm reports the allotted ones. The driver's files list all GPUs, even those that a
+    cgroup hides."""
     allotted = env.get("SLURM_GPUS_ON_NODE", "")
     try:
-        # Only the number is wanted.
+        # Only the number is needed.
         of_node: Optional[int] = len(os.listdir(_EVERY_GPU_OF_THE_NODE))  # noqa: PTH208
     except OSError:
         of_node = None
@@ -59,7 +60,7 @@ def count(num_gpus: int, env: Mapping[str, str]) -> Counts:
 
 
 def explain(counts: Counts, env: Mapping[str, str]) -> List[Gap]:
-    """Why fewer GPUs are seen than there should be."""
+    """The reasons why the sampler sees fewer GPUs than it should."""
     if counts.num_gpus_allotted and 0 < counts.num_gpus < counts.num_gpus_allotted:
         return [
             (
@@ -80,7 +81,7 @@ def explain(counts: Counts, env: Mapping[str, str]) -> List[Gap]:
 
 
 def uuid_of(nvml: Any, handle: Any) -> Optional[str]:
-    """A device's UUID; None when it does not say."""
+    """A device's UUID; None if the device does not report it."""
     try:
         return as_text(nvml.nvmlDeviceGetUUID(handle))
     except nvml.NVMLError:
@@ -88,7 +89,7 @@ def uuid_of(nvml: Any, handle: Any) -> Optional[str]:
 
 
 def as_text(value: Any) -> str:
-    """Older bindings answer in bytes."""
+    """The text: older bindings return bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
@@ -102,24 +103,24 @@ def _named(nvml: Any, entry: str, every: List[Any]) -> List[Visible]:
         except nvml.NVMLError:
             return []
     for handle in every:
-        # CUDA takes any beginning of a UUID that is long enough to be unique.
+        # CUDA accepts the start of a UUID, if it is long enough to be unique.
         if entry and (uuid_of(nvml, handle) or "").startswith(entry):
             return _instances(nvml, handle)
     return []
 
 
 def _instances(nvml: Any, handle: Any) -> List[Visible]:
-    """The MIG instances of a device, or the device itself where it is not divided."""
+    """The MIG instances of a device, or the device itself if it is not divided."""
     try:
         if not nvml.nvmlDeviceGetMigMode(handle)[0]:
             return [Visible(handle)]
         places = range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
-    except (nvml.NVMLError, AttributeError):  # a device, a driver or a binding that knows no MIG
+    except (nvml.NVMLError, AttributeError):  # a device, a driver or a binding without MIG
         return [Visible(handle)]
     found = []
     for place in places:
         try:
             found.append(Visible(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place), handle))
         except nvml.NVMLError:
-            continue  # an empty place, or an instance that is another job's
+            continue  # an empty slot, or another job's instance
     return found

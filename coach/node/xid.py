@@ -1,7 +1,7 @@
-"""Xid events: what the driver reports of a GPU in trouble, at the moment it happens.
+"""Xid events: errors of a GPU, reported by the driver when they happen.
 
-NVML tells them only to who waits for them, so a thread does nothing else. It must not be the one that reads
-values: a device with an Xid is the one that no longer answers.
+NVML reports them only to a caller that waits, so a thread of its own waits. It is not the thread that reads
+values: a device with an Xid may no longer answer reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PAUSE_S = 10.0
 
 
 class XidWatch:
-    """Registers devices, then tells every Xid to `tell(gpu, uuid, xid)` in a thread of its own."""
+    """Registers devices, then reports each Xid to `tell(gpu, uuid, xid)` in a thread of its own."""
 
     def __init__(self, nvml: Any, tell: Callable[[int, str, int], None]) -> None:
         self._nvml = nvml
@@ -25,12 +25,12 @@ class XidWatch:
         self._devices: Dict[int, Tuple[int, str]] = {}
 
     def register(self, handle: Any, gpu: int, uuid: str) -> None:
-        """Watch one device. Raises NVMLError where it has no such events."""
+        """Watch one device. Raises NVMLError if it has no such events."""
         self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, self._set)
         self._devices[_address(handle)] = (gpu, uuid)
 
     def start(self) -> None:
-        """Begin to wait, when all devices are registered."""
+        """Start to wait, after all devices are registered."""
         if self._devices:
             threading.Thread(target=self._wait, args=(dict(self._devices),), daemon=True).start()
 
@@ -40,7 +40,7 @@ class XidWatch:
                 event = self._nvml.nvmlEventSetWait_v2(self._set, _WAIT_MS)
             except self._nvml.NVMLError as error:
                 if error.value != self._nvml.NVML_ERROR_TIMEOUT:
-                    time.sleep(_PAUSE_S)  # a lost device fails every wait at once
+                    time.sleep(_PAUSE_S)  # on a lost device each wait fails at once
                 continue
             if _address(event.device) in devices:
                 self._tell(*devices[_address(event.device)], int(event.eventData))

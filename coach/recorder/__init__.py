@@ -1,5 +1,5 @@
-"""Keep what sources read before it is parsed, and play it back: a better parser or rule can be tried on an
-old recording."""
+"""Keeps the raw input of sources, before parsing, and plays it back: a better parser or rule can be tried on
+an old recording."""
 
 from coach.recorder.anonymize import Names, anonymize
 from coach.recorder.recording import Chapter, Header, Recording, attached_path, demo_path, open_recording

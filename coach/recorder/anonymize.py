@@ -1,8 +1,8 @@
-"""Strike names from a recording, the same name always by the same word.
+"""Replaces names in a recording. The same name always becomes the same word.
 
-People share recordings to report a problem; who they are, whom they share the cluster with and what their
-projects are called is nobody's business. The words are made with a key that is thrown away, so they tell
-nothing and differ between recordings.
+People share recordings to report a problem. Their own name, their colleagues' and their projects' must stay
+private. The words are derived with a key that is thrown away, so they reveal nothing and differ between
+recordings.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _WORDS = frozenset(
         "completed",
     ]
 )
-"""Names that tell nothing about anybody, and that stand for something else all over a recording."""
+"""Names that identify nobody, and that occur with another meaning all over a recording."""
 
 _FIELDS = frozenset(
     item.name
@@ -131,13 +131,13 @@ _HOME = re.compile(r"/(?:home|users|Users|u|scratch|work)/([^/\s\"'\\:,]+)")
 _HOST_STEM = re.compile(r"^((?:.*[^\d\n])?)\d+$")
 _NOT_INSIDE_A_WORD = ("(?<![A-Za-z0-9])", "(?![A-Za-z0-9])")
 _JSON_KEY = r'"(?P<key>[\w.-]{1,80}+)"\s{0,4}+:'
-"""A name may stand inside of a key of a record, as `s` does in `time_s`: struck there, the record could not
-be read any more."""
+"""A name may be part of a record's key, as `s` is of `time_s`. Replacing it there would make the record
+unreadable."""
 _MARKS = ("\ue001", "\ue002")
 
 
 class Names:
-    """Names that were seen: users, jobs, accounts, hosts."""
+    """The names found: users, jobs, accounts, hosts."""
 
     def __init__(self) -> None:
         self.users: set[str] = set()
@@ -145,10 +145,10 @@ class Names:
         self.accounts: set[str] = set()
         self.hosts: set[str] = set()
         self.recipes: set[str] = set()
-        """The recipes' names are coach's own, and stay."""
+        """Names of coach's own recipes, which stay."""
 
     def add_reading(self, reading: Reading) -> None:
-        """Take the names out of what a source understood."""
+        """Collect the names in a parsed reading."""
         match reading.payload:
             case JobList(jobs=jobs):
                 self.add_jobs(jobs)
@@ -163,7 +163,7 @@ class Names:
                 self._add_run(watched)
 
     def add_jobs(self, jobs: Iterable[cluster.Job]) -> None:
-        """Take the names out of jobs that were told."""
+        """Collect the names in jobs."""
         for job in jobs:
             self.users.add(job.user)
             self.jobs.add(job.name)
@@ -172,7 +172,7 @@ class Names:
             self.add_path(job.work_dir or "")
 
     def add_path(self, path: str) -> None:
-        """Take the user out of a path under home, scratch and the like."""
+        """Collect the user's name from a path below home, scratch and the like."""
         self.users |= set(_HOME.findall(path))
 
     def _add_run(self, item: run.Run) -> None:
@@ -182,7 +182,7 @@ class Names:
 
 
 def anonymize(recording: Recording, names: Names, file: Path) -> None:
-    """Write the recording anew, with every name struck. Raises OSError."""
+    """Write the recording again with each name replaced. Raises OSError."""
     for text in _texts(recording):
         names.add_path(text)
     for entry in recording.entries:
@@ -207,7 +207,7 @@ def anonymize(recording: Recording, names: Names, file: Path) -> None:
 
 
 def striker(names: Names, key: bytes) -> Callable[[str], str]:
-    """A function that strikes these names from a text."""
+    """A function that replaces these names in a text."""
     kept = _WORDS | _FIELDS | cluster.ACTIVE_STATES | names.recipes
     patterns: dict[str, str] = {}
     words: dict[str, str] = {}
@@ -225,7 +225,7 @@ def striker(names: Names, key: bytes) -> Callable[[str], str]:
             patterns[stem] = _pattern(kind, stem, has_number=stem != name)
     if not patterns:
         return lambda text: text
-    # The longest first: `alice-exp1` is one name, not alice's.
+    # Longest first, so that `alice-exp1` is replaced as one name.
     one = "|".join(patterns[stem] for stem in sorted(patterns, key=len, reverse=True))
     expression, a_name = re.compile(f"{_JSON_KEY}|{one}"), re.compile(one)
 
@@ -233,7 +233,7 @@ def striker(names: Names, key: bytes) -> Callable[[str], str]:
         key = found["key"]
         if key is None:
             return words[found[0]]
-        # A whole key may be a name: a node of several, a user of several.
+        # The whole key may be a name: that of a node, or of a user, in a mapping.
         is_name = len(key) >= 4 and (key in words or _stem(key) in words)
         return a_name.sub(lambda inner: words[inner[0]], found[0]) if is_name else found[0]
 
@@ -241,7 +241,8 @@ def striker(names: Names, key: bytes) -> Callable[[str], str]:
 
 
 def _says_nothing(kind: str, stem: str) -> bool:
-    """True for a stem that names nobody: nothing, a number, or a job's name of two letters."""
+    """True for a stem that identifies nobody: an empty one, a number, or a job's name of fewer than three
+    letters."""
     return not stem or stem.isdigit() or (kind == "job" and len(stem) < 3)
 
 
@@ -251,12 +252,12 @@ def _pattern(kind: str, stem: str, *, has_number: bool) -> str:
     if has_number:
         return f"{before}{escaped}(?=[\\d\\[])"
     if len(stem) >= 6 or (len(stem) >= 4 and kind != "job"):
-        return escaped  # long enough to be no accident: struck inside other words too
+        return escaped  # too long to match by accident, so it is replaced inside other words too
     return f"{before}{escaped}{after}"
 
 
 def _stem(host: str) -> str:
-    """`gpu` of `gpu017`: the numbers stay, so that `gpu[016-017]` still is what it was."""
+    """`gpu` of `gpu017`. Numbers stay, so `gpu[016-017]` keeps its form."""
     found = _HOST_STEM.match(host)
     return found[1] if found else host
 
@@ -274,7 +275,7 @@ def _strike_entries(entries: Iterable[Entry], strike: Callable[[str], str]) -> I
         last_s = entry["t"]
         path: str = entry.get("path", "")
         if entry["k"] == "bytes":
-            # A name may be cut by the end of what was appended: the last line waits for its rest.
+            # An appended piece may end in the middle of a name, so its last line waits for the rest.
             whole, newline, rest = (torn.pop(path, "") + entry["data"]).rpartition("\n")
             torn[path] = rest
             if newline:
@@ -295,7 +296,8 @@ def _torn_end(time_s: float, path: str, rest: str, strike: Callable[[str], str])
 
 
 def _strike_answer(entry: Entry, strike: Callable[[str], str]) -> Entry:
-    """Separators are letters and digits: they are taken out first, so that names stand alone between them."""
+    """Separators consist of letters and digits. They are cut out first, so that names stand alone between
+    them."""
     tokens = [(entry["sep"], _MARKS[0]), (entry["end"], _MARKS[1])]
 
     def apart(text: str) -> str:
@@ -311,7 +313,7 @@ def _strike_answer(entry: Entry, strike: Callable[[str], str]) -> Entry:
 
 
 def _strike_summaries(text: str, strike: Callable[[str], str]) -> str:
-    """A text, also what jobstats packed into it: nodes have their names there."""
+    """The text with names replaced, including names of nodes in the summaries that jobstats packs into it."""
     parts, start = [], 0
     for found in SUMMARY.finditer(text):
         plain = unpacked(found[0])

@@ -1,7 +1,7 @@
 """The file format of recordings: gzip, one JSON object per line, a header first.
 
-Bytes are text decoded with surrogate escapes, which is lossless and can be read by people. A recording whose
-writer was killed is readable up to where it was flushed.
+Bytes become text with surrogate escapes, which is lossless and readable. If the writer was killed, a
+recording can be read up to the last flush.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from coach.model.errors import UserError
 SCHEMA = 1
 KIND = "coach-recording"
 MAX_BYTES = 256 << 20
-"""Unpacked. A replay keeps all of it, and needs two to three times as much memory."""
+"""Unpacked. A replay keeps all of it in memory, and needs two to three times as much."""
 
 Entry = dict[str, Any]
-"""`t` is when (epoch seconds), `k` what it is:
+"""`t` is the time (epoch seconds), `k` the kind:
 `run` (an answer: id kind argv sep end rc out err error dur), `again` (the same answer as `of`), `bytes`
-(appended to a file), `new` (the file was cut or replaced and begins anew), `size` (of a file that was not
+(appended to a file), `new` (the file was cut or replaced and starts again), `size` (of a file that was not
 read), `mtime`, `dir` (names), `miss` (op, errno)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A part of the story that a recording tells. Its captions are the screens'."""
+    """A chapter of the story that a recording tells. The screens hold its captions."""
 
     name: str
     at_s: float
-    """Seconds after the recording's beginning."""
+    """Seconds after the start of the recording."""
     target: str | None = None
-    """The run that it is about."""
+    """The run that the chapter is about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Who recorded what, and when it began."""
+    """Author, content and start time of a recording."""
 
     time_s: float
     backend: str
@@ -52,19 +52,19 @@ class Header:
     machine: Mapping[str, Any] | None = None
     """The one node of the local backend (fields of model.cluster.Node)."""
     targets: tuple[str, ...] = ()
-    """Runs that were followed."""
+    """Runs that the recorder followed."""
     attached: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Jobs that were measured from inside, by job id → name of the rung (model.telemetry.Rung); see
+    """Jobs that were measured from inside: job id → name of the rung (model.telemetry.Rung). See
     `attached_path`."""
     is_anonymized: bool = False
     coach: str = field(default_factory=installed.version)
     chapters: tuple[Chapter, ...] = ()
-    """Of a recording that was made to be shown; others have none."""
+    """Only a recording made for a demonstration has chapters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A whole recording, in memory."""
+    """A whole recording in memory."""
 
     header: Header
     entries: tuple[Entry, ...]
@@ -75,8 +75,8 @@ class Recording:
 
 
 def attached_path(job_id: str) -> Path:
-    """Under which name a recording holds what was measured inside of a job: a file that grows, and no file of
-    the world."""
+    """The path under which a recording holds measurements from inside a job. They form a growing file that
+    exists only in the recording."""
     return Path("attached") / job_id
 
 
@@ -100,12 +100,12 @@ def write_line(file: gzip.GzipFile, value: Mapping[str, Any]) -> None:
 
 
 def demo_path() -> Path:
-    """Where the recording lies that comes with coach."""
+    """Path of the recording that ships with coach."""
     return installed.package() / "demo" / "demo.coach"
 
 
 def open_recording(path: Path) -> Recording:
-    """Read a recording. Raises UserError, one line, for anything that is not one."""
+    """Read a recording. Raises UserError, in one line, for a file that is not a valid recording."""
     try:
         with path.open("rb") as packed, gzip.open(packed, "rb") as file:
             lines = _lines(file, path)
@@ -133,7 +133,7 @@ def _lines(file: gzip.GzipFile, path: Path) -> Iterator[bytes]:
                 )
             yield line
     except (EOFError, zlib.error):
-        return  # its writer was killed: what came before is whole
+        return  # the writer was killed: all earlier lines are complete
 
 
 def _parse_header(line: bytes, path: Path) -> Header:
@@ -189,7 +189,8 @@ def _parse_entries(lines: Iterator[bytes], path: Path) -> Iterator[Entry]:
 
 
 def _check_entry(entry: object, known: set[int]) -> None:
-    """Raises ValueError for an entry that a replay cannot use. `known` are the ids of the answers so far."""
+    """Raises ValueError for an entry that a replay cannot use. `known` holds the ids of all earlier
+    answers."""
     if not isinstance(entry, dict):
         raise ValueError("an object was expected")
     kind = entry.get("k")
@@ -250,4 +251,4 @@ _FIELDS: Mapping[str, Mapping[str, _Expected]] = {
     "dir": {"path": _TEXT, "names": _TEXTS},
     "miss": {"path": _TEXT, "op": _TEXT, "errno": _WHOLE_OR_NONE},
 }
-"""What each kind of entry must hold beside its time."""
+"""Keys that each kind of entry must have beside its time."""

@@ -1,7 +1,7 @@
-"""The Io that remembers: it passes every question on, and keeps each answer as it came.
+"""An Io that records: it passes each query on and keeps the raw answer.
 
-What did not change is kept once: an answer like the last one refers to it, of a file only the bytes are kept
-that were not seen before. So hours of an idle cluster stay small.
+Unchanged data is kept once: a repeated answer refers to the earlier one, and of a file only new bytes are
+kept. Hours of an idle cluster therefore stay small.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from coach.sources.io import CommandResult, Io, Query
 
 FLUSH_INTERVAL_S = 5.0
 _HEAD_BYTES = 64 << 10
-"""Of a file's beginning this much is compared, to notice that it was written anew."""
+"""Bytes at the start of a file that are compared, to notice that it was rewritten."""
 
 
 @dataclass(slots=True)
 class _File:
-    """What of a file is in the recording."""
+    """The part of a file that the recording holds."""
 
     head: bytes = b""
     length: int = 0
 
 
 class RecordingIo:
-    """Wraps an Io and writes everything it answers to `file`. Used from many threads; close it at the end."""
+    """Wraps an Io and writes all its answers to `file`. Many threads may use it; close it at the end."""
 
     def __init__(self, io: Io, file: Path, header: Header) -> None:
-        """Raises OSError when the file cannot be written. It is readable by its owner alone."""
+        """Create the file, readable only by its owner. Raises OSError if it cannot be written."""
         self.num_entries = 0
         self.num_bytes = 0
-        """Raw bytes kept, before compression."""
+        """Number of raw bytes kept, before compression."""
         self._io = io
         # The recording stays open for as long as the recorder lives.
         self._raw = open(file, "wb", opener=_open_private)  # noqa: SIM115
@@ -55,7 +55,7 @@ class RecordingIo:
         return self._io.now()
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
-        # A recording keeps answers whole.
+        # A recording keeps whole answers, so the query's incremental reader is dropped.
         result = self._io.run(replace(query, reader=None), timeout_s)
         done, out = result.query, encode_bytes(result.stdout)
         key = "\0".join((done.kind, *normalize(done).argv))
@@ -120,13 +120,13 @@ class RecordingIo:
         return self._io.real_path(path)
 
     def append(self, path: Path, data: bytes) -> None:
-        """Keep what did not come out of a file, as one that grows."""
+        """Record data that came from no file, as a growing file."""
         with self._lock:
             self._write(self._io.now(), "bytes", {"path": str(path), "data": encode_bytes(data)})
             self.num_bytes += len(data)
 
     def close(self) -> None:
-        """Write the end. What is read after it is not kept."""
+        """Write the end. Later input is not recorded."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -140,7 +140,7 @@ class RecordingIo:
         if data[: len(overlap)] != overlap or is_cut:
             file = self._begin_anew(path)
         if offset > file.length:
-            return  # not from where the recording of this file ends: the source will begin again at its start
+            return  # a gap after the recorded part: the source will read the file again from its start
         fresh = data[file.length - offset :]
         if fresh:
             self._facts.pop(("file", path), None)
@@ -161,8 +161,8 @@ class RecordingIo:
             self._fact("miss", path, {"op": what, "errno": error.errno})
 
     def _fact(self, kind: str, path: Path, fields: dict[str, Any]) -> None:
-        """Something that is told only when it changed. What a path is as a file and as a directory are two
-        facts."""
+        """Record a fact about a path only when it changes. Its facts as a file and as a directory are kept
+        apart."""
         topic = {"size": "file", "dir": "dir", "mtime": "mtime"}.get(kind) or fields["op"]
         if self._facts.get((topic, str(path))) != (kind, fields):
             self._facts[(topic, str(path))] = (kind, fields)
@@ -179,7 +179,7 @@ class RecordingIo:
 
 
 def normalize(query: Query) -> Query:
-    """The question without its random separators: what makes two of them the same."""
+    """The query without its random separators: equal queries then compare equal."""
     argv = tuple(_without_separators(word, query) for word in query.argv)
     return replace(query, argv=argv, separator="", record_end="")
 

@@ -1,8 +1,7 @@
-"""The Io that plays a recording: questions get the answers of that time, files are as long as they had grown
-by then.
+"""An Io that plays a recording: queries get the answers of the recorded time, and files have the length that
+they had then.
 
-The clock is virtual: it starts where the recording starts, runs at a chosen speed and stands still at its
-end.
+The clock is virtual: it starts at the recording's start, runs at a chosen speed and stops at the end.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from coach.recorder.recording_io import normalize
 from coach.sources.io import CommandResult, Query
 
 _FIRST_LOOK_S = 1.0
-"""What the recorder saw within its first second is there from the beginning: the first picture is not an
-empty one."""
+"""Seconds: data that the recorder saw in this time is present from the start, so that the first screen is not
+empty."""
 _START_S = 5.0
-"""A question asked before its first answer was recorded gets that answer if its command was running already,
-give or take this."""
+"""Seconds: a query before its first recorded answer gets that answer if the recorded command had started by
+then, within this tolerance."""
 
 
 @dataclass(slots=True)
 class _Timeline:
-    """Values by the time they were recorded."""
+    """Values in the order of their recording times."""
 
     times: list[float] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
@@ -47,14 +46,14 @@ class _Timeline:
 
 @dataclass(slots=True)
 class _Content:
-    """A file from when it began (anew) on."""
+    """One content of a file, from its (new) start."""
 
     data: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(frozen=True, slots=True)
 class _FileState:
-    """A file at one time: the first `length` bytes of a content, or why it could not be read."""
+    """A file at one time: the first `length` bytes of a content, or the error on reading it."""
 
     content: _Content
     length: int
@@ -63,7 +62,7 @@ class _FileState:
 
 
 class ReplayIo:
-    """Stands in for the world. `clock` is a monotonic clock in seconds, real time by default."""
+    """Replaces the real Io. `clock` is a monotonic clock in seconds, real time by default."""
 
     def __init__(
         self, recording: Recording, clock: Callable[[], float] = time.monotonic, speed: float = 1.0
@@ -134,7 +133,7 @@ class ReplayIo:
         return list(names)
 
     def real_path(self, path: Path) -> Path:
-        """The path itself: no link is recorded, only what was read through it."""
+        """The path itself: a recording holds no links, only the contents read through them."""
         return path
 
     def _file(self, path: Path) -> _FileState:
@@ -147,11 +146,11 @@ class ReplayIo:
         return state
 
     def _only_like(self, wanted: Query) -> _Timeline | None:
-        """A newer coach asks the same question in other words; the old answer carries its own words and
-        separators.
+        """The answer to a similar query: a newer coach may word a query differently, and the old answer keeps
+        its own words and separators.
 
-        One user's jobs and everybody's are two questions; a recording that has but one of them answers both
-        with it.
+        Queries for one user's jobs and for everybody's differ, but a recording with only one of them answers
+        both with it.
         """
         found = {query: timeline for query, timeline in self._answers.items() if query.kind == wanted.kind}
         alike = [

@@ -1,9 +1,9 @@
-"""Answers of Slurm's clients without the names in them, in the very form in which they came.
+"""Replaces names in answers of Slurm's clients, and keeps the answers' exact form.
 
-A recording is struck by the names that were seen in it. A capture is sent to people who know nobody of the
-site, so it goes the other way: a field is kept only where it is known what it holds, and of everything else
-only the shape is left. The same name is the same word all through a capture; the key that makes the words is
-thrown away. All functions are pure.
+A recording is anonymized by the names found in it. A capture is sent to people who know nobody at the site,
+so it works the other way round: only fields with a known meaning are kept, and only the shape of all other
+text. A name becomes the same word throughout a capture; the key that derives the words is thrown away. All
+functions are pure.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLAIN_PARTS = frozenset(
         "all",
     ]
 )
-"""Words of which the names of partitions are made that tell nothing of a site."""
+"""Words in partition names that reveal nothing about a site."""
 _LETTERS = "abcdefghijklmnop"
 _STEM = re.compile(r"[A-Za-z][A-Za-z_.-]*")
 _CAMEL = re.compile(r"^[A-Za-z_]*$")
@@ -180,24 +180,24 @@ _KEPT = frozenset(
         "JobAcctGatherFrequency",
     ]
 )
-"""Fields that hold numbers, times, states and Slurm's own words. A state told with a user's number is cut."""
+"""Fields with numbers, times, states and Slurm's own words. A user's number after a state is cut."""
 _STATE_BY = re.compile(r"^([A-Z_+]+) by \d+$")
 _ODD = re.compile(r"[^\x20-\x7e]")
 
 
 @dataclass(frozen=True, slots=True)
 class Strikes:
-    """What makes the words of one capture."""
+    """Derives the replacement words of one capture."""
 
     key: bytes
 
     def word(self, kind: str, name: str) -> str:
-        """The word for a name: the same for the same name."""
+        """The word for a name; equal names get equal words."""
         digest = hmac.digest(self.key, f"{kind}\0{name}".encode("utf-8", "surrogateescape"), hashlib.sha256)
         return kind + "".join(_LETTERS[byte & 15] for byte in digest[:6])
 
     def field(self, name: str, value: str) -> str:
-        """A value of a field, without names."""
+        """A field's value without names."""
         if value.strip() in _UNSET:
             return value
         if name in _KEPT and not _ODD.search(value):
@@ -211,7 +211,7 @@ class Strikes:
         return _STRIKES
 
     def names(self, kind: str, value: str) -> str:
-        """A list of names, some with a number behind them: `alice(1000),bob`."""
+        """A list of names, some followed by a number: `alice(1000),bob`."""
         return ",".join(self._name(kind, part) for part in value.split(","))
 
     def _name(self, kind: str, part: str) -> str:
@@ -219,11 +219,11 @@ class Strikes:
         return part if name in _PLAIN_NAMES or name in _UNSET else self.word(kind, name)
 
     def hosts(self, value: str) -> str:
-        """A node set expression: the numbers stay."""
+        """A node set expression; numbers stay."""
         return _STEM.sub(lambda found: self.word("host", found[0]), value)
 
     def partitions(self, value: str) -> str:
-        """Names of partitions; those made of plain words stay."""
+        """Names of partitions; names made of common words stay."""
         return ",".join(
             name
             if _PLAIN_PARTS.issuperset(re.split(r"[^a-z]+", name.lower().strip())) or name in _UNSET
@@ -232,11 +232,11 @@ class Strikes:
         )
 
     def path(self, value: str) -> str:
-        """A path, each of its parts a word."""
+        """A path, with a word for each of its parts."""
         return "/".join(self.word("p", part) if part else "" for part in value.split("/"))
 
     def reason(self, value: str) -> str:
-        """Why a job waits: Slurm's words, and the nodes behind them."""
+        """The reason why a job waits: Slurm's words, and the nodes after them."""
         found = _REASON_NODES.match(value)
         if found:
             return found[1] + self.hosts(found[2])
@@ -244,7 +244,7 @@ class Strikes:
 
 
 def shape(text: str) -> str:
-    """Letters as `x`, digits as `9`: what stays tells how a value is built, not what it says."""
+    """Letters as `x` and digits as `9`: the result shows a value's form, but not its content."""
     return _ALNUM.sub(lambda found: "9" if found[0].isdigit() else "x", text)
 
 
@@ -264,8 +264,8 @@ _STRIKES: Mapping[str, Callable[[Strikes, str], str]] = MappingProxyType(
 def strike_records(
     text: str, fields: Sequence[str], separator: str, record_end: str, strikes: Strikes
 ) -> str:
-    """An answer of squeue or sacct, field by field. A record with another number of fields leaves its
-    shape."""
+    """An answer of squeue or sacct, field by field. Of a record with another number of fields only the shape
+    stays."""
     if not record_end:
         return _strike_endless(text, fields, separator, strikes)
     records = text.split(record_end)
@@ -283,7 +283,7 @@ def _strike_record(record: str, fields: Sequence[str], separator: str, strikes: 
 
 
 def _strike_endless(text: str, fields: Sequence[str], separator: str, strikes: Strikes) -> str:
-    """Of sacct, where each field ends with the separator, and a record is so many of them."""
+    """An answer of sacct: each field ends with the separator, and a record is a fixed number of fields."""
     *values, rest = text.split(separator)
     struck = [
         _field_with_break(strikes, fields[index % len(fields)], value) for index, value in enumerate(values)
@@ -292,7 +292,8 @@ def _strike_endless(text: str, fields: Sequence[str], separator: str, strikes: S
 
 
 def _field_with_break(strikes: Strikes, name: str, value: str) -> str:
-    """A client ends a record with a newline, which comes before the next one's first field."""
+    """A field of sacct. A record ends with a newline, which thus stands before the next record's first
+    field."""
     plain = value.lstrip("\n")
     return "\n" * (len(value) - len(plain)) + strikes.field(name, plain)
 
@@ -316,7 +317,7 @@ def _strike_line(line: str, strikes: Strikes) -> str:
 
 
 def _free(text: str, strikes: Strikes) -> str:
-    """Of what people wrote the shape; the stamp of who wrote it and when stays a stamp."""
+    """The shape of text that people wrote; the stamp of author and time stays a stamp."""
     parts: list[str] = []
     start = 0
     for stamp in _STAMP.finditer(text):
@@ -327,7 +328,7 @@ def _free(text: str, strikes: Strikes) -> str:
 
 
 def strike_config(text: str, strikes: Strikes) -> str:
-    """An answer of `scontrol show config`: each key stays, and the values that coach reads."""
+    """An answer of `scontrol show config`: all keys, and the values of those keys that coach reads."""
     lines: list[str] = []
     for line in text.split("\n"):
         key, equals, value = line.partition("=")

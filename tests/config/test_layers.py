@@ -13,7 +13,7 @@ from coach.model.launching.site import Advice, Limits, Lock, Switch
 from tests.config.site import Place
 
 
-def test_each_layer_wins_over_the_one_before_and_says_who_it_is(place: Place) -> None:
+def test_each_layer_overrides_the_one_before_and_keeps_its_origin(place: Place) -> None:
     place.site('[launch]\npartition = "site"\naccount = "site"\nqos = "site"\nmem = "1G"\n')
     place.user('[launch]\npartition = "user"\naccount = "user"\nqos = "user"\n')
     memory = place.user_file.parent / "remembered.toml"
@@ -67,7 +67,7 @@ def test_tables_that_people_fill_are_joined_key_by_key(place: Place) -> None:
     }
 
 
-def test_what_only_a_site_says_is_read(place: Place) -> None:
+def test_settings_that_only_a_site_may_set_are_read(place: Place) -> None:
     place.site(
         '[limits]\nmax_gpus = 8\nmax_time = "1-00:00:00"\nmax_running = 3\n[switches]\nlocal_backend = '
         "false\n"
@@ -183,7 +183,7 @@ def test_the_site_s_least_interval_is_not_undercut(place: Place) -> None:
     assert settings.least_jobs_interval_s == 30
     assert settings.notes == (
         (
-            f"{place.user_file}:2: poll.jobs_interval_s = 5 does not count: the site's least is 30 "
+            f"{place.user_file}:2: poll.jobs_interval_s = 5 does not count: the site's minimum is 30 "
             f"({place.site_file}:2)"
         ),
     )

@@ -60,6 +60,6 @@ def test_every_key_has_its_line() -> None:
     }
 
 
-def test_what_is_not_there_has_no_line() -> None:
+def test_a_key_that_is_missing_has_no_line() -> None:
     assert line_of(key_lines(TEXT), ("nowhere",)) is None
     assert key_lines("") == {}

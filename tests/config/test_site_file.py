@@ -46,7 +46,7 @@ EXPECTED = [
     (4, "launch.time = 'tomorrow': not a time limit", "expected for example 30:00, 2:00:00 or 1-12:00:00"),
     (5, "launch.mem = 'lots': not a memory size", "expected for example 500M, 16G or 1T"),
     (6, "launch.gpu_request = 'gpus': expected one of gpus-per-node, gres", None),
-    (7, "launch.environment = 'pytorhc': there is none of this name", "did you mean pytorch?"),
+    (7, "launch.environment = 'pytorhc': this name is not defined", "did you mean pytorch?"),
     (8, "launch.nodes = 0: expected a whole number, at least 1", None),
     (11, "environments.pytorch.modules = 'pytorch/2.6': expected a list of strings", None),
     (13, "unknown key limits.max_gpu", "did you mean limits.max_gpus?"),

@@ -115,7 +115,7 @@ def test_a_word_that_yaml_reads_otherwise_gets_quotes() -> None:
 
 @pytest.mark.parametrize("suffix", [".yaml", ".json", ".toml"])
 @pytest.mark.parametrize("text", ["[1, 2]", "{", "a: 1\n---\nb: 2\n", "&a [*a]", "[" * 5000])
-def test_what_is_no_config_is_told(text: str, suffix: str) -> None:
+def test_text_that_is_no_config_is_refused(text: str, suffix: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the words are those of three parsers
         read_values(text, suffix)
 

@@ -103,5 +103,5 @@ def test_where_nothing_can_be_written_nothing_is_launched(full: Room, words: str
     assert "runs_root" in (caught.value.hint or "")
 
 
-def test_what_nobody_can_say_is_not_said() -> None:
+def test_a_room_without_known_facts_gets_neither_note_nor_warning() -> None:
     assert judge_rooms([Room("/runs", "runs_root", None, None, {})]) == ((), ())

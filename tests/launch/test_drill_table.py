@@ -128,7 +128,7 @@ def test_a_mended_launch_is_a_drill_no_more(tmp_path: Path) -> None:
     assert "drill" in plan_of_drill(tmp_path, parent_run_id="r").run_json
 
 
-def test_nor_is_what_is_launched_again_of_a_mended_one(tmp_path: Path) -> None:
+def test_a_drill_launched_again_is_a_drill_unless_a_fix_was_applied(tmp_path: Path) -> None:
     write_recipe(tmp_path, text=RECIPE.format(name="ddp", devices="multiple") + PARAMETERS + DRILL)
     fix = AppliedFix("GPU005", "more workers", {"num_workers": 2})
     for said, is_drill in (({"fix": fix}, False), ({}, True)):

@@ -34,7 +34,7 @@ def test_a_refusal_names_its_job(line: str, told: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("line", ["slurm_suspend error: No error", "1731_0-1: No error", ""])
-def test_what_is_no_error_refuses_nothing(line: str) -> None:
+def test_a_line_without_an_error_refuses_no_job(line: str) -> None:
     assert refusals([line]) == ()
 
 

@@ -51,8 +51,8 @@ def test_what_a_person_says_goes_first() -> None:
 @pytest.mark.parametrize(
     ("program", "backend", "words"),
     [
-        (own("train.py"), "slurm", "how is train.py told"),
-        (own("job.sbatch", kind=OwnKind.BATCH), "slurm", "how is the training in job.sbatch told"),
+        (own("train.py"), "slurm", "how does train.py get"),
+        (own("job.sbatch", kind=OwnKind.BATCH), "slurm", "how does the training in job.sbatch get"),
         (own("train.py"), "local", "ends at no limit"),
     ],
 )

@@ -90,7 +90,7 @@ def test_only_a_value_that_changes_is_written_anew(
     assert with_values(words.split(), read_options(words.split(), None), values) == tuple(expected.split())
 
 
-def test_a_word_behind_a_declared_option_s_value_is_none_of_its_values() -> None:
+def test_a_declared_option_takes_one_value_and_not_the_word_after_it() -> None:
     words = ["train.py", "--amp", "a.toml", "--learning-rate", "0.1", "b.toml"]
     changed = with_values(words, read_options(words, SOURCE), {"lr": 0.5})
     assert changed == ("train.py", "--amp", "a.toml", "--learning-rate", "0.5", "b.toml")

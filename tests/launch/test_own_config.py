@@ -138,7 +138,7 @@ def test_the_script_writes_the_copy_byte_for_byte(home: Path, text: str) -> None
     assert written == text.replace("lr: 1", "lr: 0.5").encode()
 
 
-def test_of_two_candidates_none_is_guessed_until_somebody_says(home: Path) -> None:
+def test_with_two_candidates_neither_is_taken_until_the_person_names_one(home: Path) -> None:
     (home / "conf.yaml").write_text("encoder: {lr: 0.1}\ndecoder: {lr: 0.2}\n")
     assert "lr" not in parameters(own(home, "conf.yaml"))
     plan = planned(own(home, "conf.yaml"))
@@ -160,7 +160,7 @@ def test_what_the_command_line_says_wins_and_what_it_might_say_is_not_guessed(ho
     assert planned(own(home, "--config", "conf.yaml", lr="--lr"), lr=0.2).command[-2:] == ("--lr", "0.2")
 
 
-def test_an_option_that_is_called_like_a_key_is_said_in_the_file(home: Path) -> None:
+def test_an_option_named_like_a_key_is_changed_in_the_file(home: Path) -> None:
     option = "parser.add_argument('--optim.lr', type=float, default=0.1)\n"
     (home / "train.py").write_text(option + "parser.add_argument('--seed', type=int, default=0)\n")
     (home / "conf.yaml").write_text("optim: {lr: 0.01}\nseed: 3\n")

@@ -57,7 +57,7 @@ def test_a_recipe_s_name_and_a_toml_are_no_own_programs(home: Path) -> None:
     assert [is_own(what) for what in (None, str(home / "train.py"), "gone.py", "-")] == [True] * 4
 
 
-def test_each_kind_is_told_by_its_file(home: Path) -> None:
+def test_the_kind_of_a_program_is_read_from_its_file(home: Path) -> None:
     (home / "start").write_text("#!/bin/sh\n")
     (home / "slurm.py").write_text("#!/usr/bin/python3\n#SBATCH --time=1\n")
     kinds = [own(home, what).kind for what in ("train.py", "job.sbatch", "start", "slurm.py")]
@@ -93,7 +93,7 @@ def test_a_batch_file_that_coach_cannot_keep_as_a_run_is_refused_in_words(
         ("job.sbatch", ("torchrun",), "cannot put torchrun into a batch file"),
     ],
 )
-def test_what_cannot_be_launched_is_said(
+def test_a_program_that_cannot_be_launched_is_refused_with_the_reason(
     home: Path, what: str | None, offers: tuple[str, ...], words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
@@ -143,7 +143,7 @@ def test_each_offer_adds_what_it_says(home: Path) -> None:
     assert "#SBATCH --signal=B:USR1@120" in plan.script
     assert "export TORCH_FR_BUFFER_SIZE=2000" in plan.script
     assert "export PYTHONFAULTHANDLER=1" in plan.script
-    with pytest.raises(UserError, match="without a time limit"):
+    with pytest.raises(UserError, match="there is no time limit"):
         planned(own(home, "train.py", offers=("signal",)))
 
 

@@ -75,7 +75,9 @@ def test_gpus_are_asked_for_as_they_were(told: str, asked: str) -> None:
 
 
 def test_a_job_whose_resources_cannot_be_asked_for_is_not_submitted_without_them() -> None:
-    with pytest.raises(UserError, match="TresPerJob=gres/gpu:a100:2,gres/shard:1: only GPUs"):
+    with pytest.raises(
+        UserError, match="TresPerJob=gres/gpu:a100:2,gres/shard:1: coach can request only GPUs"
+    ):
         options("   TresPerJob=gres/gpu:a100:2,gres/shard:1\n")
     assert not any("gpus" in option for option in options("   TresPerTask=cpu=4\n"))
 

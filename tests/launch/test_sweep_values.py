@@ -73,7 +73,9 @@ def test_random_runs_are_no_more_than_there_are_combinations() -> None:
         ({"lr": "1..9+1"}, 0, "--random 0: must be 1 to 32"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(said: dict[str, str], num_random: int | None, words: str) -> None:
+def test_invalid_values_are_refused_in_one_line(
+    said: dict[str, str], num_random: int | None, words: str
+) -> None:
     with pytest.raises(UserError) as caught:
         combinations(KNOWN, said, num_random)
     assert words in caught.value.message

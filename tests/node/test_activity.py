@@ -114,7 +114,7 @@ def test_a_slow_nfs_server_shows_as_the_wait_of_each_request(tmp_path: Path) -> 
     assert followed.sample(20.0) == [], "a mount that nobody used is not told of"
 
 
-def test_lustre_is_told_where_its_statistics_can_be_read_and_is_a_gap_where_not(tmp_path: Path) -> None:
+def test_lustre_is_measured_if_its_statistics_can_be_read_else_it_is_a_gap(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/mountstats").write_text(
         "device 10.0.0.1@o2ib:/work mounted on /lustre with fstype lustre\n"

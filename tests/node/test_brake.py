@@ -46,7 +46,7 @@ def test_a_run_that_went_well_or_failed_otherwise_releases_the_brake(tmp_path: P
     assert asked(tmp_path, *names, ended(tmp_path, "c", state)) is None
 
 
-def test_what_has_not_ended_was_cancelled_or_was_stopped_by_the_brake_counts_for_nothing(
+def test_unfinished_cancelled_and_braked_runs_do_not_count(
     tmp_path: Path,
 ) -> None:
     refused = {"cause": "sweep_brake", "text": "x", "node": "n"}

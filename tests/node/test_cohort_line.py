@@ -154,7 +154,7 @@ def test_nothing_of_others_is_followed_or_replaced(tmp_path: Path, place: Path, 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a run of somebody else")
-def test_a_run_of_somebody_else_is_not_told_in_one_s_own_name(
+def test_another_users_run_is_not_shared_under_ones_own_name(
     tmp_path: Path, place: Path, judged: Judged
 ) -> None:
     paths = an_ended_run(tmp_path, place)

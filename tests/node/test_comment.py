@@ -61,7 +61,7 @@ def job(tmp_path: Path) -> Job:
         ("for $(id) 'Ada'\n", f"for $(id) 'Ada'; coach {RUN} MEM001"),
     ],
 )
-def test_the_finding_stands_behind_what_was_there(job: Job, before: str, after: str) -> None:
+def test_the_finding_is_appended_to_the_existing_comment(job: Job, before: str, after: str) -> None:
     assert job.appends(before) == [READ, f"scontrol update JobId=17 Comment={after}"]
 
 

@@ -52,7 +52,7 @@ def test_a_batch_file_in_python_is_told_itself(tmp_path: Path) -> None:
     assert (tmp_path / "saved").exists()
 
 
-def test_where_the_file_does_not_run_nobody_is_signalled(tmp_path: Path) -> None:
+def test_no_process_is_signalled_if_the_file_does_not_run(tmp_path: Path) -> None:
     process = started(tmp_path, "bash", f"{sys.executable} train.py\n")
     assert not curtail(process.pid, str(tmp_path / "another"))
     assert process.poll() is None

@@ -85,7 +85,7 @@ def test_what_coach_has_judged_stays_when_the_job_goes_on_to_say_its_state(
     assert (told["finding"], told["is_judged"]) == (None, True)
 
 
-def test_a_drill_tells_no_cause_to_those_who_have_it_still_before_them(tmp_path: Path, place: Path) -> None:
+def test_a_shared_drill_hides_its_cause_from_other_learners(tmp_path: Path, place: Path) -> None:
     paths = a_run(tmp_path, place, recipe="typo", drill="typo")
     finding = {"code": "NUM001", "severity": "critical"}
     share.share(paths, finding)

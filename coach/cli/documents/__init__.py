@@ -1,2 +1,3 @@
-"""What each command prints with `--format json`, as types: mypy holds the commands to them, and the published
-JSON Schemas are made of them. Only annotations need them, so no command loads them."""
+"""The types of each command's `--format json` output. mypy checks the commands against them, and the
+published JSON Schemas are made from them. Only annotations use them, so no command imports them at run
+time."""

@@ -12,7 +12,7 @@ from coach.model.slurm.cluster import Job, Node, Partition, Reservation
 
 
 class PendingObject(TypedDict):
-    """Why a job waits."""
+    """The reason why a job waits."""
 
     kind: Annotated[str, PendingClass]
     meaning: str
@@ -24,19 +24,19 @@ class PendingObject(TypedDict):
 
 class _JobAlso(TypedDict):
     estimated_start_s: float | None
-    """When Slurm expects it to start: an estimate, made anew each time that the queue changes."""
+    """Slurm's estimate of the start. It changes whenever the queue does."""
     pending: PendingObject | None
 
 
 class NotTold(TypedDict):
-    """A part that this site does not tell."""
+    """A part that this site does not report."""
 
     what: str
     because: str
 
 
 class PlaceObject(TypedDict):
-    """With `--why`: what decides about your place in the queue."""
+    """With `--why`: the factors that decide your place in the queue."""
 
     priorities: list[Annotated[dict[str, Any], PriorityFactors]]
     fair_share: list[Annotated[dict[str, Any], FairShare]]
@@ -48,13 +48,13 @@ class PlaceObject(TypedDict):
 class _Listing(TypedDict):
     schema: Schema1
     num_bad_rows: NotRequired[int]
-    """Rows of the answer that could not be read and are missing here."""
+    """Rows of the answer that could not be read and are missing."""
     hidden: NotRequired[list[str]]
-    """What the site hides: jobs, nodes or partitions of others."""
+    """The kinds that the site hides: others' jobs, nodes or partitions."""
 
 
 class ColumnsDocument(_Listing):
-    """With `--columns`: rows of the named fields alone."""
+    """With `--columns`: rows with only the named fields."""
 
 
 class JobsDocument(_Listing):
@@ -68,7 +68,7 @@ class _PastJobAlso(TypedDict):
     is_ended: bool
     efficiency: Annotated[dict[str, Any], Efficiency]
     source: Literal["sacct", "run", "seen"]
-    """`sacct`, `run` (its run directory) or `seen` (the queue, when it was last seen there)."""
+    """`sacct`, `run` (its run directory) or `seen` (the queue, when coach last saw it there)."""
     run_id: str | None
     last_seen_s: float | None
 
@@ -83,7 +83,7 @@ class _NodeAlso(TypedDict):
     num_gpus: int | None
     num_gpus_allocated: int | None
     num_gpus_free: int | None
-    """Those that a job could have now."""
+    """GPUs that a job could have now."""
     gpus_not_free_because: str | None
     state_meaning: str
     takes_jobs: bool
@@ -96,7 +96,7 @@ class NodesDocument(_Listing):
 
 
 class GpusDocument(_Listing):
-    """With `--gpus`: each GPU by its index, with the job that has it."""
+    """With `--gpus`: each GPU by its index, with its job."""
 
     gpus: list[Annotated[dict[str, Any], GpuSlot]]
 

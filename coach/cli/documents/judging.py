@@ -21,31 +21,31 @@ class CheckDocument(DiagnosisObject):
     """One target, judged."""
 
     files: NotRequired[list[Annotated[dict[str, Any], ReadFile]]]
-    """Of a target whose files had to be found: those that were read."""
+    """Only if coach had to search for the files of the target: the files that it read."""
     not_found: NotRequired[list[str]]
-    """What was looked for in vain."""
+    """Files that were searched for and not found."""
     segments: NotRequired[list[Annotated[dict[str, Any], Segment]]]
-    """Of a training that is longer than its time limit: its parts, oldest first."""
+    """Only for a training longer than its time limit: its segments, oldest first."""
     jobs: NotRequired[list[DiagnosisObject]]
-    """Of a whole array, or of a heterogeneous job: its tasks or components."""
+    """Only for a whole array or a heterogeneous job: its tasks or components."""
 
 
 class CheckJobsDocument(TypedDict):
-    """Several jobs, judged. Without any the list is empty."""
+    """Verdicts on several jobs; the list may be empty."""
 
     schema: Schema1
     jobs: list[CheckDocument]
 
 
 class VerdictDocument(CheckDocument):
-    """A diagnosis that was kept when its target ended."""
+    """A diagnosis that was stored when its target ended."""
 
     outcome: OutcomeObject | None
-    """Null while it runs, where nothing is known, and for an open drill."""
+    """Null while it runs, if nothing is known, and for an open drill."""
 
 
 class SinceLoginDocument(TypedDict):
-    """What ended badly since the last call."""
+    """Jobs that ended badly since the last call."""
 
     schema: Schema1
     jobs: list[Annotated[dict[str, Any], Ended]]
@@ -56,7 +56,7 @@ class FixChange(TypedDict):
 
     rule: str
     number: int
-    """Counts the fixes of one rule, from 1."""
+    """Numbers the fixes of one rule, from 1."""
     title: str
     changes: dict[str, Any]
     changes_learning: bool
@@ -64,7 +64,7 @@ class FixChange(TypedDict):
 
 
 class FixesDocument(TypedDict):
-    """What `--list` lists."""
+    """The fixes that `--list` prints."""
 
     schema: Schema1
     fixes: list[FixChange]
@@ -79,22 +79,22 @@ class ForeignFixChange(TypedDict):
     command: str | None
     changes_learning: bool
     diff: str | None
-    """What it changes in the batch script; null where a script cannot say it."""
+    """The change of the batch script; null if a script cannot express it."""
     in_program: list[str]
-    """What has to be changed in the program instead."""
+    """The changes that the program needs instead."""
 
 
 class ForeignFixDocument(TypedDict):
-    """How the script of a job that coach did not launch would have to be. Nothing is written."""
+    """The changed script of a job that coach did not launch. Nothing is written."""
 
     schema: Schema1
     job_id: str
     script_from: str | None
     framework: str | None
     problem: str | None
-    """Why there is no script."""
+    """The reason why there is no script."""
     lost: list[str]
-    """What is lost if the job ends now."""
+    """The work that is lost if the job ends now."""
     fixes: list[ForeignFixChange]
 
 
@@ -118,7 +118,7 @@ class FixDocument(TypedDict):
     job_id: str | None
     state: str | None
     lost: list[str]
-    """What was lost of the run that was cancelled for it."""
+    """The lost work of the run that was cancelled for it."""
     comparison: ComparisonDocument | None
     """With `--wait`: both runs side by side."""
 
@@ -130,18 +130,18 @@ class GroupDocument(TypedDict):
     group_id: str
     recipe: str
     parameter: str
-    """What differs from run to run."""
+    """The parameter that differs from run to run."""
     points: list[Annotated[dict[str, Any], Point]]
 
 
 class ChainDocument(ComparisonDocument):
-    """What a fix did, and what fixes made of the first run, oldest first."""
+    """What the last fix did, and the chain of runs that fixes made, oldest first."""
 
     chain: list[Annotated[dict[str, Any], Link]]
 
 
 class ErrorLines(TypedDict):
-    """The error that ended it, as a log shows it."""
+    """The error that ended it, from a log."""
 
     file: str | None
     line: int | None
@@ -150,7 +150,7 @@ class ErrorLines(TypedDict):
 
 
 class LogEnd(TypedDict):
-    """How a log ends."""
+    """The last lines of a log."""
 
     file: str
     num_lines: int | None
@@ -158,7 +158,7 @@ class LogEnd(TypedDict):
 
 
 class TicketNodes(TypedDict):
-    """The nodes of the job, and how they are now."""
+    """The nodes of the job, and their present state."""
 
     names: str | None
     nodes: list[str]
@@ -169,7 +169,7 @@ class TicketScript(TypedDict):
     """The batch script."""
 
     command: str | None
-    """The words of the program that was launched."""
+    """The command line of the program that was launched."""
     origin: str | None
     problem: str | None
     text: str | None
@@ -181,8 +181,8 @@ class _TriedAlso(TypedDict):
 
 
 class TicketDocument(TypedDict):
-    """What a help desk asks for about a job, without secrets. Facts for people: words as keys, and only those
-    that are known."""
+    """Facts for a help desk about a job, without secrets. They are for people: the keys are words, and
+    unknown facts are left out."""
 
     schema: Schema1
     target: str
@@ -190,7 +190,7 @@ class TicketDocument(TypedDict):
     written: str
     written_by: str
     verdict: list[str]
-    """What `coach why` prints."""
+    """The output of `coach why`."""
     findings: list[FindingObject]
     not_measured: list[Annotated[dict[str, Any], NotMeasured]]
     times: dict[str, str]
@@ -206,4 +206,4 @@ class TicketDocument(TypedDict):
     script: TicketScript
     slurm_record: Annotated[dict[str, Any] | None, JobRecord | None]
     num_struck: int
-    """How many secrets were struck."""
+    """The number of secrets that were masked."""

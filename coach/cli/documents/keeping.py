@@ -12,7 +12,7 @@ from coach.workflows.launching.datasets import Place
 
 
 class DoctorDocument(TypedDict):
-    """What works here and what does not."""
+    """The checks of what works here and what does not."""
 
     schema: Schema1
     checks: list[Annotated[dict[str, Any], Check]]
@@ -23,33 +23,33 @@ class SettingObject(TypedDict):
 
     key: str
     value: Any
-    """Null where nothing is set."""
+    """Null if nothing is set."""
     origin: str | None
     """`FILE:LINE` or an environment variable; null for a default."""
     locked: str | None
-    """The site's reason why nobody else may set it."""
+    """The site's reason why users may not set it."""
 
 
 class ConfigFileObject(TypedDict):
-    """A file of the config that was looked for."""
+    """A config file that coach looked for."""
 
     path: str
     is_there: bool
 
 
 class ConfigDocument(TypedDict):
-    """What is set, and who set it."""
+    """The settings, each with its origin."""
 
     schema: Schema1
     cluster: str
     settings: list[SettingObject]
     files: list[ConfigFileObject]
     notes: list[str]
-    """What was said and does not count."""
+    """Settings without effect."""
 
 
 class ProblemObject(TypedDict):
-    """A mistake in a file."""
+    """An error in a file."""
 
     file: str
     line: int | None
@@ -67,7 +67,7 @@ class ReportObject(TypedDict):
 
 
 class ConfigCheckDocument(TypedDict):
-    """All that is wrong in files of the config."""
+    """All errors in config files."""
 
     schema: Schema1
     files: list[ReportObject]
@@ -82,15 +82,15 @@ class ConfigForgetDocument(TypedDict):
 
 
 class RuleRow(TypedDict):
-    """A wording of a file, tried on its own example."""
+    """A wording of a file, tested on its own example."""
 
     rule: str
     kind: str
     pattern: str
     literals: list[str]
-    """One of them stands in each line that the pattern is tried on."""
+    """Each line on which the pattern is tried holds one of them."""
     problems: list[str]
-    """Empty: it does what it says."""
+    """Empty if the wording works as declared."""
 
 
 class RulesCheckDocument(TypedDict):
@@ -101,7 +101,7 @@ class RulesCheckDocument(TypedDict):
 
 
 class DataDocument(TypedDict):
-    """Where data sets lie, and how they stand there."""
+    """The directories of data sets, and the state of each set."""
 
     schema: Schema1
     datasets: list[Annotated[dict[str, Any], Place]]
@@ -116,7 +116,7 @@ class RunFixObject(TypedDict):
 
 
 class RunFields(TypedDict):
-    """One run. What its run.json does not say is null or empty."""
+    """One run. A field that its run.json lacks is null or empty."""
 
     run_id: str
     run_dir: str
@@ -128,7 +128,7 @@ class RunFields(TypedDict):
     submission: Annotated[str | None, Submission | None]
     host: str | None
     is_visible: bool
-    """False for a local run of another machine: its state is the last word known."""
+    """False for a local run on another machine: its state is the last one known."""
     last_word_time_s: float | None
     created_time_s: float | None
     started_time_s: float | None
@@ -159,7 +159,7 @@ class RunsDocument(TypedDict):
 
 
 class Removal(TypedDict):
-    """What goes of a run."""
+    """The paths of a run that are removed."""
 
     run_id: str
     run_dir: str
@@ -169,7 +169,7 @@ class Removal(TypedDict):
 
 
 class Leftover(TypedDict):
-    """What belongs to no run."""
+    """A path that belongs to no run."""
 
     path: str
     what: str
@@ -177,14 +177,14 @@ class Leftover(TypedDict):
 
 
 class KeptRun(TypedDict):
-    """A run that stays, and why."""
+    """A run that stays, and the reason."""
 
     run_id: str
     because: str
 
 
 class CleanDocument(TypedDict):
-    """What `coach runs clean` removes, or would remove."""
+    """The result, or the plan, of `coach runs clean`."""
 
     schema: Schema1
     is_removed: bool
@@ -206,17 +206,17 @@ class RecordsPart(TypedDict):
 
 
 class KeptBeside(TypedDict):
-    """What is kept beside the records, and is never thinned."""
+    """Data that coach stores beside the records, and never thins."""
 
     what: str
     size_bytes: int
     num_files: int
     is_whole: bool
-    """False where there is more than was looked at."""
+    """False if there is more than coach looked at."""
 
 
 class RecordsFields(TypedDict):
-    """What the records of all runs hold, and what is thinned to fit the limits."""
+    """The records of all runs, and the parts to thin for the limits."""
 
     schema: Schema1
     is_thinned: bool
@@ -232,6 +232,6 @@ class RecordsFields(TypedDict):
 
 
 class RecordsDocument(RecordsFields):
-    """What `coach runs clean --records` thins, or would thin."""
+    """The result, or the plan, of `coach runs clean --records`."""
 
     beside: list[KeptBeside]

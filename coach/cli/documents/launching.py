@@ -16,11 +16,11 @@ class LaunchedRun(TypedDict):
     run_dir: str
     job_id: str | None
     state: str | None
-    """Slurm's word; with `--wait` the last one."""
+    """Slurm's word; with `--wait` the final state."""
 
 
 class LaunchDocument(TypedDict):
-    """What was launched: the first run, and all of them. A batch file that was handed on unread is no run."""
+    """The launched runs: the first, and all of them. With `--as-is` a batch file makes no run."""
 
     schema: Schema1
     run_id: str | None
@@ -28,7 +28,7 @@ class LaunchDocument(TypedDict):
     job_id: str | None
     state: str | None
     group_id: NotRequired[str]
-    """Of a sweep."""
+    """Only for a sweep."""
     runs: list[LaunchedRun]
 
 
@@ -40,22 +40,22 @@ class ParameterObject(TypedDict):
     default: Scalar
     unit: str | None
     above: float | None
-    """Its value must be greater."""
+    """Its value must be greater than this."""
     min: float | None
     max: float | None
     choices: list[Scalar]
     usual: list[float] | None
-    """From, to: a value outside is warned of."""
+    """From, to: a value outside gets a warning."""
     help: str
 
 
 class SweepObject(TypedDict):
-    """What a recipe sweeps over."""
+    """The values that a recipe sweeps over."""
 
     parameter: str
     values: list[Scalar]
     divides: NotRequired[str]
-    """The parameter that the ranks of a sweep over ranks share."""
+    """The parameter with the total that the ranks of a sweep over ranks divide."""
 
 
 class RecipeObject(TypedDict):
@@ -81,7 +81,7 @@ class RecipeObject(TypedDict):
     remedies: dict[str, dict[str, Scalar]]
     sweep: SweepObject | None
     is_own: bool
-    """True for a recipe of the user's."""
+    """True for a user's own recipe."""
     path: str
     parameters: list[ParameterObject]
 
@@ -90,10 +90,10 @@ class RecipePage(RecipeObject):
     """One recipe with its lesson."""
 
     previous: str | None
-    """The step of the ladder before it."""
+    """The previous step of the ladder."""
     lesson: str | None
     diff: list[str]
-    """How its trainer differs from that step's."""
+    """The difference between its trainer and that step's."""
 
 
 class RecipesDocument(TypedDict):
@@ -104,7 +104,7 @@ class RecipesDocument(TypedDict):
 
 
 class RecipeDocument(TypedDict):
-    """One recipe, whole."""
+    """One recipe with all its fields."""
 
     schema: Schema1
     recipes: list[RecipePage]
@@ -117,18 +117,18 @@ class DrillObject(TypedDict):
     planted: str | None
     """The cause; null until it is solved or given up."""
     run_dir: str | None
-    """Of its newest run."""
+    """The run directory of its newest run."""
     diagnosed: None
     seconds_to_finding: None
     fixed: None
     throughput_ratio: None
     skipped: str | None
-    """Why it cannot be launched here."""
+    """The reason why it cannot be launched here."""
     is_solved: bool | None
 
 
 class ListedDrill(DrillObject):
-    """A drill of the list."""
+    """A drill in the list."""
 
     title: str
 
@@ -141,14 +141,14 @@ class DrillsDocument(TypedDict):
 
 
 class DrillAnswerDocument(TypedDict):
-    """What an answer was worth."""
+    """The result of an answer."""
 
     schema: Schema1
     drills: list[DrillObject]
 
 
 class DrillResultObject(TypedDict):
-    """A drill that was run, judged and mended."""
+    """A drill that was run, judged and fixed."""
 
     name: str
     planted: str
@@ -162,7 +162,7 @@ class DrillResultObject(TypedDict):
     found: str | None
     mended_by: str | None
     missed: list[str]
-    """What it fell short of; empty: all well."""
+    """The requirements that it missed; empty if it passed."""
 
 
 class DrillResultsDocument(TypedDict):
@@ -181,7 +181,7 @@ class FoundObject(TypedDict):
 
 
 class RehearsedObject(TypedDict):
-    """What came of one recipe of the day. What was not reached is null."""
+    """The result of one of the day's recipes. Values that were not reached are null."""
 
     name: str
     run_id: str | None
@@ -196,7 +196,7 @@ class RehearsedObject(TypedDict):
     gpu_seconds: float | None
     finding: FoundObject | None
     problem: str | None
-    """What is broken; null when all is well."""
+    """The problem; null if all is well."""
     hint: str | None
     warnings: list[str]
 
@@ -214,11 +214,11 @@ class _ShareAlso(TypedDict):
 
 
 class FitObject(TypedDict):
-    """Whether all learners get through the day."""
+    """Whether all learners can finish within the day."""
 
     learners: int
     fits: bool | None
-    """Null: not known."""
+    """Null if unknown."""
     least_s: float
     most_s: float | None
     available_s: float
@@ -235,7 +235,7 @@ class WorkshopDocument(TypedDict):
 
 
 class SharedRun(TypedDict):
-    """A run as it shared how it stands."""
+    """The state of a run, as the run shared it."""
 
     run_id: str
     recipe: str | None
@@ -255,18 +255,18 @@ class SharedRun(TypedDict):
 
 
 class PersonObject(TypedDict):
-    """One of the course."""
+    """One person of the course."""
 
     user: str
     uid: int | None
     is_expected: bool | None
-    """Whether the roster or the group has him; null where there is neither."""
+    """True if the roster or the group lists the person; null if there is neither."""
     is_pending_long: bool
     runs: list[SharedRun]
 
 
 class CohortDocument(TypedDict):
-    """How everybody of a course stands."""
+    """The state of everybody in a course."""
 
     schema: Schema1
     people: list[PersonObject]

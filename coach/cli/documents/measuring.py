@@ -21,19 +21,19 @@ from coach.model.training.trace import TraceReport
 
 
 class StacksDocument(TypedDict):
-    """Where each rank stands."""
+    """The position of each rank."""
 
     schema: Schema1
     ranks: list[Annotated[dict[str, Any], RankStack]]
     summary: str
     odd_ranks: list[int | None]
-    """Those that stand elsewhere than most."""
+    """Ranks at another position than most."""
     absent_ranks: list[int]
     num_silent_nodes: int
     """Nodes that did not answer."""
     because: str | None
     folder: str | None
-    """Where the whole stacks lie."""
+    """The folder with the complete stacks."""
 
 
 class _AttachAlso(TypedDict):
@@ -64,4 +64,4 @@ class _TraceAlso(TypedDict):
 
 TRACE = Together("TraceDocument", (_TraceAlso, TraceReport))
 ATTACH_LINES = tuple(Together(f"{sample.__name__}Line", (_AttachAlso, sample)) for sample in SAMPLES)
-"""One line that `coach attach` prints is one of these; `kind` names the class."""
+"""Each line that `coach attach` prints has one of these types; `kind` names the class."""

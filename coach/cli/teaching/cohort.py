@@ -1,4 +1,5 @@
-"""`coach cohort`: how everybody stands who shares in a directory, who waits too long, who has nothing."""
+"""`coach cohort`: the state of everybody who shares in a directory: who waits too long, and who has
+shared nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--roster",
         type=Path,
         metavar="FILE",
-        help="user names, one a line: who has shared nothing is named (default: cohort.roster)",
+        help="user names, one per line; names people who have shared nothing (default: cohort.roster)",
     )
     parser.add_argument(
         "--group", metavar="NAME", help="the members of a Unix group likewise (default: cohort.group)"
@@ -62,7 +63,7 @@ def _minutes(text: str) -> float:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status 0 also when somebody has trouble: it tells how they stand."""
+    """Exit status 0, even if somebody has trouble: the command only reports."""
     cohort = read_cohort(settings, args.directory, args.roster, args.group)
     now_s = time.time()
     if args.format == "json":

@@ -1,4 +1,4 @@
-"""`coach drill`: the planted faults to train on, one of them launched, a learner's answer judged."""
+"""`coach drill`: lists the planted faults to train on, launches one, or judges a learner's answer."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from coach.workflows.teaching.drill_answer import Judgement, answer_drill
 from coach.workflows.teaching.drills import DrillEntry, get_drill, known_drills, why_skipped
 
 _UNTOLD = ("diagnosed", "seconds_to_finding", "fixed", "throughput_ratio")
-"""What only a drill that was run for its own sake has."""
+"""Fields that only a drill run by `--all` has."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """A name launches one, or answers; without one they are listed."""
+    """A name launches or answers a drill; without a name they are listed."""
     parser.usage = (
         "coach drill [--backend B] [--format {text,json}]\n"
         "       coach drill NAME [--backend B] [--env ENV] [--python PATH] [--set KEY=VALUE] [--share DIR] "
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     said.add_argument(
         "--all",
         action="store_true",
-        help="run every drill, find its cause, mend it and measure the gain: what coach itself is judged by;"
+        help="test coach itself: run every drill, find its cause, fix it and measure the gain;"
         " fixes that change what is learned are applied too",
     )
     parser.add_argument("--only", metavar="NAME,…", help="with --all: these alone")
@@ -57,8 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status of a launch like that of `coach launch`; of an answer 0 when it is right, else 1; of all 1
-    when one misses its bar."""
+    """Exit status: for a launch like `coach launch`; for an answer 0 if it is right, else 1; for `--all` 1 if
+    a drill fails."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     backend = args.backend if args.backend != "auto" else settings.launch.backend
     if args.all:
@@ -140,7 +140,7 @@ def _judge(judgement: Judgement, format_: str) -> int:
 
 
 def judgement_lines(judgement: Judgement) -> list[str]:
-    """The verdict, the proof and the lesson; of a wrong answer what speaks against it."""
+    """The verdict, the evidence and the lesson; for a wrong answer the evidence against it."""
     said = judgement.answer.answer if judgement.answer is not None else None
     if judgement.planted is None:
         again = [choice.cause for choice in judgement.choices if choice.cause != said]

@@ -1,6 +1,6 @@
-"""`coach drill --all`: the bar for coach itself, drill by drill, as a table and as JSON.
+"""`coach drill --all`: tests coach itself, drill by drill, as a table and as JSON.
 
-Beside drill.py, which is for who learns: here every answer is told.
+It is apart from drill.py, which is for learners: this command shows all answers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo) -> int:
-    """Exit status: 0 when every drill that was run met its bar, else 1; 130 interrupted, and what runs is
-    then cancelled."""
+    """Exit status: 0 if each drill that ran passed, else 1; 130 interrupted, and running drills are then
+    cancelled."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH, Switch.DRILLS)
     drills = choose([name.strip() for name in args.only.split(",")] if args.only is not None else ())
     end_as_by_ctrl_c()

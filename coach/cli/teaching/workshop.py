@@ -1,4 +1,4 @@
-"""`coach workshop`: the rehearsal of a day, from a learner's account: does each recipe run, and do all
+"""`coach workshop`: rehearses a course day from a learner's account: does each recipe run, and do all
 learners fit?"""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Two verbs: try a plan, or be shown one."""
+    """Two verbs: try a plan, or print an example of one."""
     parser.epilog = (
         "check: exit status 0 when every recipe ran to its end, 1 when one did not, 2 when there is no such "
         "plan;"
@@ -47,14 +47,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-queued",
         metavar="T",
         default="15:00",
-        help="cancel what has waited in the queue so long, and call it broken (default: 15:00)",
+        help="cancel a run that has waited this long in the queue, and call it broken (default: 15:00)",
     )
     check.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     verbs.add_parser("example", help="print a plan to begin with")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 every recipe ran to its end, 1 one did not, 130 interrupted; what was started is then
+    """Exit status: 0 each recipe ran to its end, 1 one did not, 130 interrupted; started runs are then
     cancelled."""
     if args.verb == "example":
         sys.stdout.write(EXAMPLE)
@@ -110,8 +110,7 @@ def _seconds(value: float | None) -> str | None:
 
 
 def _remarks(each: Rehearsed) -> Iterable[str]:
-    """What is broken and what to do, or what was found all the same; and what the plan of its launch warned
-    of."""
+    """The problem and its remedy, or else the finding; and the warnings of the launch's plan."""
     if each.problem is not None:
         yield f"✖ {each.name}: {each.problem}"
         if each.hint:
@@ -123,7 +122,7 @@ def _remarks(each: Rehearsed) -> Iterable[str]:
 
 
 def fit_lines(day: Fit) -> Iterable[str]:
-    """The arithmetic, a line for each recipe, and what comes of it."""
+    """The calculation, with a line per recipe, and its result."""
     for place in day.places:
         nodes, gpus = _count(len(place.rooms), "node"), _count(place.num_gpus, "GPU")
         yield f"{place.name}: {nodes} in service, {gpus}, as if nobody else used them"

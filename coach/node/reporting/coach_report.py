@@ -1,4 +1,4 @@
-"""Tell coach exact numbers of a training, from the training itself; nothing happens outside of coach.
+"""Reports exact numbers of a training to coach, from inside the training. Without coach it does nothing.
 
     import coach_report
 
@@ -6,9 +6,9 @@
         ...
         coach_report.step(loss=loss, samples=len(batch))
 
-A job that coach launched, and a command under `coach run`, finds this module. It stands alone and needs the
-standard library only: a copy beside a script lets the script run anywhere. Nothing here raises or waits: a
-tensor is read once in ten steps or a second, so that a GPU is seldom waited for.
+A job that coach launched, and a command under `coach run`, can import this module. It needs only the standard
+library, so a copy beside a script lets the script run anywhere. No function raises or blocks. Tensors are
+read once in ten steps, or once a second, so the training seldom waits for its GPU.
 """
 
 import atexit
@@ -44,7 +44,7 @@ class _Report:
         self._written_s = time.monotonic()
 
     def is_on(self) -> bool:
-        """False also in a worker process that was forked: the records are its parent's."""
+        """False also in a forked worker process: the records belong to its parent."""
         return bool(self._run_dir) and os.getpid() == self._pid
 
     def step(self, number: Optional[int], samples: Optional[int], values: Dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ class _Report:
         self.write()
 
     def write(self) -> None:
-        """Append all that was taken. What cannot be written is lost, and said once."""
+        """Append all collected records. If that fails, they are lost, and one message reports it."""
         records, self._records = self._records, []
         self._written_s = time.monotonic()
         if not records or not self.is_on():
@@ -101,8 +101,8 @@ def step(
 ) -> None:
     """Call it once in each optimizer step, on each rank.
 
-    `loss`, and what else is given by name (`lr grad_norm accuracy data_time_s`), may be numbers or tensors of
-    one element. `samples`: of this rank, in this step. `step`: counted from 0 where it is left out.
+    `loss`, and further values by name (`lr grad_norm accuracy data_time_s`), may be numbers or tensors of one
+    element. `samples` is the number of samples of this rank in this step. `step` counts from 0 if left out.
     """
     if _REPORT.is_on():
         _REPORT.step(step, samples, {"loss": loss, **values})
@@ -115,7 +115,7 @@ def evaluation(*, step: Optional[int] = None, **values: Any) -> None:
 
 
 def _held(values: Dict[str, Any]) -> Dict[str, Any]:
-    """Without the graph that a loss holds in memory."""
+    """The values, detached from the graph that a loss keeps in memory."""
     return {
         name: value.detach() if hasattr(value, "detach") else value
         for name, value in values.items()
@@ -124,7 +124,7 @@ def _held(values: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """As the metric files have it: a number that is not finite is a string, since JSON has none."""
+    """The number in the form of the metric files: a non-finite number is a string, because JSON has none."""
     if isinstance(value, (str, int)) or value is None:
         return value
     value = float(value)
@@ -134,7 +134,7 @@ def _number(value: Any) -> Any:
 
 
 def _ends_within_a_line(path: str) -> bool:
-    """True if a process before this one was killed while it wrote."""
+    """True if an earlier process was killed in the middle of a write."""
     with open(path, "rb") as file:
         if not file.seek(0, os.SEEK_END):
             return False

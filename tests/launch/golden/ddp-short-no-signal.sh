@@ -142,7 +142,7 @@ COACH_RUN_JSON
 fi
 if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 
-# A requeued job starts here again: forget how it ended before.
+# A requeued job starts here again: remove the record of its earlier end.
 rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"
 
 # The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.
@@ -151,11 +151,11 @@ if ((${SLURM_RESTART_COUNT:-0})); then
   echo "$ATTEMPT"; echo "$ATTEMPT" >&2
 fi
 
-# coach's own interpreter says at the end why the job ended, where this node can run it.
+# coach's own interpreter prints at the end why the job ended, if this node can run it.
 OWN_PYTHON=python3 OWN_LIBRARIES=${LD_LIBRARY_PATH-}
 if ! "$OWN_PYTHON" -E -P -c 'import coach.cli' > /dev/null 2>&1; then OWN_PYTHON=''; fi
 
-# What the training cannot do without is missing: say so, here and in the run directory, and end.
+# Something that the training needs is missing: record it here and in the run directory, and end.
 stop() {
   local cause=$1 text=${2//[[:cntrl:]\"\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}
   echo "coach: $cause: $text on $node" >&2
@@ -170,7 +170,7 @@ stop() {
 PYTHON=/env/bin/python
 if ! command -v "$PYTHON" > /dev/null; then stop file_not_found "$PYTHON: no such interpreter"; fi
 
-# What is printed appears at once.
+# Output appears at once: Python does not buffer it.
 export PYTHONUNBUFFERED=1
 # srun does not inherit --cpus-per-task in every version of Slurm.
 export SRUN_CPUS_PER_TASK=6
@@ -178,7 +178,7 @@ export SRUN_CPUS_PER_TASK=6
 export OMP_NUM_THREADS=3
 # torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 and newer).
 export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100
-# No GPU was asked for: none may be used, even where the site would let it be.
+# No GPU was requested: hide the GPUs that the site leaves visible.
 export CUDA_VISIBLE_DEVICES=""
 
 # Signals come to this shell: USR1 when the time limit is near, TERM when the job is ended from outside.
@@ -208,12 +208,12 @@ while ((INTERRUPTED)); do
   wait "$TRAINING" || STATUS=$?
 done
 
-# How it ended, for everybody who reads the run directory when Slurm has forgotten the job.
+# Record how the job ended, for readers of the run directory after Slurm has forgotten the job.
 STATE=COMPLETED
 if ((STATUS)); then STATE=FAILED; fi
 if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 30)); then STATE=TIMEOUT; fi; fi
 "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
-# Why it ended, as the last words of the log. A job that Slurm is ending has no time for it.
+# Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.
 if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then
   LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR" >&2 2> /dev/null || true
 fi

@@ -125,14 +125,14 @@ COACH_RUN_JSON
 fi
 if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 
-# A requeued job starts here again: forget how it ended before.
+# A requeued job starts here again: remove the record of its earlier end.
 rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"
 
-# coach's own interpreter says at the end why the job ended, where this node can run it.
+# coach's own interpreter prints at the end why the job ended, if this node can run it.
 OWN_PYTHON=python3 OWN_LIBRARIES=${LD_LIBRARY_PATH-}
 if ! "$OWN_PYTHON" -E -P -c 'import coach.cli' > /dev/null 2>&1; then OWN_PYTHON=''; fi
 
-# What the training cannot do without is missing: say so, here and in the run directory, and end.
+# Something that the training needs is missing: record it here and in the run directory, and end.
 stop() {
   local cause=$1 text=${2//[[:cntrl:]\"\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}
   echo "coach: $cause: $text on $node" >&2
@@ -149,19 +149,19 @@ CONTAINER=apptainer
 if ! type -P apptainer > /dev/null; then CONTAINER=singularity; fi
 if ! type -P "$CONTAINER" > /dev/null; then stop module_not_found "no apptainer on the PATH"; fi
 if [[ ! -e $IMAGE ]]; then stop file_not_found "$IMAGE: no such image"; fi
-# What Python would find by these lies outside of the image.
+# Packages that Python would find through these variables lie outside the image.
 unset PYTHONHOME PYTHONPATH
 export PYTHONNOUSERSITE=1
 # The interpreter inside the image.
 PYTHON=/opt/conda/bin/python
 
-# What is printed appears at once.
+# Output appears at once: Python does not buffer it.
 export PYTHONUNBUFFERED=1
 # Compute threads of each rank: more than its share of the CPUs makes every rank slower.
 export OMP_NUM_THREADS=1
 # torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 and newer).
 export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100
-# No GPU was asked for: none may be used, even where the site would let it be.
+# No GPU was requested: hide the GPUs that the site leaves visible.
 export CUDA_VISIBLE_DEVICES=""
 
 # Beside the image the training sees runs and code, data and cache, and what was asked for. A cache may be new.
@@ -203,14 +203,14 @@ while ((INTERRUPTED)); do
   wait "$TRAINING" || STATUS=$?
 done
 
-# In one write, first of all: it stays known should the supervisor be killed now.
+# A single write comes first: it keeps the exit status even if the supervisor is killed now.
 echo "$STATUS" > "$RUN_DIR/exit_status" || true
 # The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.
 if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then
   STATE=COMPLETED
   if ((STATUS)); then STATE=FAILED; fi
   "${INSIDE[@]}" "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
-  # Why it ended, as the last words of the log. A job that Slurm is ending has no time for it.
+  # Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.
   if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then
     LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR" >&2 2> /dev/null || true
   fi

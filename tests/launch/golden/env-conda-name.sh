@@ -9,7 +9,7 @@
 #SBATCH --output=/runs/.logs/20261121-142233-ddp-4f2a.out # in a folder that every node sees already
 #SBATCH --error=/runs/.logs/20261121-142233-ddp-4f2a.err
 #SBATCH --open-mode=append             # a requeued run goes on in the same logs
-#SBATCH --signal=B:USR1@120            # so many seconds before the limit: time for a checkpoint
+#SBATCH --signal=B:USR1@120            # this many seconds before the limit: time for a checkpoint
 #SBATCH --requeue                      # and then back into the queue, to go on from it
 # Recipe ddp, run 20261121-142233-ddp-4f2a, written by coach 0.1.0.
 set -euo pipefail
@@ -148,7 +148,7 @@ COACH_RUN_JSON
 fi
 if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 
-# A requeued job starts here again: forget how it ended before.
+# A requeued job starts here again: remove the record of its earlier end.
 rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"
 
 # The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.
@@ -157,11 +157,11 @@ if ((${SLURM_RESTART_COUNT:-0})); then
   echo "$ATTEMPT"; echo "$ATTEMPT" >&2
 fi
 
-# coach's own interpreter says at the end why the job ended, where this node can run it.
+# coach's own interpreter prints at the end why the job ended, if this node can run it.
 OWN_PYTHON=python3 OWN_LIBRARIES=${LD_LIBRARY_PATH-}
 if ! "$OWN_PYTHON" -E -P -c 'import coach.cli' > /dev/null 2>&1; then OWN_PYTHON=''; fi
 
-# What the training cannot do without is missing: say so, here and in the run directory, and end.
+# Something that the training needs is missing: record it here and in the run directory, and end.
 stop() {
   local cause=$1 text=${2//[[:cntrl:]\"\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}
   echo "coach: $cause: $text on $node" >&2
@@ -202,7 +202,7 @@ set -eu
 PYTHON=python
 if ! command -v "$PYTHON" > /dev/null; then stop module_not_found "$PYTHON: no such interpreter"; fi
 
-# What is printed appears at once.
+# Output appears at once: Python does not buffer it.
 export PYTHONUNBUFFERED=1
 # srun does not inherit --cpus-per-task in every version of Slurm.
 export SRUN_CPUS_PER_TASK=6
@@ -214,8 +214,8 @@ export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_
 export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1
 export TORCH_FR_BUFFER_SIZE=2000
 
-# Where the nodes meet: on the first one, at the first port from the job's number on that nothing
-# here uses: another job may have the same last digits.
+# The nodes meet on the first node. The job's number gives the first port to try; the
+# first free port is taken, because another job's number may give the same one.
 HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export MASTER_ADDR=${HOSTS%%$'\n'*}
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
@@ -263,20 +263,20 @@ while ((INTERRUPTED)); do
   wait "$TRAINING" || STATUS=$?
 done
 
-# Signalled before the limit, and further than at this start: go on from the newest checkpoint.
+# Signalled before the limit, with a newer checkpoint than at this start: go on from it.
 if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then
   echo "coach: the time limit is near; requeuing to go on from $(newest_checkpoint)"
   if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi
   echo "coach: Slurm refused the requeue: the run ends here, its checkpoint stays"
 fi
 
-# How it ended, for everybody who reads the run directory when Slurm has forgotten the job.
+# Record how the job ended, for readers of the run directory after Slurm has forgotten the job.
 STATE=COMPLETED
 if ((STATUS)); then STATE=FAILED; fi
 if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 1770)); then STATE=TIMEOUT; fi; fi
 if ((SIGNALLED && STATUS && !TERMINATED)); then STATE=TIMEOUT; fi
 "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
-# Why it ended, as the last words of the log. A job that Slurm is ending has no time for it.
+# Print why the job ended, at the end of the log. A job that Slurm is ending has no time for it.
 if [[ $OWN_PYTHON ]] && ((TERMINATED == 0)); then
   LD_LIBRARY_PATH=$OWN_LIBRARIES "$OWN_PYTHON" -E -P "$CODE/coach/node" judge --run-dir "$RUN_DIR" >&2 2> /dev/null || true
 fi
