@@ -47,7 +47,7 @@ def test_a_lesson_has_its_parts_in_order_and_fits_a_page(recipe: Recipe) -> None
     places = [text.find(f"\n{part}") for part in ORDER]
     assert -1 not in places, ORDER[places.index(-1)]
     assert places == sorted(places)
-    assert "*Answer.* " in text[places[3] : places[4]]
+    assert "**Answer.** " in text[places[3] : places[4]]
 
 
 def test_a_lesson_draws_its_idea_before_it_tells_the_difference(recipe: Recipe) -> None:
