@@ -49,7 +49,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model and optimizer.
-    # Same shapes, other strides: the channels of a pixel lie side by side, so no kernel has to turn the image.
+    # Same shapes, other strides: the channels of a pixel lie side by side, so no kernel turns the image.
     model = build_model(args.model, args.width, dataset).to(device, memory_format=torch.channels_last)
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation)
     optimizer = build_optimizer(args, model.parameters(), lr)
