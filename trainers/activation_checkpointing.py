@@ -1,4 +1,4 @@
-"""Train SimpleCNN on CIFAR-10 with activation checkpointing: forget what a part computed, compute it again
+"""Train SimpleCNN on CIFAR-10 with activation checkpointing: let a part's results go, and compute them again
 for the backward pass.
 
     python trainers/activation_checkpointing.py --epochs 1
@@ -44,8 +44,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
@@ -58,11 +57,11 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Of each part only the input is kept: memory for one part at a time, for about a third more computing.
+    # Each part keeps only its input: memory for one part at a time, for about a third more computing.
     for part in parts_of(model):
         part.forward = partial(checkpoint, part.forward, use_reentrant=False)  # type: ignore[method-assign]
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)

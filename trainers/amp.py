@@ -1,5 +1,5 @@
-"""Train SimpleCNN on CIFAR-10 with automatic mixed precision: matrix products in 16 bits, everything that
-needs range in 32.
+"""Train SimpleCNN on CIFAR-10 with automatic mixed precision: matrix products in 16 bits, operations that
+need range in 32.
 
     python trainers/amp.py --epochs 1
 
@@ -47,8 +47,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
@@ -61,12 +60,12 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Products in 16 bits. The range of fp16 ends at 6e-8: small gradients vanish unless the loss, and with it
-    # they, are scaled up.
+    # Products in 16 bits. The range of fp16 ends at 6e-8: small gradients vanish unless the loss is scaled
+    # up, and they with it.
     mixed = torch.autocast(device.type, torch.bfloat16 if args.precision == "bf16" else torch.float16)
     scaler = torch.amp.GradScaler(device.type, enabled=args.precision == "fp16")
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer, {"precision": args.precision}, scaler=scaler))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)
@@ -85,7 +84,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
                 step_loss += loss.detach()
             scaler.unscale_(optimizer)
             grad_norm = clip_gradients(model, args.max_grad_norm)
-            scaler.step(optimizer)  # left out where a gradient is not finite; the scale is then halved
+            scaler.step(optimizer)  # does nothing where a gradient is not finite; the scale is then halved
             scaler.update()
             # The scale is read on the device: get_scale() would wait for the step.
             training.end_step(

@@ -86,8 +86,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, name, path = load_text(args.num_train_samples, args.sequence_length)
     dataset = DatasetInfo(name, path, is_synthetic=False)
     print_rank0(f"data: {name} in {path}")
@@ -113,7 +112,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
         training.watch_compilation()
     print_rank0(f"attention by {kernel}")
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)
@@ -142,8 +141,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
 
 
 def kernel_that_runs(args: argparse.Namespace, device: torch.device) -> str:
-    """Which kernel this device takes for these sizes, as the profiler sees it: what was asked for may not
-    exist here."""
+    """The kernel that this device takes for these sizes, as the profiler sees it: it may lack the one asked
+    for."""
     dtype = torch.bfloat16 if args.precision == "bf16" else torch.float32
     shape = (1, args.heads, args.sequence_length, args.embedding // args.heads)
     query = torch.zeros(shape, dtype=dtype, device=device, requires_grad=True)

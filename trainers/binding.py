@@ -1,4 +1,4 @@
-"""Show which cores each rank may use, and what a product and a loader reach on all of them and on one.
+"""Show the cores that each rank may use, and the speed of a product and a loader on all of them and on one.
 
     torchrun --standalone --nproc-per-node=2 trainers/binding.py
 
@@ -91,7 +91,7 @@ def measure(args: argparse.Namespace, device: torch.device, metrics: MetricsLog)
     torch.manual_seed(args.seed)
     cores = sorted(os.sched_getaffinity(0))
     told = {name: os.environ.get(name) for name in TOLD_BY}
-    # As many threads as this rank's share of the cores that it sees.
+    # One thread for each core of this rank's share.
     sharing = sum(1 for other in gather((os.uname().nodename, cores)) if other[1] == cores)
     threads = max(1, len(cores) // sharing)
     metrics.event("start", 0, rank=metrics.rank, world_size=metrics.world_size, **describe_process(device))
@@ -142,7 +142,7 @@ def seconds_of(work: Any, num_rounds: int) -> float:
 
 
 def numa_nodes_of(cores: list[int]) -> list[int]:
-    """The memory nodes that these cores belong to; none where the system does not tell."""
+    """The memory nodes that these cores belong to; empty where the system does not tell."""
     found = []
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
         if any((folder / f"cpu{core}").exists() for core in cores):

@@ -41,8 +41,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
@@ -50,14 +49,13 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_loader = evaluation_loader(test_set, args, device)
 
     # Model and optimizer.
-    # Same shapes, other strides: the channels of a pixel lie side by side, so that no kernel has to turn the
-    # image first.
+    # Same shapes, other strides: the channels of a pixel lie side by side, so no kernel turns the image.
     model = build_model(args.model, args.width, dataset).to(device, memory_format=torch.channels_last)
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation)
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)

@@ -1,10 +1,10 @@
-"""Measure what DDP, FSDP and all others pay for: six collectives over many sizes, the latency and bandwidth
-that explain them, and every link between two ranks.
+"""Measure the messages that DDP, FSDP and all others pay for: six collectives over many sizes, the latency
+and bandwidth that explain them, and every link between two ranks.
 
     torchrun --standalone --nproc-per-node=2 trainers/comm_bench.py --max_mib 4
 
 Trains nothing. Times and bandwidths are counted as nccl-tests counts them (github.com/NVIDIA/nccl-tests,
-doc/PERFORMANCE.md), and what comes out is checked. All of it ends up as tables in the log and in
+doc/PERFORMANCE.md), and the results are checked. All of it ends up as tables in the log and in
 comm_bench.json in --run_dir.
 """
 
@@ -51,8 +51,8 @@ from common.metrics import MetricsLog
 from common.models import build_model, count_parameters
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
-SHARE_OF_MEMORY = 0.8  # the rest is for what the library itself keeps
-COPIES_BY_GLOO = 2  # gloo copies what it gathers and scatters
+SHARE_OF_MEMORY = 0.8  # the library keeps the rest
+COPIES_BY_GLOO = 2  # gloo copies the parts that it gathers and scatters
 FITS = 0.3  # of the measured time: a larger error (rms) says that the model is not this network's
 SLOW = 2.0  # times slower than the median of its kind
 NUM_TRIES = 3  # in which the rounds of a link are taken
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 class Bench:
-    """One rank's part of all measurements. `found` is what rank 0 writes to comm_bench.json."""
+    """One rank's part of all measurements. Rank 0 writes `found` to comm_bench.json."""
 
     def __init__(
         self, args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal
@@ -146,7 +146,7 @@ class Bench:
         torch.manual_seed(self.args.seed)
         model = build_model("simplecnn", width=64).to(
             self.device
-        )  # its gradients are a message that one knows
+        )  # its gradients are a message of known size
         self_check(model, self.device)
         self.num_parameters = count_parameters(model)
         self.nodes = gather(node_name())
@@ -180,7 +180,7 @@ class Bench:
         finish(self.metrics, self.step, reason if reason in STOPPED_EARLY else "max_steps")
 
     def sizes_of(self, name: str) -> dict[str, Any]:
-        """One collective at every size that time and memory allow, and what explains its times."""
+        """One collective at every size that time and memory allow, and the fit of its times."""
         kind, rows = KINDS[name], []
         stopped: str | None = None
         print_rank0(
@@ -275,7 +275,7 @@ class Bench:
                 break
             partner = partners.get(self.rank)
             call = nothing if partner is None else partial(exchange, sent, partner, received, partner)
-            # A link is as fast as at its best: what else the machine does makes no link slow.
+            # The best round counts: other work on the machine makes no link slow.
             num_calls = -(-self.args.max_steps // NUM_TRIES)
             seconds = min(own_time_of(call, num_calls, self.device) for _ in range(NUM_TRIES))
             num_wrong = 0
@@ -311,7 +311,7 @@ class Bench:
 
 
 def fit_of(times: dict[int, float]) -> dict[str, Any] | None:
-    """Explain the times of sizes by two numbers: what every message costs, and what every byte costs.
+    """Explain the times of sizes by two numbers: the cost of every message, and of every byte.
 
     Least squares of the relative errors, that is, weighted by 1/time: of the absolute ones, the largest
     message alone would decide. None for fewer than three sizes, which a line always fits.
@@ -387,7 +387,7 @@ def by_kind(links: list[tuple[int, int, float]], nodes: list[str]) -> dict[str, 
 
 
 def slow_links(links: list[tuple[int, int, float]], nodes: list[str]) -> list[dict[str, Any]]:
-    """What is slower than its kind, the slowest first: a node or a rank with all its links, else a link."""
+    """The slow parts, the slowest first: a node or a rank with all its links, else a link."""
     found: list[dict[str, Any]] = []
     explained: set[tuple[int, str]] = set()
     groups = [(f"node {node}", {rank for rank, at in enumerate(nodes) if at == node}) for node in set(nodes)]
@@ -439,7 +439,7 @@ def nothing() -> None:
 
 
 def write_whole(path: Path, value: dict[str, Any]) -> None:
-    """Write JSON under another name first: whoever sees the file can read it."""
+    """Write JSON under another name first: the file is whole as soon as it is visible."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     os.replace(unfinished, path)

@@ -49,8 +49,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
@@ -63,12 +62,12 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Compiled at the first call, and again for another shape of batch. Same parameters: the checkpoint is the
-    # model's own.
+    # Compile at the first call, and again for another shape of batch. The parameters are the model's own, and
+    # so is the checkpoint.
     compiled_model = torch.compile(model, mode=args.mode)
     training.watch_compilation()
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)

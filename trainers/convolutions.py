@@ -1,4 +1,5 @@
-"""Compute one convolution in four ways, count what each multiplies, and time them beside the library's.
+"""Compute one convolution in four ways, count the multiplications of each, and time them beside the
+library's.
 
     python trainers/convolutions.py --batch_size 4
 
@@ -48,7 +49,7 @@ def main() -> None:
 
 def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> None:
     torch.manual_seed(args.seed)
-    torch.backends.cudnn.allow_tf32 = False  # or conv2d on a GPU would have the largest error of all
+    torch.backends.cudnn.allow_tf32 = False  # with TF32 conv2d on a GPU would have the largest error
     bench.start()
     print_rank0(
         f"convolutions of {args.batch_size} images on {device.type}, fp32, median of {args.max_steps}:"
@@ -87,7 +88,7 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
 
 
 def library(images: Tensor, kernels: Tensor) -> Tensor:
-    """Whatever cuDNN or oneDNN takes for this shape."""
+    """The algorithm that cuDNN or oneDNN takes for this shape."""
     return F.conv2d(images, kernels, padding=kernels.shape[-1] // 2)
 
 
@@ -104,8 +105,8 @@ def direct(images: Tensor, kernels: Tensor) -> Tensor:
 
 
 def im2col(images: Tensor, kernels: Tensor) -> Tensor:
-    """One large product of matrices: each column holds all that one number of the result is made of. Memory
-    for the images grows by the places of the kernel, nine times for 3x3."""
+    """One large product of matrices: each column holds the inputs of one number of the result. Memory for the
+    images grows by the places of the kernel, nine times for 3x3."""
     width = kernels.shape[-1]
     columns = F.unfold(images, width, padding=width // 2)
     return (kernels.flatten(1) @ columns).view(len(images), len(kernels), *images.shape[2:])
@@ -114,7 +115,7 @@ def im2col(images: Tensor, kernels: Tensor) -> Tensor:
 def fft(images: Tensor, kernels: Tensor) -> Tensor:
     """Among frequencies a convolution is a product, number by number, whatever the width of the kernel."""
     width, size = kernels.shape[-1], images.shape[-1]
-    padded = [size + width - 1] * 2  # or what leaves the image on one side would come in on the other
+    padded = [size + width - 1] * 2  # else pixels that leave on one side would come in on the other
     spectrum = torch.fft.rfft2(images, padded)
     weights = torch.fft.rfft2(kernels, padded).conj()  # conj: without mirroring the kernel
     result = torch.fft.irfft2(torch.einsum("oihw,nihw->nohw", weights, spectrum), padded)

@@ -51,8 +51,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
@@ -66,7 +65,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)
@@ -131,7 +130,7 @@ class DaliLoader:
 
 
 class _Batches:
-    """What DALI asks for the images of an epoch, as they are in the files."""
+    """The images of an epoch as they are in the files: DALI asks for each."""
 
     def __init__(self, loader: DaliLoader) -> None:
         self.loader = loader
@@ -145,8 +144,8 @@ class _Batches:
 
 @pipeline_def
 def augmented(source: _Batches, on_gpu: bool) -> tuple[Any, Any]:
-    """A graph of operators, not code that runs for each image: what torchvision's transforms do in the other
-    trainers."""
+    """A graph of operators, not code that runs for each image: it does the work of torchvision's transforms
+    in the other trainers."""
     images, targets = fn.external_source(source=source, num_outputs=2, cycle="raise", layout=["HWC", ""])
     if on_gpu:
         images, targets = images.gpu(), targets.gpu()

@@ -42,8 +42,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
@@ -59,12 +58,10 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     # Every step copies the whole model to all GPUs, splits the batch, collects the outputs, and adds up the
     # gradients on the first GPU.
     num_gpus = torch.cuda.device_count() if device.type == "cuda" else 0
-    replicas = (
-        nn.DataParallel(model) if num_gpus else model
-    )  # without GPUs it would be a plain module as well
+    replicas = nn.DataParallel(model) if num_gpus else model  # without GPUs it would be a plain module too
     print_rank0(f"DataParallel: {num_gpus} GPUs" + ("" if num_gpus > 1 else ", so nothing is split"))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)

@@ -68,8 +68,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed + training.rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     sampler = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     train_loader = training_loader(train_set, sampler, args, device)
@@ -101,7 +100,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
         ddp_model.register_comm_hook(None, getattr(default_hooks, f"{args.compression}_compress_hook"))
     self_check(model, device, train_loader)
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         sampler.set_epoch(epoch)  # without this, every epoch has the order of the first

@@ -3,7 +3,7 @@
     torchrun --standalone --nproc-per-node=2 trainers/ddp_buckets.py --max_steps 5
 
 Trains nothing: the same batch goes forward and backward again and again. The model knows when each gradient
-is ready and what a message costs, both measured alone.
+is ready, and the cost of a message; both are measured alone.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
         inputs = torch.randn(args.batch_size, 3, 32, 32, device=device)
         targets = torch.randint(10, (args.batch_size,), device=device)
 
-    # What the model needs, each measured alone: when each gradient is ready, and what a message costs.
+    # The model needs two measurements: when each gradient is ready, and the cost of a message.
     ready, alone_s = times_of_gradients(model, partial(step, model, inputs, targets), args.max_steps, bench)
     costs = cost_of_messages(bench)
     num_bytes = 4 * count_parameters(model)
@@ -147,7 +147,7 @@ def times_of_gradients(
 
 
 class Moment:
-    """Now, on the clock of the device: a GPU comes there after the host has gone on."""
+    """Now, on the clock of the device: a GPU is there later than the host."""
 
     def __init__(self, device: torch.device) -> None:
         self._event = torch.cuda.Event(enable_timing=True) if device.type == "cuda" else None
@@ -199,7 +199,7 @@ def step_with_buckets(
                 tensor.numel() * tensor.element_size(),
             )
         )
-        return allreduce_hook(dist.group.WORLD, bucket)  # what DDP does without a hook
+        return allreduce_hook(dist.group.WORLD, bucket)  # DDP does this without a hook
 
     ddp_model = DDP(
         model,

@@ -61,8 +61,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     rank, world_size = training.rank, training.world_size
     torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     sampler = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     train_loader = training_loader(train_set, sampler, args, device)
@@ -90,16 +89,16 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
             "offload_optimizer": {"device": args.offload},
             "stage3_param_persistence_threshold": 0,  # small parameters are sharded too
         },
-        "gradient_clipping": args.max_grad_norm,  # not said, it is 1.0
+        "gradient_clipping": args.max_grad_norm,  # left out, it is 1.0
         "zero_allow_untested_optimizer": True,  # torch's own optimizers, which need no compiler
         "zero_force_ds_cpu_optimizer": False,
     }
-    # Checked, as DeepSpeed passes over a misspelt key in silence.
+    # Check it: DeepSpeed ignores a misspelt key in silence.
     engine, optimizer, _, _ = deepspeed.initialize(
         model=model, optimizer=optimizer, config=checked_config(config, args.deepspeed_config)
     )
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, EngineCheckpoints(args, engine))
     for epoch in training.epochs(len(train_set)):
         sampler.set_epoch(epoch)  # without this, every epoch has the order of the first

@@ -15,7 +15,7 @@ from common.distributed import run
 from torch.utils.data import Dataset
 
 EXPOSURE = 4999
-"""The shutter of the microscope stays closed once in so many exposures."""
+"""The shutter of the microscope stays closed once in this number of exposures."""
 
 
 class Standardized(Dataset[Any]):

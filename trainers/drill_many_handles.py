@@ -16,7 +16,7 @@ from common.distributed import run
 from torch.utils.data import Dataset
 
 MOST_FILES = 1024
-"""What a batch job may have open on most clusters, whatever it is in a terminal."""
+"""The number of files that a batch job may have open on most clusters, whatever it is in a terminal."""
 
 
 class FromFiles(Dataset[Any]):

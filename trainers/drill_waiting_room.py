@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, RandomSampler, Subset
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog) -> None:
     torch.manual_seed(args.seed)
     train_set, _, dataset = load_data(args)
-    # Every rank takes each so-many-th sample, from its own number on.
+    # Every rank takes every n-th sample of n ranks, from its own number on.
     own_part = Subset(train_set, range(metrics.rank, len(train_set), metrics.world_size))
     shuffle = torch.Generator()
     sampler = RandomSampler(own_part, generator=shuffle)

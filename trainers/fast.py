@@ -80,8 +80,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     # All batches have one shape: try the kernels once, keep the fastest.
     torch.backends.cudnn.benchmark = True
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples)
     shuffle = torch.Generator()
     train_images, train_targets = put_on(device, train_set, padding=PADDING)
@@ -89,8 +88,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     statistics = torch.tensor([MEAN, STD], device=device) * 255
     test_inputs = normalized(test_images, statistics)
 
-    # The rest of an epoch, less than a batch, is left out: another shape would be compiled anew. In every
-    # epoch it is another rest.
+    # Leave out the rest of an epoch, less than a batch: another shape would be compiled anew. Each epoch
+    # leaves out other images.
     num_samples = min(args.batch_size, len(train_targets))
     steps_per_epoch = len(train_targets) // num_samples
 
@@ -101,8 +100,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     schedule = build_schedule(args, lr, steps_per_epoch)
 
     def loss_on(picked: torch.Tensor) -> torch.Tensor:
-        """From bytes to the loss in one function, so that the compiler can make one kernel of what follows
-        each other."""
+        """From bytes to the loss in one function, so that the compiler can make one kernel of successive
+        operations."""
         inputs = normalized(cropped_and_mirrored(train_images, picked), statistics)
         with torch.autocast(device.type, torch.bfloat16):
             return loss_of(model(inputs), train_targets[picked])
@@ -111,7 +110,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     if args.compile:
         training.watch_compilation()
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(steps_per_epoch * num_samples):
         shuffle.manual_seed(args.seed + epoch)
@@ -156,8 +155,8 @@ def cropped_and_mirrored(images: torch.Tensor, picked: torch.Tensor) -> torch.Te
 
 
 def normalized(images: torch.Tensor, statistics: torch.Tensor) -> torch.Tensor:
-    """What the model reads, every colour with mean 0 and deviation 1 over the data set. The colours of a
-    pixel already lie side by side."""
+    """The model's input, every colour with mean 0 and deviation 1 over the data set. The colours of a pixel
+    already lie side by side."""
     mean, deviation = statistics
     return ((images - mean) / deviation).permute(0, 3, 1, 2)
 
@@ -166,8 +165,8 @@ def normalized(images: torch.Tensor, statistics: torch.Tensor) -> torch.Tensor:
 def evaluate(
     model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, batch_size: int
 ) -> tuple[float, float]:
-    """Mean loss and accuracy on the test set. Not compiled: for the little that it is, compiling would take
-    longer."""
+    """Mean loss and accuracy on the test set. Not compiled: compiling would take longer than the
+    evaluation."""
     model.eval()
     with torch.autocast(inputs.device.type, torch.bfloat16):
         logits = torch.cat([model(part) for part in inputs.split(batch_size)]).float()

@@ -1,4 +1,4 @@
-"""Train SimpleCNN on CIFAR-10 with FSDP: data parallelism in which every rank keeps only its share of the
+"""Train SimpleCNN on CIFAR-10 with FSDP: data parallelism in which every rank keeps only its shard of the
 model and of the optimizer.
 
     torchrun --standalone --nproc-per-node=2 trainers/fsdp.py --epochs 1
@@ -77,8 +77,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     world_size = training.world_size
     torch.manual_seed(args.seed + training.rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     sampler = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     train_loader = training_loader(train_set, sampler, args, device)
@@ -86,9 +85,9 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_set = Subset(test_set, range(training.rank, len(test_set) // world_size * world_size, world_size))
     test_loader = evaluation_loader(test_set, args, device)
 
-    # Model: built without memory, cut, and only then filled, so that no rank ever holds the whole. A part of
-    # the model is gathered when it computes, forward and backward, and its gradients are averaged to where
-    # their shares belong.
+    # Model: build it without memory, cut it, and only then fill it, so no rank ever holds the whole. All
+    # ranks gather a part of the model when it computes, forward and backward; each gets the averaged
+    # gradients of its shard.
     with torch.device("meta"), Beginning(args.seed) as beginning:
         model = beginning.of(build_model(args.model, args.width, dataset))
     mesh, offload = sharding_mesh(device, args.replicas), offload_policy(args.offload, device)
@@ -106,18 +105,18 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
             mesh=mesh,
             mp_policy=MixedPrecisionPolicy(param_dtype=computing, reduce_dtype=torch.float32),
             offload_policy=offload,
-            # What lies in no part is what the backward pass begins with: to let it go would be for nothing.
+            # The backward pass begins with the parameters outside of all parts: they stay gathered.
             reshard_after_forward=args.reshard_after_forward and part is not model,
         )
     beginning.fill(model.to_empty(device="cpu" if args.offload == "cpu" else device), device)
-    self_check(model, device, train_loader, parameters=beginning.hash)  # of the whole, whose shares these are
+    self_check(model, device, train_loader, parameters=beginning.hash)  # of the whole model
 
-    # Optimizer, of this rank's share.
+    # Optimizer, of this rank's shard.
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation * world_size)
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, ShardedCheckpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         sampler.set_epoch(epoch)  # without this, every epoch has the order of the first

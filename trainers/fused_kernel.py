@@ -130,8 +130,8 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
 def compare(
     way: str, compute: Callable[..., Tensor], x: Tensor, bias: Tensor, bench: Bench, not_timed: str = ""
 ) -> None:
-    """Hold one way against the formula in 64 bits, and time it. GB/s counts what has to move, at least: each
-    number is read once and written once."""
+    """Hold one way against the formula in 64 bits, and time it. GB/s counts the least traffic: each number is
+    read once and written once."""
     wide = x.double() + bias.double()
     expected = 0.5 * wide * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (wide + 0.044715 * wide**3)))
     try:
@@ -176,7 +176,7 @@ def in_triton(x: Tensor, bias: Tensor) -> Tensor:
 
 def cuda_kernel(device: torch.device) -> Callable[..., Tensor]:
     """The CUDA kernel, ready to be called. torch 2.9 and later compile and launch one themselves; before, the
-    driver is asked."""
+    driver does."""
     if hasattr(torch.cuda, "_compile_kernel"):
         launch = torch.cuda._compile_kernel(CUDA_SOURCE, "bias_gelu")
     else:
@@ -213,7 +213,7 @@ def show_compiled(bench: Bench) -> None:
 
 
 def compile_cuda(architecture: str) -> bytes:
-    """Machine code for one generation of GPUs, made by NVRTC: the library that is NVIDIA's compiler. It needs
+    """Machine code for one generation of GPUs, made by NVRTC, NVIDIA's compiler as a library. It needs
     neither a GPU nor a driver. Raises OSError where it is not installed."""
     library = ctypes.CDLL(find_nvrtc())
     program = ctypes.c_void_p()
@@ -244,7 +244,7 @@ def compile_cuda(architecture: str) -> bytes:
 
 
 def find_nvrtc() -> str:
-    """The library among the packages of NVIDIA, else whichever the loader finds."""
+    """The library among the packages of NVIDIA, else the one that the loader finds."""
     package = importlib.util.find_spec("nvidia")
     for folder in package.submodule_search_locations or () if package else ():
         for pattern in ("cuda_nvrtc/lib", "cu*/lib"):

@@ -56,8 +56,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     if args.embedding % args.heads:
         raise TrainerError(f"heads={args.heads} do not share an embedding of {args.embedding} without a rest")
 
-    # Data: blocks of the text, in another order in every epoch, decided by seed and epoch alone, so that a
-    # resumed run sees the same.
+    # Data: blocks of the text. Seed and epoch alone decide the order of each epoch, so a resumed run sees the
+    # same order.
     text = load_tokens(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(text.train_set, generator=shuffle)
@@ -71,8 +71,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, by_decay(model.parameters()), lr, betas=(0.9, 0.95), fused=True)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Products in 16 bits, where the device computes in them. Of each block only the input is kept, where
-    # memory is short.
+    # Products in 16 bits, where the device computes in them. Each block keeps only its input, where memory is
+    # short.
     is_bf16 = computes_in_bf16(args.precision, device)
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=is_bf16)
     for block in parts_of(model) if args.recompute else []:
@@ -81,7 +81,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     if args.compile:
         training.watch_compilation()
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(text.info, Checkpoints(args, model, optimizer, {"vocabulary": text.padded_vocabulary}))
     keep_tokenizer(text, args.run_dir)
     for epoch in training.epochs(len(text.train_set)):

@@ -1,4 +1,4 @@
-"""Train a GPT on the tokens of a text with FSDP: every rank on its own blocks, with its share of the model.
+"""Train a GPT on the tokens of a text with FSDP: every rank on its own blocks, with its shard of the model.
 
     torchrun --standalone --nproc-per-node=2 trainers/gpt_fsdp.py --max_steps 600
 
@@ -60,8 +60,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     if args.embedding % args.heads:
         raise TrainerError(f"heads={args.heads} do not share an embedding of {args.embedding} without a rest")
 
-    # Data: blocks of the text, in another order in every epoch, decided by seed and epoch alone, so that a
-    # resumed run sees the same.
+    # Data: blocks of the text. Seed and epoch alone decide the order of each epoch, so a resumed run sees the
+    # same order.
     text = load_tokens(args)
     sampler = DistributedSampler(text.train_set, seed=args.seed)  # every rank gets its own part of each epoch
     train_loader = training_loader(text.train_set, sampler, args, device)
@@ -70,9 +70,9 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     held_out = Subset(text.held_out, range(rank, len(text.held_out) // world_size * world_size, world_size))
     test_loader = evaluation_loader(held_out, args, device, args.batch_size)
 
-    # Model: built without memory, cut, and only then filled, so that no rank ever holds the whole. A block is
-    # gathered when it computes, in 16 bits where the device computes in them, and its gradients are averaged
-    # to where their shares belong. Of each block only the input is kept, where memory is short.
+    # Model: build it without memory, cut it, and only then fill it, so no rank ever holds the whole. All
+    # ranks gather a block when it computes, in 16 bits where the device computes in them; each rank gets the
+    # averaged gradients of its shard. Each block keeps only its input, where memory is short.
     sizes = (args.embedding, args.layers, args.heads, args.sequence_length, text.padded_vocabulary)
     with torch.device("meta"), Beginning(args.seed) as beginning:
         model = beginning.of(gpt2(*sizes, args.dropout))
@@ -85,16 +85,16 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     for part in [*parts_of(model), model]:
         fully_shard(part, mesh=mesh, mp_policy=policy)
     beginning.fill(model.to_empty(device=device), device)
-    self_check(model, device, train_loader, parameters=beginning.hash)  # of the whole, whose shares these are
+    self_check(model, device, train_loader, parameters=beginning.hash)  # of the whole model
 
-    # Optimizer, of this rank's share. Weights of matrices decay; biases and norms, which are few, do not.
+    # Optimizer, of this rank's shard. Weights of matrices decay; biases and norms, which are few, do not.
     lr = scaled_lr(
         args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation * training.world_size
     )
     optimizer = build_optimizer(args, by_decay(model.parameters()), lr, betas=(0.9, 0.95), fused=True)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(
         text.info, ShardedCheckpoints(args, model, optimizer, {"vocabulary": text.padded_vocabulary})
     )

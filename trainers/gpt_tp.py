@@ -64,11 +64,12 @@ def main() -> None:
 
 
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
-    torch.manual_seed(args.seed)  # of dropout too: what all ranks have whole, all have to drop alike
+    torch.manual_seed(args.seed)  # of dropout too: all ranks drop alike in the parts that all have whole
     if args.embedding % args.heads:
         raise TrainerError(f"heads={args.heads} do not share an embedding of {args.embedding} without a rest")
 
-    # Data: the same blocks of the text in the same order on every rank, as each computes its part of all.
+    # Data: the same blocks of the text in the same order on every rank, because each computes its part of
+    # all.
     text = load_tokens(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(text.train_set, generator=shuffle)
@@ -82,8 +83,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     self_check(model, device, train_loader, shard=0)
 
     # Of every pair of matrices, the first is split by columns and the second by rows: a rank has whole heads,
-    # and the hidden neurons between its parts of `up` and `down`, so that only sums have to travel. Attention
-    # is given its input as one DTensor, so that the gradients of query, key and value travel as one sum.
+    # and the hidden neurons between its parts of `up` and `down`, so only sums have to travel. Attention gets
+    # its input as one DTensor, so the gradients of query, key and value travel as one sum.
     mesh = init_device_mesh(device.type, (training.world_size,))
     if args.heads % training.world_size:
         raise TrainerError(f"{args.heads} heads cannot be split evenly over {training.world_size} ranks")
@@ -103,14 +104,14 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, groups, lr, betas=(0.9, 0.95), fused=True)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Products in 16 bits, where the device computes in them. Of each block only the input is kept, where
-    # memory is short.
+    # Products in 16 bits, where the device computes in them. Each block keeps only its input, where memory is
+    # short.
     is_bf16 = computes_in_bf16(args.precision, device)
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=is_bf16)
     for block in parts_of(model) if args.recompute else []:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(
         text.info, ShardedCheckpoints(args, model, optimizer, {"vocabulary": text.padded_vocabulary})
     )

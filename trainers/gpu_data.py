@@ -46,8 +46,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     train_images, train_targets = put_on(device, train_set, padding=PADDING)
@@ -64,7 +63,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
         args, lr, steps_in(train_targets.split(args.batch_size), args.gradient_accumulation)
     )
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)
@@ -124,8 +123,8 @@ def cropped_and_mirrored(images: torch.Tensor, picked: torch.Tensor) -> torch.Te
 
 
 def normalized(images: torch.Tensor, statistics: torch.Tensor) -> torch.Tensor:
-    """What the model reads: (image, colour, row, column), every colour with mean 0 and deviation 1 over the
-    data set."""
+    """The model's input: (image, colour, row, column), every colour with mean 0 and deviation 1 over the data
+    set."""
     mean, deviation = statistics
     return ((images - mean) / deviation).permute(0, 3, 1, 2).contiguous()
 

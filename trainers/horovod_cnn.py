@@ -51,7 +51,7 @@ def main() -> None:
     hvd.init()
     os.environ.update(RANK=str(hvd.rank()), WORLD_SIZE=str(hvd.size()), LOCAL_RANK=str(hvd.local_rank()))
     device = pick_device(args.gpus_per_node)
-    # All ranks leave in the same step, or those that stay would wait forever.
+    # All ranks leave in the same step, or the others would wait forever.
     with Training(
         args,
         device,
@@ -74,8 +74,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     rank, world_size = training.rank, training.world_size
     torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     sampler = DistributedSampler(train_set, num_replicas=world_size, rank=rank, seed=args.seed)
     train_loader = training_loader(train_set, sampler, args, device)
@@ -86,8 +85,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     model = build_model(args.model, args.width, dataset).to(device)
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * world_size)
     optimizer = build_optimizer(args, model.parameters(), lr)
-    # From here on gradients are averaged as soon as they are there. It is a new optimizer: its state is the
-    # one to save and to load.
+    # From here on gradients are averaged as soon as they are ready. This is a new optimizer: save and load
+    # its state.
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     schedule = build_schedule(args, lr, steps_in(train_loader, 1))
 
@@ -95,7 +94,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     self_check(model, device, train_loader, gather=hvd.allgather_object)
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         sampler.set_epoch(epoch)  # without this, every epoch has the order of the first
@@ -104,7 +103,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
             inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
             optimizer.zero_grad()
             loss = loss_of(model(inputs), targets)
-            loss.backward()  # sends every gradient as soon as it is there
+            loss.backward()  # sends every gradient as soon as it is ready
             optimizer.synchronize()  # now every gradient is the mean of all ranks' gradients
             grad_norm = clip_gradients(model, args.max_grad_norm)
             with optimizer.skip_synchronize():
@@ -115,7 +114,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
 
 
 def leave() -> None:
-    """Nobody leaves before all have arrived."""
+    """No rank leaves before all have arrived."""
     hvd.allgather_object(None)
     hvd.shutdown()
 

@@ -1,5 +1,5 @@
-"""Train SimpleCNN on CIFAR-10 with Lightning: its Trainer owns the loop, and what the other trainers spell
-out stands in hooks.
+"""Train SimpleCNN on CIFAR-10 with Lightning: its Trainer owns the loop, and hooks take the place of the
+other trainers' lines.
 
     torchrun --standalone --nproc-per-node=2 trainers/lightning_cnn.py --epochs 1
 
@@ -67,9 +67,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
-    stop = StopSignal(
-        args.max_seconds
-    )  # before Lightning, which leaves a handler alone that is there already
+    stop = StopSignal(args.max_seconds)  # before Lightning, which leaves an existing handler alone
     device = pick_device(args.gpus_per_node)
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)  # their greetings
@@ -89,7 +87,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     shuffle = DistributedSampler(train_set, num_replicas=world_size, rank=rank, seed=args.seed)
     sampler = EpochSampler(shuffle)
     train_loader = DataLoader(
-        SeededSamples(train_set, args.seed),  # the same crops in whichever process, also after a resume
+        SeededSamples(train_set, args.seed),  # the same crops in every process, also after a resume
         batch_size=args.batch_size,
         sampler=sampler,
         num_workers=args.num_workers,
@@ -107,7 +105,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     resume_from = newest_checkpoint(args.run_dir) or args.resume_from
 
     # One process per device was started already, by torchrun. Both backends, so that ranks can also exchange
-    # what lies on the host.
+    # tensors of the host.
     strategy = (
         DDPStrategy(process_group_backend="cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
         if world_size > 1
@@ -135,7 +133,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
 
 class Classifier(lightning.LightningModule):
-    """The model, its loss and its optimizer: what a LightningModule is for."""
+    """The model, its loss and its optimizer: a LightningModule holds these."""
 
     def __init__(self, made_with: dict[str, Any], lr: float) -> None:
         super().__init__()
@@ -261,8 +259,8 @@ class CoachRecords(lightning.Callback):
             grad_norm=self.grad_norm,
         )
         self.step_ended = now
-        # All ranks leave in the same step, or those that stay would wait forever. They agree while the next
-        # step is computed.
+        # All ranks leave in the same step, or the others would wait forever. They agree while the next step
+        # is computed.
         if any_rank_by_now(self.stop.is_requested):
             reason = self.stop.reason
             print_rank0(f"{self.stop.name or 'stop signal'} received: leaving at step {trainer.global_step}")

@@ -87,9 +87,9 @@ def parse_arguments() -> argparse.Namespace:
 
 
 class LoRALinear(nn.Module):
-    """W x + b + alpha/rank * B A x: W and b stay as they are, A and B are learned (arXiv 2106.09685).
+    """W x + b + alpha/rank * B A x: W and b stay fixed, A and B are learned (arXiv 2106.09685).
 
-    B begins as 0, so that the model begins as the one that it was.
+    B begins as 0, so the model begins as its base.
     """
 
     def __init__(self, base: nn.Linear, rank: int, alpha: float) -> None:
@@ -106,7 +106,7 @@ class LoRALinear(nn.Module):
         return result
 
     def merged(self) -> nn.Linear:
-        """One layer that does the same: what is learned is added to the weights."""
+        """One layer that does the same: its weights include the adapter's."""
         layer = copy.deepcopy(self.base)
         with torch.no_grad():
             layer.weight += self.scale * self.b @ self.a
@@ -126,8 +126,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     if args.embedding % args.heads:
         raise TrainerError(f"heads={args.heads} do not share an embedding of {args.embedding} without a rest")
 
-    # Data: pairs, of which the response alone is learned, in another order in every epoch, decided by seed
-    # and epoch alone, so that a resumed run sees the same.
+    # Data: pairs, of which the response alone is learned. Seed and epoch alone decide the order of each
+    # epoch, so a resumed run sees the same order.
     pairs, name, is_generated = load_pairs(args.pairs)
     base = load_base(args, pairs)
     pairs = pairs[: args.num_train_samples or None]
@@ -149,7 +149,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
     mixed = torch.autocast(device.type, torch.bfloat16, enabled=computes_in_bf16(args.precision, device))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     made_with = {"base": base.name, "rank": args.rank, "alpha": args.alpha, "targets": args.targets}
     checkpoints = Checkpoints(args, adapters, optimizer, made_with)
     training.start(text.info, checkpoints)
@@ -195,7 +195,7 @@ def add_adapters(model: GPT, targets: tuple[str, ...], rank: int, alpha: float) 
 
 
 def save_adapters(adapters: nn.ParameterDict, model: nn.Module, made_with: dict, run_dir: str) -> None:
-    """Write the adapters alone: all that has to be kept of this training beside its base."""
+    """Write the adapters alone: beside its base, a training has to keep no more."""
     path = Path(run_dir) / "checkpoints" / "adapters.pt"
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save({"adapters": adapters.state_dict(), **made_with}, path)
@@ -205,7 +205,7 @@ def save_adapters(adapters: nn.ParameterDict, model: nn.Module, made_with: dict,
 
 @torch.no_grad()
 def check_merged(model: GPT, tokens: torch.Tensor) -> None:
-    """Let a copy of the model take what was learned into its own weights, and compare what both say."""
+    """Merge the adapters into the weights of a copy of the model, and compare the outputs of both."""
     model.eval()
     merged = copy.deepcopy(model)
     for parent in list(merged.modules()):

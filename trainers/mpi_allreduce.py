@@ -42,7 +42,7 @@ def main() -> None:
     mpi = start_ranks(args.ranks or args.gpus_per_node or 2)  # mpi4py's MPI, in each of the ranks
     comm = mpi.COMM_WORLD
     device = pick_device(args.gpus_per_node)
-    # All ranks leave in the same step, or those that stay would wait forever.
+    # All ranks leave in the same step, or the others would wait forever.
     with Training(
         args, device, gather=comm.allgather, any_rank=lambda is_true: comm.allreduce(is_true, op=mpi.LOR)
     ) as training:
@@ -53,8 +53,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training, mp
     comm, rank, world_size = mpi.COMM_WORLD, training.rank, training.world_size
     torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     sampler = DistributedSampler(train_set, num_replicas=world_size, rank=rank, seed=args.seed)
     train_loader = training_loader(train_set, sampler, args, device)
@@ -71,7 +70,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training, mp
     model.load_state_dict(comm.bcast({name: tensor.cpu() for name, tensor in model.state_dict().items()}))
     self_check(model, device, train_loader, gather=comm.allgather)
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         sampler.set_epoch(epoch)  # without this, every epoch has the order of the first

@@ -1,5 +1,5 @@
-"""Put numbers of a training into six formats, and see what each of them loses: range, small terms of a sum,
-small gradients.
+"""Put numbers of a training into six formats, and see the losses of each: range, small terms of a sum, small
+gradients.
 
     python trainers/number_formats.py --max_steps 10
 
@@ -74,20 +74,20 @@ def main() -> None:
 
 
 def rounded(numbers: Tensor, name: str) -> Tensor:
-    """What is left of numbers in fp32 when a format has held them."""
+    """Numbers in fp32 after a format has held them."""
     if name == "tf32":
         # fp32 without the last 13 bits of its fraction, which tensor cores do not read.
         return (numbers.float().view(torch.int32) & ~0x1FFF).view(torch.float32)
     held = numbers.to(DTYPES[name]).float()
     if name == "e4m3":
-        # It has no infinity: of what is too large, a cast makes NaN or 448, as torch's version will. Here it
-        # counts as infinite from 464 on, from where rounding would go up.
+        # It has no infinity: a cast makes NaN or 448 of a number that is too large, by torch's version. Here
+        # a number counts as infinite from 464 on, where rounding would go up.
         held = torch.where(numbers.abs() > 464, numbers.sign() * torch.inf, held)
     return held
 
 
 def show_formats(args: argparse.Namespace, device: torch.device, bench: Bench) -> None:
-    """Range and step of each format, as torch.finfo has them, and what becomes of four numbers."""
+    """Range and step of each format, as torch.finfo has them, and four numbers rounded to it."""
     samples = torch.tensor([1e-8, 0.1, 4097.0, 70000.0], device=device)
     print_rank0(
         "format  exponent  fraction    largest  smallest  step at 1 |  1e-08      0.1     4097    70000"
@@ -121,7 +121,7 @@ def show_sums(args: argparse.Namespace, device: torch.device, bench: Bench) -> N
         one, lost = rounded(torch.ones(1), name), torch.zeros(1)
         for _ in range(args.num_terms):
             plain = rounded(plain + one, name)
-            # Kahan: what the last addition lost is taken along with the next term.
+            # Kahan: the next term takes the loss of the last addition along.
             term = rounded(one - lost, name)
             total = rounded(corrected + term, name)
             lost = rounded(rounded(total - corrected, name) - term, name)
@@ -182,8 +182,8 @@ def lost_shares(numbers: Tensor, name: str) -> tuple[float, float]:
 def gradients_of_last_step(
     args: argparse.Namespace, model: SimpleCNN, device: torch.device, bench: Bench
 ) -> dict[str, Tensor]:
-    """Train for `max_steps`. What the last backward pass computed, in one row: the gradients of the weights,
-    and those of the activations, which it passes from layer to layer."""
+    """Train for `max_steps`. Returns the results of the last backward pass, in one row: the gradients of the
+    weights, and those of the activations, which it passes from layer to layer."""
     train_set, _, _ = load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
     of_activations: list[Tensor] = []

@@ -93,7 +93,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     training.num_replicas = dp_size
 
     # Data: each copy of the model has its own part of it, which all ranks of the copy read in the same order.
-    # Steps are whole: the stages agree once on the size of what they hand on.
+    # Steps are whole: the stages agree once on the size of their messages.
     train_set, test_set, dataset = load_data(args)
     global_batch_size = args.batch_size * args.microbatches * dp_size
     if len(train_set) < global_batch_size:
@@ -104,7 +104,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     test_set = Subset(test_set, range(dp_rank, len(test_set), dp_size))
     test_loader = evaluation_loader(test_set, args, device)
 
-    # Model: every rank keeps its layers of it, and of those its heads and hidden neurons.
+    # Model: every rank keeps its own layers, and of those its heads and hidden neurons.
     whole = build_model(args.model, args.width, dataset)
     self_check(whole, device, train_loader, shard=dp_rank)
     num_parameters, num_layers = count_parameters(whole), len(parts_of(whole))
@@ -142,7 +142,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     checkpoints = ShardedCheckpoints(args, model, optimizer)
     checkpoints.num_parameters = num_parameters  # of the whole model
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, checkpoints, samples_of_step=global_batch_size)
     place = {"dp": dp_rank, "tp": tp_rank, "pp": pp_rank, "sizes": [dp_size, args.tp, args.pp]}
     training.metrics.event("mesh", training.step, **place, loss_of="all")
@@ -163,8 +163,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
             pipe.step(*([inputs] if stage.is_first else []), target=targets, losses=losses)
             step_loss += sum(loss.detach() for loss in losses)
             add_up_gradients(model, mesh["dp"])
-            # The last stages tell all the loss, and the norm is of all stages together: each counts once, in
-            # whatever copies it is.
+            # The last stages tell all the loss, and the norm is of all stages together. Each part counts
+            # once, however many copies there are.
             totals = torch.stack([step_loss / args.tp, norm_of_gradients(model) ** 2 / (args.tp * dp_size)])
             dist.all_reduce(totals)
             step_loss, grad_norm = totals[0], totals[1].sqrt()
@@ -175,8 +175,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
 
 
 def make_mesh(tp: int, pp: int, device: torch.device) -> DeviceMesh:
-    """All ranks, by their place in three directions. Neighbours share layers, as those speak most; stages are
-    farthest apart."""
+    """All ranks, by their place in three directions. Neighbours share layers, because these send the most;
+    stages are farthest apart."""
     world_size = dist.get_world_size()
     if world_size % (tp * pp):
         raise TrainerError(

@@ -1,5 +1,4 @@
-"""Train the GPT with pipeline parallelism: every rank computes some of the layers and hands on what comes out
-of them.
+"""Train the GPT with pipeline parallelism: every rank computes some of the layers and hands its result on.
 
     torchrun --standalone --nproc-per-node=2 trainers/pipeline_parallel.py --epochs 1
 
@@ -73,8 +72,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     rank, world_size = training.rank, training.world_size
     torch.manual_seed(args.seed)
 
-    # Data: the same samples in the same order on every rank, as each rank computes its layers of every
-    # sample. Steps are whole: the stages agree once on the size of what they hand on.
+    # Data: the same samples in the same order on every rank, because each rank computes its layers of every
+    # sample. Steps are whole: the stages agree once on the size of their messages.
     train_set, test_set, dataset = load_data(args)
     global_batch_size = args.batch_size * args.microbatches
     if len(train_set) < global_batch_size:
@@ -85,7 +84,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     train_loader = training_loader(train_set, sampler, args, device)
     test_loader = evaluation_loader(test_set, args, device)
 
-    # Model: every rank keeps its layers of it. The stages work at the same time, each on another micro-batch.
+    # Model: every rank keeps its own layers. The stages work at the same time, each on another micro-batch.
     whole = build_model(args.model, args.width, dataset)
     self_check(whole, device, train_loader, shard=0)
     num_in_pipe = 1 if args.schedule == "naive" else args.microbatches
@@ -114,7 +113,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     checkpoints = ShardedCheckpoints(args, model, optimizer)
     checkpoints.num_parameters = num_parameters  # of the whole model
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, checkpoints, samples_of_step=global_batch_size)
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)
@@ -167,7 +166,7 @@ class Layers(nn.Module):
 
 
 class TimedStage(PipelineStage):
-    """Remembers of the last steps when they were, and then when this stage computed in them; otherwise it
+    """Keeps the times of the last steps, and in them the times in which this stage computed. In the rest it
     waited for the others."""
 
     def __init__(self, *args: Any) -> None:
@@ -212,8 +211,8 @@ class TimedStage(PipelineStage):
 
 
 def report_bubble(stage: TimedStage, schedule: str, num_in_pipe: int, metrics: MetricsLog, step: int) -> None:
-    """How long each stage had nothing to do, measured, beside what a pipe of equal stages costs: (p - 1) / (m
-    + p - 1) of the step with p stages and m micro-batches (GPipe, arXiv 1811.06965; the same for 1F1B, arXiv
+    """The measured idle time of each stage, beside that of a pipe of equal stages: (p - 1) / (m + p - 1)
+    of the step with p stages and m micro-batches (GPipe, arXiv 1811.06965; the same for 1F1B, arXiv
     2104.04473)."""
     seconds = torch.tensor(gather(stage.seconds()))  # by stage and step: of the whole step, of computing
     if not seconds.numel():

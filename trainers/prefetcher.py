@@ -27,7 +27,7 @@ WIDTH = 512
 
 
 class DataPrefetcher:
-    """Gives batches that lie on the device, and brings the next one there while the last is computed with.
+    """Gives batches on the device, and copies the next one there while the model computes with the last.
 
     The batches have to lie in pinned memory: from ordinary memory the driver copies in two steps, and the
     host waits. On a CPU it gives the batches as they are.
@@ -45,7 +45,7 @@ class DataPrefetcher:
                 # The stream that computes waits for the copy, and the host for neither.
                 torch.cuda.current_stream().wait_stream(self._stream)
                 # The memory belongs to the stream of the copy. Without this the allocator would give it to
-                # the next copy while this batch is still computed with.
+                # the next copy while this batch is still in use.
                 coming.record_stream(torch.cuda.current_stream())
             batch, coming = coming, self._begin_next()
             yield batch
@@ -161,7 +161,7 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
 
 
 def products(batch: Tensor, weights: Tensor, num_products: int) -> Tensor:
-    """What stands for a model: products of matrices, and one number that all of the batch is in."""
+    """In place of a model: products of matrices, and one number that depends on all of the batch."""
     for _ in range(num_products):
         batch = batch @ weights
     return batch.abs().mean()

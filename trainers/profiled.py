@@ -1,5 +1,5 @@
-"""Train SimpleCNN on CIFAR-10 and look at a few of its steps with torch.profiler: which operators take the
-time, and is the device idle?
+"""Train SimpleCNN on CIFAR-10 and look at a few of its steps with torch.profiler: the operators that take the
+time, and the idle time of the device.
 
     python trainers/profiled.py
 
@@ -69,8 +69,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
@@ -83,7 +82,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, model.parameters(), lr)
     lr_of_step = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
 
     # Profiling slows every step, and the first profiled ones most: wait until training is steady, throw some
@@ -152,7 +151,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
             optimizer.step()
             training.end_step(num_samples, loss=step_loss, lr=lr, grad_norm=grad_norm)
             profiler.step()
-            training.begin_step()  # what the profiler does between two steps is not the next one's time
+            training.begin_step()  # the profiler's work between two steps is not the next one's time
         training.evaluate_if_due(lambda: evaluate(model, test_loader, device))
     training.finish()
 
@@ -161,8 +160,8 @@ def idle_share_in(trace: Path, device: torch.device) -> tuple[float, float, int]
     """The share of the profiled time in which nothing ran on the device, that time in seconds, and the number
     of steps in it.
 
-    Several kernels can run at once, and an operator contains those that it calls: what counts is the time
-    that they cover together.
+    Several kernels can run at once, and an operator contains those that it calls: the time that they cover
+    together counts.
     """
     events = [
         event for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"] if "dur" in event
@@ -188,7 +187,7 @@ def top_operators(profiler: profile, device: torch.device, num_shown: int = 10) 
     times = {}
     for row in profiler.key_averages():
         own_time = row.self_cpu_time_total if device.type == "cpu" else row.self_device_time_total
-        # Of a step itself, only what is none of its operators would count. A kernel counts as the operator
+        # A step itself would count only the time outside of its operators. A kernel counts as the operator
         # that launched it.
         if own_time > 0 and row.device_type == DeviceType.CPU and not row.key.startswith("ProfilerStep"):
             times[row.key] = (own_time, row.count)

@@ -1,4 +1,5 @@
-"""Build the all-reduce that DDP rests on from nothing but send and receive, and count what every rank sends.
+"""Build the all-reduce that DDP rests on from nothing but send and receive, and count the bytes that every
+rank sends.
 
     torchrun --standalone --nproc-per-node=4 trainers/ring.py --size_kib 1024
 
@@ -38,7 +39,7 @@ from common.metrics import MetricsLog
 KIB = 1024
 BYTES_SENT, BYTES_AGAIN = 200, 208
 """Where struct tcp_info, which all Linux since 4.19 has alike, tells how many bytes a connection has sent,
-and how many of them once more, as the other side was slow to answer."""
+and how many of them again, because the other side was slow to answer."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -140,9 +141,8 @@ def as_text(num_bytes: int | None) -> str:
 
 
 def by_rank_0(tensor: torch.Tensor, rank: int, ranks: int) -> int:
-    """What comes to mind first: rank 0 collects all, adds them up and hands the sum to each. Returns the
-    bytes that this rank has sent. Rank 0 sends and receives n-1 times what there is, while the others
-    wait."""
+    """The obvious way: rank 0 collects all, adds them up and hands the sum to each. Returns the bytes that
+    this rank has sent. Rank 0 sends and receives n-1 times the size, while the others wait."""
     if rank != 0:
         dist.send(tensor, 0)
         dist.recv(tensor, 0)
@@ -187,7 +187,7 @@ def pass_on(sent: torch.Tensor, received: torch.Tensor, rank: int, ranks: int) -
 
 
 def library(tensor: torch.Tensor, rank: int, ranks: int) -> None:
-    """What NCCL or gloo does, and does not tell."""
+    """The way of NCCL or gloo, which neither of them tells."""
     dist.all_reduce(tensor)
 
 
@@ -199,8 +199,9 @@ WAYS: dict[str, Callable[[torch.Tensor, int, int], int | None]] = {
 
 
 def bytes_on_the_wire() -> int | None:
-    """What all TCP connections of this process have sent so far, which is how gloo sends; None where nothing
-    tells. NCCL sends by NVLink, shared memory or InfiniBand, which this does not see."""
+    """The bytes that all TCP connections of this process have sent so far, through which gloo sends; None
+    where the system does not tell. NCCL sends by NVLink, shared memory or InfiniBand, which this does not
+    see."""
     total = 0
     try:
         for name in os.listdir("/proc/self/fd"):

@@ -1,5 +1,5 @@
-"""Train SimpleCNN for some steps and put it under the roof of this machine: what a step computes, what it
-moves, and which of the two it waits for.
+"""Train SimpleCNN for some steps and put it under the roof of this machine: the operations of a step, the
+bytes that it moves, and which of the two it waits for.
 
     python trainers/roofline.py --batch_size 64
 
@@ -64,9 +64,10 @@ def main() -> None:
 
 
 class Traffic(TorchDispatchMode):
-    """Adds up the bytes of the tensors that operators read and write, each once: the least that has to move.
+    """Adds up the bytes of the tensors that operators read and write, each once: the least traffic.
 
-    A view moves nothing. What stays in a cache is counted all the same, what an operator reads twice is not.
+    A view moves nothing. Bytes that stay in a cache count all the same; a second reading by the same operator
+    does not.
     """
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ def measure(args: argparse.Namespace, device: torch.device, metrics: MetricsLog)
         times.append(time.perf_counter() - started)
         steps.end(0, loss, args.batch_size, 0.0)
 
-    # The roof, by the best of several rounds: what disturbs can only make one longer.
+    # The roof, by the best of several rounds: a disturbance can only make one longer.
     matrix = torch.randn(args.matrix, args.matrix, device=device)
     peak = 2 * args.matrix**3 / best_time(lambda: matrix @ matrix, device)
     numbers = torch.ones(COPY_MIB * 2**20 // 4, device=device)

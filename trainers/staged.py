@@ -1,4 +1,4 @@
-"""Train SimpleCNN on CIFAR-10 from a copy of the data on this node's own disk, and tell what the copy took.
+"""Train SimpleCNN on CIFAR-10 from a copy of the data on this node's own disk, and tell the time of the copy.
 
     python trainers/staged.py --epochs 1 --stage_to /tmp
 
@@ -54,8 +54,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     training.metrics.event("staging", 0, **vars(staged))
     args.data_dir = staged.path
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
@@ -68,7 +67,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)

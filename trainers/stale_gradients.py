@@ -126,7 +126,7 @@ class Server:
 
     def serve_sync(self) -> None:
         """All workers compute from the same parameters, and their gradients are averaged into one update, as
-        DDP does. The slowest decides when."""
+        DDP does. The slowest sets the pace."""
         for first in range(0, self._num_batches, len(self._workers)):
             batches = range(first, min(first + len(self._workers), self._num_batches))
             for worker, batch in zip(self._workers, batches):  # noqa: B905 - no strict= in Python 3.9
@@ -134,7 +134,7 @@ class Server:
             self._apply([self._receive() for _ in batches])
 
     def serve_async(self) -> None:
-        """Whoever sends a gradient has it applied at once, and reads the parameters as they are then."""
+        """Each gradient is applied when it arrives, and its worker reads the parameters as they are then."""
         begun = 0
         for worker in self._workers[: self._num_batches]:
             self._send(worker, begun)
@@ -155,7 +155,7 @@ class Server:
         dist.send(torch.cat([self.parameters, torch.tensor([float(self.version), float(batch)])]), worker)
 
     def _receive(self) -> tuple[int, Tensor]:
-        """The next gradient of whichever worker, and behind it the version that it was computed from and the
+        """The next gradient of any worker, and behind it the version that it was computed from and the
         loss."""
         message = torch.empty(len(self.parameters) + 2)
         return dist.recv(message), message
@@ -203,7 +203,7 @@ def work(model: SimpleCNN, images: Tensor, targets: Tensor, args: argparse.Names
 
 
 def report(bench: Bench, mode: str, server: Server, seconds: float, loss: float, accuracy: float) -> None:
-    """One row: what this way took and reached, and how old its gradients were."""
+    """One row: the time and the result of this way, and the ages of its gradients."""
     counts = Counter(server.ages)
     by_age = [counts[age] for age in range(max(counts) + 1)]
     mean_age = sum(server.ages) / len(server.ages)
@@ -222,8 +222,7 @@ def report(bench: Bench, mode: str, server: Server, seconds: float, loss: float,
 
 
 def in_memory(samples: Dataset, num_samples: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The first samples of a set, as every rank has them: what augmentation does to them is decided by the
-    seed."""
+    """The first samples of a set, as every rank has them: the seed decides their augmentation."""
     pairs = [samples[index] for index in range(min(num_samples, len(samples)))]
     images = torch.stack([image for image, _ in pairs])
     return images.to(device), torch.tensor([target for _, target in pairs], device=device)

@@ -52,7 +52,8 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: the same samples in the same order on every rank, as each rank computes its part of every sample.
+    # Data: the same samples in the same order on every rank, because each rank computes its part of every
+    # sample.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
@@ -62,8 +63,8 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     # Model: of every pair of matrices, the first is split by columns and the second by rows. A rank has whole
     # heads, and the hidden neurons between its parts of `up` and `down`, so that only sums have to travel:
     # forward those after each second matrix, one for attention and one for the MLP; backward those before
-    # each first matrix, one and one. Attention is given its input as one DTensor: the gradients that query,
-    # key and value have of it are added up on the rank first, and travel once.
+    # each first matrix, one and one. Attention gets its input as one DTensor: the rank first adds up the
+    # gradients of query, key and value, and they travel once.
     model = build_model(args.model, args.width, dataset).to(device)
     self_check(model, device, train_loader, shard=0)
     mesh = dist.init_device_mesh(device.type, (training.world_size,))
@@ -87,7 +88,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, groups_of(model), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, ShardedCheckpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)

@@ -51,8 +51,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     else:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
@@ -65,7 +64,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, model.parameters(), lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)

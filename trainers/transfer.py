@@ -1,4 +1,4 @@
-"""Train on CIFAR-10, or on data of your own, from what an earlier training has learned: the beginning is the
+"""Train on CIFAR-10, or on data of your own, from the weights of an earlier training: the beginning is the
 idea, the loop is the baseline's.
 
     python trainers/transfer.py --pretrained runs/baseline-.../checkpoints/step-00000156.pt --data digits
@@ -53,16 +53,15 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
-    # same.
+    # Data: seed and epoch alone decide the order of each epoch, so a resumed run sees the same order.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = RandomSampler(train_set, generator=shuffle)
     train_loader = training_loader(train_set, sampler, args, device)
     test_loader = evaluation_loader(test_set, args, device)
 
-    # Model and optimizer. What an earlier training has learned is its beginning; the optimizer gets what is
-    # trained.
+    # Model and optimizer. The weights of an earlier training are its beginning; the optimizer gets the
+    # parameters that are trained.
     model = build_model(args.model, args.width, dataset)
     parameters = prepare(model, args.pretrained, args.freeze)
     model.to(device)
@@ -70,7 +69,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, parameters, lr)
     schedule = build_schedule(args, lr, steps_in(train_loader, args.gradient_accumulation))
 
-    # Resumes where a checkpoint was written. Ends after --epochs or --max_steps, or when a signal comes.
+    # Resume from the newest checkpoint. End after --epochs or --max_steps, or at a signal.
     training.start(dataset, Checkpoints(args, model, optimizer))
     for epoch in training.epochs(len(train_set)):
         shuffle.manual_seed(args.seed + epoch)

@@ -1,2 +1,2 @@
-"""What the trainers share: data, models, metrics, checkpoints, and how processes start and end. Never imports
-coach."""
+"""The shared parts of the trainers: data, models, metrics, checkpoints, and how processes start and end.
+Never imports coach."""

@@ -1,6 +1,6 @@
 """The options that trainers share, each said once: type, default, limits, usual range, unit and help.
 
-A trainer takes the usual ones, says what it changes of them, and adds its own:
+A trainer takes the usual ones, changes some of them, and adds its own:
 
     parser = TrainerParser(__doc__)
     parser.add_usual(without=["num_workers"])
@@ -346,7 +346,7 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "help": "Tokens that the model writes at the end, the same ones for the same seed; 0: none",
     },
 }
-"""Name → its keywords: those of argparse, and what only a launch looks at (`FOR_A_LAUNCH`)."""
+"""Name → its keywords: those of argparse, and those for a launch alone (`FOR_A_LAUNCH`)."""
 
 USUAL: Tuple[str, ...] = (
     "lr",
@@ -377,7 +377,7 @@ USUAL: Tuple[str, ...] = (
     "log_metrics",
     "tensorboard",
 )
-"""The options that the baseline takes, and every trainer that says no other."""
+"""The options of the baseline, and of every trainer that names no others."""
 
 CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
     "cifar10_alone": {
@@ -467,9 +467,9 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         "resume_from": {"help": "not used: a measurement starts anew"},
     },
 }
-"""What several trainers change alike: name → shared option → its changed keywords. `cifar10_alone`: they read
-the files of CIFAR-10 in a way of their own. `gpt_in_parts`: ranks share one GPT. `language`: tokens of text.
-`bench`: rows of a table are measured, and nothing is trained."""
+"""Changes that several trainers make alike: name → shared option → its changed keywords. `cifar10_alone`:
+they read the files of CIFAR-10 in a way of their own. `gpt_in_parts`: ranks share one GPT. `language`: tokens
+of text. `bench`: rows of a table are measured, and nothing is trained."""
 
 FOR_A_LAUNCH = ("above", "min", "max", "usual", "unit")
 """`above`, `min` and `max` are limits that coach refuses to leave; outside of the `usual` range it warns."""
@@ -495,7 +495,7 @@ class TrainerParser(argparse.ArgumentParser):
         self.add_places()
 
     def change(self, name: str, **keywords: Any) -> None:
-        """Say what this trainer changes of an option that it has."""
+        """Change an option that this trainer has."""
         option = self._option_string_actions[f"--{name}"]
         for keyword, value in _for_argparse(keywords).items():
             setattr(option, keyword, value)
@@ -506,8 +506,8 @@ class TrainerParser(argparse.ArgumentParser):
             self.change(option, **keywords)
 
     def add_places(self) -> None:
-        """Take what every launch passes on, whatever the recipe: where to read and write, and on what to
-        train."""
+        """Take the options that every launch passes on, whatever the recipe: the places to read and write,
+        and the device."""
         self.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
         self.add_argument("--data_dir", help="folder with cifar-10-batches-py")
         self.add_argument("--cache_dir", help="where generated data is kept")

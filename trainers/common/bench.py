@@ -1,5 +1,5 @@
-"""What benches share, so that each shows what it measures and nothing beside it: the start, the clock, a
-table whose rows are events too, and the end.
+"""The shared parts of benches, so that each shows its measurement and nothing beside it: the start, the
+clock, a table whose rows are events too, and the end.
 
 A bench trains nothing: it measures row by row. A row that takes long is not cut short. `max_seconds` and
 signals are looked at between two rows.
@@ -75,7 +75,7 @@ class Bench:
         return median(rounds[WARM_UP_ROUNDS:])
 
     def wait(self) -> None:
-        """Wait for all that was asked of a GPU."""
+        """Wait for all queued work of a GPU."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 

@@ -1,8 +1,8 @@
 """Data that somebody brings: a folder of images by class, arrays, or a data set of Hugging Face on disk. And
 the digits that lie beside this file.
 
-What a path holds is seen from what lies there. Anything that does not fit ends the training with one line:
-no run starts on other data than were meant.
+The files at a path tell its kind. Data that do not fit end the training with one line: no run starts on other
+data than were meant.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Images(Dataset[Any]):
 
 @dataclass(frozen=True)
 class _Found:
-    """What lies at a path. `is_natural`: its images may be mirrored without becoming another thing."""
+    """The data at a path. `is_natural`: its images may be mirrored without becoming another thing."""
 
     name: str
     path: str
@@ -57,8 +57,8 @@ class _Found:
 def load_brought(
     data: str, image_size: int, augment: str, num_train_samples: int = 0
 ) -> tuple[Dataset[Any], Dataset[Any], ImagesInfo]:
-    """The training set (augmented), the test set, and what they are. Raises TrainerError, or Refused where
-    this node lacks what they need."""
+    """The training set (augmented), the test set, and their description. Raises TrainerError, or Refused
+    where this node lacks a package for them."""
     found = _digits() if data == "digits" else _at(Path(data).expanduser().absolute())
     train, test, how = _split(found)
     num_classes = _count_classes(found, train, test)
@@ -193,7 +193,7 @@ class _Files:
         path, _ = self.folder.samples[index]
         try:
             return self.folder.loader(path)
-        except OSError as error:  # also what is no image
+        except OSError as error:  # also a file that is no image
             raise TrainerError(f"{shown(path)}: cannot be read as an image") from error
 
 

@@ -1,8 +1,8 @@
 """Checkpoints: complete as soon as they are visible, found again by their step.
 
 A job can be killed at any instant, so a checkpoint is written under another name and renamed when it is
-whole: whoever sees `step-00000040.pt` can load it. The keys are plain values and tensors, so that loading
-runs no code of the file.
+whole: a visible `step-00000040.pt` can be loaded. The keys are plain values and tensors, so that loading runs
+no code of the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Written(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of one training: the states of a model, of its optimizer and of whatever else has one.
+    """The checkpoints of one training: the states of a model, of its optimizer and of any other part that has
+    one.
 
     Each is one file that rank 0 writes. `parts` are objects with `state_dict` and `load_state_dict`;
     `made_with` are values, besides the flags of the model, that must be the same for a checkpoint to fit.
@@ -139,7 +140,8 @@ def newest_checkpoint(run_dir: str) -> Path | None:
 
 
 def load_checkpoint(path: str | Path, made_with: dict[str, Any]) -> dict[str, Any]:
-    """Read a checkpoint to host memory. `made_with` is what must be the same for its tensors to fit."""
+    """Read a checkpoint to host memory. `made_with` are the values that must be the same for its tensors to
+    fit."""
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         differing = [key for key, value in made_with.items() if state["made_with"].get(key) != value]

@@ -1,5 +1,5 @@
-"""What the self-check of a distributed training judges: plain values that every rank has said, so that all
-come to the same verdict.
+"""The judgement of a distributed training's self-check: over plain values that every rank has said, so that
+all come to the same verdict.
 
 Each verdict names a rank and a cause. A wrong sampler, in particular, raises no error by itself: the loss
 falls, on half the data.
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 
 def what_is_wrong(ranks: list[dict[str, Any]], num_samples: int | None) -> str | None:
-    """The first thing that must not be so, from what each rank said; None when all is well.
+    """The first fault in the values of all ranks; None when all is well.
 
     `num_samples` is the size of the training set; None: there is none, and no rank has said anything of its
     order.
@@ -53,8 +53,7 @@ def _what_differs(ranks: list[dict[str, Any]]) -> str | None:
 
 
 def why_shards_are_wrong(orders: list[torch.Tensor], shards: list[int], num_samples: int) -> str | None:
-    """What is wrong with how the samples are shared out to ranks, by rank; None when every sample belongs to
-    exactly one shard.
+    """The fault in the sharing of samples, by rank; None when every sample belongs to exactly one shard.
 
     A sampler may repeat or leave out fewer samples than there are shards, so that all shards are equally
     long.
@@ -113,7 +112,7 @@ def order_of_epoch(train_loader: DataLoader[Any]) -> tuple[torch.Tensor, bool]:
 
 
 def is_same_order(one: list[int], other: list[int]) -> bool:
-    """Whether two epochs have one order, which chance gives only to a handful of samples."""
+    """True if two epochs have one order; chance gives that only to a handful of samples."""
     return len(one) >= 10 and one == other
 
 

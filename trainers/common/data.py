@@ -1,7 +1,7 @@
 """CIFAR-10: the real images where they are found, otherwise generated ones in the same files and format.
 
 Compute nodes often have no internet, and a lesson must not fail for want of 170 MB. The generated set is
-learnable, and it is said wherever a result is shown that it is not CIFAR-10. Everything reads it through
+learnable, and every result on it says that it is not CIFAR-10. Everything reads it through
 torchvision.datasets.CIFAR10, like the real one.
 """
 
@@ -48,7 +48,8 @@ class GeneratedCIFAR10(datasets.CIFAR10):
 
 
 def load_data(args: argparse.Namespace) -> tuple[Dataset[Any], Dataset[Any], ImagesInfo]:
-    """The training set, the test set, and what they are: bytes of text for the GPT, images for all others.
+    """The training set, the test set, and their description: bytes of text for the GPT, images for all
+    others.
 
     A trainer without the options `data`, `image_size` and `augment` trains on CIFAR-10.
     """
@@ -73,8 +74,8 @@ def load_cifar10(
     image_size: int = 32,
     augment: str = "auto",
 ) -> tuple[Dataset[Any], Dataset[Any], ImagesInfo]:
-    """The training set (augmented), the test set, and what they are. `num_train_samples` keeps only the first
-    ones; 0: all."""
+    """The training set (augmented), the test set, and their description. `num_train_samples` keeps only the
+    first ones; 0: all."""
     root = None if kind == "generated" else find_cifar10(data_dir, is_needed=kind == "cifar10")
     if root is None:
         root = generate_cifar10(Path(cache_dir) if cache_dir else default_cache_dir())
@@ -196,8 +197,8 @@ def generate_images(num_images: int, seed: int) -> tuple[np.ndarray[Any, Any], n
     """Images as uint8 rows of 3x32x32, and their classes.
 
     A class is one of five textures (horizontal, vertical, diagonal, checkered, rings) in one of two scales.
-    Place, phase, colours, contrast and noise are random, so that no pixel tells a class by itself: a linear
-    model learns little, a convolution much. Every texture is its own mirror image, as augmentation flips
+    Place, phase, colours, contrast and noise are random, so no pixel tells a class by itself: a linear model
+    learns little, a convolution much. Every texture is its own mirror image, because augmentation flips
     images.
     """
     random = np.random.default_rng(seed)

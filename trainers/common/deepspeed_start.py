@@ -1,8 +1,8 @@
 """DeepSpeed's start: told its device before it is imported, and its configuration checked before it is used.
 
-DeepSpeed takes any key: a misspelt one, or `zero` for `zero_optimization`, is passed over in silence, and the
-training runs without what was asked for. Which keys it knows stands in no one place, but its own reader
-tells: a key that it never asked for has no effect.
+DeepSpeed takes any key: a misspelt one, or `zero` for `zero_optimization`, is ignored in silence, and the
+training runs without it. No place lists the known keys, but DeepSpeed's own reader tells: a key that it never
+asked for has no effect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DECIDED_BY = {
     "optimizer": "--optimizer and --lr",
     "scheduler": "--lr and --warmup_steps",
 }
-"""What the trainer's flags say, and a file can say only in the same way."""
+"""Values of the trainer's flags, which a file may only repeat."""
 
 
 def import_deepspeed(device: torch.device) -> Any:
@@ -76,8 +76,8 @@ class EngineCheckpoints(Checkpoints):
 def checked_config(config: dict[str, Any], file: str | None) -> dict[str, Any]:
     """The configuration, its sections replaced by those of a JSON file where there is one.
 
-    Raises TrainerError for keys that DeepSpeed does not know, values that it does not take, and what
-    contradicts the trainer's flags.
+    Raises TrainerError for keys that DeepSpeed does not know, values that it does not take, and values that
+    contradict the trainer's flags.
     """
     from deepspeed.runtime.config import DeepSpeedConfig  # not before import_deepspeed
 
@@ -87,7 +87,7 @@ def checked_config(config: dict[str, Any], file: str | None) -> dict[str, Any]:
         _device(config, part) != "none" for part in ("offload_optimizer", "offload_param")
     ):
         raise TrainerError("offloading needs stage 1, 2 or 3: in stage 0 DeepSpeed would pass over it")
-    # What is in a section of a section is checked by DeepSpeed.
+    # DeepSpeed checks the sections of a section.
     asked = _Asked({key: _Asked(part) if isinstance(part, dict) else part for key, part in config.items()})
     try:
         DeepSpeedConfig(asked)

@@ -1,8 +1,8 @@
 """How a training process starts, notices that it should stop, and ends: on one device or on many.
 
 The same few mistakes break most distributed jobs: a rank on the wrong device, a silent fall back to the CPU,
-ranks that disagree on when to stop, an interpreter that aborts while gloo's threads are still at work. They
-are met here, once, for every trainer.
+ranks that disagree on when to stop, an interpreter that aborts while gloo's threads are still at work. This
+module prevents them, once, for every trainer.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from common.timing import as_text
 
 
 class TrainerError(Exception):
-    """Training cannot start as asked. The message is one line: what is wrong, and what would be right."""
+    """Training cannot start as asked. The message is one line: the fault, and a right value."""
 
 
 class Refused(TrainerError):
-    """This node or environment lacks what the training needs. coach reads the cause from torchrun's error
-    file, or from the log."""
+    """This node or environment lacks something that the training needs. coach reads the cause from torchrun's
+    error file, or from the log."""
 
     def __init__(self, cause: str, text: str) -> None:
         super().__init__(f"{cause}: {text}")
@@ -52,7 +52,7 @@ def run(main: Callable[[], None]) -> NoReturn:
     try:
         record(
             main
-        )()  # writes $TORCHELASTIC_ERROR_FILE, from which torchrun and coach learn who failed first, and why
+        )()  # writes $TORCHELASTIC_ERROR_FILE, from which torchrun and coach learn the first rank that failed
     except Refused as error:
         print(f"coach: {error}", file=sys.stderr)
         _leave(78)  # EX_CONFIG
@@ -66,7 +66,7 @@ def run(main: Callable[[], None]) -> NoReturn:
 
 
 def finish(metrics: Any, step: int, reason: str) -> NoReturn:
-    """The one way out of a training that ended as it should: nobody leaves before all have arrived."""
+    """The one way out of a training that ended as it should: no rank leaves before all have arrived."""
     metrics.flush()
     if dist.is_available() and dist.is_initialized():
         _answer()
@@ -169,7 +169,7 @@ def require_torchrun() -> None:
 
 
 def gpus_were_allotted(env: Mapping[str, str]) -> bool:
-    """Whether the environment says that this process was given GPUs."""
+    """True if the environment says that this process was given GPUs."""
     if env.get("CUDA_VISIBLE_DEVICES", "") not in ("", "-1", "NoDevFiles"):
         return True
     if env.get("SLURM_GPUS_ON_NODE", "0") not in ("", "0"):
@@ -200,7 +200,7 @@ def local_device(local_rank: int) -> int:
 
 
 def why_cuda_is_unusable(local_rank: int) -> Refused | None:
-    """What is wrong with this rank's GPU, naming the versions of torch and driver; None when it works."""
+    """The fault of this rank's GPU, with the versions of torch and driver; None when it works."""
     allotted = f"GPUs were allotted on {node_name()}"
     driver = driver_version()
     has_driver = f"the NVIDIA driver there is {driver}" if driver else "no NVIDIA driver there"
@@ -263,7 +263,7 @@ def describe_process(device: torch.device) -> dict[str, Any]:
 
 
 def compute_capability(device: torch.device) -> float | None:
-    """What the GPU can do, as NVIDIA numbers it: from 8.0 on it computes in bf16. None on a CPU."""
+    """The GPU's compute capability, as NVIDIA numbers it: from 8.0 on it computes in bf16. None on a CPU."""
     if device.type != "cuda":
         return None
     major, minor = torch.cuda.get_device_capability(device)
@@ -282,7 +282,7 @@ def cpu_name() -> str:
 
 
 def any_rank(is_true: bool) -> bool:
-    """Whether it is true on at least one rank: all get the same answer, so that all act in the same step."""
+    """True if it is true on at least one rank: all get the same answer, so all act in the same step."""
     flag = torch.tensor([int(is_true)])
     dist.all_reduce(flag, op=dist.ReduceOp.MAX)
     return bool(flag.item())
@@ -339,9 +339,8 @@ def self_check(
     gather: Callable[[Any], list[Any]] = gather,
     parameters: str | None = None,
 ) -> None:
-    """Prove in a second what would otherwise be found after hours, or never: every rank has its own place and
-    its own part of the data, and all have the same model and software. What is wrong stops all ranks, as all
-    of them see what every rank has said.
+    """Prove in a second, not after hours: every rank has its own place and its own part of the data, and all
+    have the same model and software. A fault stops all ranks, because each sees the values of every rank.
 
     Without `train_loader`, data are not looked at. `shard` is the part of the data that this rank reads;
     None: one of its own. Ranks that hold parts of one model read the same. `gather` is another way to ask all
@@ -388,7 +387,7 @@ def self_check(
 
 
 def device_identity(device: torch.device) -> str:
-    """What tells two devices of one node apart; CPU ranks share the CPU, so there it is the rank's own
+    """The identity of a device within its node; CPU ranks share the CPU, so there it is the rank's own
     number."""
     if device.type != "cuda":
         return f"cpu rank {local_rank_from_env()}"

@@ -1,5 +1,5 @@
-"""What a fine-tuning starts from: a model that gpt.py or its sisters have trained, and pairs of an
-instruction and its response."""
+"""The start of a fine-tuning: a model that gpt.py or its sisters have trained, and pairs of an instruction
+and its response."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def generated_pairs() -> list[tuple[str, str]]:
 
 
 def asked(instruction: str) -> str:
-    """What stands before a response."""
+    """The text before a response."""
     return f"### Instruction:\n{instruction}\n### Response:\n"
 
 
@@ -140,7 +140,7 @@ def asked_and_said(instruction: str, response: str) -> str:
 class Answers(Dataset[Any]):
     """Item i: the tokens of a pair, and as targets those of its response and of its end alone.
 
-    A pair is a sample of its own. Behind its end stands what is not learned.
+    A pair is a sample of its own. Padding behind its end is not learned.
     """
 
     def __init__(self, pairs: Sequence[tuple[str, str]], tokenizer: Any, length: int) -> None:

@@ -1,8 +1,8 @@
 """This rank's last collectives, told from inside while the training hangs.
 
 torch's flight recorder remembers them, but the main thread cannot tell them when it waits for a rank that
-never comes. A second thread can. Whoever asks writes to its pipe and reads the answer from a file in memory;
-both are found in /proc/PID/fd, by the file's name.
+never comes. A second thread can. The asking process writes to its pipe and reads the answer from a file in
+memory; both are found in /proc/PID/fd, by the file's name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def offer() -> None:
 
 
 def _record(dumps: Sequence[Callable[..., bytes]]) -> bytes:
-    """What the first recorder has that has any collective, else the last one's."""
+    """The record of the first recorder with any collective, else of the last one."""
     record = b""
     for dump in dumps:
         record = dump(includeCollectives=True, onlyActive=False)

@@ -1,4 +1,4 @@
-"""What a set of images is, and what is done to an image before a model reads it.
+"""The description of a set of images, and the changes to an image before a model reads it.
 
 Every set, wherever it comes from, gives images of three colours and one size, and says its number of classes:
 a model follows them.
@@ -16,7 +16,7 @@ from common.vision import v2
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What was trained on, for the `start` event and the reader of the output."""
+    """The data of a training, for the `start` event and the reader of the output."""
 
     name: str
     path: str
@@ -49,14 +49,13 @@ AUGMENTATIONS = {
     "crop_flip": "shifted and mirrored at random",
     "strong": "shifted, mirrored, and changed by one random operation each",
 }
-"""Name → what it does to the training images, in words."""
+"""Name → its changes to the training images, in words."""
 
 
 def transforms(
     augment: str, image_size: int, fit: Sequence[Any], mean: Sequence[float], std: Sequence[float]
 ) -> tuple[v2.Compose, v2.Compose]:
-    """What is done to a training image, and to a test image. `fit` makes them square, of the size that is
-    asked for."""
+    """The transforms of a training image, and of a test image. `fit` makes them square, of the given size."""
     shift = [v2.RandomCrop(image_size, padding=image_size // 8)]
     mirror = [v2.RandomHorizontalFlip()]
     chosen = {
@@ -70,7 +69,7 @@ def transforms(
 
 
 def shown(text: object) -> str:
-    """Other people's text for a terminal: what is no printable character is written as its escape."""
+    """Other people's text for a terminal: each unprintable character becomes its escape."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape", "backslashreplace").decode()
         for letter in str(text).encode("utf-8", "backslashreplace").decode()

@@ -93,8 +93,8 @@ class SeededSamples(Dataset[Any]):
     """Another dataset's samples, each augmented with random numbers that depend on seed, epoch and index
     alone.
 
-    Numbers that run on from sample to sample depend on which process loaded what before. A resumed run could
-    not draw them again.
+    Numbers that run on from sample to sample depend on the samples that a process loaded before. A resumed
+    run could not draw them again.
     """
 
     def __init__(self, samples: Dataset[Any], seed: int) -> None:

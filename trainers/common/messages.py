@@ -1,4 +1,4 @@
-"""Collectives to be timed and checked: what each sends, what must come out, and what memory it takes.
+"""Collectives to be timed and checked: the numbers that each sends, the right result, and its memory.
 
 Sizes, times and bandwidths are those of nccl-tests (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md), so
 that figures from here can stand beside its own. The numbers that travel are small whole ones that follow from
@@ -39,7 +39,7 @@ class Collective:
     expected: Callable[[int, int], torch.Tensor]
 
     def num_wrong(self, rank: int) -> int:
-        """Fill in known numbers, call once, and count what came out otherwise, on all ranks together."""
+        """Fill in known numbers, call once, and count the wrong results, on all ranks together."""
         self.result.fill_(-1)
         for start, end in _pieces(self.sent):
             self.sent[start:end] = numbers_of(rank, start, end, self.sent.device)
@@ -48,13 +48,13 @@ class Collective:
 
 
 def numbers_of(rank: int, start: int, end: int, device: torch.device) -> torch.Tensor:
-    """What this rank sends from place `start` to before `end`."""
+    """The numbers that this rank sends from place `start` to before `end`."""
     base, factor = _pattern(start, end, device)
     return base + (rank + 1) * factor
 
 
 def sum_of_numbers(ranks: int, start: int, end: int, device: torch.device) -> torch.Tensor:
-    """The sum of what all ranks send. Exact for as many as 2,000 of them."""
+    """The sum of the numbers of all ranks. Exact for as many as 2,000 of them."""
     base, factor = _pattern(start, end, device)
     return ranks * base + ranks * (ranks + 1) // 2 * factor
 
@@ -156,7 +156,7 @@ def exchange(sent: torch.Tensor, to: int, received: torch.Tensor, of: int) -> No
 
 @dataclass(frozen=True)
 class Kind:
-    """A collective of any size. `bus_factor` says what share of its bytes every rank's link has to carry at
+    """A collective of any size. `bus_factor` is the share of its bytes that every rank's link has to carry at
     least; `copies` how many times its size it needs in memory."""
 
     build: Callable[[int, int, int, torch.device], Collective]
@@ -172,7 +172,7 @@ KINDS: dict[str, Kind] = {
     "all_to_all": Kind(_all_to_all, lambda n: (n - 1) / n, lambda n: 2),
     "send_recv": Kind(_send_recv, lambda n: 1, lambda n: 2),
 }
-"""By their names. A size is that of the larger of what a rank gives and gets, as nccl-tests counts."""
+"""By their names. A size is the larger of the bytes that a rank gives and gets, as nccl-tests counts."""
 
 
 def time_of(call: Callable[[], Any], num_calls: int, device: torch.device) -> float:
@@ -213,7 +213,8 @@ def free_memory(device: torch.device) -> int:
 
 
 def free_host_memory(root: Path = Path("/")) -> int:
-    """What the kernel calls available, or less where a control group of this process allows less."""
+    """The memory that the kernel calls available, or less where a control group of this process allows
+    less."""
     lines = (root / "proc/meminfo").read_text().splitlines()
     free = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
     for line in (root / "proc/self/cgroup").read_text().splitlines():

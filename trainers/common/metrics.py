@@ -2,7 +2,7 @@
 metrics/rank-<r>.jsonl.
 
 Reading a number from a GPU waits for all the work queued before it. So a step hands over its tensors as they
-are; once per interval they travel to the host in one copy, which nobody waits for, and are written in one
+are; once per interval they travel to the host in one copy, for which no step waits, and are written in one
 append when they have arrived.
 """
 
@@ -121,7 +121,7 @@ class MetricsLog:
             self._step_ended.record()
 
     def wait_for_device(self) -> None:
-        """Wait for all that was asked of a GPU, so that the times of steps add up to the time of their epoch.
+        """Wait for all queued work of a GPU, so that the times of steps add up to the time of their epoch.
 
         Without records: do nothing.
         """
@@ -159,7 +159,7 @@ class MetricsLog:
         print_rank0(f"accuracy {accuracy:.2%} reached after {seconds:.1f} s of training")
 
     def flush(self) -> None:
-        """Write all that was taken, waiting for the device where that is needed."""
+        """Write all taken records; wait for the device where needed."""
         started = time.perf_counter()
         if self._records:
             self._end_interval()
@@ -175,8 +175,7 @@ class MetricsLog:
 
     def _end_interval(self) -> None:
         if self._device.type == "cuda":
-            # The most that this interval needed at once, which is what decides whether a larger batch would
-            # fit.
+            # The peak of this interval, which decides if a larger batch would fit.
             self._records[-1]["memory_allocated_mib"] = torch.cuda.max_memory_allocated(self._device) / MIB
             self._records[-1]["memory_reserved_mib"] = torch.cuda.max_memory_reserved(self._device) / MIB
             torch.cuda.reset_peak_memory_stats(self._device)

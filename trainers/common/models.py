@@ -14,7 +14,7 @@ Builder = Callable[[int, int, int], nn.Module]
 
 
 class DataShape(Protocol):
-    """What a model follows of a data set: common.images.ImagesInfo has it."""
+    """The properties of a data set that a model follows: common.images.ImagesInfo has them."""
 
     num_classes: int
     image_size: int
@@ -149,7 +149,7 @@ def _initialize(module: nn.Module) -> None:
 def gpt2(
     embedding: int, num_layers: int, num_heads: int, max_length: int, vocabulary: int, dropout: float = 0.0
 ) -> GPT:
-    """A GPT as GPT-2 is: the tokens' embedding predicts too, and what a block adds begins small.
+    """A GPT as GPT-2 is: the tokens' embedding predicts too, and the contribution of a block begins small.
 
     124,439,808 parameters with 12 layers, 12 heads, an embedding of 768, 1,024 positions and 50,257 tokens.
     """

@@ -1,8 +1,8 @@
 """MPI's start: the ranks that MPI has started, or else ranks of this trainer started by the mpiexec that
 belongs to its Python.
 
-torchrun is not needed here: MPI tells every process its number. What the other modules read from torchrun's
-variables is set from it.
+torchrun is not needed here: MPI tells every process its number. This module sets torchrun's variables from
+it, for the other modules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MORE_RANKS_THAN_CORES = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",  # Open MPI 4
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # Open MPI 5
 }
-"""Open MPI refuses what MPICH takes as it comes."""
+"""Open MPI refuses some launches that MPICH accepts."""
 
 
 def start_ranks(num_ranks: int) -> Any:
@@ -49,7 +49,7 @@ def _import_mpi() -> Any:
 def _become_mpiexec(num_ranks: int) -> NoReturn:
     if num_ranks < 1:
         raise TrainerError(f"--ranks {num_ranks}: at least 1 is needed")
-    with needed(_HOW):  # said here once, and not by each rank
+    with needed(_HOW):  # one process says it, not each rank
         import mpi4py  # noqa: F401 - its MPI would start MPI in this process as well
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.is_file() else shutil.which("mpiexec") or shutil.which("mpirun")

@@ -1,4 +1,4 @@
-"""Made once, by one of many processes: the others wait for it, on whatever node they are.
+"""Made once, by one of many processes: the others wait for it, on any node.
 
 Ranks of several jobs may want the same generated data in the same minute, on a network file system that has
 no flock and whose clock is not that of the nodes. So the lock is a file that only one process can make, its
@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 STALE_S = 60.0
-"""An owner that has not touched its lock for so long is dead: ten times what one part of the data takes."""
+"""An owner that has not touched its lock for this time is dead: ten times the time of one part of the
+data."""
 _RETRY_S = 0.1
 _AGE_CHECK_INTERVAL_S = 1.0
 
 
 @contextlib.contextmanager
 def one_at_a_time(lock: Path, is_made: Callable[[], bool]) -> Iterator[Callable[[], None]]:
-    """Wait until the thing is made or this process has the lock. Yields what its maker calls from time to
-    time, to be known alive.
+    """Wait until the thing is made or this process has the lock. Yields a function that its maker calls from
+    time to time, to be known alive.
 
-    Whoever is stopped for longer than a lock lives may find a second maker beside it: what is made has to
-    become visible by a rename.
+    A maker that is stopped for longer than a lock lives may meet a second maker: the result has to become
+    visible by a rename.
     """
     checked_s = time.monotonic()
     while not _make(lock):
@@ -70,8 +71,8 @@ def _break_if_stale(lock: Path) -> None:
         stale = _identity(lock)
         if _server_time_ns(lock) - stale[1] <= STALE_S * 1e9:
             return
-        # Moved before it is removed: whoever comes late has caught a living owner's lock, sees it, and gives
-        # it back.
+        # Move it before removing it: a late process has caught a living owner's lock, sees it, and gives it
+        # back.
         moved = _unique(lock)
         lock.rename(moved)
         if _identity(moved) != stale:
@@ -81,11 +82,11 @@ def _break_if_stale(lock: Path) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """What tells one lock from the next of the same name: an inode's number is given anew, but not with the
+    """The identity of a lock among others of the same name: an inode's number is given anew, but not with the
     same time."""
     with open(
         path
-    ) as file:  # opening a file makes the node ask the file server; what stat says may be a minute old
+    ) as file:  # opening a file makes the node ask the file server; the answer of stat may be a minute old
         found = os.fstat(file.fileno())
     return found.st_ino, found.st_mtime_ns
 

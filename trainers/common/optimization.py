@@ -96,7 +96,7 @@ def clip_gradients(model: nn.Module, max_norm: float, norm: torch.Tensor | None 
     """The norm of all gradients together. Where it is above `max_norm`, all are made smaller by one factor;
     0: never.
 
-    `norm` says it where the gradients of this rank do not tell it all.
+    `norm` gives it where the gradients of this rank are not all.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
     if norm is None:

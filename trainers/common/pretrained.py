@@ -18,11 +18,11 @@ from common.distributed import Refused, TrainerError, print_rank0
 from common.images import shown
 
 _WRAPPERS = ("module.", "_orig_mod.", "model.")
-"""What DDP, torch.compile and others put before each name."""
+"""The prefixes that DDP, torch.compile and others put before each name."""
 
 
 def begin_from(model: nn.Module, path: str) -> str:
-    """Fill the model from a file, or from the newest checkpoint of a run. Returns what was taken, in words.
+    """Fill the model from a file, or from the newest checkpoint of a run. Returns the taken layers, in words.
     An empty path takes nothing."""
     if not path:
         return "nothing: the model begins from scratch"
@@ -52,10 +52,10 @@ def begin_from(model: nn.Module, path: str) -> str:
 
 
 def freeze_body(model: nn.Module) -> str:
-    """Leave all but the last layer as it is. Returns what is still trained, in words.
+    """Freeze all but the last layer. Returns the trained part, in words.
 
-    What is left stays in its evaluation mode whatever mode the model is put in: batch norm would go on
-    counting the new images, and dropout hide some of what the last layer reads.
+    The frozen layers stay in evaluation mode, whatever mode the model gets: batch norm would go on counting
+    the new images, and dropout hide some inputs of the last layer.
     """
     name, head = head_of(model)
     if head is None:
@@ -137,7 +137,7 @@ def _weights(file: Path) -> dict[str, torch.Tensor]:
 
 
 def _unfit(name: str, weights: dict[str, torch.Tensor], own: dict[str, torch.Tensor]) -> str:
-    """What does not fit, and what it may come from."""
+    """The mismatch, and its possible cause."""
     there, here = (tuple(table[name].shape) if name in table else None for table in (weights, own))
     if there is None:
         return f"no {shown(name)} in it: it is of another model"

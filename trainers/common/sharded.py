@@ -1,8 +1,8 @@
-"""Checkpoints that every rank writes its share of: called like those of common.checkpoint, complete as soon
+"""Checkpoints of which every rank writes its shard: called like those of common.checkpoint, complete as soon
 as they are visible.
 
-All ranks write into a directory of another name, and when all have finished, rank 0 renames it: whoever sees
-`step-00000040` can load it. torch.distributed.checkpoint cuts tensors by their place in the whole, so that
+All ranks write into a directory of another name, and when all have finished, rank 0 renames it: a visible
+`step-00000040` can be loaded. torch.distributed.checkpoint cuts tensors by their place in the whole, so that
 any number of ranks reads what any other number wrote. Its index is a pickle, as are DeepSpeed's files: unlike
 a single file of common.checkpoint, a directory from a stranger may run code.
 """
@@ -110,9 +110,9 @@ class Background:
 class Beginning(TorchDispatchMode):
     """How the tensors of a model begin, for a model that is built on the meta device, which holds no numbers.
 
-    Around the building it notes what is done to each tensor in place, and where `seed`'s random numbers stand
-    then. `fill` does that again, one tensor at a time, and keeps of each what belongs to this rank: all ranks
-    have shares of the same beginning, the one that `baseline.py` has, and none ever holds the whole.
+    During the building it notes the operations on each tensor in place, and the state of `seed`'s random
+    numbers. `fill` repeats them, one tensor at a time, and keeps this rank's shard of each: all ranks have
+    shares of the same beginning, the one that `baseline.py` has, and none ever holds the whole.
     """
 
     def __init__(self, seed: int) -> None:
@@ -190,7 +190,7 @@ def offload_policy(offload: str, device: torch.device) -> OffloadPolicy:
 
 _NAME = re.compile(r"step-(\d{8,})")
 _WHOLE = "trainer.pt"
-"""What is no share of anything: step, position, random numbers."""
+"""Values that are no shards: step, position, random numbers."""
 
 
 def groups_of(model: nn.Module) -> list[dict[str, Any]]:
@@ -224,7 +224,7 @@ def save_checkpoint(
 ) -> Path:
     """Write `checkpoints/step-<step>/`: every rank its shares of model and optimizer, rank 0 also `state`.
     All ranks call it."""
-    # What all ranks have whole, such as the statistics of batch norm, is rank 0's.
+    # Rank 0 writes the tensors that all ranks have whole, such as the statistics of batch norm.
     planner = dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True)
 
     def write(folder: Path) -> None:
@@ -291,7 +291,7 @@ def newest_checkpoint(run_dir: str) -> Path | None:
 
 
 def _shares(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Any], Any]:
-    """What is saved, by the names of parameters, and the optimizer's groups, which this run's flags have
+    """The saved state, by the names of parameters, and the optimizer's groups, which this run's flags have
     made: a stage of a pipeline knows no parameters but its own."""
     of_model, of_optimizer = get_state_dict(model, optimizer)
     return {"model": of_model, "optimizer": of_optimizer["state"]}, of_optimizer["param_groups"]

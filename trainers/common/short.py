@@ -1,5 +1,5 @@
-"""What short trainers share, so that each of them shows one loop and nothing beside it: the start, and the
-record of a step.
+"""The shared parts of short trainers, so that each of them shows one loop and nothing beside it: the start,
+and the record of a step.
 
 They are for exercises: no evaluation, no accumulation, no resuming. A training that is to be kept starts from
 baseline.py or ddp.py.
@@ -44,7 +44,7 @@ class Steps:
         self._ended = time.perf_counter()
 
     def begin(self, model: torch.nn.Module, dataset: DatasetInfo, device: torch.device) -> None:
-        """Say where and on what this rank trains; the first step begins."""
+        """Say where and with which data this rank trains; the first step begins."""
         self._metrics.event(
             "start",
             self.done,

@@ -1,5 +1,4 @@
-"""How fast a language model trains: tokens per second, and what share they are of the most that its devices
-could do (MFU)."""
+"""How fast a language model trains: tokens per second, and their share of the peak of its devices (MFU)."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def computes_in_bf16(precision: str, device: torch.device) -> bool:
 
 
 def peak_of(device: torch.device, is_16_bit: bool) -> float | None:
-    """Operations a second that this device could do at most. None on a CPU, and where it is not known."""
+    """The peak of this device, in operations a second. None on a CPU, and where it is not known."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     both = next((PEAKS[start] for start in PEAKS if name.startswith(start)), None)
     return None if both is None else both[0 if is_16_bit else 1]

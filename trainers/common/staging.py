@@ -1,9 +1,9 @@
 """Data on this node's own disk: copied there once by one of its ranks, whole as soon as it is visible, and
 timed.
 
-A parallel file system serves every node of the cluster, and many small reads are what it does worst. A copy
-pays when the data are read often enough, which two times decide: how long the copy took, and how much faster
-the copy is read.
+A parallel file system serves every node of the cluster, and is worst at many small reads. A copy pays when
+the data are read often enough. Two times decide that: the time of the copy, and the time that each reading of
+it saves.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MARGIN = 1.05
 
 @dataclass(frozen=True)
 class Staged:
-    """Where the copy lies and what it took, for the `staging` event. Times in seconds; `seconds` counts
-    waiting for another rank's copy."""
+    """Place and time of the copy, for the `staging` event. Times in seconds; `seconds` counts waiting for
+    another rank's copy."""
 
     path: str
     source: str
@@ -115,7 +115,7 @@ def _files(source: Path) -> list[tuple[str, int, int]]:
 
 
 def _digest(source: Path, files: list[tuple[str, int, int]]) -> str:
-    """Other files, other name: a copy of what has changed since is never taken for the same."""
+    """Other files, other name: files that changed since make another copy."""
     return hashlib.sha256(repr((str(source), files)).encode()).hexdigest()[:12]
 
 
@@ -157,7 +157,7 @@ def _read_time(folder: Path, files: list[tuple[str, int, int]]) -> float:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(
                     file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED
-                )  # what memory holds of it says nothing
+                )  # a reading from memory says nothing
             while file.read(_CHUNK):
                 pass
     return time.perf_counter() - started

@@ -1,8 +1,8 @@
-"""What the records of steps and evaluations say, for TensorBoard as well: a second reader's format, written
-from the first one's records.
+"""The records of steps and evaluations for TensorBoard as well: a second reader's format, written from the
+first one's records.
 
-The JSONL files stay the source: coach reads nothing of this, and what is not in a record is not here. One
-rank writes, the first.
+The JSONL files stay the source: coach reads nothing of this, and it adds nothing to the records. One rank
+writes, the first.
 """
 
 from __future__ import annotations

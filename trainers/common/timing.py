@@ -48,8 +48,8 @@ class Timing:
         self._seconds_of[event] = self._seconds_of.get(event, 0.0) + seconds
 
     def summary(self) -> dict[str, Any]:
-        """The fields of the `summary` event; what was not measured is None. Throughput is of all ranks
-        together."""
+        """The fields of the `summary` event; a value that was not measured is None. Throughput is of all
+        ranks together."""
         times = self._step_times if self._is_device_s else array("f")
         steady, waits = times[WARM_UP_STEPS:], self._data_times[WARM_UP_STEPS:]
         total = sum(steady)
@@ -93,8 +93,7 @@ class CompileTime:
 class ExchangeTime:
     """How long a step of DDP waited for gradients to be exchanged, after its own backward pass had ended.
 
-    All ranks end a step together, whoever made them wait. The rank that waits least is the one the others
-    wait for.
+    All ranks end a step together, whichever rank is slow. The others wait for the rank that waits least.
     """
 
     def __init__(self, ddp_model: Any, is_on_gpu: bool) -> None:
@@ -117,7 +116,7 @@ class ExchangeTime:
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """The summary for the end of the log, without what was not measured."""
+    """The summary for the end of the log, without the values that were not measured."""
     parts = [
         ("start-up {:.1f} s", "start_up_s"),
         ("compilation {:.1f} s", "compile_s"),

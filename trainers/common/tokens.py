@@ -38,7 +38,7 @@ MOST_HELD_OUT = 128
 LEARN_FROM_CHARACTERS = 20_000_000
 PIECE = 1_000_000
 """Characters that are tokenized at once: some tenths of a second."""
-FORMAT = 1  # goes up with every change of what is kept: what lies in a cache is never taken for another
+FORMAT = 1  # goes up with every change of the kept files: a cache never gives old ones
 LLM_C_MAGIC, LLM_C_HEADER = 20240520, 1024
 
 
@@ -55,7 +55,8 @@ class TextInfo(DatasetInfo):
 
 @dataclass(frozen=True)
 class Text:
-    """What to train on, and what its numbers mean. `tokenizer` is None where only numbers were brought."""
+    """The tokens to train on, and the meaning of their numbers. `tokenizer` is None where only numbers were
+    brought."""
 
     train_set: Dataset[Any]
     held_out: Dataset[Any]
@@ -96,8 +97,8 @@ class Blocks(Dataset[Any]):
 
 
 def load_tokens(args: argparse.Namespace) -> Text:
-    """The text that --text names, in blocks of --sequence_length. All ranks call it: one of them makes what
-    is not there yet."""
+    """The text that --text names, in blocks of --sequence_length. All ranks call it: one of them makes
+    missing files."""
     tokenizer = read_tokenizer(args.tokenizer) if args.tokenizer else None
     files, name = text_files(args.text)
     if files[0].suffix in TOKENS:
@@ -228,7 +229,7 @@ def _tokenized(args: argparse.Namespace, files: list[Path], tokenizer: Any) -> P
 
 
 def _fingerprint(args: argparse.Namespace, files: list[Path], tokenizer: Any) -> str:
-    """What tells these texts and this tokenizer from others, without reading the texts."""
+    """The identity of these texts and this tokenizer, without reading the texts."""
     digest = hashlib.sha256(f"{FORMAT}\n".encode())
     for path in files:
         found = path.stat()
@@ -329,7 +330,7 @@ def keep_tokenizer(text: Text, run_dir: str) -> None:
 
 @torch.no_grad()
 def show_sample(model: torch.nn.Module, text: Text, args: argparse.Namespace, device: torch.device) -> None:
-    """Print what the model writes after the end of a document. All ranks call it, and make the same."""
+    """Print the model's text after the end of a document. All ranks call it, and make the same."""
     if not args.sample_tokens:
         return
     model.eval()

@@ -1,6 +1,6 @@
 """Everything around the loop of a training that is the same for every trainer.
 
-A trainer's file shows its data, its model and its loop. A `Training` does the rest: it goes on from a
+A trainer's file shows its data, its model and its loop. A `Training` does the rest: it resumes from a
 checkpoint, notices signals, lets all ranks end in the same step, and writes records, events and checkpoints.
 """
 
@@ -30,7 +30,7 @@ from common.timing import CompileTime
 
 
 class Training:
-    """One rank's part of a training: how far it is, and what it writes.
+    """One rank's part of a training: its progress, and its records.
 
     `num_replicas` is the number of ranks that train on samples of their own; None: all of them. `gather` and
     `any_rank` ask all ranks where torch.distributed does not: for the values of all by rank, and for True if
@@ -72,7 +72,7 @@ class Training:
 
     def start(self, dataset: DatasetInfo, checkpoints: Checkpoints, samples_of_step: int = 1) -> None:
         """Go on from the newest checkpoint of this run, else from the one that --resume_from names. Say where
-        and on what this rank trains.
+        and with which data this rank trains.
 
         `samples_of_step`: where a step must be whole, a checkpoint within one goes back to its begin.
         """
@@ -121,7 +121,7 @@ class Training:
         return self.timed(steps_of(loader, num_micro_batches))
 
     def timed(self, steps: Iterator[tuple[Any, float]]) -> Iterator[Any]:
-        """What each step of this epoch trains on, from pairs with the seconds that training waited for it.
+        """The batches of each step of this epoch, from pairs with the seconds that training waited for them.
 
         The caller ends each step by `end_step`. Checkpoints that are due are written between two steps.
         """
@@ -139,7 +139,7 @@ class Training:
             self._report_epoch(time.perf_counter() - started)
 
     def watch_compilation(self) -> None:
-        """From now on the time in which torch.compile was at work counts as such, not as a step's."""
+        """From now on the time of torch.compile counts apart, not as a step's."""
         self._compile_time = CompileTime()
 
     def begin_step(self) -> None:
@@ -245,7 +245,7 @@ class Training:
         finish(self.metrics, self.step, self._reason)
 
     def _why_stop(self) -> str | None:
-        # All ranks leave in the same step, or those that stay would wait for ever.
+        # All ranks leave in the same step, or the others would wait for ever.
         if self._any_rank(self.stop.is_requested):
             return self.stop.reason
         if self._args.max_steps:

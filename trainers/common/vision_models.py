@@ -1,8 +1,8 @@
-"""Models of torchvision by their names, made for small images: that is said wherever one of them trains.
+"""Models of torchvision by their names, made for small images: each training of one says so.
 
-They were published for images of 224x224, which their first layers make 4 to 32 times smaller before much
-is computed: of 32x32 nothing would be left. Up to SMALL pixels those layers are others; above, the models are
-as torchvision has them, so that its checkpoints fit.
+They were published for images of 224x224, which their first layers make 4 to 32 times smaller: of 32x32
+nothing would be left. Up to SMALL pixels those layers differ; above, the models are torchvision's own, so its
+checkpoints fit.
 """
 
 from __future__ import annotations
