@@ -158,7 +158,7 @@ def new_command(_: str, name: str) -> list[str]:
     return [
         *change.made,
         "docs/reference (made anew)",
-        "next: the type of its JSON in coach/cli/documents, and its example in docs/reference_pages/commands.py",
+        "next: the type of its JSON in coach/cli/documents, its example in docs/reference_pages/commands.py",
         "next: its summary, under the task that it serves, in COMMANDS_BY_TASK of coach/cli/__init__.py",
         "next: what adds up or judges goes to coach/analysis, I/O in several steps to coach/workflows",
         "next: a line in tests/test_bad_input.py if it asks Slurm; its line in the docs",
