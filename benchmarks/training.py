@@ -198,9 +198,10 @@ def beside_plain_loop(args: argparse.Namespace) -> None:
     for name, values in per_s.items():
         ratios = [value / beside for value, beside in zip(values, per_s["plain loop"], strict=True)]
         low, high = median_interval(ratios)
+        middle = statistics.median(ratios)
         print(
-            f"{name:<12}{statistics.median(values):>8.0f} samples/s, x {statistics.median(ratios):.2f} of the "
-            f"plain loop (95 % interval {low:.2f} to {high:.2f}), median of {len(values)} rounds"
+            f"{name:<12}{statistics.median(values):>8.0f} samples/s, x {middle:.2f} of the plain loop "
+            f"(95 % interval {low:.2f} to {high:.2f}), median of {len(values)} rounds"
         )
 
 
