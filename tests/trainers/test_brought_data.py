@@ -273,4 +273,7 @@ def test_a_training_that_is_refused_ends_with_one_line(trainer: Trainer, tmp_pat
     assert line.startswith("coach: file_not_found: data ")
     assert line.isprintable()
     done = trainer.run("baseline.py", tmp_path, data="digits", model="gpt", max_steps=1)
-    assert done.stderr.strip() == "error: model=gpt reads text, and data=digits is images: leave out data"
+    assert (
+        done.stderr.strip()
+        == "baseline.py: error: model=gpt reads text, and data=digits is images: leave out data"
+    )

@@ -57,7 +57,7 @@ def run(main: Callable[[], None]) -> NoReturn:
         print(f"coach: {error}", file=sys.stderr)
         _leave(78)  # EX_CONFIG
     except TrainerError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"{os.path.basename(sys.argv[0])}: error: {error}", file=sys.stderr)  # as argparse says it
         _leave(2)
     except Exception:
         traceback.print_exc()
