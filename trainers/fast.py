@@ -23,6 +23,7 @@ from common.data import MEAN, STD, load_cifar10
 from common.distributed import pick_device, require_single_process, run
 from common.models import SimpleCNN, loss_of
 from common.optimization import build_optimizer, build_schedule, clip_gradients, scaled_lr, set_lr
+from common.speed import computes_in_bf16
 from common.training import Training
 from torch import nn
 from torch.utils.data import Dataset, Subset
@@ -99,11 +100,14 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
     optimizer = build_optimizer(args, model.parameters(), lr, fused=True)
     schedule = build_schedule(args, lr, steps_per_epoch)
 
+    # Products in 16 bits, where the device computes in them: elsewhere they would take several times as long.
+    is_bf16 = computes_in_bf16("auto", device)
+
     def loss_on(picked: torch.Tensor) -> torch.Tensor:
         """From bytes to the loss in one function, so that the compiler can make one kernel of successive
         operations."""
         inputs = normalized(cropped_and_mirrored(train_images, picked), statistics)
-        with torch.autocast(device.type, torch.bfloat16):
+        with torch.autocast(device.type, torch.bfloat16, enabled=is_bf16):
             return loss_of(model(inputs), train_targets[picked])
 
     compiled_loss_on = torch.compile(loss_on) if args.compile else loss_on
@@ -127,7 +131,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
             if picked is batches[-1]:
                 training.metrics.wait_for_device()  # an epoch has few steps: the time of its last one counts
             training.end_step(num_samples, loss=loss.detach(), lr=lr, grad_norm=grad_norm)
-        training.evaluate_if_due(lambda: evaluate(model, test_inputs, test_targets, num_samples))
+        training.evaluate_if_due(lambda: evaluate(model, test_inputs, test_targets, num_samples, is_bf16))
     training.finish()
 
 
@@ -163,12 +167,12 @@ def normalized(images: torch.Tensor, statistics: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, batch_size: int
+    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, batch_size: int, is_bf16: bool
 ) -> tuple[float, float]:
     """Mean loss and accuracy on the test set. Not compiled: compiling would take longer than the
     evaluation."""
     model.eval()
-    with torch.autocast(inputs.device.type, torch.bfloat16):
+    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=is_bf16):
         logits = torch.cat([model(part) for part in inputs.split(batch_size)]).float()
     model.train()
     return loss_of(logits, targets).item(), (logits.argmax(-1) == targets).float().mean().item()
