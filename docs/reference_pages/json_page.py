@@ -23,7 +23,7 @@ standard error. `coach attach`, metrics and telemetry are lines, each an object.
 noun as its key. Text of other people stands there verbatim: JSON's escapes keep a terminal safe, and
 bytes that are no UTF-8 are surrogate escapes.
 
-Each document has a [JSON Schema](https://json-schema.org/) (draft 2020-12) in [`schemas/`](schemas/),
+Each document has a [JSON Schema](https://json-schema.org/) (draft 2020-12) in `docs/reference/schemas`,
 and the tests hold what is printed to them. A key without *may be missing* is always there; a value that
 was not measured, or is not known, is null. Times are seconds since the epoch, durations are seconds.
 States of jobs and nodes are Slurm's words, also of local runs; a newer Slurm may have others.
