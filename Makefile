@@ -5,11 +5,12 @@
 #   make test        install what the tests need, check, test     ARGS="-k launch" goes to pytest
 #   make test-long   the tests that take minutes, and what they measured
 #   make score       the diagnosis against the labelled logs in $COACH_LOG_CORPUS
-#   make site        install for everybody on a cluster        PREFIX=/shared/apps/coach (docs/site/install.md)
+#   make site        install for everybody on a cluster    PREFIX=/shared/apps/coach (docs/site/install.md)
 #   make single      all of coach in one file, coach.pyz     PYTHONS="python3.11 python3.12" says for which versions
 #   make docs        the pages as HTML, in build/docs
 #   make lint        format, lint, types, import contracts
-#   make new-rule    a rule that works, with its tests: CODE=ENV024    (new-recipe, new-screen, new-command: NAME=my_name)
+#   make new-rule    a rule that works, with its tests: CODE=ENV024
+#                    also new-recipe, new-screen, new-command: NAME=my_name
 #   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
 #   make help        these lines
 #   make clean       remove .venv and what else was made; not ./wheelhouse, which cannot be made again everywhere
@@ -18,7 +19,8 @@
 # interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for the network, where the wheels come from.
 
 .ONESHELL:
-.PHONY: run help quick test test-long score site single docs lint new-rule new-recipe new-screen new-command wheelhouse clean
+.PHONY: run help quick test test-long score site single docs lint wheelhouse clean
+.PHONY: new-rule new-recipe new-screen new-command
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory

@@ -68,8 +68,8 @@ def pages() -> dict[str, str]:
 
 _INDEX = """# What each trainer changes of the baseline
 
-Lines of code, without comments, docstrings and layout; where another trainer is changed, it is named. Trainers
-that were written on their own are not listed.
+Lines of code, without comments, docstrings and layout. Where another trainer is changed, it is named.
+Trainers that were written on their own are not listed.
 Made by `python docs/make_diffs.py`.
 
 | Trainer | What it does | Lines |
