@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from coach import cli
 from coach.cli import COMMANDS
 from tests.installed import REPOSITORY
 from tests.json_documents import (
@@ -52,7 +53,7 @@ def test_each_command_that_prints_json_has_a_document_and_each_document_a_comman
     commands = pages("commands")
     speaking = set()
     for name in COMMANDS:
-        parser = commands.parser_of(name)
+        parser = cli.parser_of(name)
         below = {f"{name} {word}" for word, each in commands.parsers_below(parser) if speaks_json(each)}
         speaking |= below | ({name} if speaks_json(parser) else set())
     documents = pages("documents")

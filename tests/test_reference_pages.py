@@ -64,17 +64,12 @@ def test_links_of_the_reference_lead_to_files_that_exist(pages: dict[str, str]) 
 
 
 def test_each_command_has_an_example_that_it_understands(tmp_path: Path) -> None:
-    commands = of("commands")
-    examples = commands.EXAMPLES
+    examples = of("commands").EXAMPLES
     assert examples.keys() == COMMANDS.keys()
     for name, said in examples.items():
         program, command, *words = shlex.split(said)
         assert (program, command) == ("coach", name)
-        parser, module = commands.parser_of(name), cli.command_module(name)
-        if hasattr(module, "unmistakable"):
-            parser.parse_intermixed_args(module.unmistakable(words))
-        else:
-            parser.parse_args(words)
+        cli.arguments_of(name, words)
 
 
 def test_each_argument_of_each_command_has_a_sentence(pages: dict[str, str]) -> None:

@@ -125,9 +125,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
 
 def arguments_of(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments of one command of COMMANDS. argparse ends the process if they are invalid."""
-    module = command_module(name)
-    parser = argparse.ArgumentParser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
-    module.configure(parser)
+    module, parser = command_module(name), parser_of(name)
     add_as_root(parser)
     if hasattr(module, "unmistakable"):  # words of a filter may stand before and after the options
         return parser.parse_intermixed_args(module.unmistakable(arguments))
@@ -137,6 +135,13 @@ def arguments_of(name: str, arguments: Sequence[str]) -> argparse.Namespace:
         args.behind = behind
         return args
     return parser.parse_args(arguments)
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of one command of COMMANDS, without the option that only root sees."""
+    parser = argparse.ArgumentParser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
+    command_module(name).configure(parser)
+    return parser
 
 
 def command_module(name: str) -> Any:

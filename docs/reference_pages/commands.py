@@ -65,13 +65,6 @@ def commands_page() -> str:
     return page("Commands", *parts)
 
 
-def parser_of(name: str) -> argparse.ArgumentParser:
-    """The parser of one command, as the program makes it."""
-    parser = argparse.ArgumentParser(prog=f"coach {name}", description=cli.sentence(cli.COMMANDS[name]))
-    cli.command_module(name).configure(parser)
-    return parser
-
-
 def parsers_below(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """The sub-commands of a command, by name."""
     for action in parser._actions:
@@ -80,7 +73,7 @@ def parsers_below(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argpar
 
 
 def _command(name: str, example: str) -> Iterator[str]:
-    parser = parser_of(name)
+    parser = cli.parser_of(name)
     yield f"### coach {name}"
     yield text(parser.description)
     yield block("\n".join([*_usages(parser), f"# for example: {example}"]), "console")
