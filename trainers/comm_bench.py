@@ -125,10 +125,10 @@ def main() -> None:
     is_gpu = device.type == "cuda"
     dist.init_process_group("cpu:gloo,cuda:nccl" if is_gpu else "gloo", device_id=device if is_gpu else None)
     with MetricsLog(args.run_dir, device) as metrics:
-        Bench(args, device, metrics, stop).measure()
+        CommBench(args, device, metrics, stop).measure()
 
 
-class Bench:
+class CommBench:
     """One rank's part of all measurements. Rank 0 writes `found` to comm_bench.json."""
 
     def __init__(

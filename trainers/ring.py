@@ -20,21 +20,9 @@ from typing import Callable
 import torch
 import torch.distributed as dist
 from common.arguments import TrainerParser
-from common.distributed import (
-    STOPPED_EARLY,
-    StopSignal,
-    TrainerError,
-    any_rank,
-    describe_process,
-    finish,
-    gather,
-    pick_device,
-    print_rank0,
-    require_torchrun,
-    run,
-)
+from common.bench import Bench
+from common.distributed import TrainerError, gather, pick_device, print_rank0, require_torchrun, run
 from common.messages import BYTES_PER_NUMBER, count_wrong, numbers_of, sum_of_numbers, time_of
-from common.metrics import MetricsLog
 
 KIB = 1024
 BYTES_SENT, BYTES_AGAIN = 200, 208
@@ -77,20 +65,19 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
-    stop = StopSignal(args.max_seconds)
     require_torchrun()
     device = pick_device(args.gpus_per_node)
     is_gpu = device.type == "cuda"
     dist.init_process_group("cpu:gloo,cuda:nccl" if is_gpu else "gloo", device_id=device if is_gpu else None)
-    with MetricsLog(args.run_dir, device) as metrics:
-        compare(args, device, metrics, stop)
+    with Bench(args, device) as bench:
+        compare(args, device, bench)
 
 
-def compare(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
-    rank, ranks = metrics.rank, metrics.world_size
+def compare(args: argparse.Namespace, device: torch.device, bench: Bench) -> None:
+    rank, ranks = bench.metrics.rank, bench.metrics.world_size
     if ranks < 2:
         raise TrainerError("nothing to communicate: 1 rank was started, at least 2 are needed")
-    metrics.event("start", 0, rank=rank, world_size=ranks, num_parameters=0, **describe_process(device))
+    bench.start(num_parameters=0)
     num = args.size_kib * KIB // BYTES_PER_NUMBER
     size = num * BYTES_PER_NUMBER
     print_rank0(f"{ranks} ranks add up {size:,} bytes each; at the least each must send 2 (n-1)/n of them:")
@@ -99,10 +86,8 @@ def compare(args: argparse.Namespace, device: torch.device, metrics: MetricsLog,
     )
     print_rank0("                     sent   of S  on the wire  time us  #wrong")
 
-    step, reason = 0, "max_steps"
     for name, way in WAYS.items():
-        if any_rank(stop.is_requested):
-            reason = stop.reason
+        if not bench.goes_on():
             break
         mine = numbers_of(rank, 0, num, device)
         before = bytes_on_the_wire()
@@ -111,11 +96,14 @@ def compare(args: argparse.Namespace, device: torch.device, metrics: MetricsLog,
         after = bytes_on_the_wire()
         num_wrong = sum(gather(count_wrong(mine, partial(sum_of_numbers, ranks, device=device))))
         seconds = time_of(partial(way, torch.zeros_like(mine), rank, ranks), args.max_steps, device)
-        step += args.max_steps
+        bench.step += args.max_steps
         sent = gather((counted, None if after is None or before is None else after - before))
-        metrics.event(
+        most = max((one for one, _ in sent if one is not None), default=None)
+        wire = max((one for _, one in sent if one), default=None)
+        bench.row(
             "way",
-            step,
+            f"{name:12} {as_text(most):>12} {'–' if most is None else format(most / size, '.2f'):>6} "
+            f"{as_text(wire):>12} {1e6 * seconds:8,.0f} {num_wrong:7,}",
             way=name,
             num_bytes=size,
             bytes_sent=sent[rank][0],
@@ -123,17 +111,9 @@ def compare(args: argparse.Namespace, device: torch.device, metrics: MetricsLog,
             call_time_s=seconds,
             num_wrong=num_wrong,
         )
-        most = max((one for one, _ in sent if one is not None), default=None)
-        wire = max((one for _, one in sent if one), default=None)
-        print_rank0(
-            f"{name:12} {as_text(most):>12} {'–' if most is None else format(most / size, '.2f'):>6} "
-            f"{as_text(wire):>12} {1e6 * seconds:8,.0f} {num_wrong:7,}"
-        )
         if num_wrong:
             raise TrainerError(f"{name}: {num_wrong:,} sums are wrong")
-    if reason in STOPPED_EARLY:
-        print_rank0(f"{stop.name or 'stop signal'} received: leaving with what was measured")
-    finish(metrics, step, reason)
+    bench.finish()
 
 
 def as_text(num_bytes: int | None) -> str:
