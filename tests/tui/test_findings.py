@@ -437,7 +437,7 @@ async def test_a_job_that_no_list_has_is_asked_for_and_told_if_slurm_knows_none(
         driver.app.screen.post_message(ScreenOpened("job", "999"))
         await driver.reaches("job")
         await driver.sees("asking Slurm for job 999…")
-        assert "999" in driver.session.watches[-1].targets
+        await driver.until(lambda: "999" in driver.session.watches[-1].targets, "the job is asked for")
         answered = SourceStatus("row:999", NOW_S, None, None, 0, 0.1)
         target = TargetSnapshot("999", NOW_S)
         sources = {**before.sources, "row:999": answered}
