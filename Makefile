@@ -138,7 +138,7 @@ test:
 	) &
 	checks=$$!
 	tests=0
-	$(VENV)/bin/pytest -n 4 --dist loadgroup $(ARGS) || tests=$$?
+	$(VENV)/bin/pytest -n 5 --dist loadgroup $(ARGS) || tests=$$?
 	failed=0
 	wait $$checks || failed=$$?
 	if [ $$failed = 0 ]; then echo "format, lint, types and import contracts are well"; else cat "$$said"; fi

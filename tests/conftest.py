@@ -83,9 +83,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Tests that wait for a cluster, for a terminal or for trainings stay together, each kind in one process:
     they share what is booted for them, and none waits for another kind. Terminals that need no cluster are a
-    kind of their own: pytest-xdist starts the four largest groups first, one in each process. Such a test
-    that fails is tried once more, because what it drives shares the machine with others; the last lines name
-    those that needed it.
+    kind of their own, and so are the long stories at a terminal (`stories`): pytest-xdist starts the five
+    largest groups first, one in each process, and the longest group ends last. Such a test that fails is
+    tried once more, because what it drives shares the machine with others; the last lines name those that
+    needed it.
     """
     for item in items:
         for requirement in REQUIREMENTS:

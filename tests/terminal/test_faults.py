@@ -18,7 +18,7 @@ from tests.terminal.test_story import submit_plan
 from tests.terminal.tmux import Terminal
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.terminal]
+pytestmark = [pytest.mark.cluster, pytest.mark.terminal, pytest.mark.xdist_group("stories")]
 
 OpenTerminal = Callable[..., Terminal]
 

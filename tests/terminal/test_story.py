@@ -17,7 +17,7 @@ from tests.installed import InstalledCoach
 from tests.terminal.tmux import Terminal
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.terminal]
+pytestmark = [pytest.mark.terminal, pytest.mark.xdist_group("stories")]
 
 OpenTerminal = Callable[..., Terminal]
 
