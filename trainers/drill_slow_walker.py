@@ -49,7 +49,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog) -
     sampler = RandomSampler(train_set)
     loader = DataLoader(train_set, args.batch_size, sampler=sampler, num_workers=args.num_workers)
 
-    model = metrics.watch(DDP(build_model(args.model, args.width, dataset).to(device)))
+    model = metrics.watch(DDP(build_model(args.model, args.width).to(device)))
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
 
     steps, epoch = Steps(metrics, args.lr), 0

@@ -27,16 +27,6 @@ FLAGS_OF: dict[str, dict[str, Any]] = {
     "pipeline_parallel": {**GPT_IN_PARTS, "async_checkpoint": "true"},
     "tensor_parallel": GPT_IN_PARTS,
 }
-RANKS = {
-    "ddp": 2,
-    "deepspeed_zero": 2,
-    "fsdp": 2,
-    "parallel_3d": 2,
-    "pipeline_parallel": 2,
-    "tensor_parallel": 2,
-}
-"""Of those that torchrun starts."""
-
 OTHERWISE = {"comm_bench", "ring", "mpi_allreduce"}
 """Two train nothing; the third starts its own ranks, which no signal of this test reaches."""
 
@@ -64,7 +54,7 @@ def test_a_resumed_training_is_the_one_that_never_ended_bit_for_bit(
     flags |= dict.fromkeys({*SMALL, *flags} - taken)  # which leaves them out
     if name == "compile":
         trainer = dataclasses.replace(trainer, env={**trainer.env, "TORCHDYNAMO_DISABLE": "1"})
-    ranks = RANKS.get(name, 1)
+    ranks = 2 if "torchrun --standalone" in (TRAINERS / f"{name}.py").read_text(encoding="utf-8") else 1
     flags["max_steps"] = STEPS
     done = trainer.run(f"{name}.py", tmp_path / "whole", ranks=ranks, **flags)
     assert done.returncode == 0, done.stderr
