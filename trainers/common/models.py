@@ -16,8 +16,11 @@ Builder = Callable[[int, int, int], nn.Module]
 class DataShape(Protocol):
     """The properties of a data set that a model follows: common.images.ImagesInfo has them."""
 
-    num_classes: int
-    image_size: int
+    @property
+    def num_classes(self) -> int: ...
+
+    @property
+    def image_size(self) -> int: ...
 
 
 class SimpleCNN(nn.Module):
