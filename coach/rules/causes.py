@@ -132,9 +132,9 @@ _CODES = _codes(
     "DST002 DST006 DST010 DST021 DST022 DST023 DST024 ENV002 ENV003 ENV004 ENV006 ENV007 ENV008 "
     "ENV010 ENV011 ENV012 ENV016 ENV017 ENV018 ENV021 ENV022 ENV023 JOB011 MEM001 MEM011 TOR001 "
     "TOR002 TOR003 TOR004",
-    course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 DST026 GPU003 GPU005 GPU006 GPU011 "
-    "GPU013 GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 HIS005 JOB006 JOB009 MEM004 MEM005 "
-    "MEM009 NUM001 NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013 TOR005",
+    course="DAT001 DAT009 DST008 DST009 DST011 DST015 DST016 DST025 DST026 ENV024 GPU003 GPU005 GPU006 "
+    "GPU011 GPU013 GPU017 HDW003 HDW004 HDW006 HIS001 HIS002 HIS003 HIS004 HIS005 JOB006 JOB009 MEM004 "
+    "MEM005 MEM009 NUM001 NUM002 NUM003 NUM006 NUM007 NUM008 NUM009 NUM010 NUM011 NUM013 TOR005",
 )
 
 _CAUSES: Mapping[str, str] = MappingProxyType(
@@ -201,6 +201,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "nccl_network": "The network between the nodes failed.",
         "nccl_over_sockets": "NCCL uses TCP between the nodes and leaves a faster network unused.",
         "nccl_timeout": "Some rank did not take part in a collective operation.",
+        "nfs_server_silent": "A file server does not answer, and who needs a file of it waits.",
         "no_checkpoint": "The run will meet its time limit with nothing saved.",
         "no_kernel_image": "A library was not built for this model of GPU.",
         "no_log": "The job failed before it wrote a line, or its log is elsewhere.",
@@ -277,6 +278,7 @@ _EDGES = _edges(
     ("HDW001 HDW002", "DST004", "a broken GPU refuses NCCL"),
     ("ENV002 ENV004", "DST004", "without a usable GPU NCCL cannot start"),
     ("ENV012 MEM011", "DST004", "NCCL needs files and shared memory for its connections"),
+    ("ENV024", "DST005 DST007 JOB002", "a process waits for its file server until it answers"),
     ("ENV012", "DST019 MEM011", "a connection or a shared tensor needs an open file"),
     ("DST006", "DST005", "ranks in different collectives wait for each other"),
     ("MEM007", "DST005", "the others wait for the rank that was killed"),

@@ -56,6 +56,8 @@ WORDINGS = {
         "terminated.\n\n"
         "The exit codes of the workers are {SIGKILL(-9)}",
         "pyarrow.lib.ArrowMemoryError: realloc of size 4294967296 failed",
+        "_duckdb.OutOfMemoryException: Out of Memory Error: could not allocate block of size 256.0 "
+        "KiB (19.0 MiB/19.0 MiB used)",
         "memory allocation of 8589934592 bytes failed\nAborted (core dumped)",
         "Fatal error:\nNot enough memory. Failed to realloc 1389300000 bytes for nbl->cj, nbl->cj=0x0",
         "forrtl: severe (41): insufficient virtual memory",

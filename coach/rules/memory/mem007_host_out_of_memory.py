@@ -44,8 +44,8 @@ class HostOutOfMemory(Rule):
         ("Detected 1 oom_kill event", "Detected 1 oom-kill event(s)", "task 0: Out Of Memory", "exceeded
         memory limit (… > …), being killed", "Killed process"), PBS's and LSF's messages about jobs killed for
         their memory, Ray's and joblib's about their workers; a failed allocation of host memory (MemoryError,
-        DefaultCPUAllocator, errno 12, TensorFlow's on the CPU); a DataLoader worker or a rank that was killed
-        by signal 9 while the sampler saw memory near its limit.
+        DefaultCPUAllocator, errno 12, TensorFlow's on the CPU, DuckDB's); a DataLoader worker or a rank that
+        was killed by signal 9 while the sampler saw memory near its limit.
     Why it matters
         The kernel kills a process before it can print anything. The other ranks then report a collective
         timeout, which hides the cause.
