@@ -119,6 +119,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
         ["--columns", "name,state,gpu,part,reason", "--format", "json"],
     ],
     "partitions": [[], ["--format", "json"]],
+    "reserved": [[], ["--format", "json"]],
     "check": [
         ["RUN"],
         ["RUN", "--format", "json"],

@@ -46,6 +46,7 @@ COMMANDS_BY_TASK = {
         "history": "list your ended jobs, and how well they used what they had",
         "nodes": "list the nodes",
         "partitions": "list the partitions",
+        "reserved": "list the reservations: who may use which nodes, and when",
     },
     "launch a training": {
         "recipes": "list the recipes, show one, copy one to change it",

@@ -79,6 +79,10 @@ def test_what_the_site_hides_is_never_told_as_nothing(
     why = private_coach("jobs", "--why")
     assert f"{waits}  BeginTime" in why.stdout
     assert "reservations: others' reservations are hidden by the site (PrivateData)" in why.stderr
+    assert (
+        "coach: others' reservations are hidden by the site (PrivateData)\n"
+        in private_coach("reserved").stderr
+    )
     ticket = private_coach("ticket", own)
     assert f"JobId={own}" in ticket.stdout
     assert "not told: nodes are hidden by the site (PrivateData)" in ticket.stdout

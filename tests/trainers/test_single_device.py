@@ -43,6 +43,29 @@ def test_another_precision_layout_or_memory_does_not_change_what_is_learned(
     assert losses_of(trainer, name, tmp_path) == pytest.approx(baseline, rel=tolerance)
 
 
+def test_without_smoothing_the_labels_are_the_baseline_s_and_with_it_the_loss_has_a_floor(
+    trainer: Trainer, tmp_path: Path, baseline: list[float]
+) -> None:
+    hard, smooth = (
+        losses_of(trainer, "label_smoothing.py", tmp_path / str(share), smoothing=share) for share in (0, 0.1)
+    )
+    assert hard == baseline
+    assert smooth != baseline
+    code = """
+import torch
+from label_smoothing import smoothed_loss
+
+targets = torch.arange(10)
+for gap in (4.5109, 4.4, 4.6, 50.0):  # of the right logit: ln(0.91 / 0.01) is the best
+    print(smoothed_loss(torch.eye(10) * gap, targets, 0.1).item())
+"""
+    done = trainer.python(code)
+    assert done.returncode == 0, done.stderr
+    best, *others = map(float, done.stdout.split())
+    assert best == pytest.approx(0.5003, abs=1e-4)  # as its lesson says
+    assert min(others) > best
+
+
 def test_products_in_16_bits_follow_the_baseline_and_every_step_tells_its_loss_scale(
     trainer: Trainer, tmp_path: Path, baseline: list[float]
 ) -> None:

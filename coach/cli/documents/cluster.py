@@ -1,4 +1,4 @@
-"""Documents of jobs, history, nodes and partitions."""
+"""Documents of jobs, history, nodes, partitions and reservations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Listing(TypedDict):
     num_bad_rows: NotRequired[int]
     """Rows of the answer that could not be read and are missing."""
     hidden: NotRequired[list[str]]
-    """The kinds that the site hides: others' jobs, nodes or partitions."""
+    """The kinds that the site hides: others' jobs, others' reservations, nodes or partitions."""
 
 
 class ColumnsDocument(_Listing):
@@ -111,3 +111,9 @@ class PartitionsDocument(_Listing):
     """The partitions."""
 
     partitions: list[Annotated[dict[str, Any], Together("PartitionRow", (Partition, _PartitionAlso))]]
+
+
+class ReservedDocument(_Listing):
+    """The reservations."""
+
+    reservations: list[Annotated[dict[str, Any], Reservation]]

@@ -64,11 +64,11 @@ def read_place(io: Io, user: str) -> PlaceInQueue:
         ),
         associations=_ask(io, associations_query(user), lambda text, _: parse_limits(text, "association")),
         qos=_ask(io, QOS_QUERY, lambda text, _: parse_limits(text, "qos")),
-        reservations=_read_reservations(io, user),
+        reservations=read_reservations(io, user),
     )
 
 
-def _read_reservations(io: Io, user: str) -> Part[tuple[Reservation, ...]]:
+def read_reservations(io: Io, user: str) -> Part[tuple[Reservation, ...]]:
     """The reservations that the user may see. A site that hides the others answers as if there were none."""
     part = _ask(io, RESERVATIONS_QUERY, lambda text, _: parse_reservations(text))
     if part.error is None and "reservations" in (ask_private_kinds(io, user) or ()):
