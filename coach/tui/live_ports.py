@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from coach.launch.resources import Site
     from coach.launch.resubmission import Resubmission
     from coach.lookback.history import History
-    from coach.model.slurm.cluster import GpuAllocation, Job
+    from coach.model.slurm.accounting import Part
+    from coach.model.slurm.cluster import GpuAllocation, Job, Reservation
     from coach.model.teaching.cohort import Cohort
     from coach.model.training.log_window import LogLook, LogWindow
     from coach.sources.logs.log_windows import LogWindows
@@ -418,6 +419,7 @@ class LiveQuestions:
         self._place = place
         self.table: Mapping[Question, Callable[[], Any]] = {
             Question.PLACE_IN_QUEUE: self._place_in_queue,
+            Question.RESERVATIONS: self._reservations,
             Question.ALLOCATIONS: self._allocations,
             Question.STEP_USE: self._step_use,
             Question.PAST_JOBS: self._past_jobs,
@@ -430,6 +432,12 @@ class LiveQuestions:
 
     def _place_in_queue(self) -> PlaceInQueue:
         return place_in_queue.read_place(self._reach.asking_io, user_name())
+
+    def _reservations(self) -> Part[tuple[Reservation, ...]]:
+        part = place_in_queue.read_reservations(self._reach.asking_io, user_name())
+        if part.value is None:
+            raise UserError(part.error or "Slurm does not answer")
+        return part
 
     def _allocations(self) -> tuple[GpuAllocation, ...]:
         answer = client.Client(self._reach.asking_io).ask(start_times.ALLOCATIONS_QUERY)

@@ -24,6 +24,8 @@ class Question(StrEnum):
 
     PLACE_IN_QUEUE = "place_in_queue"
     """The data that decide the place of the user's jobs in the queue: a PlaceInQueue."""
+    RESERVATIONS = "reservations"
+    """The reservations that the user may see: a Part with a tuple of Reservation."""
     ALLOCATIONS = "allocations"
     """Which job has which GPU: a tuple of GpuAllocation."""
     STEP_USE = "step_use"

@@ -117,6 +117,7 @@ SCREENS: tuple[ScreenSpec, ...] = (
     _spec("fix", "fix:FixScreen", ASKS),
     _spec("stacks", "stacks:StacksScreen", ASKS, Follows.BEFORE),
     _spec("answer", "answer:AnswerScreen", ASKS),
+    _spec("reservations", "reservations:ReservationsScreen", SHOWS, Follows.BEFORE),
     _spec("doctor", "doctor:DoctorScreen", follows=Follows.BEFORE),
     _spec("help", "help:HelpScreen", follows=Follows.BEFORE),
 )

@@ -17,7 +17,8 @@ from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Report
 from coach.model.judging.finding import Diagnosis, Finding, Fix
 from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan, Submitted
-from coach.model.slurm.cluster import GpuAllocation, Job
+from coach.model.slurm.accounting import Part
+from coach.model.slurm.cluster import GpuAllocation, Job, Reservation
 from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Verb
 from coach.model.slurm.job_action import Step as Command
 from coach.model.snapshot import TargetSnapshot
@@ -282,6 +283,7 @@ class FakeQuestions:
 
     asked: list[Question] = field(default_factory=list)
     place: PlaceInQueue = field(default_factory=make_place)
+    reservations: Part[tuple[Reservation, ...]] = field(default_factory=lambda: Part(()))
     held_gpus: tuple[GpuAllocation, ...] = ()
     past: PastJobs = field(default_factory=lambda: PastJobs((), (), 0))
     failed: PastJobs = field(default_factory=lambda: PastJobs((), (), 0))
@@ -298,6 +300,7 @@ class FakeQuestions:
         use = (StepUse("41.0", 8, 2048.0, 613.0, 40000.0), StepUse("41.batch", 1, None, None, None))
         return {
             Question.PLACE_IN_QUEUE: self.place,
+            Question.RESERVATIONS: self.reservations,
             Question.ALLOCATIONS: self.held_gpus,
             Question.STEP_USE: {"41": use},
             Question.PAST_JOBS: self.past,

@@ -361,6 +361,7 @@ async def test_help_lists_every_key_that_works_on_the_screen() -> None:
         "history": ["H"],
         "log": ["l"],
         "where": ["W"],
+        "reservations": ["K"],
         "findings": ["f"],
         "cohort": ["L"],
         "gpus": ["enter", "D"],

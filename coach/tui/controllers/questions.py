@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 else:
     explanations = late("coach.tui.controllers", "explanations")
 
-_OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE, Question.FAILED_TODAY)
+_OF_SLURM = (
+    Question.PLACE_IN_QUEUE,
+    Question.RESERVATIONS,
+    Question.ALLOCATIONS,
+    Question.STEP_USE,
+    Question.FAILED_TODAY,
+)
 
 _WORDS = {
     Question.PAST_JOBS: "asking for the jobs that have ended",

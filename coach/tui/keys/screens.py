@@ -19,6 +19,17 @@ SCREEN_KEYS: tuple[Key, ...] = (
         opens="where",
     ),
     Key(
+        id="reservations",
+        key="K",
+        label="K",
+        description="The reservations of the cluster",
+        tooltip="Each with its time, its nodes and for whom it is; a job may wait for one to end",
+        places=frozenset({Kind.SHOW}),
+        elsewhere="lists the reservations: leave this with {back} first",
+        action="app.open_screen('reservations')",
+        opens="reservations",
+    ),
+    Key(
         id="history",
         key="H",
         label="H",
