@@ -201,7 +201,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "nccl_network": "The network between the nodes failed.",
         "nccl_over_sockets": "NCCL uses TCP between the nodes and leaves a faster network unused.",
         "nccl_timeout": "Some rank did not take part in a collective operation.",
-        "nfs_server_silent": "A file server does not answer, and who needs a file of it waits.",
+        "nfs_server_silent": "A file server does not answer, and every process that uses its files waits.",
         "no_checkpoint": "The run will meet its time limit with nothing saved.",
         "no_kernel_image": "A library was not built for this model of GPU.",
         "no_log": "The job failed before it wrote a line, or its log is elsewhere.",
