@@ -16,9 +16,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coach.launch.interpreter import describe
+from coach.launch.own_program import imported_modules
 from coach.launch.recipe import Recipe
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
+from coach.model.launching.launch import OwnKind, OwnProgram
 from coach.node.torch_build import parse_version_file, satisfies
 from coach.sources.io import Io, Query
 
@@ -43,6 +45,8 @@ class EnvironmentCheck:
     problem: str | None = None
     """The reason why no training can start in it; None if no problem was found."""
     hint: str | None = None
+    is_without_torch: bool = False
+    """True if the problem is that the interpreter has no torch."""
 
 
 def check_environment(
@@ -74,6 +78,24 @@ def torch_notes(
             _others(check.torch, recipes) or "name another environment with --env",
         )
     return (f"{what}: torch {check.torch}{_who_can(check.torch, recipes)}",)
+
+
+def own_warnings(
+    own: OwnProgram, environment: Environment, python: str, env: Mapping[str, str], io: Io
+) -> tuple[str, ...]:
+    """Warnings of the plan about a user's own script: its environment is not there, or lacks modules that it
+    imports. Nothing is refused, because the node of the job may have them."""
+    if own.kind is not OwnKind.SCRIPT:
+        return ()
+    modules, script = imported_modules(own), Path(own.words[0]).name
+    check = check_environment(environment, python, env, io if "torch" in modules else None)
+    what = describe(environment, python)
+    if check.is_without_torch:
+        return (f"{script} imports torch, and {check.problem}: {check.hint}",)
+    if check.problem is not None:
+        return (f"{what}: {check.problem}",)
+    missing = missing_modules(modules, environment, python, env)
+    return (f"{script} imports {', '.join(missing)}: not found in {what}",) if missing else ()
 
 
 def read_torch_version(prefix: Path) -> str | None:
@@ -167,8 +189,9 @@ def _of_python(environment: Environment, python: str, io: Io | None) -> Environm
             unknown="torch is not installed beside its Python: the job's setup has to bring it"
         )
     return EnvironmentCheck(
-        problem=f"torch is not installed in it ({python})",
+        problem=f"torch is not installed in {python}",
         hint="name an environment that has torch with --env",
+        is_without_torch=True,
     )
 
 
@@ -273,8 +296,18 @@ def missing_modules(
         return ()
     if read_torch_version(prefix) is None:
         return ()
-    folders = list(package_folders(prefix))
+    folders = [*package_folders(prefix), *_user_folders(prefix, env or {})]
     return tuple(module for module in modules if not any(_has(folder, module) for folder in folders))
+
+
+def _user_folders(prefix: Path, env: Mapping[str, str]) -> list[Path]:
+    """The folders of `pip install --user`, and of Debian's own Python below /usr/local. A venv uses none of
+    them."""
+    if (prefix / "pyvenv.cfg").exists():
+        return []
+    own = Path(env.get("PYTHONUSERBASE") or Path(env.get("HOME", "/"), ".local"))
+    local = Path("/usr/local/lib").glob("python3*/dist-packages") if prefix == Path("/usr") else ()
+    return [*own.glob("lib/python3*/site-packages"), *local]
 
 
 def _has(folder: Path, module: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,6 +16,7 @@ from types import MappingProxyType
 
 from coach.analysis.jobs.batch_script import PARAMETER_OF_OPTION, PRECISIONS
 from coach.launch.parameters import Parameter, show
+from coach.launch.python_source import parse_source
 from coach.model.launching.launch import Scalar
 from coach.node.secret_words import mask_command
 
@@ -188,12 +188,10 @@ def _typed(text: str) -> tuple[str, Scalar]:
 
 def _declared(source: str) -> Iterator[OwnOption]:
     """The options that argparse calls in the text declare with literal values."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            return
+    try:
+        tree = parse_source(source)
+    except SyntaxError:
+        return
     for node in ast.walk(tree):
         is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if is_call and node.func.attr == "add_argument":  # type: ignore[attr-defined]

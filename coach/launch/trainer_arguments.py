@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from coach.launch.parameter_table import read_parameter
+from coach.launch.python_source import parse_source
 from coach.launch.table_reader import TableReader
 from coach.model.errors import UserError
 
@@ -110,7 +110,7 @@ class _Source(TableReader):
             while end < len(lines) and lines[end][:1] in ("", *_GOES_ON):
                 end += 1
             try:
-                parsed = _parse("\n" * starts[0] + "\n".join(lines[starts[0] : end]))
+                parsed = parse_source("\n" * starts[0] + "\n".join(lines[starts[0] : end]))
             except SyntaxError:
                 parsed = self._whole()
             for statement in parsed.body:
@@ -120,7 +120,7 @@ class _Source(TableReader):
 
     def _whole(self) -> ast.Module:
         try:
-            return _parse(self._text)
+            return parse_source(self._text)
         except SyntaxError as error:
             raise UserError(f"{self.path}:{error.lineno}: not valid Python: {error.msg}") from None
 
@@ -238,13 +238,3 @@ def _listed(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _listed(each) for key, each in value.items()}
     return list(value) if isinstance(value, tuple) else value
-
-
-def _parse(text: str) -> ast.Module:
-    """The text as a tree. Raises SyntaxError. Python's warnings about the text are ignored."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return ast.parse(text)
-        except (ValueError, MemoryError, RecursionError) as error:
-            raise SyntaxError(str(error) or "too many brackets within each other") from None

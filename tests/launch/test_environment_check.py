@@ -89,7 +89,7 @@ def test_only_an_interpreter_whose_files_do_not_tell_is_asked(tmp_path: Path) ->
     environment = venv(make_prefix(tmp_path / "venv", torch=None))
     assert check_environment(environment, io=AnsweringIo("2.9.1\n")).torch == "2.9.1"
     missing = check_environment(environment, io=AnsweringIo("none\n"))
-    assert missing.problem == f"torch is not installed in it ({tmp_path}/venv/bin/python)"
+    assert missing.problem == f"torch is not installed in {tmp_path}/venv/bin/python"
     broken = check_environment(environment, io=AnsweringIo("Segmentation fault", 139))
     assert broken.problem is None
     assert "could not tell" in (broken.unknown or "")

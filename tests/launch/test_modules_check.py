@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from coach.launch.environment_check import check_modules, missing_modules
+from coach.launch.environment_check import check_modules, missing_modules, own_warnings
+from coach.launch.own_program import imported_modules
 from coach.launch.recipe import get_recipe
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
-from tests.launch.test_environment_check import make_prefix, venv
+from coach.model.launching.launch import OwnKind, OwnProgram
+from tests.launch.test_environment_check import AnsweringIo, make_prefix, venv
 
 
 def packages_of(prefix: Path) -> Path:
@@ -101,3 +103,65 @@ def test_an_environment_that_is_not_known_from_here_is_left_to_the_job(tmp_path:
     plain = Environment(), python_of(prefix)
     assert missing_modules(["mpi4py"], *plain) == ("mpi4py",)
     assert missing_modules([], *plain) == ()
+
+
+def test_a_module_of_pip_install_user_counts_but_not_in_a_venv(tmp_path: Path) -> None:
+    prefix, home = make_prefix(tmp_path / "conda"), {"HOME": str(tmp_path)}
+    conda = Environment(EnvironmentKind.CONDA, path=str(prefix))
+    assert missing_modules(["wandb"], conda, python_of(prefix), home) == ("wandb",)
+    (tmp_path / ".local" / "lib" / "python3.11" / "site-packages" / "wandb").mkdir(parents=True)
+    assert missing_modules(["wandb"], conda, python_of(prefix), home) == ()
+    (prefix / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    assert missing_modules(["wandb"], conda, python_of(prefix), home) == ("wandb",)
+
+
+SCRIPT = """
+import os, torch.nn as nn, wandb
+from transformers.models import bert
+from models import Net
+from . import nothing
+try:
+    import apex
+except ImportError:
+    apex = None
+if os.name == "nt":
+    import pywin
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> OwnProgram:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "models.py").write_text("class Net: ...\n")
+    return OwnProgram(OwnKind.SCRIPT, (str(tmp_path / "train.py"), "--lr", "1"), str(tmp_path))
+
+
+def test_the_modules_of_a_script_are_those_that_it_always_imports(tmp_path: Path, own: OwnProgram) -> None:
+    assert imported_modules(own) == ("torch", "wandb", "transformers")
+    (tmp_path / "train.py").write_text("import torch\nprint 'old'\n")
+    assert imported_modules(own) == ()
+    (tmp_path / "train.py").unlink()
+    assert imported_modules(own) == ()
+
+
+def test_a_script_whose_environment_lacks_its_modules_is_planned_with_a_warning(
+    tmp_path: Path, own: OwnProgram
+) -> None:
+    prefix, io = make_prefix(tmp_path / "venv"), AnsweringIo("none\n")
+    (packages_of(prefix) / "transformers").mkdir()
+    assert own_warnings(own, venv(prefix), python_of(prefix), {}, io) == (
+        f"train.py imports wandb: not found in environment venv {prefix}",
+    )
+    (packages_of(prefix) / "wandb").mkdir()
+    assert own_warnings(own, venv(prefix), python_of(prefix), {}, io) == ()
+    bare = make_prefix(tmp_path / "bare", torch=None)
+    assert own_warnings(own, Environment(), python_of(bare), {}, io) == (
+        f"train.py imports torch, and torch is not installed in {python_of(bare)}: "
+        "name an environment that has torch with --env",
+    )
+    gone = Environment(EnvironmentKind.VENV, path="/no/such/venv")
+    assert own_warnings(own, gone, "/no/such/venv/bin/python", {}, io) == (
+        "environment venv /no/such/venv: /no/such/venv: no such folder",
+    )
+    command = replace(own, kind=OwnKind.COMMAND)
+    assert own_warnings(command, gone, "/no/such/venv/bin/python", {}, io) == ()

@@ -23,7 +23,7 @@ from coach.launch.disk_space import (
     judge_rooms,
     reads_images,
 )
-from coach.launch.environment_check import check_environment, check_modules, torch_notes
+from coach.launch.environment_check import check_environment, check_modules, own_warnings, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python, python_of_own
 from coach.launch.limits import check_limits, num_alive
 from coach.launch.plan import Facts, make_plan
@@ -132,7 +132,10 @@ def plan_for(
     replaced = request.parent_run_id if request.fix is not None else None  # a resubmitted run's goes on
     alive = num_alive_runs(settings, io, now_s, without=replaced)
     check_limits(plan.resources, alive, settings.limits, settings.origins)
-    return with_room(replace(plan, warnings=(*plan.warnings, *share_warnings)), settings, io, now_s)
+    warnings = (*plan.warnings, *share_warnings)
+    if recipe.own is not None and not request.setup:  # the setup lines may load anything
+        warnings += own_warnings(recipe.own, environment, python, env, io)
+    return with_room(replace(plan, warnings=warnings), settings, io, now_s)
 
 
 def _within_time(

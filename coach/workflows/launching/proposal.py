@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from coach.launch.batch_file import has_options, read, resources_of
 from coach.launch.own_program import own_recipe, read_own_program
 from coach.launch.parameters import show
 from coach.launch.project_file import FILES, read_project
+from coach.launch.python_source import imports_of, parse_source
 from coach.launch.recipe_file import Recipe
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
@@ -124,23 +124,15 @@ def _begins_with_options(path: Path) -> bool:
 def _is_training(path: Path) -> bool:
     """True if it imports a framework and does something when it is started."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, SyntaxError, ValueError, MemoryError, RecursionError):
+        tree = parse_source(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, SyntaxError):
         return False
-    modules: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            modules |= {name.name.split(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            modules.add(node.module.split(".")[0])
     does_something = any(
         isinstance(node, ast.If | ast.For | ast.While | ast.With)
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
         for node in tree.body
     )
-    return does_something and not modules.isdisjoint(_FRAMEWORKS)
+    return does_something and not _FRAMEWORKS.isdisjoint(imports_of(ast.walk(tree)))
 
 
 def _name(path: Path, taken: Iterable[str]) -> str:
