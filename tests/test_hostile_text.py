@@ -271,7 +271,7 @@ def test_every_command_is_tried() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_prints_what_a_terminal_would_obey(
+def test_no_command_prints_escape_sequences_of_others(
     command: str, places: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     statuses = []

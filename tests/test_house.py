@@ -31,7 +31,7 @@ def test_no_place_is_worse_than_the_list_of_exceptions_says_and_the_list_only_sh
     assert not said, "\n".join([f"{name}, {EXCEPTIONS.name}:", *said])
 
 
-def test_programs_that_no_test_starts_import_what_is_there() -> None:
+def test_programs_that_no_test_starts_import_only_existing_names() -> None:
     """Tests and helpers fail when they are imported; captures, benchmarks and makers of pages do not."""
     missing = [
         f"{path.relative_to(REPOSITORY)}: {node.module}.{alias.name}"
@@ -100,7 +100,7 @@ def test_no_trainer_has_the_name_of_an_importable_module() -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in files("coach") if "late import late" in path.read_text()])
-def test_the_import_contracts_see_what_is_imported_late(path: Path) -> None:
+def test_the_import_contracts_see_late_imports(path: Path) -> None:
     """`late` is given names: what import-linter and mypy read stands beside it, and must be the same."""
     for_types, late = set(), set()
     for node in ast.walk(ast.parse(path.read_text())):

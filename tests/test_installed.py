@@ -56,7 +56,7 @@ def test_a_head_that_names_no_commit_is_no_commit(tmp_path: Path, head: str) -> 
     assert installed.commit_of_checkout(tmp_path / "checkout") is None
 
 
-def test_a_built_coach_says_what_was_written_into_it(
+def test_a_built_coach_shows_the_commit_written_into_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(installed, "package", lambda: tmp_path)

@@ -75,7 +75,7 @@ def test_each_schema_is_a_schema_and_names_itself() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_schema_takes_what_it_describes_and_nothing_that_lacks_a_key(name: str) -> None:
+def test_a_schema_accepts_its_document_and_refuses_one_without_a_key(name: str) -> None:
     schema = validator(name).schema
     for one in schema.get("anyOf", [schema]):
         example = made_up(one, schema)
@@ -114,7 +114,7 @@ def made_up(schema: dict[str, Any], whole: dict[str, Any]) -> Any:
         (["runs", "--format", "json"], '{"schema": 1, "runs": [{"run_id": 3}], "problems": []}'),
     ],
 )
-def test_what_is_printed_otherwise_fails_the_test_that_printed_it(words: list[str], printed: str) -> None:
+def test_output_that_breaks_its_schema_fails_the_test_that_printed_it(words: list[str], printed: str) -> None:
     with pytest.raises(AssertionError):
         check_printed(words, printed)
 

@@ -260,7 +260,7 @@ def test_on_a_cluster_the_core_is_not_cached_in_a_home_with_a_quota(machine: Mac
     assert asked == [False, True, False]
 
 
-def test_a_wheelhouse_holds_the_core_and_what_builds_it_and_torch_only_when_asked(machine: Machine) -> None:
+def test_a_wheelhouse_holds_the_core_and_its_build_tools_and_torch_only_when_asked(machine: Machine) -> None:
     machine.add_python()
     result = machine.make("wheelhouse")
     assert result.returncode == 0, result.stderr
@@ -317,7 +317,7 @@ def test_a_checkout_of_somebody_else_is_used_as_it_is(open_directory: Path) -> N
     assert "is not yours: ask its owner to run make, or make your own with VENV=DIR" in stale.stderr
 
 
-def test_a_python_without_venv_says_what_to_install(machine: Machine) -> None:
+def test_a_python_without_venv_names_the_package_to_install(machine: Machine) -> None:
     machine.add_python("python3", "3.11.2", has_venv=False)
     assert "apt install python3-venv" in machine.make("run").stderr.splitlines()[0]
 
@@ -326,7 +326,7 @@ def test_no_python_at_all_is_said(machine: Machine) -> None:
     assert "found none" in machine.make("run").stderr.splitlines()[0]
 
 
-def test_tests_need_what_they_test_with(machine: Machine) -> None:
+def test_make_test_installs_the_test_tools_and_checks_style_before_it_tests(machine: Machine) -> None:
     dry = machine.make("--dry-run", "test")
     assert '-e ".[dev,train,frameworks,language,kernels]"' in dry.stdout
     order = [

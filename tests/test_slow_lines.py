@@ -171,13 +171,13 @@ def test_every_pattern_is_quick_on_every_line_made_to_be_slow_for_it() -> None:
     assert "\n".join(filter(None, map(slowest_line, patterns))) == ""
 
 
-def test_every_list_of_exceptions_names_what_is_there() -> None:
+def test_every_list_of_exceptions_names_existing_patterns() -> None:
     assert OWN_TEXT.keys() <= {pattern.name for pattern in all_patterns()}
     put_together = {call.place for call in calls_in_functions() if call.text is None}
     assert put_together == PUT_TOGETHER.keys()
 
 
-def test_what_functions_write_out_for_re_is_quick() -> None:
+def test_patterns_written_inside_functions_are_quick() -> None:
     patterns = [
         Pattern(call.place, re.compile(call.text), {call.method}, max_chars=MAX_LINE_BYTES)
         for call in calls_in_functions()

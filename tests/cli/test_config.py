@@ -98,7 +98,7 @@ def test_one_key_or_one_table_is_explained(coach: Coach) -> None:
         coach("--explain", "limit")
 
 
-def test_without_an_option_only_what_is_set_is_shown(coach: Coach) -> None:
+def test_without_an_option_only_keys_with_a_value_are_shown(coach: Coach) -> None:
     lines, _ = coach()
     keys = [line.split()[0] for line in lines]
     assert "launch.partition" in keys
@@ -183,7 +183,7 @@ def test_with_a_broken_site_file_help_and_the_check_still_work(coach: Coach) -> 
     )
 
 
-def test_one_key_is_told_with_what_it_sets_and_what_it_takes(coach: Coach) -> None:
+def test_one_key_is_shown_with_its_meaning_and_its_allowed_values(coach: Coach) -> None:
     lines, _ = coach("--explain", "slurm.sbatch_timeout_s")
     assert "Time that sbatch may take, with a site's plugins and wrapper around it. Its value: seconds, " in (
         "\n".join(lines)

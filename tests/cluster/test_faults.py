@@ -209,7 +209,7 @@ def test_a_controller_that_hangs_gets_no_second_question_and_goes_on_where_it_wa
     assert watched.job(job) is not None
 
 
-def test_a_dead_slurmd_shows_as_its_node_and_as_what_became_of_its_jobs(
+def test_a_dead_slurmd_shows_in_its_node_and_in_the_state_of_its_jobs(
     frail: FrailSlurm, watch: WatchCluster
 ) -> None:
     lost = frail.submit("sleep 300", "--nodelist=node2", "--no-requeue")

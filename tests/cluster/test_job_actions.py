@@ -66,7 +66,7 @@ def test_two_jobs_are_held_released_shortened_and_cancelled_by_one_command_each(
     slurm.wait_state(first, "CANCELLED")
 
 
-def test_what_a_running_job_would_lose_is_said_before_it_is_ended(
+def test_the_work_that_a_running_job_would_lose_is_shown_before_it_is_ended(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     folder = user_coach.user.home / "work"

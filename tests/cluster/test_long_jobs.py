@@ -81,7 +81,7 @@ def _run_json(run_dir: Path) -> dict[str, Any]:
     return dict(json.loads((run_dir / "run.json").read_text()))
 
 
-def test_a_training_goes_on_from_its_checkpoint_and_is_told_in_segments(
+def test_a_training_goes_on_from_its_checkpoint_and_is_shown_in_segments(
     user_coach: InstalledCoach, slurm: SlurmCluster
 ) -> None:
     run_dir, job_id = _launched(user_coach)

@@ -142,7 +142,7 @@ def test_a_quota_that_is_used_up_is_named(learner: InstalledCoach) -> None:
     assert "left of your quota" in tried["quota"]["problem"]
 
 
-def test_what_waits_for_too_long_is_cancelled_and_told_with_the_queues_reason(
+def test_a_run_that_waits_too_long_is_cancelled_and_shown_with_slurm_s_reason(
     learner: InstalledCoach,
 ) -> None:
     status, tried, _ = rehearse(

@@ -71,7 +71,7 @@ def test_the_controller_can_be_killed_and_comes_back_with_its_jobs(slurm: SlurmC
     assert (slurm.job_state(waiting), slurm.job_state(running)) == ("PENDING", "RUNNING")
 
 
-def test_what_a_test_leaves_behind_is_put_right_for_the_next(slurm: SlurmCluster) -> None:
+def test_the_cluster_is_restored_after_a_test_for_the_next(slurm: SlurmCluster) -> None:
     slurm.submit("sleep 300", "--nodes=3")
     slurm.run(["scontrol", "update", "nodename=node2", "state=drain", "reason=tested"], as_root=True)
     slurm.kill_node("node3")
@@ -131,7 +131,7 @@ def test_a_cluster_booted_by_hand_is_taken_down_by_hand(
         shutil.rmtree(directory)
 
 
-def test_a_failed_boot_says_what_the_controller_said_and_stops_the_rest(slurm: SlurmCluster) -> None:
+def test_a_failed_boot_prints_the_controller_s_log_and_stops_the_rest(slurm: SlurmCluster) -> None:
     directory = make_open_directory("coach-slurm-broken")
     broken = SlurmCluster(directory, more_conf="NoSuchOption=1")
     try:

@@ -96,7 +96,7 @@ def test_with_one_word_before_the_command_a_hang_on_two_nodes_names_its_odd_rank
     assert "coach-stacks" not in slurm.run(["squeue", "--steps", "--noheader", "--format=%j"]).stdout
 
 
-def test_a_job_that_coach_did_not_launch_is_entered_after_a_question_only_and_the_kernel_tells_who_sleeps(
+def test_a_foreign_job_is_entered_only_after_a_question_and_the_kernel_names_the_sleeping_rank(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     job_id, because = hang(slurm, user_coach, "")

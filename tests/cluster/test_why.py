@@ -128,7 +128,7 @@ def test_a_cancelled_job_ends_at_once_and_is_judged_by_the_next_coach(
     assert "CANCELLED" in user_coach("why", answer["job_id"]).stdout
 
 
-def test_a_job_that_coach_did_not_launch_is_told_and_kept_when_its_log_is_gone(
+def test_a_foreign_job_is_diagnosed_and_its_verdict_outlives_its_log(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     script = "#!/bin/bash\npython3 -c 'raise ValueError(\"11 classes\")'\n"

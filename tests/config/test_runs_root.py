@@ -52,7 +52,7 @@ def test_a_locked_root_has_nothing_behind_it(place: Place) -> None:
     assert "environment variable COACH_HOME: runs_root" in settings.notes[0]
 
 
-def test_what_the_user_says_is_taken_or_nothing(place: Place) -> None:
+def test_the_user_s_runs_root_is_never_replaced_by_another(place: Place) -> None:
     place.site('runs_roots = ["/fast"]\n')
     place.user('runs_root = "/mine"\n')
     assert chosen(place, "/mine").runs_root == Path("/mine")

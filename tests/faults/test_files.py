@@ -162,7 +162,7 @@ def test_a_pipe_or_a_device_as_a_log_is_one_line_at_once(world: World) -> None:
 
 
 @pytest.mark.long
-def test_of_five_gigabytes_check_says_what_it_reads_and_ctrl_c_ends_it(world: World) -> None:
+def test_check_shows_its_progress_through_five_gigabytes_and_ctrl_c_ends_it(world: World) -> None:
     log = world.home / "large.log"
     with open(log, "wb") as file:
         file.write(b"step 1 loss 0.5\n")
@@ -184,7 +184,7 @@ def test_of_five_gigabytes_check_says_what_it_reads_and_ctrl_c_ends_it(world: Wo
     assert line.endswith(" of 5.37 GB so far\n")
 
 
-def test_a_long_read_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_long_read_shows_its_position(tmp_path: Path) -> None:
     log, told = tmp_path / "log", list[str]()
     log.write_bytes(bytes(3000))
     io = ReadingIo({}, timeout_s=1.0, tell=told.append, after_s=0.0, every_s=1000.0)

@@ -27,9 +27,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     return Worlds(tmp_path_factory.mktemp("screens"))
 
 
-def test_screens_that_are_killed_lose_nothing_and_the_next_start_sees_to_what_is_left(
-    worlds: Worlds, tmp_path: Path
-) -> None:
+def test_killed_screens_lose_nothing_and_the_next_start_cleans_up(worlds: Worlds, tmp_path: Path) -> None:
     number = num_moments(worlds, tmp_path)
     for at in range(1, SOME + 1):
         killed(worlds, tmp_path / f"{at}", number * at // (SOME + 1))

@@ -97,7 +97,7 @@ def test_each_kind_of_environment_has_its_golden_script(tmp_path: Path, case: st
     assert "eval" not in script
 
 
-def test_run_json_says_which_environment_trained_and_which_torch_it_needs(tmp_path: Path) -> None:
+def test_run_json_names_the_environment_and_the_torch_that_it_needs(tmp_path: Path) -> None:
     _, python, environment = ENVIRONMENTS["modules"]
     paths = Paths(PATHS.run_dir, PATHS.code_dir, python, PATHS.cache_dir)
     record = plan(tmp_path, paths=paths, trained_in=environment, setup=("module list",)).run_json

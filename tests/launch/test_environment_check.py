@@ -112,7 +112,7 @@ def test_an_environment_whose_setup_may_bring_torch_is_not_refused(tmp_path: Pat
         (Environment(EnvironmentKind.PYXIS, image="/no/such.sqsh"), "/no/such.sqsh: no such image"),
     ],
 )
-def test_what_is_not_there_is_refused_before_the_job_is_queued(
+def test_a_missing_environment_is_refused_before_the_job_is_queued(
     tmp_path: Path, environment: Environment, words: str
 ) -> None:
     check = check_environment(environment)
@@ -142,7 +142,7 @@ def needing(data: Path, name: str, torch: str | None) -> Recipe:
     return replace(recipe(data, "ddp"), name=name, torch=torch)
 
 
-def test_the_plan_says_which_recipes_an_older_torch_is_enough_for(tmp_path: Path) -> None:
+def test_the_plan_names_the_recipes_that_run_on_an_older_torch(tmp_path: Path) -> None:
     baseline, ddp = needing(tmp_path, "baseline", ">=2.1"), needing(tmp_path, "ddp", None)
     fsdp = needing(tmp_path, "fsdp", ">=2.6")
     recipes = (baseline, ddp, fsdp)

@@ -43,7 +43,7 @@ def test_a_path_is_the_same_from_wherever_a_relaunch_is_started(tmp_path: Path) 
     assert choose(tmp_path, "image")[0].image == "/scratch/anna/torch.sif"
 
 
-def test_a_misspelt_environment_is_told_with_the_nearest_one(tmp_path: Path) -> None:
+def test_a_misspelt_environment_is_answered_with_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no environment of this name") as caught:
         choose(tmp_path, "pytorhc")
     assert caught.value.hint == "did you mean pytorch?"
@@ -87,7 +87,7 @@ def test_pyxis_is_refused_without_slurm() -> None:
         choose_python(None, Environment(EnvironmentKind.PYXIS, image="/x.sqsh"), "local", ENV)
 
 
-def test_an_environment_is_described_by_its_name_and_what_it_is() -> None:
+def test_an_environment_is_described_by_its_name_and_kind() -> None:
     assert describe(SITE["pytorch"], "python3") == "environment pytorch (modules pytorch/2.6)"
     assert describe(Environment(EnvironmentKind.VENV, path="/x"), "/x/bin/python") == "environment venv /x"
     assert describe(Environment(), "/x/bin/python") == "environment /x/bin/python"

@@ -221,7 +221,7 @@ def test_after_a_restart_of_the_machine_its_runs_have_failed_with_the_node(make_
         local.cancel(paths.run_dir)
 
 
-def test_a_supervisor_says_which_start_of_which_machine_it_belongs_to(make_run: MakeRun) -> None:
+def test_a_supervisor_records_its_node_and_boot_id(make_run: MakeRun) -> None:
     paths = make_run("true")
     local.start(paths.run_dir, os.environ)
     ended(paths)

@@ -44,7 +44,7 @@ def names(words: str, source: str | None = None) -> dict[str, Scalar]:
         ("train.py", {}),
     ],
 )  # fmt: skip
-def test_what_a_command_line_says_is_called_as_the_rules_call_it(
+def test_options_of_a_command_line_get_the_names_that_the_rules_use(
     words: str, known: dict[str, Scalar]
 ) -> None:
     found = names(words)
@@ -55,7 +55,7 @@ def _plain(name: str) -> str:
     return name.replace(".", "_")
 
 
-def test_what_argparse_declares_is_known_too_and_the_command_line_wins() -> None:
+def test_argparse_defaults_are_known_too_and_the_command_line_wins() -> None:
     assert names("train.py --arch vit", SOURCE) == {
         "arch": "vit",
         "lr": 1.0,

@@ -52,7 +52,7 @@ def test_a_changed_memory_of_the_node_takes_the_place_of_that_of_a_cpu() -> None
 @pytest.mark.parametrize(
     ("option", "text"), [("time", "soon"), ("mem", "much"), ("exclude", "n1; rm"), ("array", "all")]
 )
-def test_a_text_that_sbatch_would_refuse_is_refused_with_what_would_be_right(option: str, text: str) -> None:
+def test_a_text_that_sbatch_would_refuse_is_refused_with_a_correct_example(option: str, text: str) -> None:
     with pytest.raises(UserError) as refused:
         again({option: text})
     assert "expected" in refused.value.message + (refused.value.hint or "")

@@ -40,7 +40,7 @@ def test_other_generic_resources_stand_in_one_option_with_the_gpus(tmp_path: Pat
     assert asked(plan(tmp_path, sbatch={"gres": "lustre:1"}))["gres"] == "lustre:1"
 
 
-def test_a_launch_without_gpus_asks_for_none_in_either_spelling(tmp_path: Path) -> None:
+def test_a_launch_without_gpus_has_no_gpu_option_in_either_spelling(tmp_path: Path) -> None:
     options = asked(plan(tmp_path, partition="gpu", gpus_per_node=0, gpu_request="gres"))
     assert not {"gres", "gpus-per-node"} & set(options)
 
@@ -80,7 +80,7 @@ def test_gpm_is_measured_when_it_is_asked_for_and_there_are_gpus_and_said_in_the
         ({"sbatch": {"cpus-per-gpu": "1"}}, "coach has an option of its own"),
     ],
 )
-def test_what_contradicts_itself_is_refused(tmp_path: Path, said: dict[str, Any], words: str) -> None:
+def test_contradictory_sbatch_options_are_refused(tmp_path: Path, said: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         plan(tmp_path, **said)
 

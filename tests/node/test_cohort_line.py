@@ -111,7 +111,7 @@ def test_a_run_that_shares_nothing_writes_nothing(
     assert [file.name for file in place.iterdir()] == [OTHER]
 
 
-def test_the_cohort_is_told_last_and_not_waited_for(
+def test_the_cohort_s_summary_is_written_last_and_nothing_waits_for_it(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     paths, seen = an_ended_run(tmp_path, place), []
@@ -128,7 +128,7 @@ def test_the_cohort_is_told_last_and_not_waited_for(
     assert patience_s < judge.PATIENCE_S / 2
 
 
-def test_what_was_said_before_the_time_was_up_is_in_the_log(
+def test_output_of_a_judge_before_its_time_limit_is_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "run", _timed_out)

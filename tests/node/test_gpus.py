@@ -77,7 +77,7 @@ def _gaps(records: list[dict[str, Any]]) -> dict[str, str]:
     return {gap["what"]: gap["because"] for gap in _of(records, "gap") if gap["what"].startswith("gpu")}
 
 
-def test_all_that_a_gpu_tells_comes_to_the_model(once: Once, nvml_stand_in: NvmlStandIn) -> None:
+def test_every_value_of_a_gpu_reaches_the_model(once: Once, nvml_stand_in: NvmlStandIn) -> None:
     nvml_stand_in.set_gpus([TALKATIVE])
     records = once("--gpm")
     assert _gaps(records) == {}
@@ -204,7 +204,7 @@ OPTIONAL = {"mem_temp", "nvlink", "pages", "mig"}
 @pytest.mark.parametrize(
     ("how", "said"), [("unsupported", "Not Supported"), ("denied", "Insufficient Permissions")]
 )
-def test_what_a_device_does_not_tell_is_absent_and_a_gap_names_it(
+def test_a_value_that_a_device_does_not_report_is_absent_and_a_gap_names_it(
     once: Once, nvml_stand_in: NvmlStandIn, how: str, said: str
 ) -> None:
     nvml_stand_in.set_gpus({**TALKATIVE, how: what} for what, _, _ in LACKING)
@@ -222,9 +222,7 @@ def test_what_a_device_does_not_tell_is_absent_and_a_gap_names_it(
             assert other == field or any(other in record for record in own), "the rest is told all the same"
 
 
-def test_what_a_kind_of_device_lacks_is_said_in_one_gap_for_all_of_them(
-    once: Once, nvml_stand_in: NvmlStandIn
-) -> None:
+def test_devices_that_lack_the_same_value_share_one_gap(once: Once, nvml_stand_in: NvmlStandIn) -> None:
     nvml_stand_in.set_gpus([{"unsupported": "pcie,ecc,rows"}] * 4 + [{"unsupported": "pcie"}])
     records = once()
     assert _gaps(records) == {
@@ -284,7 +282,7 @@ def test_a_sampler_that_sees_fewer_gpus_than_the_job_has_says_how_many(
     assert (host.num_gpus, host.num_gpus_allotted) == (6, 8)
 
 
-def test_each_process_on_a_gpu_is_shown_with_its_rank_and_what_it_holds(
+def test_each_process_on_a_gpu_is_shown_with_its_rank_and_its_memory(
     once: Once, start: Start, nvml_stand_in: NvmlStandIn
 ) -> None:
     rank = start("sample", "--stream", "--interval", "60", env={"RANK": "11", "LOCAL_RANK": "3"})
@@ -309,7 +307,7 @@ def test_a_driver_older_than_the_binding_tells_all_the_same(start: Start, tmp_pa
     assert _of(records, "process")[0]["gpu_memory_mib"] == 300
 
 
-def test_a_binding_that_lacks_functions_costs_what_they_tell_and_no_more(
+def test_a_binding_that_lacks_functions_loses_only_their_fields(
     once: Once, nvml_stand_in: NvmlStandIn, tmp_path: Path
 ) -> None:
     # As in nvidia-ml-py 12.535, which has no _v2, and one older still.

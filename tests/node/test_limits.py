@@ -22,7 +22,7 @@ def test_slurm_and_the_machine_limit_cpus_and_memory(tmp_path: Path) -> None:
     assert limits.memory_limit_mib(os.getpid(), {"SLURM_MEM_PER_NODE": "64"}, tmp_path) == 64
 
 
-def test_the_affinity_of_one_task_is_not_what_all_tasks_of_the_step_have(tmp_path: Path) -> None:
+def test_the_cpus_of_a_step_are_not_taken_from_one_tasks_affinity(tmp_path: Path) -> None:
     step = {"SLURM_CPUS_ON_NODE": "512", "SLURM_STEP_TASKS_PER_NODE": "4(x2)"}
     assert limits.allotted_cpus(os.getpid(), step, tmp_path) == 512
 
@@ -110,7 +110,7 @@ def test_a_process_name_cannot_forge_its_stat() -> None:
     assert parse_stat(9, b"") is None
 
 
-def test_what_files_left_in_the_cache_is_memory_that_is_left(
+def test_the_page_cache_of_files_counts_as_free_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "memory.max").write_text(f"{256 * 2**20}\n")

@@ -110,7 +110,7 @@ def test_the_last_collective_is_read_from_the_flight_recorder() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[{}]", b'[{"pid": 1}]', b"[1]", b"7"])
-def test_what_is_no_answer_of_py_spys_is_told_from_one(text: bytes) -> None:
+def test_text_that_py_spy_did_not_write_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (JSON's own words, or ours)
         parse_py_spy(text)
 
@@ -138,7 +138,7 @@ def test_a_training_below_coach_run_tells_where_it_stands_and_goes_on(start: Sta
     assert training.wait(timeout=20) == -signal.SIGTERM
 
 
-def test_a_process_that_expects_no_signal_gets_none_and_each_rung_says_why_it_was_not_reached(
+def test_a_process_without_a_handler_gets_no_signal_and_each_rung_says_why_it_was_missed(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     there = tmp_path / "there"
@@ -215,7 +215,7 @@ for _ in range(3):
 
 @pytest.mark.train
 @pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)])
-def test_the_collectives_of_a_real_training_are_told_while_it_hangs(
+def test_the_collectives_of_a_real_training_are_shown_while_it_hangs(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]], backend: str
 ) -> None:
     there, store = tmp_path / "there", tmp_path / "store"
@@ -236,7 +236,7 @@ def test_the_collectives_of_a_real_training_are_told_while_it_hangs(
     }
 
 
-def test_a_rank_that_has_recorded_no_collective_is_one_of_which_none_is_known(
+def test_the_collective_of_a_rank_without_records_is_unknown(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     offers = f"RECORDS = {(EMPTY, EMPTY)!r}\n" + SPEAKS_OF_COLLECTIVES
@@ -269,7 +269,7 @@ def test_the_training_is_meant_and_not_the_supervisor_that_was_started_as_a_modu
         foreign[0].wait(timeout=20)
 
 
-def test_what_the_ranks_are_sought_below_is_none_of_them(
+def test_the_process_above_the_ranks_is_not_counted_as_a_rank(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     there = tmp_path / "there"
@@ -307,7 +307,7 @@ def test_of_each_rank_the_topmost_python_process_is_meant_not_its_shell_and_not_
         os.killpg(foreign[0].pid, signal.SIGKILL)
 
 
-def test_a_run_of_ones_own_command_is_found_by_what_it_says_of_its_supervisor(
+def test_a_run_of_ones_own_command_is_found_by_the_supervisor_in_its_run_json(
     start: Start, tmp_path: Path
 ) -> None:
     there = tmp_path / "there"

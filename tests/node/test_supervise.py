@@ -137,7 +137,7 @@ def test_a_telemetry_folder_that_cannot_be_written_does_not_fail_the_training(
 
 
 @pytest.mark.parametrize("before", [{"state": "PENDING"}, {"state": "CANCELLED", "ended_time_s": 5.0}])
-def test_a_run_that_started_says_so_whatever_was_written_before(
+def test_a_run_that_started_says_running_over_any_earlier_state(
     start: Start, tmp_path: Path, before: dict[str, Any]
 ) -> None:
     run_json = tmp_path / "run" / "run.json"
@@ -217,7 +217,7 @@ def test_the_tasks_of_a_slurm_step_share_one_run_directory(start: Start, tmp_pat
     assert ended["state"] == "FAILED"
 
 
-def test_what_the_trainer_says_at_its_start_comes_to_run_json(start: Start, tmp_path: Path) -> None:
+def test_the_trainer_s_start_event_is_written_to_run_json(start: Start, tmp_path: Path) -> None:
     trainer = (
         "import json, sys, time\n"
         "start = dict(event='start', time_s=time.time(), step=0, rank=0, device='cuda', device_name='H100', "

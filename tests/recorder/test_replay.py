@@ -117,7 +117,7 @@ def test_one_jobs_files_are_not_taken_for_anothers(session: Session) -> None:
     assert (refused.returncode, refused.error) == (None, "squeue: not in the recording")
 
 
-def test_what_is_asked_long_before_it_was_recorded_is_not_known_yet(session: Session) -> None:
+def test_a_query_before_its_recorded_time_is_not_known_yet(session: Session) -> None:
     session.world.now_s = 1300.0
     session.world.answer("jobs", squeue({"job_id": "17", "user": "me"}))
     jobs_of(session.io)
@@ -204,7 +204,9 @@ def test_each_byte_of_a_file_is_kept_once_however_often_it_is_read(session: Sess
     assert [len(str(entry["data"])) for entry in kept] == [10_000]
 
 
-def test_what_was_missing_or_forbidden_is_so_again_and_appears_in_its_time(session: Session) -> None:
+def test_a_replay_repeats_missing_and_forbidden_files_and_a_file_appears_in_its_time(
+    session: Session,
+) -> None:
     path = Path("/runs/r/exit.json")
     session.world.failing["/secret"] = errno.EACCES
     with pytest.raises(FileNotFoundError):
@@ -338,7 +340,7 @@ def test_a_crafted_line_is_one_error_that_names_it(session: Session, line: bytes
     assert why in error.value.message
 
 
-def test_what_unpacks_to_more_than_a_replay_can_hold_is_refused(
+def test_a_recording_that_unpacks_to_too_many_bytes_is_refused(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.world.write("/log", b"x" * 4000)

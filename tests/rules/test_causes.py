@@ -64,7 +64,7 @@ def test_the_register_has_every_rule_and_no_other_code_in_use() -> None:
     assert all(code == row.code for code, row in REGISTER.codes.items())
 
 
-def test_a_retired_code_tells_what_replaced_it() -> None:
+def test_a_retired_code_names_its_replacement() -> None:
     for row in REGISTER.codes.values():
         assert (row.status is Status.RETIRED) >= bool(row.replaced_by)
         assert set(row.replaced_by) <= REGISTER.codes.keys()
@@ -136,7 +136,7 @@ def side_by_side(first: TargetSnapshot, second: TargetSnapshot) -> TargetSnapsho
 
 
 @pytest.mark.parametrize("edge", LOGS, ids=name_of)
-def test_two_logs_of_one_job_are_told_in_the_order_of_their_edge(edge: Edge) -> None:
+def test_findings_of_two_logs_of_one_job_follow_the_order_of_their_edge(edge: Edge) -> None:
     snapshot = side_by_side(proof_of(edge.cause), proof_of(edge.effect))
     rules = [RULES[edge.cause], RULES[edge.effect]]
     findings = links(Engine(rules).diagnose(snapshot, History()).findings)

@@ -23,7 +23,7 @@ HEAD = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3
         ),
     ],
 )
-def test_what_a_source_line_says_is_not_what_happened(source: str) -> None:
+def test_an_error_text_in_a_source_line_of_a_traceback_is_not_an_error(source: str) -> None:
     diagnosis = diagnose_log(f"{HEAD}    {source}\nValueError: bad label")
     assert causes(diagnosis) == ["code_error"]
     assert diagnosis.findings[0].summary.endswith("ValueError: bad label")

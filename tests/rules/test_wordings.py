@@ -615,7 +615,5 @@ def test_a_script_that_says_done_behind_a_program_that_died_hides_nothing() -> N
         ),
     ],
 )
-def test_what_ended_a_program_is_told_though_its_script_says_that_the_job_is_done(
-    cause: str, line: str
-) -> None:
+def test_the_cause_is_found_although_the_script_prints_that_the_job_is_done(cause: str, line: str) -> None:
     assert of_a_whole_log("Epoch 1 done", line, "Job finished at Sat Nov 21 10:10:10 UTC", "Done") == [cause]

@@ -131,7 +131,7 @@ def test_processes_are_ended_and_waited_for() -> None:
     child.wait()
 
 
-def test_a_zombie_is_told_and_a_stranger_is_not_signalled() -> None:
+def test_a_zombie_is_recognised_and_a_foreign_process_is_not_signalled() -> None:
     child = subprocess.Popen(["true"])
     process = processes.Process(child.pid)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -145,7 +145,7 @@ def test_a_zombie_is_told_and_a_stranger_is_not_signalled() -> None:
             module.Process(2**70)
 
 
-def test_what_the_modules_of_coach_ask_for_is_there() -> None:
+def test_the_stand_ins_have_every_function_that_coach_calls() -> None:
     """A new use of either package needs its stand-in."""
     for name, module in (("psutil", processes), ("ahocorasick_rs", literals)):
         used = uses_of(name)

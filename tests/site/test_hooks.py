@@ -86,7 +86,7 @@ def test_the_job_is_known_by_the_subject_where_slurm_says_no_more(site: Site) ->
         pytest.param(lambda site: site.coach("echo all; echo is well"), id="the job is healthy"),
     ],
 )
-def test_whatever_coach_does_the_mail_goes_out_as_slurm_wrote_it(
+def test_if_coach_fails_the_mail_goes_out_as_slurm_wrote_it(
     site: Site, spoil: Callable[[Site], object]
 ) -> None:
     spoil(site)

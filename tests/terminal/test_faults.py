@@ -26,7 +26,7 @@ _SLOW = '#!/bin/sh\n[ -e {flag} ] && sleep 4\nexec {squeue} "$@"\n'
 
 
 @pytest.mark.long
-def test_a_controller_that_hangs_is_said_with_the_age_of_what_is_shown_and_comes_back_without_a_key(
+def test_a_hanging_controller_is_shown_with_the_age_of_the_data_and_comes_back_without_a_key(
     user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
     slurm.submit("sleep 300", "--job-name=survivor")

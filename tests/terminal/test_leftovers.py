@@ -79,7 +79,7 @@ def login(tmp_path: Path) -> Iterator[Login]:
 
 
 @pytest.mark.terminal
-def test_a_closed_terminal_ends_the_screens_and_what_they_asked(
+def test_a_closed_terminal_ends_the_screens_and_their_queries(
     login: Login, open_terminal: Callable[..., Terminal]
 ) -> None:
     terminal = open_terminal(login.argv("--backend", "slurm"))

@@ -110,7 +110,9 @@ def test_no_command_opens_a_socket_to_anywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.terminal
-def test_the_screens_open_none_while_a_run_is_alive(tmp_path: Path, open_terminal: OpenTerminal) -> None:
+def test_the_screens_open_no_connection_while_a_run_is_alive(
+    tmp_path: Path, open_terminal: OpenTerminal
+) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "train.py").write_text(PROGRAM)
     run_coach(tmp_path / "project", "launch", "train.py", "--backend", "local")

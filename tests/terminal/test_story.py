@@ -208,7 +208,7 @@ def test_keys_in_one_packet_submit_and_cancel_nothing(
     slurm.wait_state(job_id, "CANCELLED")
 
 
-def test_a_controller_that_dies_is_said_with_the_age_of_what_is_shown_and_comes_back_by_itself(
+def test_a_dead_controller_is_shown_with_the_age_of_the_data_and_comes_back_by_itself(
     user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
     job_id = slurm.submit("sleep 300", "--job-name=survivor")

@@ -231,7 +231,7 @@ def test_a_framework_that_is_missing_ends_the_training_with_one_line(
     assert done.stderr.count("\n") == 1
 
 
-def test_every_framework_s_import_says_what_to_do_without_it() -> None:
+def test_a_missing_framework_s_error_names_the_remedy() -> None:
     imports = {
         "lightning_cnn.py": "import pytorch_lightning",
         "dali.py": "from nvidia.dali import",
@@ -335,7 +335,7 @@ def test_dali_s_batches_are_the_sampler_s_and_the_model_learns_from_them(
 
 
 @pytest.mark.frameworks
-def test_tensorboard_shows_what_the_records_say(trainer: Trainer, tmp_path: Path) -> None:
+def test_tensorboard_shows_the_values_of_the_records(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(TENSORBOARD, tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(read_records(tmp_path)) == 3

@@ -160,9 +160,7 @@ def test_a_wrong_number_fails_the_run_and_a_size_without_memory_is_not_begun(
     assert [size["num_wrong"] for size in sizes] == [1]
 
 
-def test_memory_is_what_the_node_has_or_less_where_a_control_group_allows_less(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_memory_is_the_node_s_or_the_lower_limit_of_a_control_group(trainer: Trainer, tmp_path: Path) -> None:
     for path, text in {
         "proc/meminfo": "MemTotal: 9000 kB\nMemAvailable: 4000 kB\n",
         "proc/self/cgroup": "0::/job/step\n",
@@ -193,7 +191,7 @@ print(free_host_memory(root))
     assert done.stdout.split() == ["1500000", "True", str(4000 * 1024), "600000"]
 
 
-def test_one_rank_alone_is_told_that_there_is_nothing_to_measure(trainer: Trainer, tmp_path: Path) -> None:
+def test_one_rank_alone_prints_that_there_is_nothing_to_measure(trainer: Trainer, tmp_path: Path) -> None:
     for name in ("comm_bench.py", "ring.py"):
         done = trainer.run(name, tmp_path, **NOT_OPTIONS)
         assert done.returncode == 2

@@ -105,7 +105,7 @@ def test_every_budget_belongs_to_a_trainer() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in IDEAS if (TRAINERS / f"{name}.py").is_file()])
-def test_the_idea_stands_in_the_trainer_and_not_in_what_all_share(name: str) -> None:
+def test_the_idea_stands_in_the_trainer_and_not_in_the_shared_code(name: str) -> None:
     assert set(IDEAS[name]) <= names_in(TRAINERS / f"{name}.py")
     for path in (TRAINERS / "common").glob("*.py"):
         shared = {idea for idea in IDEAS[name] if (idea, path.name) not in IN_COMMON_TOO}

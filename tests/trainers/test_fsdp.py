@@ -200,9 +200,7 @@ for path, made_with in ((f"{folder}/none", {}), (f"{folder}/trainer.pt", {}), (f
 
 
 @pytest.mark.train
-def test_what_is_no_checkpoint_of_this_trainer_is_refused_in_one_line(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_another_trainer_is_refused_in_one_line(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(NOT_A_CHECKPOINT, tmp_path)
     assert done.returncode == 0, done.stderr
     missing, file, other = done.stdout.splitlines()

@@ -122,7 +122,7 @@ def test_the_convolutions_come_as_a_table_with_their_errors(trainer: Trainer, tm
     assert all(0 <= row["largest_error"] < 1e-4 and row["convolution_time_s"] > 0 for row in rows)
 
 
-def test_formats_lose_what_their_bits_say_and_histograms_count_every_gradient(
+def test_number_formats_lose_precision_by_their_bits_and_histograms_count_every_gradient(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     sums = rows_of(

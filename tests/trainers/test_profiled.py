@@ -59,9 +59,7 @@ def test_a_run_shorter_than_the_wait_is_profiled_all_the_same(trainer: Trainer, 
     assert event_in(read_records(tmp_path), "profile")["num_steps"] == 2
 
 
-def test_what_covers_the_same_time_is_counted_once_on_a_cpu_and_on_a_gpu(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_overlapping_events_are_counted_once_on_a_cpu_and_on_a_gpu(trainer: Trainer, tmp_path: Path) -> None:
     def event(name: str, category: str, start_us: float, end_us: float) -> dict[str, object]:
         return {"ph": "X", "name": name, "cat": category, "ts": start_us, "dur": end_us - start_us}
 

@@ -84,7 +84,7 @@ def test_a_recipe_and_its_trainer_agree_on_types_choices_defaults_and_help(recip
 
 
 @pytest.mark.parametrize("path", [*RECIPES, *DRILLS], ids=lambda path: path.stem)
-def test_a_recipe_holds_what_is_its_own_and_no_more(path: Path) -> None:
+def test_a_recipe_repeats_nothing_of_its_trainer(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_LINES
     prose = [line for line in text.splitlines() if line.startswith(PROSE) or " = " not in line]
@@ -97,7 +97,7 @@ def test_a_recipe_holds_what_is_its_own_and_no_more(path: Path) -> None:
         assert not repeated, f"parameters.{name}: {of} says the same of {', '.join(repeated)}"
 
 
-def test_what_a_recipe_does_by_default_is_usual(recipe: Recipe) -> None:
+def test_the_defaults_of_a_recipe_are_in_their_usual_range(recipe: Recipe) -> None:
     for name, parameter in recipe.parameters.items():
         if parameter.usual is not None and not isinstance(parameter.default, str):
             assert parameter.usual[0] <= parameter.default <= parameter.usual[1], name

@@ -104,7 +104,7 @@ def said(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.mark.train
-def test_healthy_ranks_are_told_what_was_proved(said: dict[str, list[str]]) -> None:
+def test_healthy_ranks_print_the_facts_that_the_self_check_proved(said: dict[str, list[str]]) -> None:
     text = said["healthy"][0]
     assert text.startswith(
         "self-check: 2 ranks on 1 node(s), each with its own place and device, 0.5 core(s) per rank"

@@ -51,7 +51,7 @@ def test_it_starts_cold_where_the_environment_changes_torch(trainer: Trainer) ->
     assert not trainer.warm.is_as_warm({**trainer.env, "OMP_NUM_THREADS": "2"})
 
 
-def test_what_takes_too_long_is_ended(trainer: Trainer) -> None:
+def test_a_warm_command_that_takes_too_long_is_ended(trainer: Trainer) -> None:
     assert trainer.warm is not None
     command = [sys.executable, "-c", "import time; time.sleep(300)"]
     with pytest.raises(subprocess.TimeoutExpired):

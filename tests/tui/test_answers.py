@@ -85,7 +85,7 @@ async def test_a_controller_that_does_not_tell_leaves_the_rest_of_the_job_on_the
         assert "other jobs of this partition" in driver.text()
 
 
-async def test_who_does_not_answer_is_not_asked_again_by_every_screen_that_opens() -> None:
+async def test_a_silent_controller_is_not_asked_again_by_every_screen_that_opens() -> None:
     ports = FakePorts(questions=FakeQuestions(refusal=UserError("Unable to contact slurm controller")))
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(3):
@@ -113,7 +113,7 @@ async def test_nothing_is_asked_for_somebody_elses_job_or_in_a_recording() -> No
         assert ports.questions.asked == []
 
 
-async def test_somebody_elses_waiting_job_tells_its_standing_and_where_it_is_planned() -> None:
+async def test_another_user_s_waiting_job_shows_its_place_and_its_planned_nodes() -> None:
     waiting = make_job("30", "bob", **WAITING, reason="Priority", priority=10, scheduled_nodes="node2")
     first = replace(waiting, job_id="31", user="eve", priority=20)
     elsewhere = replace(first, job_id="32", partition="other")
@@ -128,7 +128,7 @@ async def test_somebody_elses_waiting_job_tells_its_standing_and_where_it_is_pla
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_enter_on_a_node_shows_which_job_has_which_of_its_gpus(size: tuple[int, int]) -> None:
+async def test_enter_on_a_node_shows_the_job_on_each_gpu(size: tuple[int, int]) -> None:
     snapshot = make_snapshot(jobs=(make_job("12", "bob", name="[@click=app.quit]x", nodes="node1"),), runs=())
     nodes = (replace(snapshot.nodes[0], gpu_indices=(1,)), *snapshot.nodes[1:])
     ports = FakePorts(questions=FakeQuestions(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),)))
@@ -182,7 +182,7 @@ async def test_where_a_job_could_start_is_one_key_away(size: tuple[int, int]) ->
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_the_history_says_how_well_ended_jobs_used_what_they_had_and_who_says_so(
+async def test_the_history_shows_how_well_ended_jobs_used_their_resources_and_its_source(
     size: tuple[int, int],
 ) -> None:
     ended = make_job("9", name="old", state="TIMEOUT", end_time_s=NOW_S - 600, time_used_s=1800)

@@ -64,7 +64,7 @@ async def test_own_jobs_stand_first_and_are_marked_by_a_sign() -> None:
         assert [row.split()[0] for row in rows] == ["▸", "▸", "12", "13"]
 
 
-async def test_a_hides_what_others_run_and_shows_it_again() -> None:
+async def test_a_hides_the_jobs_of_others_and_shows_them_again() -> None:
     async with opened() as driver:
         await driver.press("a")
         assert "vasp" not in driver.text()
@@ -95,7 +95,7 @@ async def test_the_cursor_stays_on_its_job_when_jobs_come_above_it() -> None:
         assert queue.cursor_key == "12"  # type: ignore[attr-defined]  # a KeyedTable
 
 
-async def test_a_controller_that_does_not_answer_is_said_with_the_age_of_what_is_shown() -> None:
+async def test_a_controller_that_does_not_answer_is_shown_with_the_age_of_the_data() -> None:
     words = "slurmctld does not answer: Unable to contact slurm controller (connect failure)"
     sources = MappingProxyType(
         {"jobs": status("jobs", 42, words), "nodes": status("nodes", 42, words), "runs": status("runs")}
@@ -250,7 +250,7 @@ async def test_without_the_right_to_change_anything_keys_say_why(mode: Mode, rea
         assert driver.ports.launches.requests == []
 
 
-async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
+async def test_the_fix_shows_its_changes_and_relaunches_on_y_alone() -> None:
     async with opened() as driver:
         await driver.press("enter")
         await driver.reaches("job")

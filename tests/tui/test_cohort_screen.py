@@ -68,7 +68,7 @@ async def test_the_directory_is_read_again_while_somebody_looks() -> None:
         await driver.sees("6 people")
 
 
-async def test_enter_opens_ones_own_run_and_nobody_elses() -> None:
+async def test_enter_opens_ones_own_run_and_no_run_of_others() -> None:
     cohort = make_cohort(1)
     mine = replace(cohort.people[0], runs=(make_summary(run_id=RUN_ID),))
     other = replace(cohort.people[0], user="zac", runs=(make_summary(run_id="other"),))
@@ -82,7 +82,7 @@ async def test_enter_opens_ones_own_run_and_nobody_elses() -> None:
         await driver.reaches("job")
 
 
-async def test_without_a_shared_directory_it_says_what_to_set() -> None:
+async def test_without_a_shared_directory_the_screen_names_the_setting() -> None:
     refusal = UserError("no shared directory is known", "set share in [launch]")
     async with opened(ports=FakePorts(questions=FakeQuestions(refusal=refusal)), size=(120, 24)) as driver:
         await driver.press("L")

@@ -21,7 +21,7 @@ class Used:
     ("used_s", "left"),
     [(479.0, Left.ENOUGH), (480.0, Left.LITTLE), (569.0, Left.LITTLE), (570.0, Left.NONE)],
 )
-def test_what_is_left_of_ten_minutes(used_s: float, left: Left) -> None:
+def test_the_processor_limit_tells_when_little_of_ten_minutes_is_left(used_s: float, left: Left) -> None:
     assert ProcessorLimit(600.0, lambda: used_s).left() is left
 
 

@@ -31,7 +31,7 @@ async def test_the_ladder_is_read_step_by_step_with_lesson_and_diff() -> None:
         assert "what ddp changes from baseline" in driver.text()
 
 
-async def test_typing_into_the_form_shows_what_it_changes_in_the_script() -> None:
+async def test_typing_into_the_form_shows_its_changes_in_the_script() -> None:
     async with opened() as driver:
         await open_recipes(driver)
         await driver.press("j", "tab", "tab")

@@ -101,7 +101,7 @@ def test_the_key_goes_round_our_themes_and_leaves_one_of_textual() -> None:
     assert next_own("nord") == OWN_THEMES[0]
 
 
-async def test_a_user_changes_the_colours_by_a_key_and_is_told_how_to_keep_them() -> None:
+async def test_a_key_changes_the_colours_and_the_note_says_how_to_keep_them() -> None:
     async with opened() as driver:
         await driver.press("ctrl+t")
         assert driver.app.theme == "day"

@@ -90,7 +90,7 @@ async def test_a_line_longer_than_its_pane_ends_in_a_mark() -> None:
         assert [row[-1] for row in rows] == ["›"]
 
 
-def test_what_16_colours_cannot_show_apart_is_found() -> None:
+def test_colours_that_16_colours_merge_are_found() -> None:
     same = Style(color=Color.parse("#0f1318"), bgcolor=Color.parse("#101010"))
     apart = Style(color=Color.parse("#ffffff"), bgcolor=Color.parse("#101010"))
     assert len(set(in_16(same))) == 1

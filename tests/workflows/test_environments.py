@@ -52,7 +52,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_the_site_s_environment_trains_where_nobody_says_otherwise(desk: Desk) -> None:
+def test_the_site_s_environment_is_the_default(desk: Desk) -> None:
     plan = desk.plan(LaunchRequest("ddp"))
     assert plan.environment == PYTORCH
     assert "module purge" in plan.script

@@ -317,7 +317,7 @@ def test_a_parent_that_is_kept_or_waited_for_is_left_alone(
     assert not (world.root / "scancel.args").exists()
 
 
-def test_what_a_cancelled_parent_loses_is_counted_from_its_newest_checkpoint() -> None:
+def test_the_lost_steps_of_a_cancelled_parent_count_from_its_newest_checkpoint() -> None:
     from coach.model.training.run import Checkpoint
 
     saved = (Checkpoint("a", 20, 0.0), Checkpoint("b", 40, 0.0))

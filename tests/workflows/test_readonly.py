@@ -24,7 +24,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(runs_root=tmp_path / "runs", cache_dir=tmp_path / "cache", config_dir=tmp_path)
 
 
-def test_root_is_held_back_and_told_how_to_go_on(settings: Settings) -> None:
+def test_root_is_stopped_and_the_error_names_the_option(settings: Settings) -> None:
     held = held_back(settings, {}, uid=0)
     assert is_held_back(held)
     with pytest.raises(UserError) as refused:

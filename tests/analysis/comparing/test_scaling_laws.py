@@ -39,7 +39,7 @@ def test_the_fits_of_a_published_series_are_those_that_others_found() -> None:
     assert told.best_num_ranks == pytest.approx(250, abs=15)
 
 
-def test_a_forecast_is_a_band_that_holds_what_the_machine_did_later() -> None:
+def test_a_forecast_is_a_band_that_holds_the_later_measurement() -> None:
     until_32 = {n: time for n, time in MINUTES.items() if n <= 32}
     for kind in (STRONG, WEAK):
         told = measured(until_32, kind)

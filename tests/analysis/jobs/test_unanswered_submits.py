@@ -78,7 +78,7 @@ def test_a_run_that_has_begun_or_ended_has_not_lost_its_job() -> None:
     assert not has_lost_its_job(run(submission="never_submitted"))
 
 
-def test_the_screens_show_the_job_that_was_found_and_that_there_is_none() -> None:
+def test_the_screens_show_a_found_job_and_the_absence_of_one() -> None:
     lost, other = run(), run("20261121-142234-ddp-4f2b")
     joined = RunJobs(None)
     joined.see_runs([other, lost])

@@ -84,7 +84,7 @@ def test_a_job_that_ended_days_ago_is_history() -> None:
     assert worst(found, NOW_S + 90_000) is None
 
 
-def test_jobs_with_the_same_cause_are_one_group_and_errors_are_told_apart_by_their_words() -> None:
+def test_jobs_with_the_same_cause_are_one_group_and_different_errors_are_different_groups() -> None:
     def of(target: str, rule: str, cause: str, summary: str) -> RankedFinding:
         found = replace(FINDING, rule=rule, cause=cause, summary=summary)
         return RankedFinding(target, None, "FAILED", found, None, None)

@@ -34,7 +34,7 @@ from coach.model.judging.outcome import EarlierRun, End, Outcome, RankEnd
         ),
     ],
 )
-def test_it_says_what_ended_it_and_what_was_lost(outcome: Outcome | None, text: str) -> None:
+def test_the_outcome_names_the_cause_of_the_end_and_the_lost_work(outcome: Outcome | None, text: str) -> None:
     assert outcome_text(outcome) == text
 
 

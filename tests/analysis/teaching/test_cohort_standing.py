@@ -26,7 +26,7 @@ def test_of_every_recipe_and_drill_the_newest_run_counts() -> None:
     assert person.is_expected is None
 
 
-def test_a_learner_on_the_roster_who_was_never_seen_has_no_run() -> None:
+def test_a_learner_of_the_roster_without_files_has_no_run() -> None:
     people = people_of([make_summary(1)], {1: "bob"}, {"ada": 7, "bob": 1})
     cohort = Cohort("/shared", people)
     assert [(each.user, each.uid, each.is_expected) for each in people] == [

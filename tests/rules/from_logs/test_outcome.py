@@ -85,7 +85,7 @@ def test_the_rank_that_ended_first_is_no_bystander() -> None:
     assert (first.rank, first.exit_code) == (1, -9)
 
 
-def test_an_error_after_which_the_program_went_on_was_survived() -> None:
+def test_an_error_counts_as_survived_if_the_program_went_on() -> None:
     text = RAISED + "".join(f"2026-11-21 03:00:01 INFO worker: file {i}\n" for i in range(20))
     assert [block.type for block in logged(text).survived] == ["ValueError"]
     assert logged(text).end is End.UNKNOWN

@@ -53,7 +53,7 @@ def test_a_file_may_hold_thresholds_alone() -> None:
         ("[[group]]", "[[group]", "Expected"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(old: str, new: str, words: str | None) -> None:
+def test_a_mistake_in_a_row_is_named_with_its_place(old: str, new: str, words: str | None) -> None:
     assert old in GOOD
     text = GOOD.replace(old, new)
     if words is None:

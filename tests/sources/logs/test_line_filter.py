@@ -160,7 +160,7 @@ def test_a_number_that_means_something_is_found_among_lines_that_differ_in_numbe
         (r"page 0-9", False),
     ],
 )
-def test_a_pattern_that_means_a_digit_is_told_from_one_that_takes_any(pattern: str, is_blind: bool) -> None:
+def test_patterns_are_sorted_by_the_digits_that_they_match(pattern: str, is_blind: bool) -> None:
     assert is_digit_blind(pattern) is is_blind
 
 

@@ -90,5 +90,5 @@ def test_both_streams_are_found_and_a_common_file_is_listed_once(job: Job, paths
     ],
     ids=["not started", "tasks that wait", "no directory"],
 )
-def test_a_path_that_nobody_can_know_is_none(job: Job) -> None:
+def test_an_output_path_with_unknown_parts_is_none(job: Job) -> None:
     assert output_paths(job) is None

@@ -131,7 +131,7 @@ def last_stage_says(tp: int, dp: int, pp: int) -> list[str]:
 
 
 @pytest.mark.train
-def test_each_rank_of_eight_holds_says_and_keeps_what_its_lesson_tells(
+def test_each_of_eight_ranks_holds_reports_and_keeps_the_share_in_its_lesson(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     fsdp, hybrid, without_reshard, ddp, heads, mesh = fake_ranks(
@@ -187,7 +187,7 @@ def test_each_rank_of_eight_holds_says_and_keeps_what_its_lesson_tells(
 
 @pytest.mark.language
 @pytest.mark.train
-def test_each_rank_of_the_language_model_holds_and_says_what_its_lesson_tells(
+def test_each_rank_of_the_language_model_holds_and_reports_the_share_in_its_lesson(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     """2 blocks of 49,984 parameters in 16 tensors; outside of them 320 tokens and 32 places of 64 numbers,
@@ -213,7 +213,9 @@ def test_each_rank_of_the_language_model_holds_and_says_what_its_lesson_tells(
 
 @pytest.mark.long
 @pytest.mark.train
-def test_each_rank_of_128_holds_and_says_what_a_rank_of_eight_does(trainer: Trainer, tmp_path: Path) -> None:
+def test_each_of_128_ranks_holds_and_reports_its_share_like_one_of_eight(
+    trainer: Trainer, tmp_path: Path
+) -> None:
     first, last, mesh = fake_ranks(
         trainer,
         tmp_path,

@@ -36,7 +36,7 @@ def test_more_nodes_than_fit_are_all_there_to_be_scrolled_to() -> None:
     assert "node99" in "\n".join(map(plain, rows))
 
 
-def test_what_is_not_known_is_a_dash_and_who_is_far_from_the_others_stands_out() -> None:
+def test_an_unknown_value_is_a_dash_and_an_outlier_is_marked() -> None:
     rows = [HeatRow("node01", (71.0, None, 8.0, 70.0, 100.0)), HeatRow("node02", (69.0,) * 5)]
     spans = heat_lines(rows, POWER, 79, 10)[0]
     assert [span.text.strip(" ▁▂▃▄▅▆▇█") for span in spans[1:6]] == ["71", "–", "▲  8", "70", "▲100"]

@@ -39,7 +39,7 @@ def planned(world: World) -> JobAction:
     return plan_attach("17", world.settings, world.env, world.io, sys.executable)
 
 
-def test_the_question_shows_the_whole_command_what_it_costs_and_the_memory_that_is_left(world: World) -> None:
+def test_the_question_shows_the_whole_command_its_cost_and_the_memory_left(world: World) -> None:
     action = planned(world)
     (command,) = action.commands
     assert command.startswith("srun --jobid=17 --overlap --nodes=2 --ntasks=2 ")

@@ -139,7 +139,9 @@ def test_an_impossible_action_gives_its_reason_before_any_question(
     ("minutes", "why"),
     [(20, "users may only lower a limit"), (10, "that is its limit already"), (5, "would end at once")],
 )
-def test_a_limit_is_only_lowered_and_not_below_what_was_used(world: World, minutes: int, why: str) -> None:
+def test_a_time_limit_is_only_lowered_and_not_below_the_time_used(
+    world: World, minutes: int, why: str
+) -> None:
     rows(world, "17 RUNNING None 10:00 1")
     with pytest.raises(UserError, match=why):
         planned(world, Verb.TIMELIMIT, "17", time_limit_s=minutes * 60)
@@ -170,7 +172,7 @@ def test_where_a_step_waits_for_the_job_s_own_no_shell_is_opened(world: World) -
     assert planned(world, Verb.SHELL, "17").commands[0].startswith("srun --jobid=17 ")
 
 
-def test_what_slurm_refuses_is_told_job_by_job_and_the_rest_is_done(world: World) -> None:
+def test_refused_jobs_are_listed_with_slurm_s_words_and_the_others_are_changed(world: World) -> None:
     rows(world, "17 RUNNING None 10:00 1", "18 RUNNING None 10:00 1")
     words = "Requested operation is presently disabled for job 18"
     world.client("scontrol", f"echo '{words}' >&2; exit 1")

@@ -142,7 +142,9 @@ def test_thinned_telemetry_says_so_and_covers_the_whole_run(world: World) -> Non
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_thinned_metrics_say_what_share_is_left_also_when_thinned_twice(world: World, ranks: int) -> None:
+def test_thinned_metrics_state_the_share_that_is_left_also_when_thinned_twice(
+    world: World, ranks: int
+) -> None:
     run_dir = world.make(OLD)
     with_metrics(run_dir, ranks, steps=40_000 // ranks)
     thin_part(run_dir, Part.METRICS)

@@ -177,7 +177,7 @@ def test_runs_are_ranked_by_any_metric_and_those_without_it_come_last() -> None:
         best_first(points, "lr")
 
 
-def test_a_group_of_which_one_run_is_refused_is_taken_back(world: World) -> None:
+def test_a_group_is_cancelled_if_one_of_its_runs_is_refused(world: World) -> None:
     world.env["LAST_JOB"] = "18"
     with pytest.raises(
         UserError, match=r"run 3 of 3 was refused, those before it were cancelled.*Invalid qos"

@@ -33,7 +33,7 @@ def test_the_example_is_a_plan_also_when_all_that_it_offers_is_taken(tmp_path: P
     assert evening.sbatch == {"comment": "workshop"}
 
 
-def test_what_a_recipe_says_wins_over_what_the_day_says(tmp_path: Path) -> None:
+def test_a_recipe_s_values_win_over_those_of_the_day(tmp_path: Path) -> None:
     text = (
         f'{HEAD}[launch]\npartition = "gpu"\naccount = "lab"\nsbatch = {{ comment = "a", licenses = "x" }}\n'
         '[recipes.baseline]\naccount = "teaching"\ntime = "10:00"\nsbatch = { comment = "b" }\nminutes = '
@@ -73,7 +73,7 @@ def test_what_a_recipe_says_wins_over_what_the_day_says(tmp_path: Path) -> None:
         ("learners = \n", None, "not TOML"),
     ],
 )
-def test_a_mistake_is_told_with_its_file_its_line_and_its_key(
+def test_a_mistake_is_shown_with_its_file_its_line_and_its_key(
     tmp_path: Path, text: str, line: int | None, words: str
 ) -> None:
     with pytest.raises(UserError) as refused:
