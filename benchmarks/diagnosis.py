@@ -1,5 +1,5 @@
-"""How fast coach diagnoses: reading logs, beside `grep -c -E` with the same literals, and one look of all
-rules at a large job.
+"""Measure the speed of a diagnosis: reading logs, beside `grep -c -E` with the same literals, and one look of
+all rules at a large job.
 
 `python benchmarks/diagnosis.py [MB]` writes logs of that size (200) into a temporary directory and prints
 MB/s of the scanner alone, of `grep` and their ratio, and wall-clock seconds, processor seconds and peak

@@ -5,12 +5,12 @@
     python -m coverage combine && python -m coverage report
     python -m benchmarks.mutation --jobs 2 --out mutants.jsonl
 
-The first run says which test runs which line. For each mutant only the tests that run its line are asked, the
-fastest first, until one fails. A mutant inside a function is put into the function's code in a fork of a
-process that has imported all tests; a mutant of a constant or of a class is imported anew. No file is
-changed. A program that a test starts does not see the mutant.
+The first run records the tests that run each line. For each mutant only the tests that run its line are run,
+the fastest first, until one fails. A mutant inside a function replaces the function's code in a fork of a
+process that has imported all tests; the module of a mutated constant or class is imported again. No file
+changes. A program that a test starts does not see the mutant.
 
-Neither messages (strings with a space in them) nor annotations nor docstrings are changed.
+Messages (strings with a space), annotations and docstrings are not mutated.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _OPPOSITE: Mapping[type, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One small fault: a place, what stood there and what stands there now."""
+    """One small fault: a place, the old code and the new code."""
 
     room: str
     file: str
@@ -150,7 +150,7 @@ def _expression_changes(node: ast.AST) -> Iterator[Change]:
 
 
 def _negations(parent: ast.AST) -> Iterator[Change]:
-    """`not x` becomes `x`, wherever it stands."""
+    """`not x` becomes `x`, anywhere in an expression."""
     for field, value in ast.iter_fields(parent):
         if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
             yield ("boolean", value, *_set(parent, field, value.operand))
@@ -215,7 +215,8 @@ def _is_text(node: ast.AST, parent: ast.AST) -> bool:
 
 
 def _all_of(file: str, tree: ast.Module) -> Iterator[tuple[Mutant, ast.AST, Callable[[], None]]]:
-    """Each mutant of a file while it stands in the tree: the change is taken back when the next is asked."""
+    """Yields each mutant of a file while the tree holds its change; the next step of the iterator undoes
+    it."""
     room = file.split("/")[1]
     index = 0
     for node, outer, inner in list(_walk(tree, None, ())):
@@ -620,7 +621,7 @@ def _times(options: argparse.Namespace, folder: Path) -> dict[str, float]:
 
 
 def _chosen(options: argparse.Namespace) -> list[Mutant]:
-    """The sample; with `again`, what an earlier run left of its own one, wherever it stands now."""
+    """The sample; with `again`, the survivors of an earlier run, at their current lines."""
     if options.again is None:
         return [
             mutant

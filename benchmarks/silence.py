@@ -1,4 +1,4 @@
-"""Measure silence: how many findings a folder of logs gets whose programs all ended well.
+"""Count false alarms: the findings in a folder of logs whose programs all ended well.
 
 The logs are other people's and stay outside the project: COACH_HEALTHY_LOGS names the folder with the *.log
 files. Their list, with the address of each, is docs/measured/healthy-logs.tsv. Every finding at warning or

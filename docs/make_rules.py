@@ -3,8 +3,8 @@ wordings that it knows, each with the place where it was met.
 
     python docs/make_rules.py
 
-Generated, because a page that is kept by hand is wrong with the next change of its rule; a test compares what
-lies there with what this would write.
+Generated, because a page written by hand is wrong after the next change of its rule. A test compares the
+stored pages with this program's output.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Import coach and what it needs out of the one file, and read coach's own files there. Nothing is unpacked.
+"""Import coach and its packages from the one file, and read coach's own files there. Nothing is unpacked.
 
-The file holds zip files that are not compressed once more: `cpython-3xx/code.zip` with the byte code for one
-minor version of Python, `files.zip` with what is read while coach runs, and `sources.zip` with the text of
-all modules. Code and files are read whole, each by one read: a login node's home answers slowly, and a file
-that is replaced while coach is open does no harm. Python's own zipimport opens the file again for each
+The file holds zip files that are not compressed again: `cpython-3xx/code.zip` with the byte code for one
+minor version of Python, `files.zip` with the files that coach reads while it runs, and `sources.zip` with the
+text of all modules. Code and files are read whole, each by one read: a login node's home answers slowly, and
+a file that is replaced while coach is open does no harm. Python's own zipimport opens the file again for each
 module.
 """
 

@@ -1,5 +1,5 @@
-"""Every regular expression of the program: what modules, classes, signatures and tables hold, and what
-functions write out for `re`."""
+"""Every regular expression of coach: those in modules, classes, signatures and tables, and those inside
+functions."""
 
 from __future__ import annotations
 

@@ -106,10 +106,11 @@ def shared_environment(name: str, wheel: Path, extras: str = "") -> Path:
 
 
 def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
-    """A new environment with coach from `wheel`, and what it needs with `extras` (`"train"`,
-    `"train,frameworks"`), reachable by every user; its interpreter.
+    """A new environment with coach from `wheel` and the dependencies of `extras` (`"train"`,
+    `"train,frameworks"`), readable by every user. Returns its interpreter.
 
-    What coach needs is a gigabyte with torch: it is installed once, and the environment only refers to it.
+    The dependencies with torch take a gigabyte, so they are installed once and the environment only refers to
+    them.
     """
     base = reachable_python()
     assert base is not None, (

@@ -1,5 +1,5 @@
-"""Every command there is, on a cluster, runs, logs, recipes and settings that hold hostile text wherever
-somebody else may write."""
+"""Every command, with hostile text in every part of a cluster, runs, logs, recipes and settings that another
+user may write."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ test."""
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A home, a cluster and two runs of somebody who wants to take over the terminal."""
+    """A home, a cluster and two runs of an attacker who wants to take over the terminal."""
     clients, home = tmp_path / "bin", tmp_path / "home"
     clients.mkdir()
     table = tmp_path / "texts.json"

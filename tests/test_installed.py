@@ -1,5 +1,5 @@
-"""`coach --version` names the commit that runs: of a checkout by git's own files, else what was written when
-coach was built. Where neither tells it, the version stands alone."""
+"""`coach --version` names the running commit: of a checkout by git's own files, else the one written at the
+build. If neither is known, it prints only the version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = "1234567890abcdef1234567890abcdef12345678"
 
 
 def git(folder: Path, *words: str) -> str:
-    """What git says, without the settings of whoever runs the suite."""
+    """git's output, without the settings of the user who runs the suite."""
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
     env |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     done = subprocess.run(["git", *words], cwd=folder, env=env, capture_output=True, text=True)

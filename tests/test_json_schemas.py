@@ -1,6 +1,7 @@
-"""Every JSON document has a schema, a schema refuses what is wrong, and files of runs are as theirs say.
+"""Every JSON document has a schema, a schema refuses a wrong document, and the files of runs match their
+schemas.
 
-What commands print is held to the schemas wherever a test makes them print it: `json_documents.py`.
+`json_documents.py` checks the output of commands against the schemas in every test that prints JSON.
 """
 
 from __future__ import annotations

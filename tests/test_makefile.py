@@ -1,4 +1,4 @@
-"""`make run` chooses what to install by what the machine is, finds an interpreter, and does it once."""
+"""`make run` chooses the packages by the machine, finds an interpreter, and installs once."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Maker:
 
 
 def document_schema(name: str, title: str, said: Any, optional: frozenset[type] = frozenset()) -> Schema:
-    """A whole schema. `said` is a type, or a tuple of types of which a document is one."""
+    """A whole schema. `said` is a type, or a tuple of alternative types."""
     maker = Maker(optional)
     if isinstance(said, tuple):
         body: Schema = {"anyOf": [maker.of(each) for each in said]}

@@ -23,7 +23,7 @@ Match = tuple[int, int, int]
 
 
 class Implementation:
-    """How the automaton is built: here there is one way."""
+    """The kind of automaton; this module has only one."""
 
     NoncontiguousNFA = ContiguousNFA = DFA = None
 

@@ -72,7 +72,7 @@ class MachineMemory(NamedTuple):
 
 
 class Process:
-    """One process; without a number this one."""
+    """One process; without a pid, this process."""
 
     def __init__(self, pid: int | None = None) -> None:
         self.pid = os.getpid() if pid is None else pid

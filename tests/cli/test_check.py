@@ -289,7 +289,9 @@ def test_the_thresholds_used_and_the_muted_rules_are_printed(coach, tmp_path: Pa
     assert "muted by the config: GPU003" in said
 
 
-def test_a_directory_that_is_no_run_is_judged_by_its_logs_and_they_are_listed(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_directory_that_is_no_run_is_judged_by_its_logs_and_their_names_are_listed(
+    coach, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "job").mkdir()
     (tmp_path / "job/slurm-17.out").write_bytes((RECORDINGS / "typed/cuda-oom.log").read_bytes())
     done = coach("check", tmp_path / "job", "--backend", "local")

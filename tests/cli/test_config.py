@@ -1,4 +1,4 @@
-"""`coach config`: what is in force, who said it, what is wrong."""
+"""`coach config`: the values in force, their files, and the mistakes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`coach fix RUN` as a user types it: what changes what is learned is asked for by name, and nothing is tried
-twice."""
+"""`coach fix RUN` as a user types it: a change of the training's result needs its own option, and no fix is
+tried twice."""
 
 from __future__ import annotations
 

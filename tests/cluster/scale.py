@@ -44,7 +44,7 @@ def why_not() -> str | None:
 
 
 class ScaleCluster(SlurmCluster):
-    """One such cluster under `directory`, up when `start()` returns. It is stopped with its jobs in the
+    """One cluster of this size under `directory`, up when `start()` returns. It stops with its jobs in the
     queue."""
 
     def __init__(self, directory: Path, *, num_nodes: int = 10_000) -> None:

@@ -1,5 +1,5 @@
-"""Measuring inside of jobs that coach did not launch, on a real Slurm: however it ends, nothing of it is left
-behind."""
+"""Measuring inside foreign jobs, on a real Slurm: after every kind of end no process or file of coach is
+left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `coach runs` and `coach runs clean` ask of a real queue."""
+"""The queries of `coach runs` and `coach runs clean` to a real queue."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A learner and a teacher on a real Slurm: the job itself says how it stands, coach what was found, and a
-closed coach keeps nothing back."""
+"""A learner and a teacher on a real Slurm: the job shares its own state, coach shares the finding, and both
+arrive with coach closed."""
 
 from __future__ import annotations
 

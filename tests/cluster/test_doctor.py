@@ -1,4 +1,4 @@
-"""The doctor on a real cluster is of one mind with it."""
+"""The doctor's judgement of a real cluster agrees with that cluster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a live session does when the cluster fails under it: the last good picture stays, with its age; it
-comes back by itself."""
+"""A live session while the cluster fails: it keeps the last good data, shows their age, and recovers by
+itself."""
 
 from __future__ import annotations
 
@@ -148,15 +148,15 @@ def frail(frail_cluster: FrailSlurm) -> Iterator[FrailSlurm]:
 
 @pytest.fixture
 def throwaway() -> Iterator[FrailSlurm]:
-    """One that nobody uses after the test."""
+    """A cluster that no later test uses."""
     with booted("coach-frail", FrailSlurm) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
-    """`watch(cluster, io=…)`: a session that has its first picture; it is stopped, and has left no client
-    behind."""
+    """`watch(cluster, io=…)`: a session with its first snapshot; it is stopped at the end and leaves no
+    client behind."""
     started: list[Watched] = []
 
     def start(cluster: FrailSlurm, io: Io | None = None) -> Watched:
@@ -282,7 +282,7 @@ def test_half_an_answer_takes_no_job_off_the_screen(
 def test_a_login_node_whose_clock_is_four_minutes_off_knows_its_run_and_no_age_is_negative(
     frail: FrailSlurm, watch: WatchCluster, skew_s: float
 ) -> None:
-    """More than five minutes are not to be had: munge takes such a user for somebody else."""
+    """The clock can be at most five minutes off: beyond that, munge rejects the user."""
     io = SkewedIo(environment(frail), skew_s)
     watched = watch(frail, io)
     job_id = frail.submit("sleep 300")
@@ -344,7 +344,7 @@ def test_the_users_own_next_job_of_that_number_is_not_the_run_of_an_hour_ago(
 
 
 def make_run(watched: Watched, job_id: str, made_s: float) -> Path:
-    """What a launch leaves: a run directory whose run.json names the job."""
+    """The result of a launch: a run directory whose run.json names the job."""
     run_dir = watched.settings.runs_root / RUN
     run_dir.mkdir(parents=True)
     value = {"run_id": RUN, "backend": "slurm", "job_id": job_id, "user": "nobody", "created_time_s": made_s}

@@ -1,4 +1,4 @@
-"""What a site hides or forbids is said as such, and launches go on."""
+"""coach names the facts that a site hides and the actions that it forbids, and launches still work."""
 
 from __future__ import annotations
 

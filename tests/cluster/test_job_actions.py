@@ -1,4 +1,4 @@
-"""What a person does to own jobs, on a real Slurm: each action by one command, and what Slurm made of it."""
+"""A user's actions on own jobs, on a real Slurm: one command for each action, and its effect in Slurm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What coach costs a real controller, counted by the controller itself: `sdiag`, per user."""
+"""coach's load on a real controller, counted by the controller itself: `sdiag`, per user."""
 
 from __future__ import annotations
 

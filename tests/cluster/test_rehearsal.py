@@ -45,7 +45,7 @@ SERVER = "files:/scratch"
 
 @pytest.fixture
 def learner(site_slurm: SlurmCluster, train_python: Path) -> Iterator[InstalledCoach]:
-    """coach as a new user of the site, who may have one run at a time; nothing of his is in the queue at the
+    """coach as a new user of the site who may have one run at a time; the user's queue is empty at the
     end."""
     user = make_user(site_slurm.user.home / secrets.token_hex(4))
     scratch = site_slurm.directory / f"scratch-{user.home.name}"
@@ -74,7 +74,7 @@ def write_plan(learner: InstalledCoach, recipes: str, max_steps: int = 2) -> Pat
 def rehearse(
     learner: InstalledCoach, recipes: str, *options: str, env: dict[str, str] | None = None
 ) -> tuple[int, dict[str, dict[str, Any]], dict[str, Any]]:
-    """Exit status, what came of each recipe by name, and whether all fit."""
+    """The exit status, the result of each recipe by name, and whether all runs fit."""
     path = write_plan(learner, recipes)
     done = learner(
         *("workshop", "check", path, "--format", "json", *options), env=env, timeout_s=60 * PATIENCE

@@ -38,7 +38,7 @@ def large_slurm() -> Iterator[ScaleCluster]:
 
 
 def bare_s(cluster: ScaleCluster, whose: str | None) -> float:
-    """What the commands alone take that the first screen is made of."""
+    """The time of the bare commands behind the first screen."""
     times = []
     for _ in range(3):
         start_s = time.monotonic()

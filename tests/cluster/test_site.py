@@ -1,4 +1,4 @@
-"""A site with demands of its own: what it refuses leads to the answer, and the answer is given once."""
+"""A site with demands of its own: each refusal leads to an answer, and the user gives each answer once."""
 
 from __future__ import annotations
 

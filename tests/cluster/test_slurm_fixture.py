@@ -1,4 +1,4 @@
-"""The booted cluster is what the other cluster tests take it for."""
+"""The booted cluster has the properties that the other cluster tests rely on."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_stopping_a_cluster_leaves_no_process_of_it_and_spares_the_other_one(slu
 
 
 def processes_that_name(directory: Path) -> list[str]:
-    """Whoever has a file of the cluster open, or stands in its folder."""
+    """The processes with an open file of the cluster or with its folder as their working directory."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         if int(folder.name) == os.getpid():

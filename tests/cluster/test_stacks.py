@@ -51,8 +51,8 @@ exec unshare --user {py_spy} "$@"
 
 
 def hang(slurm: SlurmCluster, coach: InstalledCoach, before: str) -> tuple[str, str]:
-    """Start it on two nodes; the job, and why py-spy cannot see it, once every rank but one waits for that
-    one."""
+    """Start the training on two nodes and wait until every rank but one waits for that one. Returns the job,
+    and the reason why py-spy cannot see it."""
     home = coach.user.home
     (home / "hang.py").write_text(HANG)
     folder = home / "without-ptrace"

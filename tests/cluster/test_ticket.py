@@ -26,7 +26,7 @@ python3 -c 'raise ValueError("11 classes, 10 expected")'
 
 
 def section(ticket: str, heading: str) -> str:
-    """What stands under a heading."""
+    """The text under a heading."""
     found = re.search(rf"(?ms)^## {heading}$(.*?)(?=^## |\Z)", ticket)
     assert found is not None, f"no {heading} in {ticket}"
     return found[1]

@@ -1,4 +1,5 @@
-"""What a real Slurm says of waiting jobs, nodes and GPUs, and what is remembered of it without accounting."""
+"""A real Slurm's answers about waiting jobs, nodes and GPUs, and the history that coach keeps without
+accounting."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def launched(user_coach: InstalledCoach) -> Callable[..., dict[str, Any]]:
 
 
 def said(run_dir: Path) -> list[str]:
-    """What the job said of its end, which is the end of its standard error."""
+    """The job's own message about its end: the last lines of its standard error."""
     lines = (run_dir / "stderr.log").read_text().splitlines()
     found = [line.removeprefix(SAID_OF_END) for line in lines if line.startswith(SAID_OF_END)]
     assert all(line.startswith(SAID_OF_END) for line in lines[len(lines) - len(found) :])

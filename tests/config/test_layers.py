@@ -1,4 +1,4 @@
-"""Who wins: the site, the user, the variables; and the site over everybody where it locked a key."""
+"""The order of settings: site, user, variables; and the site above all for a locked key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page of Markdown holds that can be wrong: links, headings, commands, and blocks of code."""
+"""The parts of a Markdown page that can be wrong: links, headings, commands, and blocks of code."""
 
 from __future__ import annotations
 

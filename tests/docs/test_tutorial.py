@@ -26,7 +26,7 @@ def test_the_tutorial_does_what_it_says(user_coach: InstalledCoach) -> None:
 
 
 def _follow(coach: InstalledCoach, block: Block) -> None:
-    """Type the commands of a block, one after the other; the answer to the last one has the lines below."""
+    """Type the commands of a block in order; the output of the last one has the lines below."""
     lines = block.text.splitlines()
     answer = ""
     for command in (line.removeprefix("$ ") for line in lines if line.startswith("$ ")):

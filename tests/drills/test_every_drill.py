@@ -1,5 +1,5 @@
-"""What each drill plants is found in its run, though nothing of the run says which drill it is; and coach
-clears its own bar."""
+"""coach finds the planted fault of each drill in its run, although the run does not name the drill; and
+`coach drill --all` passes its own test."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Files that cannot be written, read or waited for: a launch says so and gives no order twice, a training
-goes on, and `coach check` says what it reads."""
+"""Files that cannot be written, read or waited for: a launch reports it and gives no order twice, a training
+goes on, and `coach check` names the file that it reads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_each_error_at_each_step(name: str, worlds: Worlds, tmp_path: Path) -> N
 
 
 def tried(victim: Victim, worlds: Worlds, folder: Path, number: int, shift: int = 0) -> int:
-    """Let one call of a program fail, each time another one. How many were tried."""
+    """Let one call of a program fail, a different one each time. Returns the number of calls tried."""
     calls = [each for each in all_moments(victim, worlds, folder) if each.call in FILE_CALLS]
     for index, moment in enumerate(spread(calls, number)):
         world = worlds.make(victim.has_code)

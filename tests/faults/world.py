@@ -44,7 +44,7 @@ class World:
 
     @property
     def output(self) -> str:
-        """What the program that was killed had printed."""
+        """The output of the killed program."""
         path = self.home / "output"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -112,7 +112,7 @@ class World:
 
 
 class Worlds:
-    """Makes homes that hold the code of jobs already, which would otherwise be copied anew by each launch."""
+    """Makes homes that already hold the code of jobs; otherwise each launch would copy it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,9 +1,9 @@
 """How a parser's time and memory grow with its input: `python -m tests.fuzz.growth`.
 
-Each parser reads texts that its author hoped for (a real answer, many times over) and such as look worst: one
-line without an end, empty lines, brackets that never close, near misses of its own words. A text and the
-same text four times as long are read; processor time is compared with processor time, never with a limit in
-seconds. Linear is 4, quadratic is 16; over `MOST` is too much.
+Each parser reads friendly texts (a real answer, many times over) and hostile ones: one line without an end,
+empty lines, brackets that never close, near misses of its own words. It reads a text and the same text four
+times as long, and the two processor times are compared; there is no limit in seconds. A ratio of 4 is linear,
+16 is quadratic; above `MOST` the parser fails.
 """
 
 from __future__ import annotations

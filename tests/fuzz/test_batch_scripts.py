@@ -1,4 +1,4 @@
-"""Batch scripts of others, damaged: what they ask for, where they write, what a change makes of them."""
+"""Damaged batch scripts of other users: their requests, their output files, and their changed text."""
 
 from __future__ import annotations
 

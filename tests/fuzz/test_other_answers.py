@@ -1,5 +1,5 @@
-"""What else comes from outside, damaged: wandb's and MLflow's files, checkpoints, answers that are struck or
-kept for others, refusals of sbatch, command lines, programs, and what a terminal sends."""
+"""Other damaged input: wandb's and MLflow's files, checkpoints, anonymized and stored answers, refusals of
+sbatch, command lines, programs, and bytes of a terminal."""
 
 from __future__ import annotations
 

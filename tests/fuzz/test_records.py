@@ -1,5 +1,5 @@
-"""JSON that anybody may have written: run directories, what coach remembers, a cohort's files, metrics of
-other programs. Each is read, counted as bad, or refused in words; what was read can be shown."""
+"""JSON from any author: run directories, coach's own memory, a cohort's files, metrics of other programs.
+Each file is read, counted as bad, or refused in words; every value read can be shown."""
 
 from __future__ import annotations
 

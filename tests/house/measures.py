@@ -125,7 +125,7 @@ def states() -> dict[str, int]:
 
 
 def vague_test_names() -> dict[str, int]:
-    """Tests whose name has too few words to say what is asserted: it names a subject alone."""
+    """Tests with too short a name: it has a subject and no statement."""
     return {
         _name(path): sum(
             len(name.split("_")) < _FEWEST_WORDS_OF_A_NAME for name in _TEST.findall(path.read_text())
@@ -135,7 +135,7 @@ def vague_test_names() -> dict[str, int]:
 
 
 def _functions(paths: tuple[Path, ...]) -> Iterator[tuple[str, _Function]]:
-    """Functions and methods; one inside another counts as a part of it."""
+    """Functions and methods; an inner function counts as a part of the outer one."""
     for path in paths:
         for node, name in _outermost(_tree(path), ""):
             yield f"{_name(path)}:{name}", node

@@ -50,7 +50,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class Picks:
-    """What is run, each with its reason, and what is not."""
+    """The tests to run, each with its reason, and the tests left out."""
 
     run: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
@@ -126,7 +126,8 @@ def mentions(text: str, path: str) -> bool:
 
 
 def changed_files(base: str | None) -> list[str]:
-    """What differs from a commit, by git: without one, from where this branch left main, else from HEAD."""
+    """The files that differ from a commit, by git. Without a commit: from the point where this branch left
+    main, else from HEAD."""
     if base is None:
         left = _git("merge-base", "HEAD", "main")
         base = left[0] if left else "HEAD"

@@ -1,4 +1,4 @@
-"""Caches go where the site says, unless somebody has said otherwise."""
+"""Caches go to the site's directory, unless the user has set another one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The table [drill]: read strictly, told apart from recipes, and the shipped ones keep what the contract of a
-drill says."""
+"""The table [drill]: it is read strictly and distinguished from recipes, and the shipped drills keep the
+contract of a drill."""
 
 from __future__ import annotations
 

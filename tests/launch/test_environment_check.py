@@ -1,4 +1,4 @@
-"""Environments seen from the login node: what is refused before a job is queued, and what is left to the
+"""Environments seen from the login node: the refusals before a job is queued, and the checks left to the
 job."""
 
 from __future__ import annotations

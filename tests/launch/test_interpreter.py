@@ -1,4 +1,5 @@
-"""Which environment a launch gets: recipe, then site and user, then what is said with the launch."""
+"""The environment of a launch: the recipe's, overridden by site and user, then by the launch's own
+options."""
 
 from __future__ import annotations
 

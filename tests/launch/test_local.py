@@ -1,4 +1,4 @@
-"""The local backend for real: detached supervisors that run plain scripts, and what they leave behind."""
+"""The real local backend: detached supervisors that run plain scripts, and their files afterwards."""
 
 from __future__ import annotations
 

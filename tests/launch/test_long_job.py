@@ -1,4 +1,5 @@
-"""How a program of each framework is told its checkpoint, where it writes them, and what is refused."""
+"""Checkpoints of a program of each framework: the option that names one, the directory that it writes to, and
+the refusals."""
 
 from __future__ import annotations
 

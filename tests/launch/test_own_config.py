@@ -1,4 +1,5 @@
-"""An own program whose values stand in a config file: parameters, a changed copy, and when none is made."""
+"""An own program with its values in a config file: its parameters, the changed copy, and the cases without a
+copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A refused sbatch leads to the field that it is about, in whatever words the site refuses."""
+"""A refused sbatch leads to the field that caused it, in any words of a site."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The sbatch that submits a job again: what it asked for is asked for again, or it is said that it cannot
-be."""
+"""The sbatch that submits a job again: it repeats the job's request, or coach explains why that is
+impossible."""
 
 from __future__ import annotations
 

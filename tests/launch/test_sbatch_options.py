@@ -1,5 +1,5 @@
-"""What a site's sbatch may demand: how GPUs and CPUs are asked for, and what of the config yields to what was
-said."""
+"""Demands of a site's sbatch: the forms of a request for GPUs and CPUs, and the config values that give way
+to options."""
 
 from __future__ import annotations
 

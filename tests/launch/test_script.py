@@ -1,4 +1,4 @@
-"""Scripts: golden texts, read by learners; whatever a user wrote stays inside its quotes."""
+"""Scripts: golden texts, read by learners; any text of a user stays inside its quotes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What sbatch is asked and what its answer means: one door, so no job is lost and none is submitted twice."""
+"""The call of sbatch and the meaning of its answer: only one module calls it, so no job is lost or submitted
+twice."""
 
 from __future__ import annotations
 

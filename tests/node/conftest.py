@@ -1,4 +1,4 @@
-"""What the tests of node code share: how it is started by path, and a run directory to start it in."""
+"""Shared by the tests of node code: its start by path, and a run directory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a node does around the job: real files of /proc and /sys where this machine has them, the kernel's
-formats where it has not."""
+"""The activity of a node around the job: from real files of /proc and /sys if this machine has them, else
+from texts in the kernel's formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's own verdict in its line of the cohort's directory, while nobody's coach is open."""
+"""A job's own verdict in its line of the cohort's directory, with no coach open."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
 
 
 def line(place: Path) -> dict[str, Any]:
-    """This run's line. Nothing else is there but the one of somebody else, as it was."""
+    """This run's line. The directory holds only one other line, another user's, unchanged."""
     assert json.loads((place / OTHER).read_text())["finding"] is None
     own = place / f"{os.geteuid()}-{RUN}.json"
     assert set(place.iterdir()) == {own, place / OTHER}

@@ -1,4 +1,5 @@
-"""What a failed job appends to its own comment, and when it asks Slurm nothing."""
+"""A failed job appends its cause to its own comment; these are the text, and the cases without a call to
+Slurm."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ READ = "squeue --noheader --jobs 17 --format %k"
 
 
 class Job:
-    """A failed run, and clients of Slurm that note what they are asked."""
+    """A failed run, and Slurm clients that record their calls."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = runs.RunPaths(folder / RUN)
@@ -42,7 +43,7 @@ class Job:
         runs.write_json(self.paths.verdict_json, {"findings": [{"rule": rule}] if rule else []})
 
     def appends(self, before: str = "(null)\n") -> list[str]:
-        """What is asked of Slurm."""
+        """The calls to Slurm."""
         self.before.write_text(before)
         comment.append(self.paths, self.env)
         return self.asked.read_text().splitlines() if self.asked.exists() else []

@@ -1,4 +1,4 @@
-"""The training of a batch file is ended before its limit, and nothing that stands behind it is started."""
+"""The training of a batch file is ended before its limit, and no later command of the file starts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The node's first look: a job that cannot train ends in its first second, and says why; whatever is only
-unknown ends nothing."""
+"""The node's first look: a job that cannot train ends in its first second with the reason; an unknown fact
+ends no job."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def launched(run_dir: Path, gpus: int = 0, torch: str | None = None) -> Path:
 
 
 def install_torch(folder: Path, version_file: str) -> Path:
-    """A torch of which only the name and the version's file are real. Returns what PYTHONPATH needs."""
+    """A torch package with only its name and its version file. Returns the entry for PYTHONPATH."""
     (folder / "torch").mkdir(parents=True)
     (folder / "torch" / "__init__.py").write_text("raise SystemExit('imported')\n")
     (folder / "torch" / "version.py").write_text(version_file)

@@ -1,4 +1,4 @@
-"""What NVML tells comes to the records field by field, and what it does not tell comes as a gap: through the
+"""Each value of NVML is written to its field of the records, and each missing value to a gap, through the
 real binding."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 
 Once = Callable[..., list[dict[str, Any]]]
 
-# Every value is another one, so that no two can be mixed up.
+# All values differ, so a test notices swapped fields.
 TALKATIVE = {
     "util": 97,
     "used_mib": 40000,
@@ -173,7 +173,7 @@ def test_gpm_is_not_touched_unless_asked_for(once: Once, nvml_stand_in: NvmlStan
     assert "sm_activity_pct" not in _of(once(), "gpu")[0]
 
 
-# The stand-in's name of what a device lacks, a field that is absent then, and what the gap is called.
+# The stand-in's name of the missing value, the field that is then absent, and the name of the gap.
 LACKING = [
     ("util", "utilization_pct", "gpu.utilization"),
     ("memory", "memory_used_mib", "gpu.memory"),

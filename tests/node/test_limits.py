@@ -1,4 +1,4 @@
-"""What a job may use: cgroups of both versions, Slurm's word, and the machine."""
+"""The resources that a job may use, by cgroups of both versions, Slurm's variables, and the machine."""
 
 from __future__ import annotations
 

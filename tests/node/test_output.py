@@ -1,5 +1,4 @@
-"""`coach run` keeps what its command prints, and passes it on as if there were no coach, also after coach was
-killed."""
+"""`coach run` keeps its command's output and passes it on unchanged, also after coach was killed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""On a real GPU: what the sampler says beside what nvidia-smi says in the same second, and what it leaves
-unsaid."""
+"""On a real GPU: the sampler's values beside those of nvidia-smi in the same second, and the sampler's
+gaps."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The summary that a run shares with its cohort: what stands in it, who keeps it up to date, and whom it
-cannot be turned against."""
+"""The summary that a run shares with its cohort: its content, its updates, and its safety against other
+users."""
 
 from __future__ import annotations
 

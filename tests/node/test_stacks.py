@@ -1,5 +1,5 @@
-"""`coach/node stacks`: where the ranks of a node stand, by the highest means that it allows, and nothing
-happens to any of them."""
+"""`coach/node stacks`: the current line of each rank of a node, by the best method that the node allows,
+without harm to any rank."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def foreign(clean_env: Mapping[str, str]) -> Iterator[list[subprocess.Popen[byte
 
 
 def looked(start: Start, tmp_path: Path, pid: int, *more: str) -> list[dict[str, Any]]:
-    """What the node says of this process and those below it."""
+    """The node's report on this process and its children."""
     looking = start("stacks", "--out", str(tmp_path), "--pid", str(pid), *more, env={"PATH": "/usr/bin:/bin"})
     assert looking.communicate(timeout=30) == ("", "")
     assert looking.returncode == 0

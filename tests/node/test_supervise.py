@@ -1,4 +1,4 @@
-"""`coach run`: what a user's training sees of it is nothing, whatever happens to the sampler."""
+"""`coach run` is invisible to the user's training, even if the sampler fails."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_training_gets_each_usr1_once_and_the_sampler_goes_on(
     for count in (1, 2):
         (os.killpg if to_group else os.kill)(training.pid, signal.SIGUSR1)
         assert training.stdout.readline() == f"usr1 {count}\n"
-        # A signal that comes while one of its number is pending is one with it, for each process for itself.
+        # A process sees two signals of one number as one if the first is still pending.
         wait_until(lambda: not _is_usr1_pending(training.pid), what="the signal with everybody it was for")
     os.kill(sampler, signal.SIGUSR1)
     seen = len(telemetry(tmp_path / "run"))
@@ -169,7 +169,7 @@ def test_nothing_of_coach_is_left_behind(start: Start, tmp_path: Path, signum: i
     children = children_of(training.pid)
     assert len(children) == 4, children
     sleep = next(pid for pid, command in children.items() if command.startswith("sleep"))
-    # The copier stays for what a training prints that nobody could tell to end.
+    # The copier stays for the output of a training that could not be signalled to end.
     copier = next(pid for pid, command in children.items() if pid != sleep and _is_copier(pid, command))
     training.send_signal(signum)
     training.wait(30)

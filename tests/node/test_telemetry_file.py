@@ -42,7 +42,8 @@ def test_an_old_part_that_vanishes_costs_its_samples_and_the_file_goes_on(tmp_pa
 
 
 def _second(number: int) -> list[bytes]:
-    """The records of one second: a host, two GPUs, now and then a port, and what is said but once."""
+    """The records of one second: a host, two GPUs, sometimes a port, and the records that are written only
+    once."""
     when = {"time_s": float(number), "node": "node1"}
     records: list[dict[str, object]] = [{"kind": "host", **when, "cpu_pct": 1}]
     records += [{"kind": "gpu", **when, "gpu": gpu, "uuid": f"GPU-{gpu}"} for gpu in (0, 1)]

@@ -18,8 +18,8 @@ def has_compiler() -> bool:
 
 
 def build(directory: Path, is_old: bool = False) -> Path:
-    """Compile the stand-in into a directory, once. Returns the directory, for LD_LIBRARY_PATH. An old one
-    lacks newer functions."""
+    """Compile the stand-in into a directory, once. Returns the directory, for LD_LIBRARY_PATH. With `is_old`
+    it lacks newer functions."""
     library = directory / _LIBRARY
     if not library.exists():
         directory.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ def test_a_queue_is_played_as_it_changed_with_its_own_separators(session: Sessio
 
 
 def test_an_unchanged_answer_is_stored_once_although_its_separators_differ(session: Session) -> None:
-    # With somebody else's job in it, nobody asks if the site hides them.
+    # With another user's job in it, coach does not ask if the site hides jobs.
     session.world.answer("jobs", squeue({"job_id": "17", "user": "me"}, {"job_id": "18", "user": "other"}))
     for _ in range(50):
         jobs_of(session.io)

@@ -1,10 +1,10 @@
 """Make the demo again, by a real Slurm and real trainings: `python tests/recordings/make_demo.py`.
 
 Needs root, Slurm and gcc. Trainings, jobs, sampler and Slurm are real. The GPUs are the NVML stand-in, and
-are called so: how busy one is follows from the step times that the training on it writes. Takes some three
-minutes. `--python` names an interpreter with coach and torch that the user `nobody` can reach; else an
-environment is built. What is kept is what `coach record` keeps, without paths and names of this machine, and
-the times of the chapters at which the captions stand.
+their name says so: their load follows from the step times that the training on them writes. It takes about
+three minutes. `--python` names an interpreter with coach and torch that the user `nobody` can reach; else an
+environment is built. The demo holds the recording of `coach record`, without paths and names of this machine,
+and the times of the captions' chapters.
 """
 
 from __future__ import annotations
@@ -208,8 +208,8 @@ def is_broken(coach: InstalledCoach, run_id: str) -> bool:
 
 
 def record(coach: InstalledCoach, cluster: SlurmCluster, file: Path) -> Story:
-    """Play the story and record it: a healthy run, one that waits for its data, one that diverges, its child
-    with the fix."""
+    """Play the story and record it: a healthy run, a run that waits for its data, a run that diverges, and
+    its child with the fix."""
     config = coach.user.home / ".config" / "coach" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("[poll]\njobs_interval_s = 3\nnodes_interval_s = 5\n")

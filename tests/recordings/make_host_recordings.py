@@ -110,8 +110,8 @@ def cpu_bound(run_dir: Path) -> None:
 
 
 def hanging(run_dir: Path) -> None:
-    """Two ranks over gloo, of which one never comes to the collective that the other waits in, for more than
-    six minutes."""
+    """Two ranks over gloo: for more than six minutes one waits in a collective that the other never
+    enters."""
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(HERE / "several_ranks.py")]
     program = subprocess.Popen([sys.executable, "-m", *command, "hanging", str(run_dir)])
     begin = time.time()

@@ -134,7 +134,7 @@ def _write_run(run_dir: Path, parameters: dict[str, int], resources: dict[str, i
 
 
 def make_gpu_idle(home: Path) -> Path:
-    """Two GPUs, of which one is busy and the other all but idle."""
+    """Two GPUs: one busy, the other almost idle."""
     return _sample(home, "gpu-idle", (93, 6))
 
 

@@ -57,7 +57,7 @@ def tail_of(text: str, file: str = "train.log") -> LogTail:
 
 
 def diagnose_log(text: str, run: Run | None = None) -> Diagnosis:
-    """What all rules say about a log whose end is not known."""
+    """The diagnosis of all rules for a log whose end is not known."""
     snapshot = TargetSnapshot("train.log", None, run=run, log_hits=scan(text))
     return Engine(build()).diagnose(snapshot, History())
 
@@ -76,7 +76,7 @@ def steps(
     start_s: float = 1000.0,
     **more: Any,
 ) -> list[Step]:
-    """One step per loss, one after the other."""
+    """One step per loss, in order."""
     return [
         Step(
             rank,

@@ -1,10 +1,10 @@
-"""What proves each rule, by code: a source in which it fires, one in which it is silent, five healthy
-ones that look alike, and its words.
+"""The proofs of each rule, by code: a source in which it fires, one in which it is silent, five healthy ones
+that look similar, and its words.
 
     python -m tests.rules.proofs
 
-writes `proofs.toml` anew: chosen among the recordings and the logs that the tests of the rules hold. A rule
-that lacks something stands in `unproven.toml` with a reason; that list may only shrink.
+writes `proofs.toml` again, from the recordings and from the logs in the tests of the rules. A rule without a
+proof is listed in `unproven.toml` with the reason; that list may only shrink.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _WENT_ON = "\n".join(f"epoch {epoch} loss {2 / epoch:.3f}" for epoch in range(1,
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The sources that prove one rule, and its words in the one where it fires."""
+    """The sources that prove one rule, and its words in the source where it fires."""
 
     fires: str | None
     silent: str | None
@@ -200,7 +200,7 @@ def looks_alike(rule: type[Rule], name: str) -> bool:
 
 
 def words_of(finding: Finding) -> tuple[str, ...]:
-    """What a finding says to people: its summary, its fixes and what each changes."""
+    """The words of a finding: its summary, its fixes and their changes."""
     return (finding.summary, *(_fix(fix) for fix in finding.fixes))
 
 

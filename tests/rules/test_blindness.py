@@ -1,4 +1,4 @@
-"""What could not be measured is listed with what to do about it, for this very target."""
+"""Missing measurements are listed with the remedy for this target."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.rules.proofs import found_in, hits_of, read_proofs, recordings, sourc
 
 PROOFS = read_proofs()
 RULES = {rule.code: rule for rule in build()}
-# What nobody has seen for real is at most info and explains nothing: its edges are tried as if it were seen.
+# An unproven cause is at most info and explains no other finding; its edges are tested as if it were proven.
 TRIED = Register(
     {code: replace(row, status=Status.ACTIVE) for code, row in REGISTER.codes.items()},
     REGISTER.causes,

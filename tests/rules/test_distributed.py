@@ -1,5 +1,5 @@
-"""What the ranks of a job say when they do not come together, or fall apart, in the words of many versions of
-their libraries."""
+"""The errors of ranks that do not meet or that lose each other, in the wordings of many versions of their
+libraries."""
 
 from __future__ import annotations
 

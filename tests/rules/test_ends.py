@@ -1,5 +1,5 @@
-"""What ends a job from outside, crashes and files: real logs of each, every wording, what is consequence of
-what, and what is not said."""
+"""Ends from outside, crashes and file errors: real logs of each, every wording, consequences and their
+causes, and silence where it is right."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.rules.examples import run, scan, tail_of
 
 
 class Planted(Rule):
-    """A rule that sees what a test tells it to see."""
+    """A rule with the hits that a test gives it."""
 
     code = "TST001"
     name = "planted"

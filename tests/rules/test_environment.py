@@ -1,5 +1,5 @@
-"""What ends a job in its first seconds: each error as it is really written, the same words where they mean
-nothing, and what the job says itself."""
+"""Errors in the first seconds of a job: each as it is really written, the same words in harmless lines, and
+the job's own message."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_a_quota_is_reported_only_if_the_error_names_a_quota(
 
 
 def refused(cause: str, text: str, **more: object) -> Finding:
-    """The primary finding of a run whose job said why it stopped."""
+    """The primary finding of a run whose job stated why it stopped."""
     launched = run(resources={"num_nodes": 2, "gpus_per_node": 1, "exclude": "node7"}, state="FAILED")
     ended = RunExit("FAILED", 78, 2.0, (), Refusal(cause, text, "node2"))
     snapshot = TargetSnapshot("run", 2.0, run=launched, exit=ended)

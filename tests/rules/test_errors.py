@@ -1,5 +1,5 @@
-"""Errors of torch, CUDA, NCCL, gloo and DeepSpeed: each as it is really written, the same words where they
-mean nothing, and what caused what."""
+"""Errors of torch, CUDA, NCCL, gloo and DeepSpeed: each as it is really written, the same words in harmless
+lines, and their causes."""
 
 from __future__ import annotations
 

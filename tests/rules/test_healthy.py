@@ -1,5 +1,5 @@
-"""Healthy runs that look ill at first sight: of each rule those that it must leave alone, and the ill one
-beside them."""
+"""Healthy runs that look ill at first sight: for each rule the runs on which it must stay silent, and an ill
+run beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What earlier runs say of one: each of these rules where it fires, and where it keeps silent."""
+"""Rules about earlier runs: each where it fires, and where it stays silent."""
 
 from __future__ import annotations
 

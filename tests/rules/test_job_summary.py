@@ -1,4 +1,4 @@
-"""Rules that judge an ended job which coach never touched, by what the site's jobstats left of it."""
+"""Rules that judge an ended foreign job by the summary of the site's jobstats."""
 
 from __future__ import annotations
 

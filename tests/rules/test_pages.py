@@ -1,4 +1,4 @@
-"""What is written about the rules: one docstring behind `coach explain`, its list, and docs/rules."""
+"""The text about the rules: `coach explain`, its list and docs/rules come from one docstring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Each rule of the register has its proofs: a source where it fires, one where it is silent, what it says."""
+"""Each rule of the register has its proofs: a source where it fires, a source where it is silent, and its
+words."""
 
 from __future__ import annotations
 

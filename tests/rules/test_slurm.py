@@ -1,4 +1,4 @@
-"""Jobs of which Slurm's word is all there is."""
+"""Jobs about which only Slurm's state is known."""
 
 from __future__ import annotations
 

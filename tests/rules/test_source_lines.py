@@ -1,5 +1,4 @@
-"""A traceback shows lines of the program beside its error: what stands in them was not said, and is nobody's
-evidence."""
+"""A traceback shows source lines beside its error: an error text in such a line is no evidence."""
 
 from __future__ import annotations
 

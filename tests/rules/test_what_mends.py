@@ -1,4 +1,4 @@
-"""The first fix is one that mends this fault, not one that mends another with the same end."""
+"""The first fix removes this fault, not another fault with the same symptom."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Many short logs, as people write and get them: those of one cause in all its words, and healthy ones that
-sound bad."""
+"""Many short logs: all wordings of each cause, and healthy logs that sound bad."""
 
 from __future__ import annotations
 

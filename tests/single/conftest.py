@@ -1,5 +1,5 @@
-"""`coach.pyz` as somebody has copied it to a cluster: one file in a folder that is not his, no coach
-installed, and the source tree out of the way."""
+"""`coach.pyz` as a user copies it to a cluster: one file in another user's folder, no installed coach, and no
+source tree in reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""coach from one file: an ordinary user launches, looks and is told why, on the real Slurm."""
+"""coach from one file: an ordinary user launches, opens the screens and runs `why`, on the real Slurm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pure stand-ins for native packages: what coach finds and does is the same with either."""
+"""The pure-Python stand-ins for native packages: coach behaves the same with both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALPHABET = b"abcABC01 \0\n-"
 
 
 def stand_in(name: str) -> ModuleType:
-    """Loaded under another name, so that the real one stays what it is."""
+    """Loaded under another name, so the real package stays unchanged."""
     path = REPOSITORY / "single" / "stand_ins" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"stand_in_{name}", path)
     assert spec is not None

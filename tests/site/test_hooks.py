@@ -18,7 +18,7 @@ SUBJECT = "Slurm Job_id=17 Name=a'b Failed, Run time 00:01:00, FAILED, ExitCode 
 LINES = "17  FAILED: MEM001 out of memory\n  train.py:12\n  fix: batch_size 32"
 FAILED = {"SLURM_JOB_ID": "17", "SLURM_JOB_STATE": "FAILED"}
 
-pytestmark = pytest.mark.root  # the job's user is somebody else than the one who calls them
+pytestmark = pytest.mark.root  # the job's user is not the user who calls the hooks
 
 
 class Site:

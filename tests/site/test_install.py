@@ -1,5 +1,5 @@
-"""`make site` as an administrator types it: a tree that nobody writes to, two versions side by side, and a
-session of the older one that goes on."""
+"""`make site` as an administrator types it: a tree that never changes, two versions side by side, and a
+session of the older version that goes on."""
 
 from __future__ import annotations
 

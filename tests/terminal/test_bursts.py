@@ -28,7 +28,7 @@ BACKSPACE, DELETE = "\x7f", "\x1b[3~"
 
 
 class Typed:
-    """The keys of one burst, and the text that they make of a field whose value is selected."""
+    """The keys of one burst, and the resulting text of a field whose value is selected."""
 
     def __init__(self, chance: random.Random, value: str) -> None:
         self.keys = ""

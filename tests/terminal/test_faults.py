@@ -1,5 +1,5 @@
-"""A person before a cluster that fails, and one who has just launched something: real keys, a real screen, a
-real Slurm."""
+"""A user at a cluster that fails, and a user who has just launched a run: real keys, a real screen, a real
+Slurm."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_a_job_on_the_screen_stays_there_with_its_age_while_the_controller_is_aw
 def test_a_slow_controller_is_said_and_asked_more_rarely(
     user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
-    """A wrapper stands for the controller's slowness: a real one is slow only by chance, or under a limit of
-    rates."""
+    """A wrapper makes the controller slow, because a real one is slow only by chance or under a rate
+    limit."""
     slurm.submit("sleep 300", "--job-name=patient")
     folder = user_coach.user.home / "bin"
     folder.mkdir(mode=0o755)

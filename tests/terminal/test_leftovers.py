@@ -31,7 +31,7 @@ AND_THEN = (
 
 
 class Login:
-    """A login node whose squeue never answers. What runs there carries a mark in its environment."""
+    """A login node whose squeue never answers. Its processes carry a mark in their environment."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

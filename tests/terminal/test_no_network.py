@@ -1,7 +1,7 @@
 """coach opens no port and sends no data: by strace over its commands, and over the screens with a live run.
 
-What Slurm's clients say to their controller, and a training's ranks to each other, is theirs: each socket
-is told by the program that made it."""
+Slurm's clients may talk to their controller, and a training's ranks to each other: each socket is attributed
+to the program that opened it."""
 
 from __future__ import annotations
 

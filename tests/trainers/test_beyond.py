@@ -1,8 +1,8 @@
-"""What goes beyond one training loop: a killed rank, other frameworks, data on the node's own disk,
+"""Features beyond one training loop: a killed rank, other frameworks, data on the node's own disk,
 TensorBoard.
 
-Trainers for other frameworks are run where the framework is installed; that a missing one ends a training
-with one line is tested anywhere.
+Trainers for other frameworks run if the framework is installed. The one-line error without it is tested
+everywhere.
 """
 
 from __future__ import annotations

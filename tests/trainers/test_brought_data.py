@@ -1,4 +1,4 @@
-"""Data that somebody brings: what is read, what is refused, and with which line."""
+"""A user's own data: the accepted forms, and the refusals with their lines."""
 
 from __future__ import annotations
 

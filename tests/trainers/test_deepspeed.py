@@ -36,8 +36,8 @@ print(json.dumps(said))
 
 @pytest.fixture(scope="module")
 def check(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Any]]:
-    """A DeepSpeed configuration as text → whether the trainer takes it, and as what, or why not. One process
-    for all of them."""
+    """A DeepSpeed configuration as text → the accepted configuration, or the reason of the refusal. One
+    process checks all of them."""
     texts = [text for text, _ in REFUSED] + TAKEN
     path = tmp_path_factory.mktemp("deepspeed") / "cases.json"
     path.write_text(json.dumps(texts))

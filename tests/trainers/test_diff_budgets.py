@@ -1,5 +1,5 @@
-"""A trainer is its parent, mostly the baseline, and one idea: this holds how much each may differ from it,
-and that the idea stands where it is read."""
+"""A trainer is its parent, mostly the baseline, plus one idea: these tests limit the difference, and check
+that the idea is in the trainer's own file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language model: what its tokens are, that it learns them, and that ranks train it like one device.
+"""The language model: its tokens, its learning, and ranks that train it like one device.
 
 It learns a small text of its own, in which each word tells the next one: the default text takes seconds to
 tokenize.

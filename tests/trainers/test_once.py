@@ -1,4 +1,4 @@
-"""What many processes want and one of them makes, seen from each of them."""
+"""Data that many processes need and one of them makes, seen from each process."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A pipeline trains like one device, whatever its schedule; it measures how long its stages wait; and it
-stops and goes on whole."""
+"""A pipeline trains like one device under every schedule, measures the waits of its stages, and stops and
+resumes as a whole."""
 
 from __future__ import annotations
 

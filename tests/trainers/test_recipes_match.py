@@ -1,8 +1,7 @@
-"""A recipe and its trainer say the same: what `coach recipes` shows is what a trainer started by hand would
-do.
+"""A recipe and its trainer agree: `coach recipes` shows the behaviour of the trainer started by hand.
 
-The trainer's own parser is asked, and compared with what coach read from the trainer's text. torch is not
-needed: of a trainer `parse_arguments` alone is run.
+The tests compare the trainer's own parser with coach's reading of the trainer's text. They do not need torch,
+because only the trainer's `parse_arguments` runs.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def test_the_choices_that_trainers_share_are_those_of_the_code() -> None:
 
 
 def test_every_shared_option_and_change_is_taken_by_two_trainers_or_more() -> None:
-    """What one trainer alone takes stands in that trainer."""
+    """An option of one trainer alone is declared in that trainer."""
     texts = [path.read_text(encoding="utf-8") for path in TRAINERS.glob("*.py")]
     for name in {*ARGUMENTS["SHARED"], *ARGUMENTS["CHANGES"]} - {*ARGUMENTS["USUAL"]}:
         assert sum(f'"{name}"' in text for text in texts) > 1, name

@@ -1,4 +1,4 @@
-"""Two processes that find each other over gloo, and one mistake after the other on one of them."""
+"""Two processes that meet over gloo, with one mistake after another on one of them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ os._exit(0)
 
 @pytest.fixture(scope="module")
 def said(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Scene → what each rank said."""
+    """Scene → the output of each rank."""
     script = tmp_path_factory.mktemp("scenes") / "scenes.py"
     script.write_text(SCENES)
     command = [

@@ -1,4 +1,5 @@
-"""The ladder on one device: what changes the speed must not change what is learned, and says what it did."""
+"""The ladder on one device: a change of speed must not change the training's result, and each trainer reports
+its effect."""
 
 from __future__ import annotations
 

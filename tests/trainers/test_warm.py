@@ -1,5 +1,4 @@
-"""A program that is started from the process that has imported torch is told from a cold one by its speed
-alone."""
+"""A program started from the process with torch behaves like a cold start, only faster."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """Start trainings from a process that has imported torch already: `warm.py SOCKET` serves, `WarmPython` asks
 it.
 
-torch and what its first optimizer imports take four seconds of CPU, a training in a test a fraction of one.
-So one process imports them and forks each program that it is asked for: with its own arguments, environment,
-folder and output, in a session of its own. A torchrun that is started so starts its ranks so too. What a
-variable of the environment changes while torch is imported is not seen: `is_as_warm` says when to start cold.
+torch and the imports of its first optimizer take four seconds of CPU, a training in a test only a fraction of
+a second. So one process imports them and forks each requested program, with its own arguments, environment,
+folder, output and session. A torchrun started in this way starts its ranks in the same way. Environment
+variables that act during the import of torch have no effect here: `is_as_warm` tells when a program needs a
+cold start.
 """
 
 from __future__ import annotations

@@ -290,7 +290,7 @@ class FakeQuestions:
     refusal: UserError | None = None
 
     def answer(self, question: Question) -> Any:
-        if question is Question.FAILED_TODAY:  # the first screen asks it, whatever else is asked
+        if question is Question.FAILED_TODAY:  # the first screen always asks it
             return self.failed
         self.asked.append(question)
         if self.refusal is not None:

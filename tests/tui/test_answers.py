@@ -1,4 +1,5 @@
-"""What is free, where could I run, when would I start, why am I still pending: asked at the screens."""
+"""Four questions, answered by the screens: free GPUs, places to run, the expected start, the reason for a
+wait."""
 
 from __future__ import annotations
 

@@ -348,8 +348,8 @@ async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
 
 
 async def test_help_lists_every_key_that_works_on_the_screen() -> None:
-    """Of each screen that keys lead to from the first one, in one app: to start it costs more than the
-    keys."""
+    """Checks each screen that keys reach from the first one, in one app, because its start costs more than
+    the keys."""
     path: dict[str, list[str]] = {
         "cluster": [],
         "runs": ["r"],

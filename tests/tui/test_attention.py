@@ -1,4 +1,4 @@
-"""Who looks decides how much is asked: keys, focus, and an hour without either."""
+"""Attention decides the number of queries: keys, focus, and an hour without either."""
 
 from __future__ import annotations
 

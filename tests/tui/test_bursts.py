@@ -13,9 +13,9 @@ from tests.tui.fake_ports import FakePorts
 
 
 async def burst(driver: Driver, *keys: str) -> None:
-    """All keys before any of them is looked at, as one read of the terminal gives them.
+    """All keys arrive before the first one is handled, as from one read of the terminal.
 
-    What begins with `paste:` is pasted.
+    A text that begins with `paste:` is pasted.
     """
     for key in keys:
         kind, _, text = key.partition("paste:")
@@ -143,7 +143,7 @@ async def test_keys_after_enter_change_neither_the_launch_nor_the_value_shown() 
 
 
 async def test_a_value_that_no_plan_was_asked_for_yet_stops_the_launch() -> None:
-    """The field's own message has not come round: what counts is the text that stands there."""
+    """The field's own message has not arrived yet; the text in the field counts."""
     ports = FakePorts()
     async with opened(ports=ports) as driver:
         field = await open_plan(driver)

@@ -1,5 +1,5 @@
-"""The Cohort screen, driven by keys: forty people in a small terminal, who is missing, what is asked
-again."""
+"""The Cohort screen, driven by keys: forty learners in a small terminal, the missing ones, and the
+refresh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key that does nothing here says why, in one line beside the keys."""
+"""A key without an action here shows the reason, in one line beside the keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`d` says on one screen what works here, what does not, and what to do."""
+"""`d` shows on one screen the working parts, the broken parts, and the remedies."""
 
 from __future__ import annotations
 

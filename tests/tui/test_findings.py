@@ -1,4 +1,5 @@
-"""What is wrong with all jobs of one's own: one screen, from anywhere, and the worst in every top line."""
+"""The findings of all own jobs: one screen, reachable from anywhere, and the worst finding in every top
+line."""
 
 from __future__ import annotations
 

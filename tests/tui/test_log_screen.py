@@ -1,4 +1,4 @@
-"""The log screen: any part of a file of any size, what is searched for, and its end in sight."""
+"""The log screen: any part of a file of any size, a search, and the growing end."""
 
 from __future__ import annotations
 

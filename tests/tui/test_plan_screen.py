@@ -1,4 +1,4 @@
-"""The plan of a launch, driven by keys: what is submitted is what was shown, and a refusal leads to its
+"""The plan of a launch, driven by keys: coach submits exactly the shown plan, and a refusal leads to its
 answer."""
 
 from __future__ import annotations

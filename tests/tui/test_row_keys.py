@@ -1,4 +1,4 @@
-"""Keys of a job on the rows that name one: the queue, the verdicts above it, the runs, the ended jobs."""
+"""A job's keys on every row that names a job: the queue, the verdicts above it, the runs, the ended jobs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`S`: where the ranks of a hanging run stand, on one screen; a job that coach did not launch is entered
-after a question only."""
+"""`S`: the current lines of a hanging run's ranks, on one screen. coach enters a foreign job only after a
+question."""
 
 from __future__ import annotations
 

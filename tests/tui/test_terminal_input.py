@@ -1,4 +1,4 @@
-"""What the terminal sends, in pieces, becomes the keys that were pressed."""
+"""Bytes of the terminal, in pieces, become the pressed keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Line:
         self.events: list[object] = []
 
     def send(self, *pieces: str, apart_s: float = 0.15) -> list[object]:
-        """What has come of it once the last piece is long in."""
+        """The resulting keys, long after the last piece."""
         self.events = []
         for piece in pieces:
             self._add(piece)

@@ -1,5 +1,5 @@
-"""A walk through all screens at the three sizes: no half is empty while there is more to see, and everything
-can be read in 16 colours."""
+"""A walk through all screens at the three sizes: no half stays empty while content is cut off, and all text
+is readable in 16 colours."""
 
 from __future__ import annotations
 

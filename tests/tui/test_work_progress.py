@@ -1,4 +1,4 @@
-"""What lasts longer than a second is told, and the first Esc stops it."""
+"""Work of more than a second is shown, and the first Esc stops it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Every text of the screens, to be read for its English: `python -m tests.tui.texts` walks all screens at
-80 columns and 24 lines, and prints each distinct line under the first screen that shows it.
+"""Print every text of the screens, to check its English: `python -m tests.tui.texts` walks all screens at 80
+columns and 24 lines, and prints each distinct line under the first screen that shows it.
 
-The walk is of the scripted session, once with jobs and once without any. On each screen it goes through all
-pages, then does what each key of it does and keeps what is said beside the keys.
+The walk uses the scripted session, once with jobs and once without. On each screen it goes through all pages,
+then presses each key and keeps the note beside the keys.
 """
 
 from __future__ import annotations

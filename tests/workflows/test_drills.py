@@ -62,7 +62,7 @@ set = { lr = 0.01 }
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A coach with one drill, of which one run has ended."""
+    """A coach with one drill and one ended run of it."""
     data = tmp_path / "data"
     shutil.copytree(REPOSITORY / "recipes", data / "recipes", ignore=shutil.ignore_patterns("drills"))
     (data / "trainers").symlink_to(REPOSITORY / "trainers")

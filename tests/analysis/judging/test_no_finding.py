@@ -1,4 +1,4 @@
-"""Not looked at, nothing known and healthy are different facts, and one function tells them apart."""
+"""Not looked at, nothing known, and healthy are three different facts; one function distinguishes them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`coach drill --all` on the command line: what it prints, and when it fails. What it runs is in
-tests/workflows and tests/drills."""
+"""`coach drill --all` on the command line: its output and its exit status. tests/workflows and tests/drills
+test the runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Fixes keep to what is there: a device, a node's memory, several GPUs; and they say what they do to what is
-learned."""
+"""Fixes respect the hardware (a device, a node's memory, several GPUs) and state their effect on the
+training's result."""
 
 from __future__ import annotations
 

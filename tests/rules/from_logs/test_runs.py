@@ -1,4 +1,4 @@
-"""A log with several runs: where the last one begins, and what does not begin one."""
+"""A log with several runs: the first line of the last run, and lines that do not start a run."""
 
 from __future__ import annotations
 

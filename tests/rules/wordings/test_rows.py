@@ -1,4 +1,4 @@
-"""What is wrong in a table of wordings is said with its place, and with what would be right."""
+"""A mistake in a table of wordings is named with its place and its correction."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Train some steps as one rank of many that are not there, and print what the rank holds and says as JSON.
+"""Train some steps as one rank of many imaginary ones, and print the rank's parameters, collectives and
+reports as JSON.
 
     python on_fake_ranks.py RUN_DIR CACHE_DIR NAME@RANK/RANKS=FLAG:VALUE,… …
 
-torch's fake process group lets one process be any rank of any number: its collectives move nothing and return
-at once. Values are therefore wrong; shapes, placements, collectives and memory are those of a real rank. A
-trainer that asks all ranks for an object gets its own answer from each. All trainers run in this process.
+torch's fake process group lets one process be any rank of any number: its collectives move no data and return
+at once. So values are wrong; shapes, placements, collectives and memory are those of a real rank. A trainer
+that gathers an object from all ranks gets its own object from each. All trainers run in this process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one rank of many holds, says and keeps in memory, at numbers of ranks that no test machine has.
+"""The parameters, reports and memory of one rank, at numbers of ranks that no test machine has.
 
 The model is the GPT of 875,264 parameters in 69 tensors: 4 blocks of 198,272, and 82,176 outside of them. A
 batch is one sequence of 128 x 128 numbers. AdamW keeps two numbers for each parameter, and a step count for
@@ -44,8 +44,7 @@ class Rank:
 
     @property
     def said(self) -> list[str]:
-        """The collectives of a step in their order; equal ones that follow each other as one, with their
-        number."""
+        """The collectives of a step in order; equal neighbours are one entry with their number."""
         return [f"{len([*same])} x {words}" for words, same in itertools.groupby(self.collectives)]
 
     def numbers_in(self, name: str) -> int:
@@ -64,9 +63,9 @@ def fake_ranks(trainer: Trainer, tmp_path: Path, *wanted: str) -> list[Rank]:
 
 
 def fsdp_says(ranks: int) -> list[str]:
-    """All parts are gathered for the forward pass, the blocks again for the backward pass, the next before
-    the gradients of the one before it are reduced. What lies in no block stays gathered. The norm adds up
-    that of each tensor."""
+    """All parts are gathered for the forward pass, and the blocks again for the backward pass: the next block
+    before the gradients of the previous one are reduced. Parameters outside of blocks stay gathered. The norm
+    adds up the norms of all tensors."""
     among, share, rest = f"float32 among {ranks}", BLOCK // ranks, REST // ranks
     return [
         f"{ASKS_WHO_STOPS} among {ranks}",

@@ -1,4 +1,4 @@
-"""The list of what only a GPU can show has every trainer and every test that needs one."""
+"""The list of results that only a GPU can show contains every trainer and every test that needs one."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_with_little_room_the_first_chart_stays_large_and_the_others_become_stri
     assert "▂" in rows[3]
     assert "█" not in rows[3].split("▇")[0]
     assert rows[-1].strip() == "M: power, memory"
-    # A strip stands above the same axis: what was not measured is a dot.
+    # A strip is above the same axis; unmeasured values are dots.
     assert rows[3][18 + 1 + 31] == "·"
 
 

@@ -1,4 +1,4 @@
-"""What the GPUs of a job do, in lines."""
+"""The activity of a job's GPUs, in lines."""
 
 from __future__ import annotations
 

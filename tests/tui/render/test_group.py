@@ -1,4 +1,4 @@
-"""A group of runs as lines, on the screen and as text: what it took to reach an accuracy stands there."""
+"""A group of runs as lines, on the screen and as text, with the time to reach an accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several runs over each other, told apart without a colour."""
+"""Several runs in one chart, distinguishable without colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job waits, as it is told on the screens."""
+"""The reason why a job waits, on the screens."""
 
 from __future__ import annotations
 

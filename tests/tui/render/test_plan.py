@@ -1,4 +1,4 @@
-"""A plan's fields, and what changing one asks for."""
+"""A plan's fields, and the launch that a changed field requests."""
 
 from __future__ import annotations
 

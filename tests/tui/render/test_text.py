@@ -1,4 +1,4 @@
-"""Other people's text is harmless, and numbers say what is not known."""
+"""Other people's text is made harmless, and unknown numbers are shown as unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where a job could start now, and what one node has: nothing unknown is taken for free, or for allowed."""
+"""The places where a job could start now, and the resources of one node: unknown is never shown as free or
+allowed."""
 
 from __future__ import annotations
 

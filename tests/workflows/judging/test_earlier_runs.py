@@ -34,7 +34,7 @@ BEGIN_S = 1_795_000_000.0
 
 
 class Machine:
-    """The runs of one user on one machine, and `coach check` on it."""
+    """One user's runs on one machine, and `coach check` there."""
 
     def __init__(self, root: Path) -> None:
         self.settings = Settings(root / "runs", root / "cache", root / "config")
