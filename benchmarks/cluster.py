@@ -42,7 +42,7 @@ NUM_KEYS = 20
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A program, what shows that it has data, and the keys that lead to everybody's jobs."""
+    """A program, the text that shows its first data, and the keys that lead to everybody's jobs."""
 
     name: str
     argv: Sequence[str]

@@ -120,8 +120,8 @@ def cost_until_obeyed(
                 awaited, painted = OBEYED, b""
                 os.write(terminal, b"?")
     wall_s, processor_s = time.perf_counter() - started_s, processor_of(pid)
-    os.write(terminal, b"\x11")  # Ctrl-Q: a tracer would end by a signal, and not what it traces
-    while True:  # what it still writes has to be read, or it never ends
+    os.write(terminal, b"\x11")  # Ctrl-Q, because a signal would end the tracer and not the traced program
+    while True:  # its remaining output has to be read, or it never ends
         try:
             if not os.read(terminal, 65536):
                 break
@@ -144,7 +144,8 @@ def file_operations(argv: Sequence[str], env: Mapping[str, str], wanted: re.Patt
 
 
 def compare_costs(coach: Sequence[str], env: Mapping[str, str], wanted: re.Pattern[str], rounds: int) -> bool:
-    """Print what coach and the bare app cost, taken in turns; True if both multiples are kept."""
+    """Print the cost of coach and of the bare app, measured in turns. True if both ratios are within their
+    limits."""
     bare, idle = [sys.executable, "-c", BARE], re.compile("idle")
     costs = [
         (cost_until_obeyed(coach, env, wanted)[0], cost_until_obeyed(bare, env, idle)[0])

@@ -103,9 +103,8 @@ def make_users(directory: Path, count: int) -> list[User]:
 
 
 def measure(cluster: SlurmCluster, users: list[User], seconds: float) -> int:
-    """Open all, leave them alone, count; then launch from all of them. Exit status 1 when something is over
-    its budget, or could not be measured: what was measured is printed all the same, as soon as it is
-    known."""
+    """Open all, leave them alone, count; then launch from all of them. Exit status 1 if a figure is over its
+    budget or could not be measured. Each figure is printed as soon as it is known."""
     coaches: list[OpenCoach] = []
     try:
         is_idle_kept = part("coaches idle", lambda: print_idle(cluster, users, coaches, seconds))
@@ -144,7 +143,7 @@ def print_idle(cluster: SlurmCluster, users: list[User], coaches: list[OpenCoach
     time.sleep(seconds)
     after_s = {coach.pid: cpu_s(coach.pid) for coach in coaches}
     passed_s = time.monotonic() - start_s
-    # A coach that has ended costs nothing any more, and is told by the first number.
+    # A coach that has ended costs nothing more; the first number shows it.
     used = [
         after - before
         for before, after in zip(before_s.values(), after_s.values(), strict=True)
@@ -178,7 +177,7 @@ def open_coach(user: User, cluster: SlurmCluster) -> OpenCoach:
 
 
 def read_all(coaches: list[OpenCoach]) -> None:
-    """Take what they paint, as terminals do."""
+    """Read their output, as terminals do."""
     terminals = [coach.terminal for coach in coaches]
     while terminals:
         for terminal in select.select(terminals, [], [], 1.0)[0]:

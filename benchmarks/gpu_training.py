@@ -236,7 +236,7 @@ class _precision:
 
 
 def as_markdown(title: str, rows: Sequence[Measured]) -> str:
-    """A table; what is not known is a dash."""
+    """A table; an unknown value is a dash."""
     lines = [
         f"## {title}",
         "",

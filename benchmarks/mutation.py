@@ -204,7 +204,7 @@ def _walk(
 
 
 def _is_text(node: ast.AST, parent: ast.AST) -> bool:
-    """True for what no program runs (docstrings, imports for types), and for the words of a message."""
+    """True for code that never runs (docstrings, imports for types), and for the words of a message."""
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     if isinstance(parent, ast.JoinedStr):
@@ -402,7 +402,7 @@ class Collected:
         return 0
 
     def fails_anyway(self, tests: Sequence[str], folder: Path) -> list[str]:
-        """Those of these tests that fail in a fork without a mutant: what they killed counts for nothing."""
+        """The tests that fail in a fork without a mutant; their kills do not count."""
         file = folder.with_name("failing")
         file.touch()
 
@@ -415,7 +415,7 @@ class Collected:
 
 
 def _collect(work: Callable[[Collected], None], where: Sequence[str]) -> None:
-    """Quietly: what the tests print is not of interest."""
+    """Drop the tests' output."""
     _be_quiet()
     pytest.main([*_OPTIONS, *where], plugins=[Collected(work)])
 
@@ -464,7 +464,7 @@ def _functions() -> dict[tuple[str, str, int], list[FunctionType]]:
 
 
 def _forget_answers() -> None:
-    """What a function with a cache answered without the mutant is no longer known."""
+    """Clear cached answers from before the mutant."""
     gc.unfreeze()  # frozen objects are not among those that can be gone through
     for each in gc.get_objects():
         if isinstance(each, functools._lru_cache_wrapper):
@@ -676,7 +676,7 @@ def _workers(todo: Tests, jobs: int, folder: Path, out: Path) -> None:
 
 
 def report(out: Path) -> None:
-    """Print what became of the mutants, by room and by kind; the last word about each counts."""
+    """Print the results of the mutants by room and by kind; the last result of each counts."""
     rows = {(row["file"], row["index"]): row for row in _rows(out)}.values()
     for field in ("room", "kind"):
         counts: dict[str, Counter[str]] = defaultdict(Counter)

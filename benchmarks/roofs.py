@@ -74,7 +74,7 @@ class Roofs:
 
 
 class Traffic(TorchDispatchMode):
-    """Adds up what every operator reads and writes."""
+    """Adds up the bytes that every operator reads and writes."""
 
     def __init__(self) -> None:
         super().__init__()

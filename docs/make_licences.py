@@ -2,8 +2,8 @@
 
     python docs/make_licences.py
 
-It reads the metadata of what is installed beside it; a package that is not installed is listed as not read.
-Run it where `make test-long` has installed everything.
+It reads the metadata of the installed packages; a package that is not installed is listed as not read. Run it
+where `make test-long` has installed everything.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _page(page: RulePage, wordings: list[Wording]) -> str:
 
 
 def _wordings(rows: list[Wording]) -> list[str]:
-    """What the rule looks for in logs, folded: it is looked up, not read."""
+    """The log patterns of the rule, folded, because readers look them up and do not read them."""
     if not rows:
         return []
     title = f"{len(rows)} wording{'s' * (len(rows) > 1)}, by kind, and where each was met"

@@ -120,7 +120,7 @@ class HeldClock:
 
 
 def opening_of(is_live: bool, clock: HeldClock) -> Opening:
-    """What the app is opened with: this place, read-only, or the recording that comes with coach."""
+    """The app's source: this machine or cluster, read-only, or the recording that comes with coach."""
     settings = load(os.environ)
     if is_live:
         return open_live(settings, "auto", True)
@@ -131,7 +131,7 @@ def opening_of(is_live: bool, clock: HeldClock) -> Opening:
 
 
 def tell(app: CoachApp, clock: HeldClock) -> None:
-    """Let the recording come to the end of the caption that is told."""
+    """Let the recording run to the end of the current caption."""
     story = app.context.story
     if story is not None:
         ends = [each.at_s for each in story.chapters][story.index + 1 :]
@@ -215,7 +215,7 @@ def colours(style: Style, background: str) -> tuple[str, str]:
 
 
 def write(app: CoachApp, file: Path, is_png: bool) -> Path:
-    """Write what is on the screen; the SVG file."""
+    """Write the screen to an SVG file. Returns its path."""
     rows = [list(strip) for strip in app.screen._compositor.render_strips()]
     background = app.screen.background_colors[1].hex
     svg = Drawing(background).of(rows, app.size.width)

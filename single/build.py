@@ -87,7 +87,7 @@ def build(out: Path, pythons: Iterable[str]) -> list[str]:
 
 
 def _everything() -> Iterator[tuple[str, bytes]]:
-    """Name in the file → content, of coach and of what it needs."""
+    """Name in the file → content, for coach and its packages."""
     for folder, place in (
         ("coach", "coach"),
         ("trainers", "coach/data/trainers"),

@@ -111,7 +111,7 @@ def make_read_only(root: Path) -> None:
 
 
 def _remove(root: Path) -> None:
-    """What was made of a version that is not whole."""
+    """The parts of an incomplete version."""
     for folder, _, _ in os.walk(root):
         Path(folder).chmod(0o755)
     shutil.rmtree(root, ignore_errors=True)

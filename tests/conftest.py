@@ -203,8 +203,8 @@ def site_slurm(site_slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def user(open_directory: Path) -> Iterator[User]:
-    """An ordinary user with a new home, so that no test sees another's runs, cache or configuration. What he
-    left running is ended."""
+    """An ordinary user with a new home, so no test sees another's runs, cache or configuration. Processes
+    left running are ended."""
     user = make_user(open_directory / f"home-{secrets.token_hex(4)}")
     yield user
     for process in with_environment(f"HOME={user.home}"):

@@ -23,7 +23,7 @@ from tests.terminal import tmux
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A marker, what its tests need, and the fixtures that imply the marker."""
+    """A marker, the requirement of its tests, and the fixtures that imply the marker."""
 
     marker: str
     why_not: Callable[[], str | None]

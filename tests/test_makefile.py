@@ -54,7 +54,7 @@ class Machine:
         self.add(name, FAKE_PYTHON.format(version=version, is_old=int(is_old), has_no_venv=int(not has_venv)))
 
     def make(self, *words: str, before: Sequence[str] = (), **env: str) -> subprocess.CompletedProcess[str]:
-        """`before` is put before the command, to run it as somebody else."""
+        """`before` is put before the command, to run it as another user."""
         return subprocess.run(
             [*before, "make", "SLURM_CONFS=", *words],
             cwd=self.checkout,
@@ -65,7 +65,7 @@ class Machine:
         )
 
     def installed(self) -> list[str]:
-        """What pip was asked to install, in order."""
+        """The packages that pip was asked to install, in order."""
         made = self.checkout / "made.txt"
         lines = made.read_text().splitlines() if made.exists() else []
         return [line.rpartition("-e ")[2] for line in lines if "pip install" in line]

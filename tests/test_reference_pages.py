@@ -1,4 +1,4 @@
-"""The pages in docs/reference are what the program says of itself, and miss nothing."""
+"""The pages in docs/reference equal the program's own description, and miss no part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run directory: what several writers and a torn write may do to it."""
+"""The run directory under several writers and torn writes."""
 
 from __future__ import annotations
 

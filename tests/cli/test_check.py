@@ -149,7 +149,8 @@ def test_without_a_target_own_jobs_are_judged(coach) -> None:  # type: ignore[no
 def checked_queue(
     tmp_path: Path, log: str, state: str = "RUNNING"
 ) -> tuple[subprocess.CompletedProcess[str], str]:
-    """`coach check` with three jobs in the queue that write into this log; and what the queue was asked."""
+    """`coach check` with three jobs in the queue that write into this log. Returns also the queries to the
+    queue."""
     asked = tmp_path / "asked"
     job = {"username": getpass.getuser(), "state": state, "workdir": "/", "stdout": log, "stderr": log}
     job["endtime"] = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 3600))

@@ -302,7 +302,7 @@ def test_other_clusters_are_asked_by_name_and_odd_names_refused(
 def listed(
     capsys: pytest.CaptureFixture[str], clients: Path, module: Any, settings: Settings, *arguments: str
 ) -> list[dict[str, Any]]:
-    """What a command lists as JSON about the recorded cluster."""
+    """A command's JSON list about the recorded cluster."""
     capsys.readouterr()
     assert run_recorded(clients, module, settings, *arguments, "--format", "json") == 0
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)[module.__name__.rpartition(".")[2]]

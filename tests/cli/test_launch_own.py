@@ -1,4 +1,4 @@
-"""`coach launch` of a program that nobody wrote for coach, on the local backend."""
+"""`coach launch` of a program that was not written for coach, on the local backend."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a site has switched off is refused in commands and on the screens, with the key, the file and the
-site's reason."""
+"""Commands and screens refuse actions that a site has switched off, with the key, the file and the site's
+reason."""
 
 from __future__ import annotations
 

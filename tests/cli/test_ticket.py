@@ -1,4 +1,4 @@
-"""`coach ticket`: what a help desk asks for, without a secret, shown before it is saved."""
+"""`coach ticket`: the facts for a help desk, without a secret, shown before they are saved."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A process that was started, told apart from a later one with the same pid by when it started."""
+    """A started process; its start time distinguishes it from a later process with the same pid."""
 
     name: str
     pid: int

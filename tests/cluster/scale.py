@@ -1,5 +1,5 @@
-"""A real slurmctld with ten thousand nodes and fifty thousand jobs, and no slurmd: what a large site's
-controller answers.
+"""A real slurmctld with ten thousand nodes, fifty thousand jobs and no slurmd: the answers of a large site's
+controller.
 
 Nodes in the cloud can be allocated although nothing runs on them: their jobs stay CONFIGURING. The rest are
 held. It is the controller's answers that coach is measured against, so this much is real; booting it takes

@@ -106,8 +106,8 @@ class SlurmCluster:
         return User(home.stat().st_uid, home.stat().st_gid, "nobody", home)
 
     def start(self) -> None:
-        """Boot: munged, the controller, the nodes. Returns when every node is idle; on failure stops what was
-        started."""
+        """Boot: munged, the controller, the nodes. Returns when every node is idle; on failure it stops the
+        started programs."""
         self._ports = slurm_conf.write_files(
             self.directory, num_nodes=len(self.node_names), num_gpus=self.num_gpus, more=self._more_conf
         )
@@ -286,7 +286,7 @@ class SlurmCluster:
         return [d for d in self._daemons.values() if d.is_alive] + leftovers(self.directory, self.conf)
 
     def log(self, name: str = "slurmctld") -> str:
-        """What a daemon has logged (`slurmctld`, `node1` …), for a failed test's message."""
+        """The log of a daemon (`slurmctld`, `node1` …), for a failed test's message."""
         path = self.directory / "log" / f"{name}.out"
         return path.read_text(errors="replace") if path.exists() else ""
 

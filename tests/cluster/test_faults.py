@@ -91,7 +91,7 @@ class Watched:
         return self.snapshot
 
     def wait_error(self, words: str, timeout_s: float = 20.0) -> Snapshot:
-        """Wait until the queue's source says this; what was known before is still there, and grows old."""
+        """Wait until the queue's source reports this error; the earlier data stay, and their age grows."""
         before = self.snapshot
         after = self.wait(
             lambda now: words in (now.sources["jobs"].error or ""), timeout_s, f"it says {words!r}"

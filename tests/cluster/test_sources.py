@@ -29,7 +29,7 @@ HOSTILE_NAMES = (
 
 
 def io_of(slurm: SlurmCluster) -> SystemIo:
-    # A user's own formats must not change what the sources read.
+    # A user's own output formats must not change the sources' answers.
     odd = {"SQUEUE_FORMAT": "%i", "SLURM_TIME_FORMAT": "%s", "SQUEUE_STATES": "RUNNING"}
     return SystemIo(scrubbed_environment(slurm.user.env(slurm.env, odd)))
 

@@ -1,5 +1,5 @@
-"""A training that hangs on two real nodes: the rank that holds up the others is named, also where nobody may
-look into a process."""
+"""A training that hangs on two real nodes: coach names the rank that holds up the others, even if it may not
+look into any process."""
 
 from __future__ import annotations
 

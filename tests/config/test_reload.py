@@ -1,4 +1,4 @@
-"""A running coach takes up changed files, and keeps what it has when a new file is broken."""
+"""A running coach reads changed files, and keeps its settings if a new file is broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broken site file: every mistake named with its line and what would be right, before anybody starts with
+"""A broken site file: every mistake is named with its line and its correction, before a user starts with
 it."""
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def _follow(coach: InstalledCoach, block: Block) -> None:
 
 
 def _type(coach: InstalledCoach, command: str) -> str:
-    """What a command prints, on both streams."""
+    """The output of a command, both streams."""
     if " RUN" in command:
         command = command.replace(" RUN", f" {_newest_run(coach)}")
     path = f"{coach.python.parent}:/usr/bin:/bin"

@@ -131,7 +131,7 @@ def body(world: World, journal: Path, kill_at: int | None) -> Callable[[], int]:
 
 
 def _be_person(screen: int, world: World) -> int:
-    """Read what is painted, as a terminal does; press `q` when the work is done."""
+    """Read the output, as a terminal does; press `q` when the work is done."""
     os.set_blocking(screen, False)
     end_s, last_s, painted = time.monotonic() + _LIMIT_S, 0.0, b""
     while time.monotonic() < end_s:
@@ -150,5 +150,5 @@ def _be_person(screen: int, world: World) -> int:
 
 
 def journal_of(path: Path) -> Sequence[str]:
-    """What was about to be done, in order."""
+    """The changes that were about to happen, in order."""
     return path.read_text().splitlines() if path.exists() else ()

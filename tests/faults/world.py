@@ -82,7 +82,7 @@ class World:
         return run
 
     def enter(self) -> None:
-        """In a fork: this home, and what is printed into a file."""
+        """In a fork: use this home, and write the output to a file."""
         os.environ.clear()
         os.environ.update(self.env)
         for number, name in enumerate((os.devnull, "output", "output")):
@@ -102,7 +102,7 @@ class World:
         wait_until(lambda: not self.processes(), 20, f"{what}: all processes have ended")
 
     def end(self) -> None:
-        """End what is left, and remove the home."""
+        """End remaining processes, and remove the home."""
         for process in self.processes():
             process.signal(signal.SIGKILL)
         for pid in self.pids:

@@ -172,7 +172,7 @@ def _scan(text: str) -> None:
 
 
 def _limited(parse: Callable[[str], object], size: int) -> Callable[[str], object]:
-    """A parser that is given no more than this much: its caller refuses or cuts what is longer."""
+    """A parser with a limited input: its caller refuses or cuts longer text."""
     return lambda text: parse(text[:size])
 
 

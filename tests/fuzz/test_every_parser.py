@@ -44,7 +44,7 @@ def is_parser(source: str) -> bool:
 
 
 def fuzzed_modules() -> Iterator[str]:
-    """What the properties import of coach."""
+    """The functions of coach that the properties import."""
     for path in Path(__file__).parent.glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("coach"):

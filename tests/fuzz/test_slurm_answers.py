@@ -1,4 +1,4 @@
-"""What Slurm's clients say, damaged: every record is read, or counted as bad, and can then be shown."""
+"""Damaged output of Slurm's clients: every record is read and can be shown, or is counted as bad."""
 
 from __future__ import annotations
 

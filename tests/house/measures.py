@@ -47,7 +47,7 @@ _FEWEST_WORDS_OF_A_NAME = 4
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A measure, the figure that every place may have, and what to do about a place that has more."""
+    """A measure, its limit for every place, and the advice for a place above the limit."""
 
     measure: Callable[[], Mapping[str, int]]
     limit: int
@@ -120,7 +120,8 @@ def wide_lines() -> dict[str, int]:
 
 
 def states() -> dict[str, int]:
-    """What a module keeps from call to call: caches, `global`, and containers that its functions change."""
+    """The state that a module keeps between calls: caches, `global`, and containers that its functions
+    change."""
     return {place: 1 for path in files("coach", "trainers") for place in _states_of(path)}
 
 

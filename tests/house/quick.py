@@ -1,7 +1,8 @@
 """`make quick`: the tests that belong to the files that are changed.
 
-It picks by name and by import, so it is a first look and no proof: `make test` runs all. What it leaves out,
-it says. `FILES="coach/…"` names files instead of asking git, `BASE=…` another commit to compare with.
+It picks by name and by import, so it is a first look and no proof: `make test` runs all. It lists the tests
+that it leaves out. `FILES="coach/…"` names files instead of asking git, `BASE=…` another commit to compare
+with.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def command(picks: Picks, arguments: Iterable[str]) -> list[str]:
 
 
 def main() -> int:
-    """Say what is picked and why, run it. The exit status is pytest's."""
+    """Print the picked tests with the reasons, and run them. The exit status is pytest's."""
     parser = argparse.ArgumentParser(prog="make quick", description=__doc__)
     parser.add_argument("--base", help="the commit to compare with")
     parser.add_argument("--files", nargs="*", default=[], help="the changed files, instead of asking git")

@@ -1,4 +1,4 @@
-"""`make quick` picks the tests that belong to a changed file, says why, and says what it leaves out."""
+"""`make quick` picks the tests of a changed file with the reason, and lists the tests that it leaves out."""
 
 from __future__ import annotations
 

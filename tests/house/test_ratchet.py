@@ -1,4 +1,4 @@
-"""The ratchet refuses what is worse, asks for lower figures, and shrinks its list."""
+"""The ratchet refuses a worse figure, asks for lower ones, and shrinks its list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments in a batch script: golden texts per kind, and what bash does with them when something is
+"""Environments in a batch script: golden texts per kind, and their behaviour in bash if something is
 missing."""
 
 from __future__ import annotations

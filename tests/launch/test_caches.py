@@ -31,7 +31,7 @@ def test_a_job_compiles_and_downloads_off_home(tmp_path: Path) -> None:
         name: f"{place}/{folder}" for name, folder in CACHES.items()
     }
     assert said["HF_HOME"].endswith("/huggingface")
-    assert Path(place).is_dir()  # a container can only be given what is there
+    assert Path(place).is_dir()  # a container can only get existing directories
 
 
 def test_cache_variables_that_the_user_has_set_are_kept(tmp_path: Path) -> None:

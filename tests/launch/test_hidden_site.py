@@ -1,4 +1,4 @@
-"""A launch where the site hides its nodes or partitions: what was asked for goes to Slurm as it is."""
+"""A launch at a site that hides its nodes or partitions: the request goes to Slurm unchanged."""
 
 from __future__ import annotations
 

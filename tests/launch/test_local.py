@@ -33,7 +33,7 @@ MakeRun = Callable[..., runs.RunPaths]
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Iterator[MakeRun]:
-    """A run directory with a script and its limits. Whatever it starts is ended."""
+    """A run directory with a script and its limits. All processes that it starts are ended."""
     made: list[runs.RunPaths] = []
 
     def make(script: str, **resources: Any) -> runs.RunPaths:

@@ -1,4 +1,4 @@
-"""A person's own script, command or batch file: told from a recipe, planned, and started as it stands."""
+"""A user's own script, command or batch file: distinguished from a recipe, planned, and started unchanged."""
 
 from __future__ import annotations
 

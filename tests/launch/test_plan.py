@@ -168,7 +168,7 @@ def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: 
 
 
 def resources_of(recipe: str, parameters: dict[str, int], **said: int | str) -> Resources:
-    """What a shipped recipe asks for in the example cluster."""
+    """The request of a shipped recipe in the example cluster."""
     return resolve_resources(LaunchRequest(recipe, **said), get_recipe(recipe), parameters, CLUSTER).resources  # type: ignore[arg-type]
 
 

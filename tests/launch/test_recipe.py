@@ -1,4 +1,4 @@
-"""Recipes: read strictly, and every mistake named with its file, line, key, and what would be right."""
+"""Recipes are read strictly, and every mistake is named with its file, line, key, and correction."""
 
 from __future__ import annotations
 

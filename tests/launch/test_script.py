@@ -65,7 +65,7 @@ CASES: dict[str, tuple[str, Site, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_script_is_the_golden_one(tmp_path: Path, case: str) -> None:
-    """COACH_UPDATE_GOLDEN=1 writes the golden files anew."""
+    """COACH_UPDATE_GOLDEN=1 writes the golden files again."""
     name, site, said = CASES[case]
     script = plan(tmp_path, name, site, **said).script
     file = GOLDEN / f"{case}.sh"
@@ -125,7 +125,7 @@ def test_a_percent_sign_in_the_runs_root_is_not_a_pattern_of_slurm(tmp_path: Pat
 
 
 def beginning(script: str) -> str:
-    """What it does with the run directory; waiting is counted, not done."""
+    """The script's effect on the run directory; it counts its waits and does not wait."""
     begin, end = script.index("\nRUN_DIR="), script.index("\n# The record of this run")
     return "set -euo pipefail\nsleep() { echo waited; }\n" + script[begin:end]
 

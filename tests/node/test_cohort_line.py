@@ -24,7 +24,7 @@ OTHER = f"{NOBODY}-20261121-142233-ddp-0000.json"
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A directory like /tmp, with the line of somebody else."""
+    """A directory like /tmp, with another user's line."""
     place = tmp_path / "cohort"
     place.mkdir()
     place.chmod(0o1777)
@@ -44,7 +44,7 @@ Judged = Callable[[runs.RunPaths], list[str]]
 
 @pytest.fixture
 def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Judged:
-    """What the job starts at its end, in this process; the lines for its log."""
+    """Run the job's last step in this process. Returns the lines for its log."""
     monkeypatch.setenv("COACH_HOME", str(tmp_path))
 
     def call(paths: runs.RunPaths) -> list[str]:
@@ -148,7 +148,7 @@ def test_nothing_of_others_is_followed_or_replaced(tmp_path: Path, place: Path, 
     assert line(place)["finding"]["code"] == "COD001"
     assert "NUM001" in victim.read_text()
     own.unlink()
-    place.chmod(0o777)  # everybody could replace what others share
+    place.chmod(0o777)  # every user could replace the files of others
     assert judged(paths)
     assert [file.name for file in place.iterdir()] == [OTHER]
 

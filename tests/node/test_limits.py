@@ -30,7 +30,7 @@ def test_the_cpus_of_a_step_are_not_taken_from_one_tasks_affinity(tmp_path: Path
 @pytest.mark.parametrize("is_container", [False, True])
 def test_a_cgroup_of_version_2_limits_memory_and_cpus(tmp_path: Path, is_container: bool) -> None:
     step = tmp_path / "system.slice/slurmstepd.scope/job_17/step_0"
-    # In a container the path is the host's, and what limits is mounted at the root.
+    # In a container the path is the host's, and the limiting cgroup is mounted at the root.
     limiting = tmp_path if is_container else step.parent
     limiting.mkdir(parents=True, exist_ok=True)
     (limiting / "memory.max").write_text(f"{256 * 2**20}\n")

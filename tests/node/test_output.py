@@ -55,7 +55,7 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def shows(self, text: str) -> bool:
-        """Read what has come meanwhile."""
+        """Read the output so far."""
         with contextlib.suppress(OSError):
             while select.select([self.master], [], [], 0)[0]:
                 self.sent += os.read(self.master, 65536)

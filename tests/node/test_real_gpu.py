@@ -34,7 +34,7 @@ _QUERY = {
     "ecc_aggregate_corrected": "ecc.errors.corrected.aggregate.total",
     "ecc_aggregate_uncorrected": "ecc.errors.uncorrected.aggregate.total",
 }
-# Of what moves between two questions of the same second.
+# Tolerance for values that move between two queries of the same second.
 _TOLERANCE = {"memory_used_mib": 64.0, "temperature_c": 3.0, "memory_total_mib": 1.0, "power_limit_w": 0.5}
 
 

@@ -1,4 +1,4 @@
-"""The sampler: what it writes, on machines with GPUs, without, and with trouble."""
+"""The sampler's records on machines with GPUs, without GPUs, and with broken ones."""
 
 from __future__ import annotations
 

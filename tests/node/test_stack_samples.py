@@ -1,4 +1,4 @@
-"""The sampler's bursts of stacks: when they are due, what they count, and which process gets a signal."""
+"""The sampler's bursts of stacks: their time, their counts, and the signalled processes."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def looked(start: Start, tmp_path: Path, pid: int, *more: str) -> list[dict[str,
 def looked_at(
     start: Start, tmp_path: Path, process: subprocess.Popen[bytes], *more: str
 ) -> list[dict[str, Any]]:
-    """What the node says of this child of the suite's."""
+    """The node's report on this child of the suite."""
     return [rank for rank in looked(start, tmp_path, os.getpid(), *more) if rank["pid"] == process.pid]
 
 
@@ -127,7 +127,7 @@ def test_a_training_below_coach_run_tells_where_it_stands_and_goes_on(start: Sta
         env={"RANK": "3", "WORLD_SIZE": "8", "PATH": with_py_spy(tmp_path)["PATH"]},
     )
     wait_until(there.exists, 20, "the training")
-    for _ in range(2):  # the second dump is told apart from the first
+    for _ in range(2):  # the second dump is distinguished from the first
         (rank,) = looked(start, tmp_path, training.pid)
         assert (rank["rank"], rank["world_size"], rank["rung"]) == (3, 8, "faulthandler")
         assert functions(rank) == ["hold_up", "<module>"]

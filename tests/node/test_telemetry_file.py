@@ -1,4 +1,5 @@
-"""The sampler's file stays small, its records short, and a full disk costs no more than what did not fit."""
+"""The sampler's file stays small and its records short, and a full disk loses only the records that did not
+fit."""
 
 from __future__ import annotations
 

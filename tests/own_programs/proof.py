@@ -18,7 +18,7 @@ _ALARMS = ("warning", "critical")
 
 
 class Coach(Protocol):
-    """`coach WORDS …` as somebody in his directory: an `InstalledCoach`, or `Here`."""
+    """`coach WORDS …` as a user in the user's directory: an `InstalledCoach`, or `Here`."""
 
     def __call__(self, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]: ...
 

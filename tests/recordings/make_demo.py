@@ -107,7 +107,7 @@ class Devices:
 
     @property
     def env(self) -> Mapping[str, str]:
-        """For the launch: what makes its sampler see these devices."""
+        """The variables of the launch that make its sampler see these devices."""
         return self._nvml.env
 
     def follow(self, run_id: str) -> None:
@@ -290,7 +290,7 @@ def thinned(row: str) -> str:
     entry = json.loads(row)
     entry["t"] = round(entry["t"], 3)
     if entry["k"] == "run" and entry["error"] is not None:
-        return ""  # what was asked while the recorder ended
+        return ""  # queries that were open when the recorder ended
     if entry["k"] == "bytes" and "/telemetry/" in entry["path"]:
         rows = entry["data"].splitlines(keepends=True)
         if all(each.startswith("{") and each.endswith("}\n") for each in rows):
@@ -313,7 +313,7 @@ def is_queue(entry: dict[str, object]) -> bool:
 
 
 def shown_s(happened_s: float, answers_s: Sequence[float]) -> float:
-    """When the queue shows what has happened: at its next answer."""
+    """Wait for the queue's next answer, which shows the change."""
     return round(next((each for each in answers_s if each > happened_s), happened_s) + 0.5, 1)
 
 

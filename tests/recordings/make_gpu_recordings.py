@@ -176,7 +176,7 @@ def record(name: str, folder: Path) -> None:
 
 
 def keep(run_dir: Path, target: Path) -> None:
-    """What was sampled of the GPUs, and the record of a run that ended well."""
+    """The samples of the GPUs, and the record of a run that ended well."""
     shutil.rmtree(target, ignore_errors=True)
     (target / "telemetry").mkdir(parents=True)
     lines = (run_dir / "telemetry" / "node1.jsonl").read_text().splitlines(keepends=True)

@@ -68,8 +68,7 @@ def python(program: str, *arguments: str, env: dict[str, str] | None = None) -> 
 
 
 def leak(run_dir: Path, mib_per_tick: int) -> None:
-    """A program that keeps what it makes, of 3 GiB that it may have. Only the clock is passed in: ten seconds
-    a tick."""
+    """A leaking program with a limit of 3 GiB. Only the clock is passed in: ten seconds a tick."""
     program = python(LEAKING)
     sampler = python(
         _SAMPLE, str(run_dir), str(os.getpid()), str(BEGIN_S), env={"SLURM_MEM_PER_NODE": "3072"}

@@ -24,7 +24,7 @@ from coach import runs  # noqa: E402 (found by the line above)
 
 @dataclass(frozen=True)
 class Training:
-    """What is wrong with it; by default nothing."""
+    """The fault; none by default."""
 
     num_ranks: int = 4
     slow_rank: int | None = None

@@ -135,7 +135,7 @@ def _text_of(name: str) -> str | None:
 
 @cache
 def source(name: str) -> tuple[TargetSnapshot, History]:
-    """What a recording or a log of a table says."""
+    """The content of a recording or of a log in a table."""
     if name in MADE:
         return MADE[name]()
     known = _text_of(name)
@@ -154,7 +154,7 @@ def found_in(name: str) -> tuple[Finding, ...]:
 
 
 def finding_of(code: str, name: str) -> Finding | None:
-    """What a rule finds in a source."""
+    """The findings of a rule in a source."""
     return next((finding for finding in found_in(name) if finding.rule == code), None)
 
 
@@ -212,7 +212,7 @@ def _fix(fix: Fix) -> str:
 
 
 def hits_of(rule: Rule, name: str) -> list[Hit]:
-    """What a rule sees in a source."""
+    """The hits of a rule in a source."""
     return list(rule.check(*source(name)))
 
 
@@ -228,7 +228,7 @@ def read_proofs() -> dict[str, Proof]:
 
 
 def read_unproven() -> dict[str, dict[str, str]]:
-    """What is missing → code → the reason, as `unproven.toml` has them."""
+    """Kind of missing proof → code → reason, from `unproven.toml`."""
     groups = tomllib.loads(UNPROVEN.read_text(encoding="utf-8"))
     return {
         what: {code: group["reason"] for group in listed for code in group["codes"]}

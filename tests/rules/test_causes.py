@@ -31,7 +31,7 @@ def name_of(edge: Edge) -> str:
 
 
 class Replayed(Rule):
-    """A rule that sees again what it saw in the source that proves it."""
+    """A rule that repeats its hits from the source that proves it."""
 
     code = name = cause = "replayed"
     severity = Severity.WARNING

@@ -1,4 +1,4 @@
-"""What was asked for and not needed: worth knowing after a run, and never before it has shown its need."""
+"""Unused requests: reported as info after a run, never before the run has shown its need."""
 
 from __future__ import annotations
 

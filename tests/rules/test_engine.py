@@ -50,7 +50,7 @@ def register(*codes: Code, edges: Iterable[tuple[str, str]] = ()) -> Register:
 def judged(
     *rules: Planted, codes: Iterable[Code] = (), edges: Iterable[tuple[str, str]] = ()
 ) -> list[Finding]:
-    """What an engine with this register finds by these rules."""
+    """The findings of an engine with this register and these rules."""
     return list(Engine(rules, register(*codes, edges=edges)).diagnose(at(100.0), History()).findings)
 
 

@@ -594,7 +594,7 @@ def test_a_rank_that_called_another_collective_is_a_mismatch_and_not_a_slow_netw
 
 
 def timed_out(*calls: str) -> str:
-    """What each rank's watchdog says of the call it waits in."""
+    """The message of each rank's watchdog about the call it waits in."""
     return "\n".join(
         f"[E ProcessGroupNCCL.cpp:475] [Rank {rank}] Watchdog caught collective operation timeout: "
         f"WorkNCCL({call}, Timeout(ms)=1800000) "

@@ -58,7 +58,7 @@ def test_an_end_from_outside_in_between_neither_counts_nor_interrupts() -> None:
         (past(1),),
         (past(1), past(2), past(3, None, "COMPLETED")),
         (past(1), past(2), past(3, "nccl_timeout")),
-        (past(1), past(2), past(3, None)),  # nobody knows what it was
+        (past(1), past(2), past(3, None)),  # its cause is unknown
     ],
 )
 def test_a_retry_a_success_and_another_failure_in_between_are_no_row(before: tuple[PastRun, ...]) -> None:
@@ -116,9 +116,9 @@ def test_memory_that_lay_idle_before_it_was_raised_is_a_remark() -> None:
     [
         (asked(2, "64G", None, state="COMPLETED"), asked(1, "32G")),  # it helped
         (asked(2, "32G"), asked(1, "32G")),
-        (asked(2, "64G"), past(1, "host_oom")),  # what it had is not known
+        (asked(2, "64G"), past(1, "host_oom")),  # its limit is not known
         (asked(2, "128G", None), asked(1, "64G", None, memory_used_mib=60000.0)),
-        (asked(2, "128G", None), asked(1, "64G", None)),  # what it used was not measured
+        (asked(2, "128G", None), asked(1, "64G", None)),  # its use was not measured
         (replace(asked(2, "128G", None), **lr(0.1)), asked(1, "64G", None, memory_used_mib=8192.0)),
     ],
 )

@@ -1,5 +1,4 @@
-"""The machine failed, not the program: on Slurm's word, and on this machine by what is left of a local
-run."""
+"""The machine failed, not the program: by Slurm's state, and on this machine by the files of a local run."""
 
 from __future__ import annotations
 

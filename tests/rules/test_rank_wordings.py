@@ -1,5 +1,5 @@
-"""What libraries, launchers and servers say where ranks do not meet, do not agree or lose each other, in the
-words of many of them."""
+"""The wordings of many libraries, launchers and servers for ranks that do not meet, do not agree or lose each
+other."""
 
 from __future__ import annotations
 

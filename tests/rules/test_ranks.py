@@ -1,5 +1,4 @@
-"""What the metrics of several ranks show when they are laid side by side: recorded from real trainings over
-gloo."""
+"""The metrics of several ranks, compared with each other: recorded from real trainings over gloo."""
 
 from __future__ import annotations
 

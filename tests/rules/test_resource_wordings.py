@@ -1,5 +1,5 @@
-"""What libraries, launchers and the shell say where memory, files or the storage below them are missing, or
-cannot be used."""
+"""The wordings of libraries, launchers and the shell for memory, files or storage that is missing or
+unusable."""
 
 from __future__ import annotations
 

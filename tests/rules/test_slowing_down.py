@@ -34,8 +34,8 @@ def paced(
     launched: Run | None = None,
     memory: _Pace | None = None,
 ) -> Diagnosis:
-    """A training by what its steps take, wait for data and hold, each by the share of the training that is
-    done."""
+    """A training described by its step time, data wait and memory, each as a function of the finished
+    share."""
     shares = [number / NUM_STEPS for number in range(NUM_STEPS)]
     times = list(accumulate(map(pace, shares), initial=1000.0))[1:]
     series = [

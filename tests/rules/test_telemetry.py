@@ -1,5 +1,4 @@
-"""What the sampler beside a training shows: each rule fires on a recording of its fault and says nothing of
-GPUs at work."""
+"""Rules on the sampler's telemetry: each fires on a recording of its fault and is silent for GPUs at work."""
 
 from __future__ import annotations
 

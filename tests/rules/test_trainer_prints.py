@@ -1,4 +1,4 @@
-"""What is read from the losses, rates and norms that transformers' Trainer and plain programs print."""
+"""Findings from the losses, rates and norms that transformers' Trainer and plain programs print."""
 
 from __future__ import annotations
 

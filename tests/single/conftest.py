@@ -27,7 +27,7 @@ class OneFile:
     python: Path
 
     def argv(self, user: User, *words: str | os.PathLike[str]) -> list[str]:
-        """The command line by which the user starts it, where nobody sees the source tree."""
+        """The command line by which the user starts it, with the source tree hidden."""
         command = user.argv([self.python, self.path, *words])
         return ["unshare", "--mount", "sh", "-c", HIDE, str(REPOSITORY), *command]
 

@@ -85,7 +85,7 @@ def found_in(log: bytes, wanted: tuple[Signature, ...]) -> list[LogHit]:
 
 
 def forget_automata() -> None:
-    """What a process keeps for all its logs."""
+    """The cached automaton of a process for all its logs."""
     for value in vars(line_filter).values():
         if hasattr(value, "cache_clear"):
             value.cache_clear()

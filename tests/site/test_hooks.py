@@ -22,7 +22,7 @@ pytestmark = pytest.mark.root  # the job's user is not the user who calls the ho
 
 
 class Site:
-    """A site's choices, a mailer that keeps what it gets, and a coach that a test writes."""
+    """A site's settings, a mailer that stores its mails, and a coach that a test writes."""
 
     def __init__(self) -> None:
         self.folder = make_open_directory("hooks")

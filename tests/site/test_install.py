@@ -36,7 +36,7 @@ WHOLE = (
 
 
 def install(checkout: Path, prefix: Path) -> subprocess.CompletedProcess[str]:
-    """What `make site` runs once its tools are there."""
+    """The program that `make site` runs after its tools are installed."""
     argv = [sys.executable, checkout / "site" / "install.py", "--prefix", prefix]
     python = reachable_python()
     assert python is not None, "no Python that every user can start"
@@ -58,7 +58,7 @@ def prefix() -> Iterator[Path]:
 
 
 def loaded(modules: Path, *commands: str) -> str:
-    """What a login shell with Lmod says."""
+    """The output of a login shell with Lmod."""
     program = "; ".join((f". {INIT}", f"module use {modules}", *commands))
     done = subprocess.run(["bash", "--norc", "-c", program], capture_output=True, text=True, timeout=60)
     return done.stdout + done.stderr

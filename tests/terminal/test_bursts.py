@@ -102,7 +102,7 @@ def form(open_terminal: OpenTerminal, tmp_path: Path) -> Terminal:
 
 
 def values(screen: str) -> list[str]:
-    """What the fields show, from above."""
+    """The text of the fields, from the top."""
     rows = screen.splitlines()
     first, left = next(
         (index, at) for index, row in enumerate(rows) if (at := row.find("─ parameters ─")) >= 0

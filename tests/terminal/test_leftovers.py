@@ -1,5 +1,5 @@
-"""Nothing of coach stays on a login node: whatever ends it, while Slurm's clients hang, all of its processes
-go within five seconds."""
+"""No process of coach stays on a login node: after every kind of end, with hanging Slurm clients, all of them
+are gone within five seconds."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ print(f"{arguments.greeting} lr={arguments.lr}", flush=True)
 
 
 def project_of(user: User) -> Path:
-    """A directory with a script two folders deep, and scripts that are nobody's to start."""
+    """A directory with a script two folders deep, and scripts that a user does not start."""
     project = user.home / "project"
     for name in ("tools/small", "venv/bin", ".git"):
         (project / name).mkdir(parents=True)

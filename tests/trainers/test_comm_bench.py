@@ -122,7 +122,7 @@ def test_latency_and_bandwidth_and_the_slow_link_are_found_again_in_numbers_made
         assert len(rounds) == ranks - 1 + ranks % 2
         met = sorted(tuple(pair) for pairs in rounds for pair in pairs)
         assert met == [(a, b) for a in range(ranks) for b in range(a + 1, ranks)]
-        for pairs in rounds:  # nobody has two partners at a time
+        for pairs in rounds:  # no rank has two partners at a time
             assert len({rank for pair in pairs for rank in pair}) == 2 * len(pairs)
 
 
@@ -211,7 +211,7 @@ def test_a_ring_sends_as_little_as_can_be_and_has_the_sums_of_the_library(
             assert (way["num_wrong"], way["num_bytes"]) == (0, size)
             assert way["call_time_s"] > 0
             sent.setdefault(way["way"], []).append(way["bytes_sent"])
-            # What Linux counted: the numbers, and the few bytes that gloo says with them.
+            # The bytes that Linux counted: the numbers, and gloo's small messages with them.
             if way["bytes_sent"] is not None:
                 assert way["bytes_sent"] <= way["bytes_on_the_wire"] < 1.05 * way["bytes_sent"]
             else:

@@ -74,8 +74,8 @@ IN_COMMON_TOO = {("set_epoch", "checks.py")}
 
 
 def names_in(path: Path) -> set[str]:
-    """Every name that the code uses, with and without the module or object before it; not what texts and
-    comments speak of."""
+    """Every name that the code uses, with and without the module or object before it; names in texts and
+    comments do not count."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Name):

@@ -1,4 +1,5 @@
-"""Lessons that measure and train nothing: their rows are there, and what they claim of numbers holds."""
+"""Lessons that measure and do not train: their rows are present, and their claims about number formats
+hold."""
 
 from __future__ import annotations
 

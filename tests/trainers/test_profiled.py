@@ -67,7 +67,7 @@ def test_overlapping_events_are_counted_once_on_a_cpu_and_on_a_gpu(trainer: Trai
     events = [
         event("ProfilerStep#7", "user_annotation", 1000, 2000),
         event("ProfilerStep#8", "user_annotation", 2000, 3000),
-        # what a GPU shows of an annotation is no work
+        # an annotation on the GPU is no work
         event("ProfilerStep#8", "gpu_user_annotation", 1500, 4000),
         event("aten::conv2d", "cpu_op", 1200, 1600),
         event("aten::convolution", "cpu_op", 1250, 1550),  # inside the one before

@@ -30,14 +30,14 @@ PROSE = ("title", "summary", "teaches", "expect", "duration", "mend", "help")
 
 
 class Asked(ARGUMENTS["TrainerParser"]):  # type: ignore[misc] # a class that was loaded from a file
-    """The parser of common/arguments.py, which gives back itself in the place of what it parsed."""
+    """The parser of common/arguments.py, which returns itself instead of the parsed values."""
 
     def parse_args(self, *_: Any) -> Asked:  # type: ignore[override]
         return self
 
 
 def options_of(trainer: Path) -> dict[str, argparse.Action]:
-    """Option → what the trainer's own parser has for it."""
+    """Option → its declaration in the trainer's own parser."""
     tree = ast.parse(trainer.read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     own = [function for function in functions if function.name == "parse_arguments"]

@@ -1,4 +1,4 @@
-"""`benchmarks/training.py`: what a step could reach is counted, not guessed, and its tables come out on any
+"""`benchmarks/training.py` counts a step's roofs and does not guess them, and prints its tables on any
 device."""
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class WarmPython:
 
 
 class WarmProgram:
-    """A program that was started warm, with what torchrun uses of `subprocess.Popen`."""
+    """A warm-started program, with the part of `subprocess.Popen` that torchrun uses."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class WarmProgram:
 
 
 class WarmProcess(WarmProgram):
-    """A program that was started warm, with what a test uses of `subprocess.Popen`."""
+    """A warm-started program, with the part of `subprocess.Popen` that a test uses."""
 
     def __init__(self, server: Path, command: Sequence[str], env: Mapping[str, str]) -> None:
         self._out = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read by `communicate`
@@ -185,7 +185,7 @@ def _serve(path: str) -> dict[str, Any]:
     listener.listen(64)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    running: dict[int, tuple[int, socket.socket]] = {}  # pidfd: pid and who is to be told
+    running: dict[int, tuple[int, socket.socket]] = {}  # pidfd: the pid and the client to notify
     while True:
         readable = select.select([sys.stdin, listener, *running], [], [])[0]
         if sys.stdin in readable:

@@ -1,4 +1,4 @@
-"""Scripted ports: each remembers what it was asked, and refuses when a test says so."""
+"""Scripted ports: each remembers its requests, and refuses when a test says so."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class FakeLaunchables:
 
 @dataclass
 class FakeLaunches:
-    """Remembers what was planned and submitted; refuses when told to."""
+    """Remembers planned and submitted launches; refuses on request."""
 
     submitted: list[Plan] = field(default_factory=list)
     requests: list[LaunchRequest] = field(default_factory=list)
@@ -137,7 +137,7 @@ AGAIN = Resubmission(
 
 @dataclass
 class FakeFixes:
-    """Offers another learning rate; remembers what was relaunched."""
+    """Offers another learning rate; remembers the relaunches."""
 
     relaunched: list[tuple[RelaunchOffer, str]] = field(default_factory=list)
     again: Resubmission | None = AGAIN
@@ -188,7 +188,7 @@ class FakeFixes:
 
 @dataclass
 class FakeJobActions:
-    """Remembers what was done; refuses when told to."""
+    """Remembers the actions; refuses on request."""
 
     performed: list[JobAction] = field(default_factory=list)
     paged: list[str] = field(default_factory=list)
@@ -254,7 +254,7 @@ class FakeStacks:
 
 @dataclass
 class FakeDrills:
-    """Remembers what was answered: it is the input pipeline."""
+    """Remembers the answers; the right one is the input pipeline."""
 
     answered: list[tuple[str, str | None]] = field(default_factory=list)
 
@@ -278,7 +278,7 @@ class FakeDrills:
 
 @dataclass
 class FakeQuestions:
-    """Remembers what was asked; does not answer when told so."""
+    """Remembers the questions; on request it does not answer."""
 
     asked: list[Question] = field(default_factory=list)
     place: PlaceInQueue = field(default_factory=make_place)
@@ -336,7 +336,7 @@ class FakeLogs:
 
 @dataclass
 class FakeNotices:
-    """Writes down what would be told."""
+    """Records the notices."""
 
     in_tmux: list[str] = field(default_factory=list)
     commands: list[Notice] = field(default_factory=list)

@@ -146,7 +146,7 @@ async def test_the_screens_play_it_under_its_watermark_and_write_nothing(
                 await pilot.pause(0.05)
 
         await sees("node3", "train_small", "DEMO", "1/6 a cluster at work")
-        # A step moves the cursor to the job that is told of, and no other key is taken.
+        # A step moves the cursor to the job of the caption, and no other key is accepted.
         for number in ("2/6", "3/6"):
             await pilot.press("full_stop")
             await sees(number)

@@ -1,4 +1,4 @@
-"""A new launch: `+` lists what can be launched from here, Enter opens its plan."""
+"""A new launch: `+` lists the launchable programs here, Enter opens the plan of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The palette lists what can be done on the screen below it, and does it there."""
+"""The palette lists the actions of the screen below it, and runs them there."""
 
 from __future__ import annotations
 

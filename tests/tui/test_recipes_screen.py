@@ -1,5 +1,4 @@
-"""The Recipes screen, driven by keys: read a step, see what it changes, fill in its form, and come to the
-plan."""
+"""The Recipes screen, driven by keys: read a step, see its changes, fill in its form, and reach the plan."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def empty_halves(screen: CoachScreen, strips: Sequence[Strip]) -> Iterator[str]:
 
 
 def hidden_text(strips: Sequence[Strip]) -> Iterator[str]:
-    """Texts that have the colour of what is behind them where a terminal has 16 colours."""
+    """Texts in the colour of their background on a terminal with 16 colours."""
     for strip in strips:
         for text, style, _ in strip:
             if style is not None and text.strip() and len(set(in_16(style))) == 1:
@@ -56,7 +56,7 @@ def in_16(style: Style) -> tuple[int | None, ...]:
 
 
 async def faults_of(driver: Driver) -> set[tuple[str, str]]:
-    """What is wrong with which screen."""
+    """Screen → its faults."""
     found = set()
     for cls in screen_classes():
         driver.app.push_screen(cls(driver.app.context, **arguments(cls, "")))

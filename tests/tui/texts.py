@@ -65,8 +65,8 @@ async def _pages(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
 
 
 async def _notes(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
-    """What the keys of a screen say without leaving it. The screens that they would open are not built: the
-    walk comes to each of them by itself."""
+    """The notes of a screen's keys, without leaving the screen. The screens that keys would open are not
+    built, because the walk visits each of them anyway."""
     with patch.object(driver.app, "push_screen", lambda *_, **__: AwaitComplete()):
         keys = screen.keys()
         for key in keys:

@@ -1,5 +1,5 @@
-"""A live session spares Slurm: it counts its questions, sleeps when nobody looks, and does not ask about jobs
-off the screen."""
+"""A live session spares Slurm: it counts its questions, sleeps when no user looks, and does not ask about
+jobs off the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`coach workshop`: what an organizer reads of the day's arithmetic."""
+"""`coach workshop`: the day's arithmetic as an organizer reads it."""
 
 from __future__ import annotations
 

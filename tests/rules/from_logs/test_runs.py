@@ -76,7 +76,7 @@ def test_lsf_s_report_stands_above_a_job_s_output_or_below_it(log: str) -> None:
 @pytest.mark.parametrize(
     "log",
     [
-        # Counters start anew: epochs, stages, an elastic restart.
+        # Counters start again: epochs, stages, an elastic restart.
         STEPS * 3 + OOM,
         BANNER + STEPS + CAUGHT + STEPS + OOM,
         # A start without an end above it: another stage of the same script.

@@ -80,7 +80,7 @@ def _loss(row: Row) -> float:
     return row.get("train_loss", row.get("loss", row.get("train/loss", math.nan)))
 
 
-# Typed after what these frameworks print; the numbers are of the recorded trainings.
+# Typed in the form of these frameworks' output; the numbers are of the recorded trainings.
 STYLES: dict[str, Callable[[Row], str]] = {
     "plain": lambda row: f"step {row['step']:.0f} loss: {_loss(row):.4f}",
     "transformers": lambda row: (

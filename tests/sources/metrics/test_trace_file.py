@@ -84,4 +84,4 @@ def test_collectives_are_known_on_the_device_and_on_the_host() -> None:
     assert kind("kernel", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t") is Work.COMMUNICATION
     assert kind("kernel", "other", **{"Collective name": "allreduce"}) is Work.COMMUNICATION
     assert kind("user_annotation", "gloo:all_reduce") is Work.HOST_COMMUNICATION
-    assert kind("user_annotation", "nccl:all_reduce") is Work.ANNOTATION  # its kernel is what counts
+    assert kind("user_annotation", "nccl:all_reduce") is Work.ANNOTATION  # only its kernel counts

@@ -49,7 +49,7 @@ class Reads(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
-            return NotImplemented  # the DTensor takes it apart, and what it reads comes here again
+            return NotImplemented  # the DTensor splits it, and the parts arrive here again
         self.num += func is torch.ops.aten._local_scalar_dense.default
         return func(*args, **(kwargs or {}))
 

@@ -200,7 +200,7 @@ def test_each_rank_of_the_language_model_holds_and_reports_the_share_in_its_less
     whole = 2 * block + rest
     assert fsdp.parameters == fsdp.gradients == 4 * whole // 8
     assert fsdp.optimizer == 2 * fsdp.parameters + 4 * num_tensors
-    assert fsdp.numbers_in("all_gather") * 8 == 4 * block + rest  # what both ends need stays gathered
+    assert fsdp.numbers_in("all_gather") * 8 == 4 * block + rest  # parameters of both ends stay gathered
     assert fsdp.numbers_in("reduce_scatter") == whole
 
     split = [placed for _, placed in heads.shapes if "S(" in placed]

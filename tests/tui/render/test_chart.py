@@ -112,7 +112,7 @@ def test_each_line_has_a_stroke_of_its_own_and_the_legend_shows_it() -> None:
 
 
 def _flat(cells: str) -> str:
-    """Which dots along the first eight are set, whatever their height."""
+    """The set dots among the first eight, at any height."""
     return "".join("#" if ord(cell) & dots else " " for cell in cells[:4] for dots in (0x47, 0xB8))
 
 

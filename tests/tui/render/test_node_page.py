@@ -1,4 +1,4 @@
-"""A node: its GPUs with what they do, the jobs on it, and its last hours."""
+"""A node: its GPUs with their activity, its jobs, and its last hours."""
 
 from __future__ import annotations
 

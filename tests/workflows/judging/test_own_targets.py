@@ -1,5 +1,4 @@
-"""The jobs that `coach check` judges when nobody names a target: each own job once, from one question to the
-queue."""
+"""The jobs that `coach check` judges without a target: each own job once, from one query to the queue."""
 
 from __future__ import annotations
 
