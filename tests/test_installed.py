@@ -29,7 +29,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git: not installed")
-def test_a_checkout_says_the_commit_that_git_says_in_each_form_that_git_keeps_it(tmp_path: Path) -> None:
+def test_a_checkout_s_commit_is_read_from_every_form_of_git_s_files(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     git(checkout, "init", "-q", "-b", "side/one+two")

@@ -279,7 +279,7 @@ def test_a_wheelhouse_beside_the_checkout_is_used_without_the_network(machine: M
     assert "--no-index --find-links wheelhouse " in (machine.checkout / "made.txt").read_text()
 
 
-def test_where_the_wheels_come_from_can_be_said(machine: Machine) -> None:
+def test_the_source_of_the_wheels_can_be_set(machine: Machine) -> None:
     machine.add_python()
     (machine.checkout / "wheelhouse").mkdir()
     machine.make("run", "EXTRAS=", "WHEELHOUSE=")
@@ -297,7 +297,7 @@ def test_a_wheelhouse_that_lacks_something_says_so(machine: Machine) -> None:
 
 
 @pytest.mark.root
-def test_a_checkout_of_somebody_else_is_used_as_it_is(open_directory: Path) -> None:
+def test_another_user_s_checkout_is_used_unchanged(open_directory: Path) -> None:
     folder = open_directory / "shared"
     folder.mkdir()
     machine = Machine(folder)
@@ -322,7 +322,7 @@ def test_a_python_without_venv_names_the_package_to_install(machine: Machine) ->
     assert "apt install python3-venv" in machine.make("run").stderr.splitlines()[0]
 
 
-def test_no_python_at_all_is_said(machine: Machine) -> None:
+def test_a_missing_python_is_named(machine: Machine) -> None:
     assert "found none" in machine.make("run").stderr.splitlines()[0]
 
 

@@ -86,7 +86,7 @@ def test_a_log_on_standard_input_is_judged_with_file_and_line(coach) -> None:  #
     assert "<stdin>:9: torch.OutOfMemoryError" in done.stdout
 
 
-def test_a_line_tells_of_the_runs_above_the_judged_one(coach) -> None:  # type: ignore[no-untyped-def]
+def test_a_line_names_the_runs_above_the_judged_one(coach) -> None:  # type: ignore[no-untyped-def]
     raised = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
     log = f"{raised}KeyError: 'lr'\nnohup: ignoring input\n{raised}ZeroDivisionError: division by zero\n"
     done = coach("check", "-", "--backend", "local", stdin=log.encode())

@@ -330,7 +330,7 @@ def test_jobs_are_filtered_sorted_and_cut_to_columns_by_the_same_words(
     assert all(row.startswith("JobHeld") for row in rows)
 
 
-def test_asking_for_somebody_else_by_name_shows_everybodys_queue(
+def test_a_filter_for_another_user_shows_everybodys_queue(
     clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(jobs, settings, "user:nobody", "--format", "json", "--backend", "slurm") == 0
@@ -367,7 +367,7 @@ def test_nodes_and_history_take_the_same_words(
         (jobs, ["--why", "--columns", "id"], "--why and --columns"),
     ],
 )
-def test_a_word_that_means_nothing_is_refused_before_anybody_is_asked(
+def test_an_unknown_word_is_refused_before_any_query(
     settings: Settings, module: Any, words: list[str], said: str
 ) -> None:
     with pytest.raises(UserError) as error:

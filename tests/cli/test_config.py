@@ -145,7 +145,7 @@ def test_a_checked_file_is_good_or_all_its_mistakes_are_named(coach: Coach) -> N
     }
 
 
-def test_a_file_that_is_not_there_cannot_be_checked(coach: Coach) -> None:
+def test_a_missing_file_cannot_be_checked(coach: Coach) -> None:
     with pytest.raises(UserError, match="no such file"):
         coach("--check", "/no/such.toml")
 

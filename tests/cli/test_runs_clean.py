@@ -63,7 +63,7 @@ def test_the_table_shows_the_size_of_each_run_and_the_runs_with_an_unknown_end(s
     assert [(run["state"], run["size_bytes"] > 1000) for run in listed] == [("COMPLETED", True), (None, True)]
 
 
-def test_a_controller_that_is_down_is_said_and_the_last_word_shown(shell: Shell) -> None:
+def test_a_controller_that_is_down_is_named_and_the_last_state_is_shown(shell: Shell) -> None:
     shell.world.make(OLD, "RUNNING", 9 * DAY_S)
     shell.squeue("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     done = shell.coach()

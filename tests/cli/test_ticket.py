@@ -49,7 +49,7 @@ def a_run(tmp_path: Path, source: str = "nan", run_id: str = RUN, **record: Any)
     return run_dir
 
 
-def test_a_ticket_tells_all_that_a_help_desk_asks_for(coach: Coach, tmp_path: Path) -> None:
+def test_a_ticket_holds_all_facts_that_a_help_desk_asks_for(coach: Coach, tmp_path: Path) -> None:
     run_dir = a_run(tmp_path, environment={"python": "/opt/python3", "modules": ["cuda/12.4"], "setup": []})
     (run_dir / "job.sh").write_text("#!/bin/bash\n#SBATCH --gpus=1\ntorchrun train.py\n")
     with (run_dir / "stderr.log").open("a") as log:

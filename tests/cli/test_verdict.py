@@ -101,7 +101,7 @@ def test_the_worst_verdict_is_first_and_equal_ones_are_ordered_by_gpu_hours() ->
 
 
 @pytest.mark.parametrize("num_jobs", [1, 6, 40])
-def test_it_fits_a_small_terminal_however_many_jobs_and_whatever_they_are_called(num_jobs: int) -> None:
+def test_the_list_fits_a_small_terminal_with_any_number_and_names_of_jobs(num_jobs: int) -> None:
     hostile = "\x1b[31m長い" * 60
     jobs = [judged(f"{number}_{'7' * 90}", Severity.CRITICAL, summary=hostile) for number in range(num_jobs)]
     lines = verdict_lines([*jobs, judged("99")], NOW_S)

@@ -309,9 +309,7 @@ def test_a_renamed_node_takes_the_place_of_the_old_one(throwaway: FrailSlurm, wa
     watched.wait(lambda now: "idle" in getattr(watched.node("gpu-17"), "state", ""), 30, "it is idle")
 
 
-def test_a_number_given_anew_to_another_job_is_not_the_old_run(
-    throwaway: FrailSlurm, watch: WatchCluster
-) -> None:
+def test_a_reused_job_number_is_not_the_old_run(throwaway: FrailSlurm, watch: WatchCluster) -> None:
     job = throwaway.submit("sleep 300")
     throwaway.wait_state(job, "RUNNING")
     watched = watch(throwaway)

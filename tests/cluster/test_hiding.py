@@ -266,7 +266,7 @@ def test_a_long_training_whose_requeue_is_refused_goes_on_in_a_further_job(
     closed_slurm.run(["scancel", further])
 
 
-def test_a_script_that_slurm_does_not_give_is_taken_from_its_file_and_that_is_said(
+def test_a_script_that_slurm_does_not_give_is_read_from_its_file_with_a_note(
     closed_coach: InstalledCoach, closed_slurm: SlurmCluster
 ) -> None:
     script = closed_coach.user.home / "job.sh"

@@ -131,7 +131,7 @@ def test_some_tasks_of_an_array_are_held_and_the_whole_is_shortened_and_cancelle
     assert alive() == {f"{array}_1", f"{array}_2", f"{array}_3"}
 
 
-def test_a_requeue_that_the_job_does_not_allow_is_said_before_and_one_that_it_does_is_done(
+def test_a_forbidden_requeue_is_refused_beforehand_and_an_allowed_one_is_done(
     here: Here,
 ) -> None:
     stays = here.submit("sleep 60", "--no-requeue")

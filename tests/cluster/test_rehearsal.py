@@ -112,7 +112,7 @@ def test_a_day_with_a_broken_module_and_a_broken_account_names_both_and_the_soun
     ]
 
 
-def test_data_that_is_not_there_is_named(learner: InstalledCoach) -> None:
+def test_missing_data_is_named(learner: InstalledCoach) -> None:
     scratch = learner.surroundings["SCRATCH"]
     status, tried, _ = rehearse(
         learner, f"[recipes.data]\n{SMALL}", env={"COACH_DATA_DIR": f"{scratch}/no-data"}

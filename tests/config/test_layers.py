@@ -163,7 +163,7 @@ def test_a_locked_table_locks_its_keys(place: Place) -> None:
     assert len(settings.notes) == 3
 
 
-def test_a_locked_environment_cannot_be_described_anew_nor_given_another_python(place: Place) -> None:
+def test_a_locked_environment_cannot_be_redefined_or_get_another_python(place: Place) -> None:
     place.site(
         '[launch]\nenvironment = "pt"\n[environments.pt]\nkind = "conda"\npath = "pt"\n'
         '[locked]\n"launch.environment" = "the supported one"\n'

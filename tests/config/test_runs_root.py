@@ -44,7 +44,7 @@ def test_behind_the_site_s_roots_stand_scratch_and_home(place: Place) -> None:
     ]
 
 
-def test_a_locked_root_has_nothing_behind_it(place: Place) -> None:
+def test_a_locked_runs_root_has_no_fallback(place: Place) -> None:
     place.env |= {"SCRATCH": "/scratch/ada", "COACH_HOME": "/elsewhere"}
     place.site('runs_roots = ["/fast"]\n[locked]\nruns_root = "quotas live there"\n')
     settings = chosen(place, "/fast")

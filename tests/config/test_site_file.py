@@ -105,7 +105,7 @@ def test_each_mistake_has_its_line(place: Place, text: str, line: int, words: st
     assert words in problem.words
 
 
-def test_a_good_file_is_said_to_be_good(place: Place) -> None:
+def test_a_valid_site_file_is_confirmed(place: Place) -> None:
     report = check_file(
         place.site('[launch]\nqos = "a"\nenvironment = "none"\n[locked]\n"launch.qos" = "x"\n'),
         place.environment,

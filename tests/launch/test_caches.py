@@ -40,7 +40,7 @@ def test_cache_variables_that_the_user_has_set_are_kept(tmp_path: Path) -> None:
     assert said["TORCH_HOME"] == f"{tmp_path}/torch"
 
 
-def test_a_site_that_says_nothing_changes_nothing() -> None:
+def test_a_site_without_settings_changes_nothing() -> None:
     assert cache_lines(None) == []
 
 

@@ -85,7 +85,7 @@ def test_a_conda_environment_is_found_by_its_name_in_conda_s_own_list(tmp_path: 
     assert "not checked until the job starts" in (unknown.unknown or "")
 
 
-def test_only_an_interpreter_whose_files_do_not_tell_is_asked(tmp_path: Path) -> None:
+def test_an_interpreter_is_started_only_if_its_files_do_not_give_the_answer(tmp_path: Path) -> None:
     environment = venv(make_prefix(tmp_path / "venv", torch=None))
     assert check_environment(environment, io=AnsweringIo("2.9.1\n")).torch == "2.9.1"
     missing = check_environment(environment, io=AnsweringIo("none\n"))

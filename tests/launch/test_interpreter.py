@@ -74,7 +74,7 @@ def test_each_kind_has_its_own_interpreter_and_python_wins_over_it(
     assert choose_python("/bin/sh", environment, "slurm", ENV) == ("/bin/sh", None)
 
 
-def test_an_interpreter_that_is_not_there_is_refused_except_inside_an_image() -> None:
+def test_a_missing_interpreter_is_refused_except_inside_an_image() -> None:
     with pytest.raises(UserError, match="--python /no/python: no such file"):
         choose_python("/no/python", Environment(), "slurm", ENV)
     with pytest.raises(UserError, match="the environment's python /no/python: no such file"):

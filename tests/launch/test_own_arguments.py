@@ -84,9 +84,7 @@ def test_a_text_that_is_no_python_declares_nothing() -> None:
         ("train.py --amp --lr 1.0", {"amp": False}, "train.py --lr 1.0"),
     ],
 )
-def test_only_a_value_that_changes_is_written_anew(
-    words: str, values: dict[str, Scalar], expected: str
-) -> None:
+def test_only_a_changed_value_is_written_again(words: str, values: dict[str, Scalar], expected: str) -> None:
     assert with_values(words.split(), read_options(words.split(), None), values) == tuple(expected.split())
 
 

@@ -185,7 +185,7 @@ def test_an_option_named_like_a_key_is_changed_in_the_file(home: Path) -> None:
         ("batch_size: 32\nmodel: !include model.yaml\n", "it includes another file"),
     ],
 )
-def test_a_file_that_no_copy_can_stand_for_is_shown_as_it_would_have_to_be(
+def test_a_config_file_that_cannot_be_copied_is_refused_with_the_changed_text(
     home: Path, text: str, why: str
 ) -> None:
     (home / "configs").mkdir()

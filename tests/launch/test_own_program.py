@@ -124,7 +124,7 @@ def test_torchrun_is_offered_to_a_script_and_refused_to_a_command(home: Path) ->
         planned(own(home, None, "python", "train.py"), nproc_per_node=2, partition="gpu")
 
 
-def test_a_command_stands_there_word_for_word_behind_srun(home: Path) -> None:
+def test_a_command_is_passed_to_srun_word_for_word(home: Path) -> None:
     plan = planned(own(home, None, "accelerate", "launch", "train.py", "--lr", "$HOME"), num_nodes=2)
     assert training(plan).endswith("accelerate launch train.py --lr '$HOME'")
     assert training(plan).startswith("srun ")

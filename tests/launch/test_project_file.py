@@ -131,7 +131,7 @@ def test_a_mistake_is_one_line_with_file_line_and_key(
         assert caught.value.message.startswith(f"{path}:{line}: "), caught.value.message
 
 
-def test_toml_that_cannot_be_read_is_said_of_coach_s_own_file_alone(project: Path) -> None:
+def test_unreadable_toml_is_reported_only_for_coach_s_own_file(project: Path) -> None:
     (project / "coach.toml").write_text("[training\n")
     with pytest.raises(UserError, match="not valid TOML"):
         find_project(project)

@@ -82,7 +82,7 @@ def test_a_job_whose_resources_cannot_be_asked_for_is_not_submitted_without_them
     assert not any("gpus" in option for option in options("   TresPerTask=cpu=4\n"))
 
 
-def test_all_that_a_job_asked_for_is_asked_for_again() -> None:
+def test_a_resubmission_repeats_all_requests_of_the_job() -> None:
     facts = (
         "Account=lab QOS=long Reservation=day TimeLimit=02:00:00 NumNodes=2 NumTasks=8 CPUs/Task=4\n"
         "   MinMemoryNode=64G Features=hbm ReqNodeList=n[1-2] ExcNodeList=bad1 Licenses=matlab:1\n"

@@ -110,7 +110,7 @@ def test_a_type_of_gpu_in_the_config_is_no_reason_to_refuse_a_launch_on_cpus(
         plan(tmp_path, site=site, gpu_type="a100")
 
 
-def test_a_type_of_gpu_that_another_partition_has_is_said_to_be_left_out(tmp_path: Path) -> None:
+def test_a_gpu_type_of_another_partition_is_left_out_with_a_note(tmp_path: Path) -> None:
     made = plan(tmp_path, partition="gpu", gpu_type="h100", defaulted={"gpu_type"})
     assert asked(made)["gpus-per-node"] == "2"
     assert "partition gpu has no h100: the config's GPU type is not asked for" in made.notes

@@ -205,7 +205,7 @@ def test_two_jobs_ten_thousand_apart_do_not_meet_at_one_port_of_a_node(
     assert second != first
 
 
-def test_behind_the_last_port_comes_the_first(tmp_path: Path) -> None:
+def test_after_the_last_port_of_the_range_the_first_is_tried(tmp_path: Path) -> None:
     script = plan(tmp_path, "ddp", CLUSTER, num_nodes=2).script
     with socket.socket() as listening:
         try:

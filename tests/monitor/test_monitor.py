@@ -127,7 +127,7 @@ def test_the_list_of_runs_shows_the_queues_state() -> None:
     assert snapshot.run_problems == ("torn",)
 
 
-def test_a_job_of_a_cluster_set_up_anew_is_not_taken_for_the_run_of_the_same_number() -> None:
+def test_a_job_of_a_reinstalled_cluster_is_not_taken_for_the_run_of_the_same_number() -> None:
     monitor = watching(Judge())
     monitor.apply(facts(replace(RUN, created_time_s=50_000.0)))
     monitor.apply(reading("jobs", JobList((JOB,), True)))

@@ -67,7 +67,7 @@ def test_the_finding_is_appended_to_the_existing_comment(job: Job, before: str, 
 
 
 @pytest.mark.parametrize("before", [f"for Ada; coach {RUN} MEM001\n", "two\nlines\n", "x" * 1020 + "\n"])
-def test_a_comment_that_cannot_be_kept_or_has_it_is_left(job: Job, before: str) -> None:
+def test_a_comment_that_is_full_or_already_has_the_finding_stays_unchanged(job: Job, before: str) -> None:
     assert job.appends(before) == [READ]
 
 
@@ -91,7 +91,7 @@ def test_slurm_is_not_asked_without_a_reason(
     assert job.appends() == []
 
 
-def test_no_answer_and_no_verdict_fail_nothing(job: Job) -> None:
+def test_a_missing_answer_or_verdict_leaves_the_comment_unchanged(job: Job) -> None:
     assert not comment.append(job.paths, {**job.env, "SLURM_JOB_ID": "17; id"})
     job.before.unlink(missing_ok=True)
     assert not comment.append(job.paths, job.env)

@@ -238,7 +238,7 @@ def test_an_ecc_that_is_off_counts_nothing_rather_than_zero(once: Once, nvml_sta
     assert not any(name.startswith("ecc") for name in health)
 
 
-def test_a_divided_gpu_stands_for_its_mig_instances(once: Once, nvml_stand_in: NvmlStandIn) -> None:
+def test_a_divided_gpu_is_replaced_by_its_mig_instances(once: Once, nvml_stand_in: NvmlStandIn) -> None:
     nvml_stand_in.set_gpus(
         [
             {**TALKATIVE, "temp": 50},
@@ -297,7 +297,7 @@ def test_each_process_on_a_gpu_is_shown_with_its_rank_and_its_memory(
     assert samples[0].read_mib_s is not None
 
 
-def test_a_driver_older_than_the_binding_tells_all_the_same(start: Start, tmp_path: Path) -> None:
+def test_a_driver_older_than_the_binding_still_gives_every_value(start: Start, tmp_path: Path) -> None:
     old_driver = NvmlStandIn(tmp_path / "old", is_old=True)
     old_driver.set_gpus([{**TALKATIVE, "process": f"{os.getpid()}:300"}])
     output, _ = start("sample", "--once", "--gpm", env=old_driver.env).communicate(timeout=30)

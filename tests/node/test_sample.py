@@ -111,7 +111,9 @@ def test_processes_carry_their_rank_and_hostile_names_stay_short(start: Start, t
         child.communicate()
 
 
-def test_of_two_samplers_on_a_node_one_writes_and_the_other_takes_over(start: Start, tmp_path: Path) -> None:
+def test_only_one_of_two_samplers_on_a_node_writes_until_the_other_takes_over(
+    start: Start, tmp_path: Path
+) -> None:
     first = sampled(start, tmp_path)
     wait_until(lambda: telemetry(tmp_path))
     start(

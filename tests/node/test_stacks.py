@@ -93,7 +93,7 @@ def functions(rank: Mapping[str, Any]) -> list[str]:
     return [frame["function"] for frame in main["frames"]]
 
 
-def test_the_same_moment_reads_the_same_by_both_means() -> None:
+def test_py_spy_and_faulthandler_give_the_same_stack_of_one_moment() -> None:
     (main,) = (t for t in parse_py_spy((CAPTURED / "py-spy.json").read_bytes()) if t["is_main"])
     dumped = parse_faulthandler((CAPTURED / "faulthandler.txt").read_text())
     assert [thread["is_main"] for thread in dumped] == [False, True]
@@ -115,7 +115,7 @@ def test_text_that_py_spy_did_not_write_is_refused(text: bytes) -> None:
         parse_py_spy(text)
 
 
-def test_a_training_below_coach_run_tells_where_it_stands_and_goes_on(start: Start, tmp_path: Path) -> None:
+def test_a_training_below_coach_run_gives_its_stack_and_goes_on(start: Start, tmp_path: Path) -> None:
     there = tmp_path / "there"
     command = [sys.executable, "-c", HOLDS_UP, str(there)]
     training = start(
@@ -175,7 +175,7 @@ def test_a_py_spy_that_hangs_is_not_waited_for_longer_than_the_others_have_time(
 
 
 @pytest.mark.parametrize("is_of_nccl", [True, False])
-def test_where_a_stack_is_not_to_be_had_the_collectives_are(
+def test_without_a_stack_the_collectives_are_still_read(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]], is_of_nccl: bool
 ) -> None:
     there, said = tmp_path / "there", tmp_path / "said"
@@ -287,7 +287,7 @@ def test_the_process_above_the_ranks_is_not_counted_as_a_rank(
         os.killpg(foreign[0].pid, signal.SIGKILL)
 
 
-def test_of_each_rank_the_topmost_python_process_is_meant_not_its_shell_and_not_its_workers(
+def test_the_process_of_a_rank_is_its_topmost_python_not_its_shell_or_a_worker(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     worker = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {HOLDS_UP!r}, sys.argv[1]])"

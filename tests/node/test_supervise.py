@@ -54,7 +54,9 @@ def test_the_exit_status_of_the_training_is_passed_through(start: Start, tmp_pat
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV, signal.SIGINT])
-def test_it_dies_of_the_signal_that_the_training_died_of(start: Start, tmp_path: Path, signum: int) -> None:
+def test_coach_run_dies_of_the_signal_that_the_training_died_of(
+    start: Start, tmp_path: Path, signum: int
+) -> None:
     training = start(*_run(tmp_path), "--", "sh", "-c", f"kill -{signum:d} $$")
     training.communicate(timeout=30)
     assert training.returncode == -signum
@@ -109,7 +111,7 @@ def test_the_training_gets_each_usr1_once_and_the_sampler_goes_on(
     assert training.wait(30) == 2, "the training counted another number of USR1"
 
 
-def test_a_killed_sampler_is_said_and_the_training_does_not_notice(start: Start, tmp_path: Path) -> None:
+def test_a_killed_sampler_is_reported_and_the_training_goes_on(start: Start, tmp_path: Path) -> None:
     training = start(*_run(tmp_path), "--", sys.executable, "-c", _COUNT_SIGNALS)
     sampler = wait_until(lambda: sampler_of(training.pid), what="a sampler")
     os.kill(sampler, signal.SIGKILL)

@@ -149,7 +149,7 @@ def test_files_are_as_long_as_they_had_grown_by_then(session: Session) -> None:
         session.clock.now_s += 10
 
 
-def test_a_file_that_is_written_anew_is_played_as_it_changed(session: Session) -> None:
+def test_a_rewritten_file_is_replayed_as_it_changed(session: Session) -> None:
     path = "/runs/r/run.json"
     states = ["PENDING", "RUNNING", "FAILED"]
     for number, state in enumerate(states):

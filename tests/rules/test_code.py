@@ -80,7 +80,7 @@ def test_the_launchers_report_of_a_failed_rank_is_no_second_finding_beside_the_c
 @pytest.mark.parametrize(
     "last", ["Error: 3 samples were left out", "ValueError", "UserWarning: slow tokenizer"]
 )
-def test_words_that_name_no_exception_or_tell_nothing_of_it_end_nothing(last: str) -> None:
+def test_words_without_an_exception_s_name_or_message_are_no_end(last: str) -> None:
     assert of_a_whole_log(*STEPS, last) == []
 
 

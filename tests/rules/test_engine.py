@@ -69,7 +69,7 @@ def test_a_condition_must_last_before_it_is_a_finding() -> None:
     assert engine.diagnose(at(110.0), History()).findings[0].since_s == 100.0
 
 
-def test_a_condition_that_ended_while_pending_starts_anew() -> None:
+def test_a_condition_that_ended_while_pending_starts_again() -> None:
     rule = planted(hit(), for_s=10.0)
     engine = Engine([rule])
     engine.diagnose(at(100.0), History())
@@ -243,7 +243,7 @@ def test_a_value_that_the_sampler_could_not_read_is_listed_in_the_sampler_s_word
 
 
 @pytest.mark.parametrize("needs", [(), (frozenset({Need.METRICS}),)])
-def test_files_that_another_run_may_have_written_are_named_whatever_else_was_measured(
+def test_files_that_another_run_may_have_written_are_always_named(
     needs: tuple[frozenset[Need], ...],
 ) -> None:
     snapshot = TargetSnapshot("target", 1.0, left_aside="metrics.csv may be of run y: not read")

@@ -775,7 +775,7 @@ def test_a_rank_that_left_without_a_word_ended_the_run_and_not_the_rank_that_los
     assert own.findings[0].subject.rank == 0
 
 
-def test_of_two_nodes_summaries_the_one_that_was_ended_by_torchrun_says_nothing() -> None:
+def test_the_summary_of_a_node_that_torchrun_ended_names_no_cause() -> None:
     log = SUMMARY.format(code=-15).replace("rank      : 1", "rank      : 3") + "\n" + SUMMARY.format(code=-9)
     assert diagnose_whole(log).findings[0].subject.rank == 1
 
@@ -876,7 +876,7 @@ def test_the_same_words_at_the_end_of_a_program_are_its_cause(cause: str, lines:
     assert of_a_whole_log(*lines) == [cause]
 
 
-def test_an_extension_of_another_torch_is_built_anew_beside_it_and_nothing_is_removed() -> None:
+def test_an_extension_of_another_torch_is_built_again_beside_it_and_nothing_is_removed() -> None:
     line = (
         "ImportError: /home/user/.cache/torch_extensions/py311/fused_adam/fused_adam.so: undefined symbol: _Z"
     )

@@ -201,7 +201,7 @@ def test_an_hour_without_measurements_adds_no_weight_to_the_samples_beside_it() 
     assert not causes(judge((), samples, run=ended, now_s=5200.0))
 
 
-def test_high_power_says_that_the_gpu_works_whatever_utilization_says() -> None:
+def test_high_power_proves_that_the_gpu_works_at_any_utilization() -> None:
     assert not causes(judge((), gpu_samples([20.0] * 150, power_w=300.0), now_s=1150.0))
 
 

@@ -153,6 +153,6 @@ def test_values_missing_from_jobstats_are_listed_as_not_measured(name: str, beca
     assert missing["gpu.utilization"] == because
 
 
-def test_without_a_summary_nothing_is_said_of_jobstats() -> None:
+def test_without_a_summary_jobstats_is_not_mentioned() -> None:
     missing = {each.what: each.because for each in judged_by(None).not_measured}
     assert missing["gpu.utilization"] == "no sampler ran beside it"

@@ -73,7 +73,7 @@ def test_a_nan_on_one_rank_of_two_names_the_rank() -> None:
         "epoch 3 train loss nan val loss nan\nepoch 4 train loss nan val loss nan\n",
     ],
 )
-def test_a_loss_that_is_not_finite_is_found_however_it_is_written(log: str) -> None:
+def test_a_loss_that_is_not_finite_is_found_in_every_spelling(log: str) -> None:
     assert causes(diagnose_log(log)) == ["nan_loss"]
 
 

@@ -46,7 +46,7 @@ def test_an_error_text_in_a_source_line_of_a_traceback_is_not_an_error(source: s
     ],
     ids=["rank-prefix", "frame", "box", "notebook"],
 )
-def test_neither_under_a_rank_nor_in_a_box_nor_in_the_name_of_a_file(log: str) -> None:
+def test_an_error_text_in_a_source_line_of_a_rank_a_box_or_a_file_name_is_not_an_error(log: str) -> None:
     assert of_a_whole_log(*log.splitlines()) == ["code_error"]
 
 
@@ -94,7 +94,7 @@ SUMMARY = """  traceback : Traceback (most recent call last):
 
 
 @pytest.mark.parametrize("log", [GROUP, INDENTED, SUMMARY], ids=["group", "logger", "torchrun"])
-def test_an_exception_that_is_indented_with_its_whole_traceback_is_said(log: str) -> None:
+def test_an_exception_indented_with_its_whole_traceback_is_found(log: str) -> None:
     assert causes(diagnose_log(log)) == ["cuda_oom"]
 
 

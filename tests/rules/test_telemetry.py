@@ -60,7 +60,7 @@ def only(diagnosis: Diagnosis, rule: str) -> Finding:
         ("uneven", "DST009", Severity.WARNING, 3),
     ],
 )
-def test_a_gpu_that_fails_is_named_with_its_fault_and_nothing_else_is_said(
+def test_a_failing_gpu_is_named_with_its_fault_and_is_the_only_finding(
     name: str, rule: str, severity: Severity, gpu: int
 ) -> None:
     diagnosis = diagnose(f"gpus/{name}")

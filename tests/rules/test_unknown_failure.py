@@ -152,7 +152,7 @@ def test_a_job_that_did_not_fail_has_no_failure(state: str) -> None:
     )
 
 
-def test_it_withdraws_as_soon_as_another_finding_says_why() -> None:
+def test_end001_withdraws_as_soon_as_another_finding_explains_the_end() -> None:
     engine = Engine(build())
     first = engine.diagnose(ended("FAILED", "starting"), History())
     assert causes(first) == ["unknown_failure"]

@@ -582,7 +582,7 @@ def test_a_nan_in_the_training_loss_is_an_alarm_whatever_stands_beside_it(line: 
     assert causes(diagnose_log(f"{line % 2.0}\n" + f"{line % math.nan}\n" * 3)) == ["nan_loss"]
 
 
-def test_a_script_that_says_done_behind_a_program_that_died_hides_nothing() -> None:
+def test_a_script_that_prints_done_after_a_failed_program_hides_no_cause() -> None:
     died = ("RuntimeError: CUDA error: an illegal memory access was encountered", "Training finished", "Done")
     assert of_a_whole_log(*died) == ["illegal_memory_access"]
     assert of_a_whole_log(*FRAMES.splitlines(), "ValueError: bad label", "Done") == ["code_error"]

@@ -58,7 +58,7 @@ def test_a_site_s_wrapper_that_goes_on_is_ended_with_its_children() -> None:
         assert rest.read() == b"asked\n"
 
 
-def test_a_command_that_is_not_there_is_an_error_and_leaves_nothing() -> None:
+def test_a_missing_command_is_an_error_and_leaves_no_files() -> None:
     with pytest.raises(FileNotFoundError):
         run_command(("no-such-client",), os.environ, 1.0)
 

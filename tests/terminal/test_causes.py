@@ -86,7 +86,7 @@ def test_a_job_that_met_its_limit_is_named_so(
     terminal.wait_for(re.compile(rf"job {job_id}\b"), "time limit", timeout_s=WITHIN_S)
 
 
-def test_a_job_of_somebody_else_is_opened_on_its_cause_by_its_number(
+def test_another_user_s_job_is_opened_on_its_cause_by_its_number(
     slurm: SlurmCluster, user_coach: InstalledCoach, open_terminal: OpenTerminal, open_directory: Path
 ) -> None:
     log = open_directory / "somebody-else.out"

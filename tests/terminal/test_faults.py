@@ -88,7 +88,7 @@ def test_a_job_on_the_screen_stays_there_with_its_age_while_the_controller_is_aw
     assert "RUNNING" in screen
 
 
-def test_a_slow_controller_is_said_and_asked_more_rarely(
+def test_a_slow_controller_is_named_and_asked_less_often(
     user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
     """A wrapper makes the controller slow, because a real one is slow only by chance or under a rate

@@ -77,7 +77,7 @@ def sockets_of_coach(lines: Iterable[str]) -> list[str]:
     return found
 
 
-def test_the_reader_of_the_trace_tells_coach_s_sockets_from_a_client_s() -> None:
+def test_the_reader_of_the_trace_separates_coach_s_sockets_from_a_client_s() -> None:
     lines = [
         '10 execve("/x/bin/coach", ["coach", "jobs"], 0x7) = 0',
         "10 clone(child_stack=NULL, flags=CLONE_VM) = 11",

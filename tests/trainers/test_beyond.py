@@ -161,7 +161,7 @@ def test_a_killed_rank_is_started_again_and_all_go_on_from_the_newest_checkpoint
     assert {step: after[step] for step in done_twice} == {step: before[step] for step in done_twice}
 
 
-def test_a_folder_is_staged_once_whole_and_anew_when_it_has_changed(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_folder_is_staged_whole_once_and_again_after_a_change(trainer: Trainer, tmp_path: Path) -> None:
     source, target = tmp_path / "data", tmp_path / "node"
     (source / "deep").mkdir(parents=True)
     target.mkdir()

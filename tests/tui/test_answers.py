@@ -63,7 +63,7 @@ async def test_why_a_job_waits_stands_beside_it_and_w_says_it_at_length(size: tu
         assert ports.questions.asked == ["place_in_queue"]
 
 
-async def test_the_place_in_the_queue_is_asked_once_a_minute_and_anew_on_demand() -> None:
+async def test_the_place_in_the_queue_is_asked_once_a_minute_and_again_on_demand() -> None:
     ports = FakePorts()
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(2):
@@ -100,7 +100,7 @@ async def test_a_silent_controller_is_not_asked_again_by_every_screen_that_opens
         await driver.until(lambda: len(ports.questions.asked) == 2, "asked again after a while")
 
 
-async def test_nothing_is_asked_for_somebody_elses_job_or_in_a_recording() -> None:
+async def test_no_query_is_sent_for_another_user_s_job_or_in_a_recording() -> None:
     foreign = make_job("30", "bob", **WAITING, reason="Priority")
     ports = FakePorts()
     async with opened(queue(foreign), ports) as driver:

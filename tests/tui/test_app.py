@@ -212,7 +212,7 @@ async def test_x_and_y_in_one_burst_cancel_nothing() -> None:
         assert driver.ports.job_actions.performed == []
 
 
-async def test_somebody_elses_job_cannot_be_cancelled() -> None:
+async def test_another_user_s_job_cannot_be_cancelled() -> None:
     async with opened() as driver:
         await driver.press("down", "down", "x")
         await driver.sees("job 12 is bob's, not yours")

@@ -34,7 +34,7 @@ async def test_forty_people_are_scrolled_through_in_a_small_terminal() -> None:
         await driver.sees("learner39")
 
 
-async def test_trouble_is_said_in_words_and_a_filter_finds_it() -> None:
+async def test_a_learner_s_trouble_is_named_in_words_and_a_filter_finds_it() -> None:
     cohort = make_cohort(3)
     runs = (
         make_summary(1000, "a", code="NUM001", severity=Severity.CRITICAL),
@@ -58,7 +58,7 @@ async def test_trouble_is_said_in_words_and_a_filter_finds_it() -> None:
         assert driver.place == "cohort"
 
 
-async def test_the_directory_is_read_again_while_somebody_looks() -> None:
+async def test_the_directory_is_read_again_while_the_screen_is_watched() -> None:
     ports = FakePorts()
     async with opened(ports=ports) as driver:
         await driver.press("L")

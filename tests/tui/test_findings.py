@@ -152,7 +152,7 @@ async def test_f_on_a_job_without_a_script_says_so_in_one_sentence() -> None:
         await driver.sees("job 99: nobody has its batch script any more")
 
 
-async def test_f_on_a_job_of_somebody_else_says_that_only_own_jobs_are_submitted() -> None:
+async def test_f_on_another_user_s_job_says_that_only_own_jobs_are_submitted() -> None:
     async with opened(with_foreign_job("bob")) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "99"))
         await driver.reaches("job")
@@ -472,7 +472,7 @@ async def test_a_failure_is_listed_once_when_the_run_of_a_judged_job_becomes_kno
         assert session.watches[-1].targets[0] in (RUN_ID, CHILD_ID)
 
 
-async def test_a_job_with_the_number_of_somebody_elses_older_run_keeps_its_finding() -> None:
+async def test_a_job_with_the_number_of_another_user_s_older_run_keeps_its_finding() -> None:
     session = with_foreign_job()
     before = session.snapshot
     run = replace(before.runs[0], run_id=CHILD_ID, job_id="99", user="bob")

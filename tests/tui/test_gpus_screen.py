@@ -105,7 +105,7 @@ async def test_a_job_that_nothing_measures_names_the_key_that_measures_it() -> N
         await driver.sees("no GPU was measured; t on the job measures inside of it")
 
 
-async def test_somebody_elses_gpus_are_not_looked_into() -> None:
+async def test_another_user_s_gpus_are_not_measured() -> None:
     async with opened(size=(80, 24)) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "12"))
         await driver.reaches("job")

@@ -251,7 +251,7 @@ async def test_the_log_of_a_runs_job_is_the_runs_in_both_streams() -> None:
         await driver.sees("oh no")
 
 
-async def test_a_log_that_is_not_there_names_the_place_where_it_was_looked_for() -> None:
+async def test_a_missing_log_names_the_searched_place() -> None:
     session = waiting()
     async with opened(session) as driver:
         await driver.press("l")

@@ -40,7 +40,7 @@ async def test_typing_into_the_form_shows_its_changes_in_the_script() -> None:
         await driver.sees("+srun --kill-on-bad-exit=1 coach run -- torchrun trainers/ddp.py --lr 0.3")
 
 
-async def test_a_value_that_cannot_be_is_said_beside_its_meaning() -> None:
+async def test_an_impossible_value_shows_its_error_beside_its_meaning() -> None:
     async with opened() as driver:
         await open_recipes(driver)
         await driver.press("j", "tab", "tab", "-", "1")

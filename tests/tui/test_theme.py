@@ -93,7 +93,7 @@ def test_good_warning_and_error_stay_apart_for_the_colour_blind(name: str, kind:
         assert apart >= LEAST_APART, f"{one} and {other}: {apart:.1f}"
 
 
-def test_the_key_goes_round_our_themes_and_leaves_one_of_textual() -> None:
+def test_the_theme_key_cycles_through_coach_s_themes_and_leaves_textual_s() -> None:
     names = [DEFAULT_THEME]
     while (name := next_own(names[-1])) not in names:
         names.append(name)

@@ -50,7 +50,7 @@ async def test_the_queue_takes_the_words_of_the_command_line_and_counts_its_matc
         assert len(ids(driver)) == 4
 
 
-async def test_a_slip_is_said_beside_the_line_and_the_last_good_filter_stays() -> None:
+async def test_a_filter_with_a_mistake_shows_the_error_and_the_last_good_filter_stays() -> None:
     async with opened() as driver:
         await driver.press("slash")
         await type_in(driver, "user:bob gpus:1x")

@@ -173,7 +173,7 @@ def test_values_that_a_launch_leaves_out_come_from_the_config(world: World) -> N
     assert with_defaults(LaunchRequest("ddp"), settings).time_limit_s == 1200
 
 
-def test_a_python_that_is_not_there_is_refused(world: World) -> None:
+def test_a_missing_python_is_refused(world: World) -> None:
     with pytest.raises(UserError, match="--python /no/such: no such file"):
         world.plan(LaunchRequest("ddp", python="/no/such"))
 

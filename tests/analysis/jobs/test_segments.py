@@ -17,7 +17,7 @@ def test_segments_are_shown_as_one_training_with_the_lost_work() -> None:
     )
 
 
-def test_any_other_training_tells_of_no_segments() -> None:
+def test_any_other_training_shows_no_segments() -> None:
     assert segment_words(()) == ()
 
 

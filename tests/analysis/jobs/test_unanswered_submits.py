@@ -116,6 +116,6 @@ def test_each_run_of_a_sweep_is_its_own_task_of_the_array_that_waits() -> None:
     assert {run_id: each.job_id for run_id, each in told.items()} == {others[1]: "7_2"}
 
 
-def test_a_batch_file_that_says_itself_where_its_output_goes_is_known_by_its_script() -> None:
+def test_a_batch_file_with_its_own_output_path_is_recognised_by_its_script() -> None:
     row = replace(job("7", "/home/ada/slurm-7.out"), command=f"{ROOT}/{RUN_ID}/job.sh")
     assert jobs_in_queue([run()], [row])[RUN_ID].job_id == "7"

@@ -99,7 +99,7 @@ def test_findings_above_info_are_announced_while_a_job_runs_and_again_when_they_
     assert watched.news(picture(row, diagnoses=judged, targets={"17": ending})) == []
 
 
-def test_all_that_is_active_is_the_user_s_runs_and_his_other_jobs_an_array_once() -> None:
+def test_the_active_list_holds_the_user_s_runs_and_other_jobs_with_each_array_once() -> None:
     jobs = [job("17", "RUNNING"), job("18"), job("19_1"), job("19_[2-9]"), job("20", "FAILED")]
     jobs.append(job("21", "RUNNING", user="eve"))
     runs = (run("RUNNING"), replace(run("COMPLETED", "20"), run_id="20261121-142233-ddp-0000"))

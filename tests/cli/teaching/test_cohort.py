@@ -90,7 +90,7 @@ def test_the_members_of_a_group_are_expected(place: Path, capfd: pytest.CaptureF
     assert "no-such-group: no such group" in err
 
 
-def test_the_config_says_where_and_who(
+def test_the_config_gives_the_cohort_directory_and_the_roster(
     tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, _, err = coach(capfd)

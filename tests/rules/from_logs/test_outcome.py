@@ -70,7 +70,9 @@ def test_a_job_ends_as_slurm_says(
         ("step 1\n", End.UNKNOWN, None),
     ],
 )
-def test_a_log_alone_tells_an_end_by_its_blocks(text: str, end: End, because: str | None) -> None:
+def test_the_end_of_a_log_without_a_job_is_read_from_its_error_blocks(
+    text: str, end: End, because: str | None
+) -> None:
     assert (logged(text).end, logged(text).reason) == (end, because)
 
 

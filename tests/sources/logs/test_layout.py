@@ -171,7 +171,7 @@ def test_no_log_among_the_fixtures_was_broken_or_spaced() -> None:
     assert not {path: layout for path, layout in layouts.items() if layout.width or layout.is_spaced}
 
 
-def test_a_log_of_a_few_lines_tells_no_layout() -> None:
+def test_a_log_of_a_few_lines_has_no_layout() -> None:
     assert layout_of(b"> a\n> b\n") == layout_of(b"") == Layout()
 
 

@@ -210,7 +210,7 @@ def test_the_memory_for_kinds_is_bounded_when_no_line_is_like_another() -> None:
     ],
     ids=["error-and-loss", "progress-without-newline", "ranks"],
 )
-def test_of_lines_that_all_hold_a_literal_and_differ_in_digits_few_are_decoded(
+def test_few_of_many_lines_that_differ_only_in_digits_are_decoded(
     line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     num_lines = 60_000

@@ -100,7 +100,7 @@ def test_the_file_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(found) == 20
 
 
-def test_of_a_very_long_queue_only_the_newest_jobs_are_written_once(
+def test_only_the_newest_jobs_of_a_very_long_queue_are_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seen_jobs, "MAX_JOBS", 20)

@@ -59,7 +59,7 @@ def test_steps_without_a_time_have_an_axis_of_steps() -> None:
     assert axis_of(History(), None, NOW_S, is_live=True) is None
 
 
-def test_a_loss_that_is_not_finite_is_said_in_the_title() -> None:
+def test_a_loss_that_is_not_finite_is_named_in_the_title() -> None:
     assert "loss NaN ✖ not finite from step 150" in drawn(make_history(lost_at=150), 78, 9)[0]
 
 

@@ -38,7 +38,7 @@ def test_a_job_explains_its_training_by_its_metrics_with_their_age() -> None:
 
 
 @pytest.mark.parametrize("width", [78, 118, 198])
-def test_an_explanation_fits_and_tells_its_age(width: int) -> None:
+def test_an_explanation_fits_and_shows_its_age(width: int) -> None:
     told = Explained("STATE", "RUNNING", "it runs " * 20, "squeue, field State", "look " * 30, "jobs")
     sources = {"jobs": status("jobs", 3.0)}
     rows = explained_lines([told], None, sources, NOW_S, width)

@@ -59,7 +59,7 @@ def test_a_value_that_has_grown_old_is_marked_and_not_compared() -> None:
     assert heat_rows(history, history.gpus, fresh, UTILIZATION)[0].values[7] is None
 
 
-def test_a_gpu_that_its_node_no_longer_tells_of_is_marked_before_the_node_is_silent() -> None:
+def test_a_gpu_missing_from_its_node_s_records_is_marked_before_the_node_is_silent() -> None:
     history = make_gpu_job()
     history.add_samples([make_gpu("node01", gpu, NOW_S + 12) for gpu in range(8) if gpu != 6])
     rows = text(grid_lines(history, history.gpus, NOW_S + 12, 119)).splitlines()

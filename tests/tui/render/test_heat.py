@@ -23,7 +23,7 @@ def test_64_nodes_with_8_gpus_each_are_on_one_small_screen() -> None:
     assert "digit: tens of %" in plain(rows[-1])
 
 
-def test_where_there_is_room_the_numbers_are_whole() -> None:
+def test_with_enough_room_the_numbers_are_whole() -> None:
     few = plain(heat_lines(make_rows(4), POWER, 79, 18)[0])
     assert few.split() == ["node01"] + ["▆", "71"] * 8
     more = "\n".join(map(plain, heat_lines(make_rows(30), POWER, 85, 18)))
@@ -43,7 +43,7 @@ def test_an_unknown_value_is_a_dash_and_an_outlier_is_marked() -> None:
     assert [span.tone for span in spans[1:6]] == ["accent", "muted", "warning", "accent", "warning"]
 
 
-def test_of_long_names_the_end_is_shown() -> None:
+def test_long_names_show_their_end() -> None:
     rows = [HeatRow(f"rack-b-gpu-h100-{index:04}", (50.0,) * 8) for index in range(3)]
     shown = "\n".join(map(plain, heat_lines(rows, POWER, 79, 10)))
     assert all(f"-h100-{index:04}" in shown for index in range(3))

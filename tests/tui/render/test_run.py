@@ -61,7 +61,7 @@ def test_each_value_of_a_node_has_its_age() -> None:
     assert "250/400 W" in shown
 
 
-def test_nothing_measured_yet_is_said() -> None:
+def test_a_run_without_measurements_yet_says_so() -> None:
     assert "nothing measured on the nodes yet" in text(node_lines(History(), [], None, NOW_S, 80))
     assert "no rank has written a step yet" in text(rank_lines(History(), 80))
     assert "not measured yet" in text([step_time_line([], 80)])

@@ -61,7 +61,7 @@ def test_a_wide_line_has_steps_time_to_go_speed_memory_and_power() -> None:
         assert told in row
 
 
-def test_a_loss_that_is_lost_is_said_with_a_sign_and_an_old_use_with_its_age() -> None:
+def test_a_nan_loss_has_a_sign_and_an_old_gpu_use_has_its_age() -> None:
     old = DeviceUse(1, NOW_S - 240, 62.0)
     for width, said in ((200, "62% 4 min"), (80, "62% old")):
         row = line_at(width, training(math.nan, old), None)

@@ -57,7 +57,7 @@ def finished_run(settings: Settings, job_id: str | None, **more: object) -> Path
     return make_run(settings.runs_root, RUN_ID, json.dumps(record))
 
 
-def test_accounting_tells_the_history_where_it_works(settings: Settings) -> None:
+def test_the_history_comes_from_accounting_if_that_works(settings: Settings) -> None:
     past = look(settings, captured("history-24.11.txt"))
     assert past.notes == ()
     by_id = {each.job.job_id: each for each in past.jobs}

@@ -163,7 +163,7 @@ def test_tasks_of_an_array_are_named_as_slurm_takes_them(world: World) -> None:
         planned(world, Verb.TIMELIMIT, "17_4", time_limit_s=360)
 
 
-def test_where_a_step_waits_for_the_job_s_own_no_shell_is_opened(world: World) -> None:
+def test_no_shell_is_opened_on_a_slurm_whose_added_step_would_wait(world: World) -> None:
     rows(world, "17 RUNNING None 10:00 1")
     world.client("srun", "echo slurm 21.08.8")
     with pytest.raises(UserError, match=r"this is Slurm 21\.08\.8: before 22\.05 an added step"):

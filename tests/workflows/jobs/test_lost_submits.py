@@ -65,7 +65,7 @@ def test_a_young_one_may_still_be_on_its_way(world: World) -> None:
     assert "look once more in a minute" in (refusal(world, RUN).hint or "")
 
 
-def test_where_accounting_is_switched_off_that_is_said(world: World) -> None:
+def test_a_switched_off_accounting_is_named(world: World) -> None:
     lose(world)
     error = refusal(world, RUN)
     assert "no job of it is in the queue; accounting does not tell: " in error.message

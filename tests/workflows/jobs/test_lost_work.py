@@ -74,7 +74,7 @@ def work(tmp_path: Path) -> Work:
     return Work(tmp_path)
 
 
-def test_the_newest_complete_one_counts_and_newer_torn_ones_are_said(work: Work) -> None:
+def test_the_newest_complete_checkpoint_counts_and_newer_torn_ones_are_named(work: Work) -> None:
     work.write("out/epoch=1-step=200.ckpt", torch_file(), 60)
     work.write("out/epoch=2-step=300.ckpt", torch_file(), 30)
     work.write("out/epoch=3-step=400.ckpt", torch_file()[:-300], 5)
@@ -107,7 +107,7 @@ def test_hugging_face_writes_its_state_last_and_names_the_parts_of_a_large_model
     ]
 
 
-def test_a_file_of_safetensors_says_itself_how_long_it_is(work: Work) -> None:
+def test_the_length_of_a_safetensors_file_is_read_from_its_header(work: Work) -> None:
     work.write("model_step_10.safetensors", safetensors_file(), 9)
     work.write("model_step_20.safetensors", safetensors_file()[:-5], 5)
     work.write("model_step_30.safetensors", safetensors_file()[:12], 4)
@@ -176,7 +176,7 @@ def launched_in(folder: Path, **more: Any) -> Run:
     )
 
 
-def test_of_a_run_of_coachs_own_its_checkpoints_are_looked_at_wherever_it_runs(tmp_path: Path) -> None:
+def test_the_lost_work_of_a_coach_run_counts_from_its_own_checkpoints(tmp_path: Path) -> None:
     work = Work(tmp_path / "checkpoints")
     work.write("step-300.pt", torch_file(), 30)
     work.write("step-400.pt", torch_file()[:-300], 5)

@@ -121,11 +121,11 @@ def test_the_step_knows_nothing_of_an_allocation_that_coach_itself_runs_in(world
     "value",
     [{}, {"ranks": 7}, {"ranks": [7, {}, {"pid": "x"}]}, {"ranks": [{"pid": True}]}],
 )
-def test_a_nodes_file_that_says_something_else_is_no_rank(value: dict[str, Any]) -> None:
+def test_a_node_s_file_with_other_content_is_no_rank(value: dict[str, Any]) -> None:
     assert parse_stacks(value) == ()
 
 
-def test_of_a_rank_that_says_nothing_but_its_process_everything_else_is_unknown() -> None:
+def test_a_rank_that_gives_only_its_process_has_no_other_known_value() -> None:
     (rank,) = parse_stacks(
         {"node": "n", "ranks": [{"pid": 7, "flight": 3, "threads": [{"frames": 3}], "missed": [1]}]}
     )

@@ -246,7 +246,7 @@ def test_alive_runs_open_drills_and_runs_of_others_are_not_thinned(
     assert look(world) == ()
 
 
-def test_a_part_with_a_file_of_somebody_elses_making_or_a_link_stays(world: World, tmp_path: Path) -> None:
+def test_a_part_that_holds_a_foreign_file_or_a_link_stays(world: World, tmp_path: Path) -> None:
     run_dir = world.make(OLD)
     with_metrics(run_dir, ranks=2, steps=2)
     (run_dir / "metrics" / "notes.txt").write_text("mine")

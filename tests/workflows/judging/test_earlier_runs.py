@@ -106,7 +106,7 @@ def test_a_past_run_is_judged_by_the_runs_before_it(machine: Machine) -> None:
     assert [finding.rule for finding in machine.check(names[1])] == ["MEM001"]
 
 
-def test_a_log_is_read_once_for_that_however_often_is_asked(machine: Machine) -> None:
+def test_the_log_of_an_earlier_run_is_read_only_once(machine: Machine) -> None:
     names = [machine.run(number) for number in range(1, 4)]
     assert len(machine.check(names[-1])) == 2
     kept = (machine.settings.cache_dir / FILE_NAME).read_bytes()
@@ -116,7 +116,7 @@ def test_a_log_is_read_once_for_that_however_often_is_asked(machine: Machine) ->
     assert (machine.settings.cache_dir / FILE_NAME).read_bytes() == kept
 
 
-def test_all_own_jobs_are_judged_before_any_of_them_is_put_beside_the_others(
+def test_all_own_jobs_are_judged_before_they_are_compared(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [machine.run(number) for number in range(1, 4)]
@@ -190,7 +190,7 @@ def test_accounting_and_log_are_kept_together_in_either_order(
         assert (known.memory_asked_mib, known.is_judged, known.work) == (32768.0, True, judged.work)
 
 
-def test_where_nothing_can_be_kept_the_diagnosis_is_made_all_the_same(machine: Machine) -> None:
+def test_an_unwritable_cache_does_not_stop_the_diagnosis(machine: Machine) -> None:
     machine.settings.cache_dir.write_text("a file where the folder would be")
     name = machine.run(1)
     assert [finding.rule for finding in machine.check(name)] == ["MEM001"]

@@ -258,7 +258,7 @@ def test_the_newest_runs_of_wandb_and_mlflow_are_found_and_their_other_files_are
     assert names(files.logs()) == ["slurm-17.out"]
 
 
-def test_of_a_database_the_run_of_the_job_s_time_is_taken(tmp_path: Path) -> None:
+def test_the_run_in_a_database_is_chosen_by_the_job_s_time(tmp_path: Path) -> None:
     statements = [
         "CREATE TABLE runs (run_uuid TEXT, start_time INT, end_time INT)",
         "CREATE TABLE latest_metrics (run_uuid TEXT)",

@@ -122,9 +122,7 @@ def test_a_copied_archive_does_without_a_network(
     assert file.exists()
 
 
-def test_somebody_s_files_are_not_overwritten(
-    settings: Settings, env: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_user_s_files_are_not_overwritten(settings: Settings, env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "data" / "folder").mkdir(parents=True)
     with pytest.raises(UserError, match="something else is there"):
         fetch(settings, env, lambda done, whole: None, archive=ARCHIVE)

@@ -97,7 +97,9 @@ def test_a_copy_of_a_sweep_still_finds_the_parameters_it_inherits(tmp_path: Path
     assert copy.parameters == get_recipe("scale").parameters
 
 
-def test_a_folder_is_a_recipe_and_one_without_says_how_to_make_it(mine: Path, tmp_path: Path) -> None:
+def test_a_folder_is_a_recipe_and_one_without_a_toml_explains_how_to_make_it(
+    mine: Path, tmp_path: Path
+) -> None:
     assert get_recipe(str(mine)).path == mine / "ddp.toml"
     assert get_recipe(str(mine / "ddp.toml")).own_trainers == mine
     (mine / "other.toml").write_text((mine / "ddp.toml").read_text())

@@ -65,7 +65,7 @@ def test_a_sweep_is_one_plan_with_a_run_for_each_value(world: World) -> None:
     assert planned.run_json["expects"] == ["GPU005"]
 
 
-def test_values_are_said_by_the_plural_or_by_the_parameter_s_own_name(world: World) -> None:
+def test_values_are_set_by_the_plural_or_by_the_parameter_s_own_name(world: World) -> None:
     for said in ({"batch_sizes": "8, 16"}, {"batch_size": "8,16"}):
         planned = plan(world, "sweep_batch", set=said)
         assert [each.parameters["batch_size"] for each in (planned, *planned.others)] == [8, 16]

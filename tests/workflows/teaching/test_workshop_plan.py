@@ -83,7 +83,7 @@ def test_a_mistake_is_shown_with_its_file_its_line_and_its_key(
     assert words in refused.value.message
 
 
-def test_a_plan_that_is_not_there_leads_to_the_example(tmp_path: Path) -> None:
+def test_a_missing_plan_leads_to_the_example(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file") as refused:
         read_workshop_plan(tmp_path / "none.toml", "auto", Settings(tmp_path, tmp_path, tmp_path))
     assert "coach workshop example" in (refused.value.hint or "")

@@ -120,7 +120,7 @@ def test_a_second_coach_or_the_next_one_does_not_run_it_again(session: Session) 
     assert len(session.told()) == 1
 
 
-def test_of_two_coaches_at_the_same_moment_one_gets_it(session: Session) -> None:
+def test_only_one_of_two_coaches_claims_a_job_at_the_same_moment(session: Session) -> None:
     one, other = (IdleClaims(session.settings.cache_dir, "c") for _ in range(2))
     assert (one.last_s(JOB), other.last_s(JOB)) == (None, None)
     assert [one.claim(JOB, None), other.claim(JOB, None)] == [True, False]
@@ -227,7 +227,7 @@ def test_a_failing_idle_command_is_reported_and_not_run_again(
     assert looked(source) is None
 
 
-def test_where_it_cannot_be_remembered_it_is_not_run(session: Session) -> None:
+def test_the_idle_command_is_not_run_if_the_run_cannot_be_remembered(session: Session) -> None:
     session.settings.cache_dir.write_text("a file, where a folder is to be")
     session.measure(900)
     words = looked(session.source())

@@ -199,7 +199,7 @@ def test_run_directories_are_left_alone_where_nothing_may_be_changed(
     assert (run_dir / "run.json").read_bytes() == before
 
 
-def test_a_dead_controller_is_said_and_the_last_picture_stays(
+def test_a_dead_controller_is_named_and_the_last_snapshot_stays(
     sessions: list[WatchSession], settings: Settings
 ) -> None:
     io = QueueAndDisk()

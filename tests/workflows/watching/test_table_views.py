@@ -39,7 +39,7 @@ def test_a_damaged_file_is_reported_in_one_line_and_ignored(tmp_path: Path, said
         '{"tables": {"queue": {"filter": 5, "sort": "\\u001b[31m", "columns": "' + "x" * 2000 + '"}}}',
     ],
 )
-def test_a_file_that_somebody_else_wrote_does_no_harm(tmp_path: Path, said: str) -> None:
+def test_another_user_s_file_does_no_harm(tmp_path: Path, said: str) -> None:
     (tmp_path / FILE_NAME).write_text(said)
     views, problem = ViewStore(tmp_path).read()
     assert views in ({}, {"queue": View()})
