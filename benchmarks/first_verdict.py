@@ -93,7 +93,7 @@ def memory(num_jobs: int, num_live: int, minutes: float) -> None:
 
 
 def begin_run(cluster: SlurmCluster, root: Path, number: int) -> Path:
-    """The directory of a run whose job runs."""
+    """The directory of a run with a running job."""
     job_id = cluster.submit("sleep 1800", "--job-name=ddp", f"--chdir={root.parent}", as_root=True)
     cluster.wait_state(job_id, "RUNNING")
     run_dir = root / f"20261121-142233-ddp-{number:04x}"

@@ -533,7 +533,7 @@ Tell = Callable[[Mutant, str, str | None], None]
 
 
 def _try_collected(todo: Tests, folder: Path, tell: Tell) -> None:
-    """Try the mutants that stand in functions."""
+    """Try the mutants inside functions."""
 
     def work(collected: Collected) -> None:
         functions, killed, killers = _functions(), [], set()

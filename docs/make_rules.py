@@ -89,7 +89,7 @@ def _wordings(rows: list[Wording]) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """A line of a log as it stands, in a code span that its own backticks do not end."""
+    """An unchanged line of a log, in a code span that its own backticks do not end."""
     text = text.strip()
     text = text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"
     runs = {len(run) for run in re.findall("`+", text)}

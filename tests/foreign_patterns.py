@@ -25,7 +25,7 @@ _ROOT = Path(coach.__file__).parent
 
 @dataclass(slots=True)
 class Pattern:
-    """An expression, where it stands, and how it is used."""
+    """An expression, its place, and its use."""
 
     name: str
     compiled: re.Pattern[Any]

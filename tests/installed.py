@@ -191,7 +191,7 @@ def shared_wheel() -> Path:
 
 
 def build_wheel(directory: Path) -> Path:
-    """The wheel of the tree as it stands."""
+    """The wheel of the current tree."""
     _run(
         [
             sys.executable,

@@ -24,7 +24,7 @@ us."""
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who runs a command, and where his home is."""
+    """The user of a command, and the user's home."""
 
     uid: int
     gid: int

@@ -22,7 +22,7 @@ class Coach:
     home: Path
 
     def __call__(self, *args: str, status: int | None = 2, stdin: bytes = b"") -> list[str]:
-        """Run it and return the lines on standard error, which are all there is to read when it refuses."""
+        """Run the command and return its lines on standard error, the only output of a refusal."""
         path = [str(self.home / "bin"), str(Path(sys.executable).parent)]
         (self.home / "bin").mkdir(exist_ok=True)
         env = {

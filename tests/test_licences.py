@@ -1,4 +1,4 @@
-"""The page of licences names each package that pyproject.toml asks for, and who asks."""
+"""The page of licences names each package of pyproject.toml, and the extra that needs it."""
 
 from __future__ import annotations
 

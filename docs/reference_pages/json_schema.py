@@ -128,7 +128,7 @@ def document_schema(name: str, title: str, said: Any, optional: frozenset[type] 
     else:
         body = maker.of(said)
         reference = body.get("$ref")
-        if reference is not None:  # the document itself stands at the top
+        if reference is not None:  # the document itself is at the top
             body = maker.definitions.pop(reference.rpartition("/")[2])
     definitions = {"$defs": dict(sorted(maker.definitions.items()))} if maker.definitions else {}
     return {"$schema": DRAFT, "$id": f"{name}.json", "title": title, **body, **definitions}

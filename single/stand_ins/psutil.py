@@ -122,7 +122,7 @@ class Process:
         return Memory(self.memory_info().rss, pss_kib * 1024)
 
     def children(self, recursive: bool = False) -> list[Process]:
-        """Those whose parent it is; with `recursive` also theirs."""
+        """Its child processes; with `recursive` also their children."""
         if not self.is_running():
             raise NoSuchProcess(self.pid)
         below: dict[int, list[Process]] = {}
@@ -205,7 +205,8 @@ def virtual_memory() -> MachineMemory:
 def wait_procs(
     processes: Iterable[Process], timeout: float | None = None
 ) -> tuple[list[Process], list[Process]]:
-    """Wait until they have ended: those that have, and those that live on. A child is asked how it ended."""
+    """Wait for processes to end. Returns the ended ones and the living ones; children are reaped with their
+    status."""
     deadline_s = None if timeout is None else time.monotonic() + timeout
     gone: list[Process] = []
     alive = list(dict.fromkeys(processes))

@@ -89,7 +89,7 @@ SECRETS = {
 
 
 def planted(tmp_path: Path) -> Path:
-    """A run with a secret in each place that a ticket tells."""
+    """A run with a secret in each part of a ticket."""
     run_dir = a_run(
         *(tmp_path, "nan", RUN),
         launch={

@@ -76,7 +76,7 @@ def test_the_json_is_that_of_check_and_the_verdict_is_kept_for_the_next_call(
     assert (first.returncode, found["findings"][0]["cause"]) == (1, "nan_loss")
     kept = json.loads((run_dir / "verdict.json").read_text())
     assert kept["findings"] == found["findings"]
-    shutil.rmtree(run_dir / "metrics")  # nothing but the verdict tells it now
+    shutil.rmtree(run_dir / "metrics")  # only the verdict holds it now
     second = coach(RUN, "--backend", "local", "--format", "json")
     assert (second.returncode, json.loads(second.stdout)) == (1, found)
 

@@ -1,4 +1,5 @@
-"""A module that takes other people's words apart is fuzzed, or it is said here through whom or why not."""
+"""Every module that parses other people's text is fuzzed, or listed here with the module that covers it or
+the reason against it."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def _is_else(case: ast.match_case) -> bool:
 
 
 def _imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
-    """Each import of a module: if it stands in a function, and if it is for annotations alone."""
+    """Each import of a module, with two flags: inside a function, and only for annotations."""
 
     def visit(
         tree: ast.AST, in_function: bool, is_for_types: bool

@@ -101,7 +101,7 @@ def is_test(path: str) -> bool:
 
 
 def named_after(path: str) -> list[str]:
-    """Where the tests of a module stand: in its folder's mirror, or in the mirror of its room."""
+    """The folder of a module's tests: the mirror of its folder, or the mirror of its room."""
     inside = Path(path.removeprefix("coach/"))
     name = f"test_{inside.stem}.py"
     folders = [inside.parent, *inside.parent.parents]

@@ -39,7 +39,7 @@ RUN: Run = parse_run({"job_id": "17", "backend": "slurm", "created_time_s": 890.
 
 
 class Judge:
-    """Stands in for the engine, and records its calls."""
+    """Replaces the engine, and records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[TargetSnapshot] = []

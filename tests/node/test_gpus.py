@@ -310,7 +310,7 @@ def test_a_driver_older_than_the_binding_still_gives_every_value(start: Start, t
 def test_a_binding_that_lacks_functions_loses_only_their_fields(
     once: Once, nvml_stand_in: NvmlStandIn, tmp_path: Path
 ) -> None:
-    # As in nvidia-ml-py 12.535, which has no _v2, and one older still.
+    # As in nvidia-ml-py 12.535, which has no _v2, and in an even older version.
     older = Path(pynvml.__file__).read_text()
     for name in ("ComputeRunningProcesses_v2", "ComputeRunningProcesses_v3", "PowerUsage"):
         older = older.replace(f"def nvmlDeviceGet{name}(", f"def _without_{name}(")

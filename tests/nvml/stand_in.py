@@ -13,7 +13,7 @@ _LIBRARY = "libnvidia-ml.so.1"
 
 
 def has_compiler() -> bool:
-    """True where the stand-in can be built."""
+    """True if the stand-in can be built here."""
     return shutil.which("gcc") is not None
 
 

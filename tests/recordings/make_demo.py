@@ -92,7 +92,7 @@ def num_steps(coach: InstalledCoach, run_id: str) -> int:
 
 
 class Devices:
-    """The stand-in GPUs of a training: as busy as its rank that waits most is between its waits for data."""
+    """The stand-in GPUs of a training: their load follows the rank that waits longest for its data."""
 
     def __init__(self, coach: InstalledCoach, name: str, num_gpus: int, memory_mib: int) -> None:
         folder = coach.user.home.parent / f"nvml-{name}"

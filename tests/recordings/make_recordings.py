@@ -77,7 +77,7 @@ def make_host_oom(home: Path) -> Path:
 
 
 def make_refused(home: Path) -> Path:
-    """Real data are asked for, and the node does not see them."""
+    """The launch asks for real data that the node does not see."""
     (home / "config.toml").write_text('data_dir = "/scratch/data"\n')
     return launch(home)
 

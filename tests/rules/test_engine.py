@@ -43,7 +43,7 @@ def hit(**more: object) -> Hit:
 
 
 def register(*codes: Code, edges: Iterable[tuple[str, str]] = ()) -> Register:
-    """A register of these codes, in which one explains another by these edges."""
+    """A register of these codes with these edges between them."""
     return Register({each.code: each for each in codes}, {}, tuple(Edge(*edge, "planted") for edge in edges))
 
 

@@ -766,7 +766,7 @@ def test_a_rank_that_left_without_a_word_ended_the_run_and_not_the_rank_that_los
     assert left.evidence[0].text == "torchrun's first failure: rank 1, exitcode  : 3 (pid: 4712)"
     assert (symptom.rule, symptom.subject.rank, symptom.consequence_of) == ("DST020", 1, "COD001")
     assert symptom.summary.endswith("rank 1 had ended first, with exit code 3 and without a word")
-    # Every exception ends a rank with 1: its words may stand in another log.
+    # Every exception ends a rank with status 1; its message may be in another log.
     died = diagnose("ended/gloo-peer-died.log").findings[0]
     assert (died.rule, died.subject.rank, "rank 1 had ended first" in died.summary) == ("DST020", 1, True)
     own = diagnose_whole(

@@ -23,7 +23,8 @@ NUM_STEPS = 140
 
 
 def of_ranks(losses: Sequence[Sequence[float]], loss_of: str | None = None) -> Diagnosis:
-    """Ranks that say that each has a part of the data, and whose losses they are, where they say that."""
+    """Ranks that declare a part of the data for each of them, and the owner of each loss if it is
+    declared."""
     series = [
         step
         for rank, of_rank in enumerate(losses)

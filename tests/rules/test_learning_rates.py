@@ -23,7 +23,7 @@ def learned(share: float) -> float:
 
 
 def printed(rate: Callable[[float], float], line: str = PLAIN, count: int = NUM_STEPS) -> str:
-    """A log whose rate is a function of the share of the steps that are done."""
+    """A log with a learning rate that is a function of the finished share of the steps."""
     return "".join(
         line.format(
             step=number, loss=learned(number / count), rate=rate(number / count), epoch=3 * number / count

@@ -98,7 +98,7 @@ class Terminal:
         self._tmux("send-keys", "--", *map(_word, keys))
 
     def send_text(self, text: str) -> None:
-        """Type a text as it stands, even when it is the name of a key."""
+        """Type a text literally, even if it is the name of a key."""
         self._tmux("send-keys", "-l", "--", _word(text))
 
     def send_packet(self, data: str | bytes) -> None:

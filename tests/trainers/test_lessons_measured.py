@@ -83,7 +83,7 @@ os._exit(0)
 def rows_of(
     trainer: Trainer, name: str, run_dir: Path, event: str, ranks: int = 1, **flags: object
 ) -> list[dict[str, Any]]:
-    """The rows that a bench has written, and its first record as a proof that it said where it ran."""
+    """The rows that a bench has written, and its first record, which names its machine."""
     done = trainer.run(name, run_dir, ranks, **{**NOT_OPTIONS, **flags})
     assert done.returncode == 0, done.stderr
     records = read_records(run_dir)

@@ -38,7 +38,7 @@ _IMPORTS = (
 
 
 class WarmPython:
-    """Runs Python programs in forks of one process, which is started by the first of them and ends with the
+    """Runs Python programs in forks of one process. The first program starts this process; it ends with the
     `with` block."""
 
     def __init__(self, env: Mapping[str, str]) -> None:

@@ -142,7 +142,7 @@ def make_drills() -> tuple[DrillEntry, ...]:
 
 
 def make_summary(uid: int = 1000, run_id: str = RUN_ID, **more: Any) -> Summary:
-    """A run of a recipe that goes on; a test tells any field."""
+    """A running run of a recipe; a test can set any field."""
     made = Summary(
         *(uid, run_id, "ddp", False, "RUNNING", 512.0, True, None, None, None),
         created_time_s=NOW_S - 60,
@@ -165,7 +165,7 @@ def make_cohort(num_people: int = 2) -> Cohort:
 def make_judgement(run_id: str, answer: Answer | None = None, **told: object) -> Judgement:
     choices = (Choice("slow_storage", "A disk is slow."), Choice("input_bound", "The steps wait."))
     judgement = Judgement(run_id, f"/runs/{run_id}", "typo", choices, answer)
-    return replace(judgement, **told)  # type: ignore[arg-type]  # a test tells any field
+    return replace(judgement, **told)  # type: ignore[arg-type]  # a test can set any field
 
 
 def make_pages() -> tuple[Page, ...]:

@@ -128,7 +128,7 @@ async def test_an_empty_queue_names_the_next_steps() -> None:
 
 @asynccontextmanager
 async def started(directory: Path) -> AsyncIterator[Driver]:
-    """coach as it is opened by a person whose caches lie in this directory."""
+    """coach as a user opens it whose caches are in this directory."""
     session, ports, clock = FakeSession(make_snapshot()), FakePorts(), Clock()
     opening = Opening(session, ports.ports(), Mode.LIVE, "ada", "slurm · tiger", "slurm")
     settings = load({"COACH_HOME": str(directory)})

@@ -1,5 +1,5 @@
-"""Environments from the config to a relaunch: which one trains, the notes in the plan, and that a fix keeps
-it."""
+"""Environments from the config to a relaunch: the one that trains, the notes in the plan, and the fix that
+keeps it."""
 
 from __future__ import annotations
 

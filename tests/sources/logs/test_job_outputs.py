@@ -60,7 +60,7 @@ def test_the_path_follows_the_job_to_its_node() -> None:
     paths = OutputPaths(_Slurm())
     paths.learn([replace(JOB, nodes=None, stdout="/o/%N", state="PENDING")])
     assert paths.of("17") == ()
-    paths.learn([replace(JOB, nodes="node[3-4]", stdout=None)])  # everybody's queue does not tell the paths
+    paths.learn([replace(JOB, nodes="node[3-4]", stdout=None)])  # everybody's queue holds no paths
     assert paths.of("17") == (Path("/o/node3"),)
 
 

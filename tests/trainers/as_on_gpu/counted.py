@@ -42,8 +42,8 @@ class Ended(BaseException):
 
 
 class Reads(TorchDispatchMode):
-    """Counts item(), bool(), int() and float() of a tensor, which are one operation; the other ways are
-    patched below."""
+    """Counts item(), bool(), int() and float() of a tensor, which are one operation; other synchronizations
+    are patched below."""
 
     num = 0
 

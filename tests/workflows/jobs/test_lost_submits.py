@@ -123,7 +123,7 @@ def test_the_next_launch_reports_each_lost_submission_and_asks_slurm_only_if_the
         f"a launch of this recipe is under way: {OTHER}",
     }
     assert world.num_asked == 1
-    # run.json has the job now, but the person who launches has not been told yet.
+    # run.json has the job now, but the user who launches does not know it yet.
     assert any("queued as job 99" in line for line in say("ddp"))
     world.queue()
     assert not any("queued" in line for line in say("ddp"))

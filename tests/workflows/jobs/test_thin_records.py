@@ -153,7 +153,7 @@ def test_thinned_metrics_state_the_share_that_is_left_also_when_thinned_twice(
     assert share in (2, 4)
     assert len(steps) == pytest.approx(40_000 / share, abs=3)
     (file,) = (run_dir / "metrics").iterdir()
-    file.write_bytes(file.read_bytes() * 3)  # stands for a longer record
+    file.write_bytes(file.read_bytes() * 3)  # imitates a longer record
     thin_part(run_dir, Part.METRICS)
     assert thinned_metrics(world, run_dir)[1][0] == 4 * share
 
@@ -194,7 +194,7 @@ def test_a_thinned_run_does_not_look_alive_again(world: World) -> None:
 
 
 class KilledError(BaseException):
-    """Stands for the end of the process at this place."""
+    """Imitates the end of the process at this place."""
 
 
 @pytest.mark.parametrize("nth", range(3))

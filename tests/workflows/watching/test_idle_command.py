@@ -138,7 +138,7 @@ def test_gpus_that_worked_again_and_are_idle_again_are_another_time(
     session.measure(900)
     looked(source)
     (kept,) = (session.settings.cache_dir / "idle-gpus").iterdir()
-    os.utime(kept, (session.io.now_s, session.io.now_s))  # stands for the file server's clock
+    os.utime(kept, (session.io.now_s, session.io.now_s))  # imitates the file server's clock
     session.measure(120, busy_pct=50.0)
     looked(source)
     session.measure(660)
