@@ -160,7 +160,9 @@ def test_a_number_that_means_something_is_found_among_lines_that_differ_in_numbe
         (r"page 0-9", False),
     ],
 )
-def test_patterns_are_sorted_by_the_digits_that_they_match(pattern: str, is_blind: bool) -> None:
+def test_a_pattern_for_one_digit_is_distinguished_from_one_for_any_digit(
+    pattern: str, is_blind: bool
+) -> None:
     assert is_digit_blind(pattern) is is_blind
 
 
