@@ -1,4 +1,5 @@
-"""How often a finding is right, by the confidence that its rule gives it: python -m benchmarks.calibration
+"""Measure the share of right findings by the confidence that their rule gives them: python -m
+benchmarks.calibration
 
 The labelled logs are the corpus that COACH_LOG_CORPUS names (`score_corpus.py`). The cause of a log's primary
 finding is compared with its label. The interval is Wilson's, at 95 %.

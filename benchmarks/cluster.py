@@ -1,16 +1,17 @@
-"""What it costs to look at a cluster of 10,000 nodes with 50,000 jobs: coach beside turm and slurm-top, on
-one real controller.
+"""Measure the cost of looking at a cluster of 10,000 nodes with 50,000 jobs: coach beside turm and slurm-top,
+on one real controller.
 
     sudo PYTHON benchmarks/cluster.py [--seconds 120] [--nodes 10000] [--jobs 50000] [--peers FOLDER] [--own]
 
-With `--own` all jobs belong to the user who looks; else he has none. The commands `coach jobs --all` as text
-and as JSON stand beside the bare ones: seconds on the clock, and of processor with their clients.
+With `--own` all jobs belong to the user who looks; without it none does. The program also compares
+`coach jobs --all`, as text and as JSON, with the bare Slurm commands: seconds on the clock, and processor
+seconds with all child processes.
 
-FOLDER has the peers' programs: `python -m venv P && P/bin/pip install turm slurm-monitor-top`, then `--peers
-P/bin`. PYTHON and the peers can be reached by every user: each runs alone as an ordinary one, in a terminal
-of 160 × 50. The time to the first data counts from starting the program until rows are painted; bare commands
-stand beside it, for what no program can be under; `never` is one minute. CPU time is split into the program's
-own and that of Slurm's clients that it ran.
+FOLDER has the peers' programs: `python -m venv P && P/bin/pip install turm slurm-monitor-top`, then
+`--peers P/bin`. Every user must be able to reach PYTHON and the peers: each program runs alone as an ordinary
+user, in a terminal of 160 × 50. The time to the first data runs from the start of the program to its first
+rows; the bare commands are its lower bound, and `never` means more than one minute. CPU time is split into
+the program's own and that of the Slurm commands that it ran.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ NUM_KEYS = 20
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A program, what shows that it has data, and the keys that lead to everybody's jobs."""
+    """A program, the text that shows its first data, and the keys that lead to everybody's jobs."""
 
     name: str
     argv: Sequence[str]

@@ -1,5 +1,5 @@
-"""How fast coach diagnoses: reading logs, beside `grep -c -E` with the same literals, and one look of all
-rules at a large job.
+"""Measure the speed of a diagnosis: reading logs, beside `grep -c -E` with the same literals, and one look of
+all rules at a large job.
 
 `python benchmarks/diagnosis.py [MB]` writes logs of that size (200) into a temporary directory and prints
 MB/s of the scanner alone, of `grep` and their ratio, and wall-clock seconds, processor seconds and peak
@@ -68,7 +68,7 @@ CASES: dict[str, Callable[[int], str]] = {
 
 
 def write(path: Path, line: Callable[[int], str], num_bytes: int) -> None:
-    """A log of about this size; what is drawn by chance repeats after 30 MB, in another order of bites."""
+    """A log of about this size; its random text repeats after 30 MB, with its pieces in another order."""
     block = "".join(line(number) for number in range(300_000)).encode()
     with open(path, "wb") as file:
         while file.tell() < num_bytes:
@@ -184,7 +184,7 @@ def _step(rank: int, number: int, time_s: float, data_share: float) -> Step:
 
 
 def measure(title: str, utilization: float, data_share: float) -> None:
-    """Print what ticks cost while data go on coming in, and which rules fire."""
+    """Print the cost of ticks while data keep coming in, and the rules that fire."""
     history, rules = History(), build()
     fill(history, utilization, data_share, 0, SECONDS)
     engine, costs = Engine(rules), []

@@ -1,8 +1,9 @@
-"""How soon a typed character is on the screen, over a line with latency: `python benchmarks/echo.py`.
+"""Measure the time from a key to its character on the screen, over a line with latency:
+`python benchmarks/echo.py`.
 
-coach plays its demo in a terminal of its own; keys reach it, and what it paints is seen, each `--delay-ms`
-later. Characters are typed faster than the line answers, into the filter of the queue and into the form of a
-recipe. What is printed is the time from a key to its character, less the line's own.
+coach plays its demo in its own terminal; keys and painted output each arrive `--delay-ms` later. Characters
+are typed faster than the line answers, into the filter of the queue and into the form of a recipe. It prints
+the time from a key to its character, without the line's own delay.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""How long a person waits for the first frame with data: `coach --backend local` in a real pseudo-terminal,
-median of ten.
+"""Measure the wait for the first frame with data: `coach --backend local` in a real pseudo-terminal, median
+of ten.
 
-Beside it stands `python -c "import textual.app"` on the same machine, taken in turns with it: what no program
-on Textual can be under. The time counts from starting the process until the wanted text is in what it has
-painted.
+`python -c "import textual.app"` is measured in turns with it: the lower bound of any program on Textual. The
+time runs from the start of the process until the painted text contains the wanted text.
 
     python benchmarks/first_frame.py [--rounds 10] [--wanted REGEX] [-- COACH ARGUMENTS]
 
-Then the processor seconds and the file operations (by `strace -f -c`, where it is installed) until a key was
-obeyed, with the same of a bare Textual app that has a header, a footer and one key: what is shared with other
-programs on the machine changes wall-clock seconds, and neither of these.
+Then it measures the processor seconds and the file operations (by `strace -f -c`, if installed) until a key
+was obeyed, and the same for a bare Textual app with a header, a footer and one key. Other programs on the
+machine change wall-clock seconds, but neither of these two.
 """
 
 from __future__ import annotations
@@ -121,8 +120,8 @@ def cost_until_obeyed(
                 awaited, painted = OBEYED, b""
                 os.write(terminal, b"?")
     wall_s, processor_s = time.perf_counter() - started_s, processor_of(pid)
-    os.write(terminal, b"\x11")  # Ctrl-Q: a tracer would end by a signal, and not what it traces
-    while True:  # what it still writes has to be read, or it never ends
+    os.write(terminal, b"\x11")  # Ctrl-Q, because a signal would end the tracer and not the traced program
+    while True:  # its remaining output has to be read, or it never ends
         try:
             if not os.read(terminal, 65536):
                 break
@@ -145,7 +144,8 @@ def file_operations(argv: Sequence[str], env: Mapping[str, str], wanted: re.Patt
 
 
 def compare_costs(coach: Sequence[str], env: Mapping[str, str], wanted: re.Pattern[str], rounds: int) -> bool:
-    """Print what coach and the bare app cost, taken in turns; True if both multiples are kept."""
+    """Print the cost of coach and of the bare app, measured in turns. True if both ratios are within their
+    limits."""
     bare, idle = [sys.executable, "-c", BARE], re.compile("idle")
     costs = [
         (cost_until_obeyed(coach, env, wanted)[0], cost_until_obeyed(bare, env, idle)[0])

@@ -3,11 +3,10 @@ real Slurm.
 
     sudo PYTHON benchmarks/first_verdict.py [--megabytes 10] [--minutes 60]
 
-Each kind of log, and each measurement of memory, has a cluster of its own, so that nothing else is judged
-meanwhile. Enter is pressed as soon as the job is painted: coach began to read its log a moment before at
-most. The processor seconds count from Enter to the cause; Slurm's clients are in them. The log ends with a
-traceback, and the job fails.
-Memory is resident and at most so far, once all jobs were judged.
+Each kind of log, and each measurement of memory, has a cluster of its own, so coach judges nothing else
+meanwhile. Enter is pressed as soon as the job is painted, so coach has read its log for a moment at most. The
+processor seconds run from Enter to the cause and include Slurm's commands. The log ends with a traceback, and
+the job fails. Memory is the resident size, and its peak so far, after all jobs were judged.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ def verdict(kind: str, num_megabytes: int) -> bool:
 
 
 def memory(num_jobs: int, num_live: int, minutes: float) -> None:
-    """Print what coach holds once so many small failed jobs were judged, and so many runs of two ranks were
-    followed for so long."""
+    """Print coach's memory after it has judged `num_jobs` small failed jobs and followed `num_live` live runs
+    of two ranks for some minutes."""
     with booted("coach-verdict", SlurmCluster) as cluster, tempfile.TemporaryDirectory() as home:
         for _ in range(num_jobs):
             last = cluster.submit(FAILS, f"--chdir={home}", "--job-name=broken", as_root=True)
@@ -94,7 +93,7 @@ def memory(num_jobs: int, num_live: int, minutes: float) -> None:
 
 
 def begin_run(cluster: SlurmCluster, root: Path, number: int) -> Path:
-    """The directory of a run whose job runs."""
+    """The directory of a run with a running job."""
     job_id = cluster.submit("sleep 1800", "--job-name=ddp", f"--chdir={root.parent}", as_root=True)
     cluster.wait_state(job_id, "RUNNING")
     run_dir = root / f"20261121-142233-ddp-{number:04x}"

@@ -1,14 +1,13 @@
-"""Forty people with coach open on one login node: what their coaches cost together, and whether forty
-launches are forty jobs.
+"""Open coach for forty users on one login node: measure the cost of all coaches together, and check that
+forty launches make forty jobs.
 
     sudo PYTHON benchmarks/forty.py [--coaches 40] [--seconds 120]
 
-PYTHON has coach and torch, and every user can reach it. A real Slurm is booted; the forty users exist only in
-a mount namespace of this process's own, so that nothing of the machine changes. Each coach runs in a terminal
-of its own, under its own uid, and is left alone until it counts as idle. CPU time is that of the coaches and
-of every client that they ran; memory is the proportional set size, in which what several processes share
-counts once. Budget: 0.8 of a core and 3 GB for forty. Printed on two shared, busy cores, Python 3.11, Slurm
-22.05:
+PYTHON has coach and torch, and every user can reach it. The program boots a real Slurm. The forty users exist
+only in its own mount namespace, so the machine does not change. Each coach runs in its own terminal under its
+own uid, and is left alone until it counts as idle. CPU time is that of the coaches and of every Slurm command
+that they ran. Memory is the proportional set size, which counts shared memory once. Budget: 0.8 of a core and
+3 GB for forty. Printed on two shared, busy cores, Python 3.11, Slurm 22.05:
 
     40 of 40 coaches idle: 0.19 of a core, 1.32 GB
     40 of 40 launches within 10 s succeeded: 40 jobs, at most 1 of a user
@@ -104,9 +103,8 @@ def make_users(directory: Path, count: int) -> list[User]:
 
 
 def measure(cluster: SlurmCluster, users: list[User], seconds: float) -> int:
-    """Open all, leave them alone, count; then launch from all of them. Exit status 1 when something is over
-    its budget, or could not be measured: what was measured is printed all the same, as soon as it is
-    known."""
+    """Open all, leave them alone, count; then launch from all of them. Exit status 1 if a figure is over its
+    budget or could not be measured. Each figure is printed as soon as it is known."""
     coaches: list[OpenCoach] = []
     try:
         is_idle_kept = part("coaches idle", lambda: print_idle(cluster, users, coaches, seconds))
@@ -135,7 +133,7 @@ def part(name: str, measured: Callable[[], bool]) -> bool:
 
 
 def print_idle(cluster: SlurmCluster, users: list[User], coaches: list[OpenCoach], seconds: float) -> bool:
-    """What open coaches cost that nobody touches. Each coach is in `coaches` as soon as it is open."""
+    """The cost of open coaches without a key. Each coach is in `coaches` as soon as it is open."""
     reading = threading.Thread(target=read_all, args=(coaches,), daemon=True)
     for user in users:
         coaches.append(open_coach(user, cluster))
@@ -145,7 +143,7 @@ def print_idle(cluster: SlurmCluster, users: list[User], coaches: list[OpenCoach
     time.sleep(seconds)
     after_s = {coach.pid: cpu_s(coach.pid) for coach in coaches}
     passed_s = time.monotonic() - start_s
-    # A coach that has ended costs nothing any more, and is told by the first number.
+    # A coach that has ended costs nothing more; the first number shows it.
     used = [
         after - before
         for before, after in zip(before_s.values(), after_s.values(), strict=True)
@@ -179,7 +177,7 @@ def open_coach(user: User, cluster: SlurmCluster) -> OpenCoach:
 
 
 def read_all(coaches: list[OpenCoach]) -> None:
-    """Take what they paint, as terminals do."""
+    """Read their output, as terminals do."""
     terminals = [coach.terminal for coach in coaches]
     while terminals:
         for terminal in select.select(terminals, [], [], 1.0)[0]:
@@ -202,8 +200,8 @@ def pss_gb(pid: int) -> float:
 
 
 def launch_from_all(cluster: SlurmCluster, users: list[User]) -> tuple[int, list[str]]:
-    """Start one launch of each user within ten seconds; how many succeeded, and whose jobs are in the queue
-    after that."""
+    """Start one launch of each user within ten seconds. Returns the number that succeeded, and the users of
+    the jobs in the queue after that."""
     pause_s = LAUNCH_WITHIN_S / len(users)
     # The jobs are to be counted, not to train: they begin when this has long ended.
     argv = [sys.executable, "-m", "coach", "launch", "baseline", "--gpus", "0", "--sbatch", "begin=now+3600"]

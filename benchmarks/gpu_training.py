@@ -1,8 +1,8 @@
-"""Measured on one device: SimpleCNN by batch, precision, compilation and place of the data; ResNet-18; the
-GPT; each beside its roofs.
+"""Measure trainings on one device beside their roofs: SimpleCNN by batch, precision, compilation and place of
+the data; ResNet-18; the GPT.
 
-One step is what the trainers' steps are: forward, loss, backward, SGD. Compilation and warm-up are not in the
-numbers. Each number is the median of several blocks of steps, with the spread of the blocks beside it.
+One step is the trainers' step: forward, loss, backward, SGD. The numbers exclude compilation and warm-up.
+Each number is the median of several blocks of steps, with the spread of the blocks beside it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WARM_UP_STEPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One row. `per_step` is what a step trains on: samples, or tokens."""
+    """One row. `per_step` counts the samples or tokens of a step."""
 
     what: str
     per_step: int
@@ -236,7 +236,7 @@ class _precision:
 
 
 def as_markdown(title: str, rows: Sequence[Measured]) -> str:
-    """A table; what is not known is a dash."""
+    """A table; an unknown value is a dash."""
     lines = [
         f"## {title}",
         "",

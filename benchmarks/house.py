@@ -1,10 +1,10 @@
-"""Count what stands in each room of coach, and which room imports which.
+"""Count the modules and lines in each room of coach, and the imports between rooms.
 
     python benchmarks/house.py [CHECKOUT]
 
 Rooms are the modules and packages directly below `coach/`. Imports are counted by module: three imports from
-one module of another are one. Circles and imports upward are no concern of this program: `lint-imports`
-refuses them.
+one module of another are one. This program does not look for import cycles or upward imports: `lint-imports`
+refuses both.
 """
 
 from __future__ import annotations

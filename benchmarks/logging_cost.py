@@ -1,11 +1,9 @@
-"""What logging costs a training step: its share of the step's time, and whether leaving it out makes any
-difference.
+"""Measure the cost of logging in a training step: its share, and the difference to a step without it.
 
     python benchmarks/logging_cost.py [--pairs 40] [--width 64]
 
 The comparison is paired and interleaved: blocks of steps with and without logging alternate in random order
-within one process, so that what else the machine does falls on both. It needs the training environment
-(torch).
+within one process, so other load on the machine affects both. It needs the training environment (torch).
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
     python -m coverage combine && python -m coverage report
     python -m benchmarks.mutation --jobs 2 --out mutants.jsonl
 
-The first run says which test runs which line. For each mutant only the tests that run its line are asked, the
-fastest first, until one fails. A mutant inside a function is put into the function's code in a fork of a
-process that has imported all tests; a mutant of a constant or of a class is imported anew. No file is
-changed. A program that a test starts does not see the mutant.
+The first run records the tests that run each line. For each mutant only the tests that run its line are run,
+the fastest first, until one fails. A mutant inside a function replaces the function's code in a fork of a
+process that has imported all tests; the module of a mutated constant or class is imported again. No file
+changes. A program that a test starts does not see the mutant.
 
-Neither messages (strings with a space in them) nor annotations nor docstrings are changed.
+Messages (strings with a space), annotations and docstrings are not mutated.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _OPPOSITE: Mapping[type, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One small fault: a place, what stood there and what stands there now."""
+    """One small fault: a place, the old code and the new code."""
 
     room: str
     file: str
@@ -150,7 +150,7 @@ def _expression_changes(node: ast.AST) -> Iterator[Change]:
 
 
 def _negations(parent: ast.AST) -> Iterator[Change]:
-    """`not x` becomes `x`, wherever it stands."""
+    """`not x` becomes `x`, anywhere in an expression."""
     for field, value in ast.iter_fields(parent):
         if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
             yield ("boolean", value, *_set(parent, field, value.operand))
@@ -204,7 +204,7 @@ def _walk(
 
 
 def _is_text(node: ast.AST, parent: ast.AST) -> bool:
-    """True for what no program runs (docstrings, imports for types), and for the words of a message."""
+    """True for code that never runs (docstrings, imports for types), and for the words of a message."""
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     if isinstance(parent, ast.JoinedStr):
@@ -215,7 +215,8 @@ def _is_text(node: ast.AST, parent: ast.AST) -> bool:
 
 
 def _all_of(file: str, tree: ast.Module) -> Iterator[tuple[Mutant, ast.AST, Callable[[], None]]]:
-    """Each mutant of a file while it stands in the tree: the change is taken back when the next is asked."""
+    """Yields each mutant of a file while the tree holds its change; the next step of the iterator undoes
+    it."""
     room = file.split("/")[1]
     index = 0
     for node, outer, inner in list(_walk(tree, None, ())):
@@ -401,7 +402,7 @@ class Collected:
         return 0
 
     def fails_anyway(self, tests: Sequence[str], folder: Path) -> list[str]:
-        """Those of these tests that fail in a fork without a mutant: what they killed counts for nothing."""
+        """The tests that fail in a fork without a mutant; their kills do not count."""
         file = folder.with_name("failing")
         file.touch()
 
@@ -414,7 +415,7 @@ class Collected:
 
 
 def _collect(work: Callable[[Collected], None], where: Sequence[str]) -> None:
-    """Quietly: what the tests print is not of interest."""
+    """Drop the tests' output."""
     _be_quiet()
     pytest.main([*_OPTIONS, *where], plugins=[Collected(work)])
 
@@ -463,7 +464,7 @@ def _functions() -> dict[tuple[str, str, int], list[FunctionType]]:
 
 
 def _forget_answers() -> None:
-    """What a function with a cache answered without the mutant is no longer known."""
+    """Clear cached answers from before the mutant."""
     gc.unfreeze()  # frozen objects are not among those that can be gone through
     for each in gc.get_objects():
         if isinstance(each, functools._lru_cache_wrapper):
@@ -532,7 +533,7 @@ Tell = Callable[[Mutant, str, str | None], None]
 
 
 def _try_collected(todo: Tests, folder: Path, tell: Tell) -> None:
-    """Try the mutants that stand in functions."""
+    """Try the mutants inside functions."""
 
     def work(collected: Collected) -> None:
         functions, killed, killers = _functions(), [], set()
@@ -620,7 +621,7 @@ def _times(options: argparse.Namespace, folder: Path) -> dict[str, float]:
 
 
 def _chosen(options: argparse.Namespace) -> list[Mutant]:
-    """The sample; with `again`, what an earlier run left of its own one, wherever it stands now."""
+    """The sample; with `again`, the survivors of an earlier run, at their current lines."""
     if options.again is None:
         return [
             mutant
@@ -675,7 +676,7 @@ def _workers(todo: Tests, jobs: int, folder: Path, out: Path) -> None:
 
 
 def report(out: Path) -> None:
-    """Print what became of the mutants, by room and by kind; the last word about each counts."""
+    """Print the results of the mutants by room and by kind; the last result of each counts."""
     rows = {(row["file"], row["index"]): row for row in _rows(out)}.values()
     for field in ("room", "kind"):
         counts: dict[str, Counter[str]] = defaultdict(Counter)

@@ -1,4 +1,4 @@
-"""The plainest training of SimpleCNN on CIFAR-10 that one would write: to be measured against.
+"""The simplest training of SimpleCNN on CIFAR-10, to compare the trainers with.
 
     python benchmarks/plain_loop.py FOLDER STEPS BATCH_SIZE WIDTH
 

@@ -1,10 +1,10 @@
-"""How fast a training step could be: the compute, the memory and the launch roof of what it really does, and
-which of them binds.
+"""Compute how fast a training step could be: its compute roof, its memory roof and its launch roof, and the
+lowest of the three.
 
 The step is run once under two counters: floating point operations (torch's own counter) and, operator by
-operator, the bytes it reads and writes. Nothing is taken from a table but what the device's data sheet says.
-The memory roof is that of an eager step: a compiler fuses operators and may go through it; a batch norm that
-reads its input three times stays below it.
+operator, the bytes it reads and writes. Only the device's data-sheet figures come from a table. The memory
+roof is that of an eager step. A compiler fuses operators and may exceed it; a batch norm that reads its input
+three times stays below it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DEVICES = {
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one step does."""
+    """The work of one step."""
 
     flops: float
     num_bytes: float
@@ -74,7 +74,7 @@ class Roofs:
 
 
 class Traffic(TorchDispatchMode):
-    """Adds up what every operator reads and writes."""
+    """Adds up the bytes that every operator reads and writes."""
 
     def __init__(self) -> None:
         super().__init__()

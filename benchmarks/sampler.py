@@ -1,5 +1,5 @@
-"""What sampling eight GPUs every second costs, and when the first sample is there: coach's sampler, nvitop's
-collector, gpustat, in one run.
+"""Measure the cost of sampling eight GPUs every second, and the time to the first sample: coach's sampler,
+nvitop's collector and gpustat, in one run.
 
     python -m venv ENV && ENV/bin/pip install nvidia-ml-py==13.615.71 nvitop==1.7.2 gpustat==1.1.1
     ENV/bin/python benchmarks/sampler.py [SECONDS]

@@ -1,4 +1,4 @@
-"""Score the diagnosis on a corpus of real logs: what is right, what is missed, what is a false alarm.
+"""Score the diagnosis on a corpus of real logs: count right causes, missed causes and false alarms.
 
 The corpus is other people's logs and stays outside the project: COACH_LOG_CORPUS names its folder (labels.tsv
 and dev/NNN.log). A log counts as right when its first finding at warning or above has the label, or the
@@ -28,7 +28,7 @@ HEALTHY = "healthy"
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One log: what it is labelled, and what was found first."""
+    """One log: its label, and the first finding."""
 
     log: str
     labels: tuple[str, ...]
@@ -61,7 +61,7 @@ def _first_cause(path: Path, engine: Engine) -> str | None:
 
 
 def findings_in(path: Path, engine: Engine) -> tuple[Finding, ...]:
-    """What is found in one log, without a job beside it.
+    """The findings in one log, without a job.
 
     The log is read in pieces and never held as a whole.
     """

@@ -1,4 +1,4 @@
-"""Measure silence: how many findings a folder of logs gets whose programs all ended well.
+"""Count false alarms: the findings in a folder of logs whose programs all ended well.
 
 The logs are other people's and stay outside the project: COACH_HEALTHY_LOGS names the folder with the *.log
 files. Their list, with the address of each, is docs/measured/healthy-logs.tsv. Every finding at warning or
@@ -86,7 +86,7 @@ def _judge_one(path: Path, engine: Engine, seconds: float) -> Judged:
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Raise _TooSlow in the block after so many seconds.
+    """Raise _TooSlow in the block after some seconds.
 
     Python's `re` looks for signals while it searches.
     """
@@ -134,7 +134,7 @@ def report(logs: Sequence[Judged]) -> list[str]:
 
 
 def _count(severity: Severity, findings: Sequence[Finding]) -> str:
-    """How many findings there are, and of which rules."""
+    """The number of findings, and their rules."""
     found = Counter(finding.rule for finding in findings if finding.severity is severity)
     rules = ", ".join(f"{rule} {count}" for rule, count in found.most_common())
     return f"{severity.word:<9}{found.total():>4} findings{': ' + rules if rules else ''}"

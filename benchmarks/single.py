@@ -1,11 +1,10 @@
-"""What coach costs from one file: its size, the time of a start, and the speed of its pure stand-ins.
+"""Measure coach from one file: its size, the time of a start, and the speed of its pure-Python stand-ins.
 
     make single; python benchmarks/single.py [--python /usr/bin/python3.11] [--rounds 5]
 
-The interpreter must not have coach, psutil or ahocorasick-rs. Each time is the median of the rounds, of
-wall-clock time and, where a command ends by itself, of its processor's. With strace, the first frame is
-measured once more where each system call that names a file or lists a folder takes 2 ms more, as on a slow
-home.
+The interpreter must not have coach, psutil or ahocorasick-rs. Each time is the median of the rounds:
+wall-clock time and, for a command that ends by itself, processor time. With strace, the first frame is
+measured again with 2 ms more for each system call that names a file or lists a folder, as on a slow home.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the sampled stacks cost a training: the time of its steps while 20 stacks are taken, beside the steps
-before and after; and if its losses are those of the same program alone.
+"""Measure the cost of stack samples for a training: the time of its steps during 20 samples beside the steps
+before and after. It also checks that the losses equal those of the program without samples.
 
     python benchmarks/stack_cost.py [--seconds 60]
 

@@ -1,5 +1,4 @@
-"""What coach's own calls cost each trainer, what a second rank gains, and on a GPU how fast training is
-beside what is possible.
+"""Measure the cost of coach's calls in each trainer, the gain of a second rank, and the speed on a GPU.
 
     python benchmarks/training.py [--trainers baseline,ddp] [--pairs 5] [--width 64]
     python benchmarks/training.py --beside_plain 7 --steps 60 --width 16
@@ -49,7 +48,7 @@ OWN_FLAGS = {"fast": {"compile": "false"}}
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What one run of a trainer says of itself. `problem` is None when it ended well."""
+    """The measurements that one run of a trainer wrote. `problem` is None if it ended well."""
 
     problem: str | None
     steps: list[dict[str, Any]]

@@ -1,10 +1,10 @@
-"""Writes docs/diffs: what every trainer changes of its parent, mostly baseline.py, to be read beside its
+"""Writes docs/diffs: the changes of every trainer to its parent, mostly baseline.py, to read beside its
 lesson.
 
     python docs/make_diffs.py
 
-Generated, because a diff that is kept by hand is wrong with the next commit; a test compares what lies there
-with what this would write.
+Generated, because a diff written by hand is wrong after the next commit. A test compares the stored pages
+with this program's output.
 """
 
 from __future__ import annotations

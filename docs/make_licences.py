@@ -2,8 +2,8 @@
 
     python docs/make_licences.py
 
-It reads the metadata of what is installed beside it; a package that is not installed is listed as not read.
-Run it where `make test-long` has installed everything.
+It reads the metadata of the installed packages; a package that is not installed is listed as not read. Run it
+where `make test-long` has installed everything.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def needed() -> dict[str, list[str]]:
 
 
 def through(lines: list[str]) -> list[str]:
-    """What the packages of the core need themselves, if installed. Textual asks for one extra, that of
-    markdown-it-py which finds links."""
+    """The installed packages that the core's packages need. Textual asks for one extra, markdown-it-py's,
+    which finds links."""
     waiting, seen = list(lines), dict[str, str]()
     while waiting:
         match = _NAME.match(waiting.pop())

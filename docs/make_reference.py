@@ -1,10 +1,10 @@
 """Writes docs/reference: commands, keys, settings, recipes, JSON, causes, wordings and drills, all of it from
-what the program itself reads; and docs/rules, as make_rules.py does.
+the data that the program itself reads; and docs/rules, as make_rules.py does.
 
     python docs/make_reference.py
 
-Generated, because a page that is kept by hand is wrong with the next change; a test compares what lies there
-with what this would write. `run-directory.md` alone is written by hand.
+Generated, because a page written by hand is wrong after the next change. A test compares the stored pages
+with this program's output. `run-directory.md` alone is written by hand.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pages() -> dict[str, str]:
 
 
 def lying() -> dict[str, str]:
-    """The same of what lies there, without what is written by hand."""
+    """The stored pages, without those written by hand."""
     found = {path.relative_to(REFERENCE).as_posix(): path for path in REFERENCE.rglob("*") if path.is_file()}
     return {name: path.read_text(encoding="utf-8") for name, path in found.items() if name not in BY_HAND}
 

@@ -3,8 +3,8 @@ wordings that it knows, each with the place where it was met.
 
     python docs/make_rules.py
 
-Generated, because a page that is kept by hand is wrong with the next change of its rule; a test compares what
-lies there with what this would write.
+Generated, because a page written by hand is wrong after the next change of its rule. A test compares the
+stored pages with this program's output.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _page(page: RulePage, wordings: list[Wording]) -> str:
 
 
 def _wordings(rows: list[Wording]) -> list[str]:
-    """What the rule looks for in logs, folded: it is looked up, not read."""
+    """The log patterns of the rule, folded, because readers look them up and do not read them."""
     if not rows:
         return []
     title = f"{len(rows)} wording{'s' * (len(rows) > 1)}, by kind, and where each was met"
@@ -89,7 +89,7 @@ def _wordings(rows: list[Wording]) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """A line of a log as it stands, in a code span that its own backticks do not end."""
+    """An unchanged line of a log, in a code span that its own backticks do not end."""
     text = text.strip()
     text = text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"
     runs = {len(run) for run in re.findall("`+", text)}

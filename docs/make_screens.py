@@ -5,9 +5,9 @@
     python docs/make_screens.py DIRECTORY --live             # of the cluster or machine that coach finds here
     python docs/make_screens.py DIRECTORY --png              # PNG files beside them, by cairosvg
 
-Each picture is of the real app, which plays the recording that comes with coach: keys are pressed and what
-the terminal would get is drawn. `--live` opens coach read-only, so that no key can launch or cancel. Home and
-coach's own directories are empty ones, made for the time of the run: no picture shows who made it.
+Each picture shows the real app, which plays the recording that comes with coach: the program presses keys and
+draws the app's output. `--live` opens coach read-only, so no key can launch or cancel. The home and coach's
+directories are empty and temporary, so no picture shows the name of its maker.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class HeldClock:
 
 
 def opening_of(is_live: bool, clock: HeldClock) -> Opening:
-    """What the app is opened with: this place, read-only, or the recording that comes with coach."""
+    """The app's source: this machine or cluster, read-only, or the recording that comes with coach."""
     settings = load(os.environ)
     if is_live:
         return open_live(settings, "auto", True)
@@ -131,7 +131,7 @@ def opening_of(is_live: bool, clock: HeldClock) -> Opening:
 
 
 def tell(app: CoachApp, clock: HeldClock) -> None:
-    """Let the recording come to the end of the caption that is told."""
+    """Let the recording run to the end of the current caption."""
     story = app.context.story
     if story is not None:
         ends = [each.at_s for each in story.chapters][story.index + 1 :]
@@ -191,7 +191,7 @@ class Drawing:
 
 
 def joined(row: Sequence[Segment]) -> Iterator[tuple[str, Style]]:
-    """The texts of a row, neighbours of one look as one."""
+    """The texts of a row; neighbours of the same style are joined."""
     text, before = "", Style()
     for segment in row:
         style = segment.style or Style()
@@ -215,7 +215,7 @@ def colours(style: Style, background: str) -> tuple[str, str]:
 
 
 def write(app: CoachApp, file: Path, is_png: bool) -> Path:
-    """Write what is on the screen; the SVG file."""
+    """Write the screen to an SVG file. Returns its path."""
     rows = [list(strip) for strip in app.screen._compositor.render_strips()]
     background = app.screen.background_colors[1].hex
     svg = Drawing(background).of(rows, app.size.width)
@@ -229,7 +229,7 @@ def write(app: CoachApp, file: Path, is_png: bool) -> Path:
 
 
 def text_of(app: CoachApp) -> str:
-    """What the screen says, without what goes on by itself."""
+    """The text of the screen, without parts that change by themselves."""
     text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
     return re.sub(r"\d", "", text)
 

@@ -1,7 +1,7 @@
 """`make single`: all of coach in one file, coach.pyz, that any Python from 3.11 on starts.
 
-It holds what this checkout and its virtual environment have, so that making it needs no network: coach,
-trainers and recipes, and the packages that coach needs, in pure Python.
+The file holds coach, the trainers, the recipes, and the packages that coach needs, in pure Python. All of
+them come from this checkout and its virtual environment, so the build needs no network.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def build(out: Path, pythons: Iterable[str]) -> list[str]:
 
 
 def _everything() -> Iterator[tuple[str, bytes]]:
-    """Name in the file → content, of coach and of what it needs."""
+    """Name in the file → content, for coach and its packages."""
     for folder, place in (
         ("coach", "coach"),
         ("trainers", "coach/data/trainers"),
@@ -108,7 +108,7 @@ def _everything() -> Iterator[tuple[str, bytes]]:
 
 
 def needed(name: str) -> list[Distribution]:
-    """The installed distributions that one needs, by what each says of itself."""
+    """The installed distributions that one distribution needs, by their metadata."""
     found: dict[str, Distribution] = {}
     waiting = [(name, frozenset[str]())]
     while waiting:

@@ -1,4 +1,4 @@
-"""What Python runs of coach.pyz: it only looks whether this Python is new enough. Any Python can read it."""
+"""The start of coach.pyz: it checks that this Python is new enough. Any Python can read it."""
 
 import sys
 

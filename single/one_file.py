@@ -1,9 +1,9 @@
-"""Import coach and what it needs out of the one file, and read coach's own files there. Nothing is unpacked.
+"""Import coach and its packages from the one file, and read coach's own files there. Nothing is unpacked.
 
-The file holds zip files that are not compressed once more: `cpython-3xx/code.zip` with the byte code for one
-minor version of Python, `files.zip` with what is read while coach runs, and `sources.zip` with the text of
-all modules. Code and files are read whole, each by one read: a login node's home answers slowly, and a file
-that is replaced while coach is open does no harm. Python's own zipimport opens the file again for each
+The file holds zip files that are not compressed again: `cpython-3xx/code.zip` with the byte code for one
+minor version of Python, `files.zip` with the files that coach reads while it runs, and `sources.zip` with the
+text of all modules. Code and files are read whole, each by one read: a login node's home answers slowly, and
+a file that is replaced while coach is open does no harm. Python's own zipimport opens the file again for each
 module.
 """
 
@@ -43,7 +43,7 @@ _PYC_HEADER_BYTES = 16
 
 
 class Archive:
-    """A zip file in memory: what zipfile can do with it takes longer to import than this to run."""
+    """A zip file in memory. Python's zipfile takes longer to import than this class takes to run."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -103,7 +103,7 @@ class OneFile:
         return self._sources
 
     def folders(self) -> dict[str, set[str]]:
-        """Folder → the names in it, of what is read while coach runs."""
+        """Folder → the names in it, for the files that coach reads while it runs."""
         if not self._folders:
             folders: dict[str, set[str]] = {"": set()}
             for name in self.files:
@@ -245,7 +245,7 @@ class Loader:
         return self._inside.endswith("/__init__")
 
     def get_filename(self, name: str) -> str:
-        """What its `__file__` says."""
+        """The value of its `__file__`."""
         return f"{self._file.path}/{self._inside}.py"
 
     def get_source(self, name: str) -> str | None:

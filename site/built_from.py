@@ -1,7 +1,7 @@
 """Write the commit that coach is built from into its wheel and its source archive, as hatchling's build hook.
 
-An installed coach has no checkout to ask. What is built from a source archive takes the file that the archive
-has; what is built from a folder without either has no such file, and coach then names its version alone.
+An installed coach has no checkout to ask. A build from a source archive takes the file of that archive. A
+build from a folder with neither git nor such a file has none, and coach then names only its version.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""`make site PREFIX=DIR`: coach for everybody, as a tree that nobody writes to again.
+"""`make site PREFIX=DIR`: install coach for all users, as a tree that never changes again.
 
-The tree of a version is made in its own folder and never changed: who has that version open keeps all of its
-files while another one is installed beside it. The modulefiles come last, so that people only see a version
-that is whole.
+Each version has its own folder, which never changes: a user of that version keeps all of its files while
+another version is installed beside it. The modulefiles come last, so users see only a complete version.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ def make_read_only(root: Path) -> None:
 
 
 def _remove(root: Path) -> None:
-    """What was made of a version that is not whole."""
+    """The parts of an incomplete version."""
     for folder, _, _ in os.walk(root):
         Path(folder).chmod(0o755)
     shutil.rmtree(root, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Completions and man page, made from the command line as it is.
+"""Make the completions and the man page from coach's command line.
 
-The program reads the parser of one command only, the one that was asked for; here all of them stand below
-one parser, as shtab and argparse-manpage want it.
+coach itself builds only the parser of the requested command. Here one parser holds all commands, as shtab and
+argparse-manpage need it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ The runs; below the home where there is no scratch.
 def whole_parser() -> argparse.ArgumentParser:
     """All commands below the parser of the screens."""
     parser = __main__.parser_of_screens()
-    # It takes any word as a command, to name the nearest one; here the commands stand themselves.
+    # coach's parser takes any word as a command, to name the nearest one; here it lists the commands.
     taken = next(action for action in parser._actions if action.dest == "command")
     parser._actions.remove(taken)
     parser._positionals._group_actions.remove(taken)

@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: a real Slurm, coach as an ordinary user has it, a real terminal.
+"""Fixtures for every test: a real Slurm, coach as an ordinary user runs it, a real terminal.
 
 | fixture | is |
 |---|---|
@@ -79,14 +79,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that uses a fixture with a requirement has its marker, said or not.
+    """A test gets the marker of each fixture with a requirement that it uses.
 
-    Tests that wait for a cluster, for a terminal or for trainings stay together, each kind in one process:
-    they share what is booted for them, and none waits for another kind. Terminals that need no cluster are a
-    kind of their own, and so are the long stories at a terminal (`stories`): pytest-xdist starts the five
-    largest groups first, one in each process, and the longest group ends last. Such a test that fails is
-    tried once more, because what it drives shares the machine with others; the last lines name those that
-    needed it.
+    Tests that wait for a cluster, a terminal or trainings stay together, each kind in one process: they share
+    its booted programs, and no kind waits for another. Terminals without a cluster are a kind of their own,
+    and so are the long stories at a terminal (`stories`): pytest-xdist starts the five largest groups first,
+    one in each process. Such a test that fails is tried once more, because what it drives shares the machine
+    with others; the last lines name those that needed it.
     """
     for item in items:
         for requirement in REQUIREMENTS:
@@ -115,7 +114,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what cannot run here and say why; fail instead where it is required."""
+    """Skip tests that cannot run here, with the reason; fail instead if they are required."""
     for requirement in REQUIREMENTS:
         if item.get_closest_marker(requirement.marker) is not None and (reason := requirement.why_not()):
             if requirement.is_required:
@@ -125,7 +124,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """Say last what was not tested, and why; and what was tried twice, of how many."""
+    """Print last the tests that were skipped, with the reasons, and the tests that were tried twice."""
     yield
     twice = {report.nodeid for report in terminalreporter.stats.get("rerun", [])}
     for nodeid in sorted(twice):
@@ -196,7 +195,7 @@ def site_slurm_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def site_slurm(site_slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
-    """A real Slurm that refuses in a site's own words; two nodes, one of them reserved, neither of which sees
+    """A real Slurm that refuses in a site's own words. It has two nodes, one of them reserved; neither sees
     the user's home."""
     yield site_slurm_cluster
     site_slurm_cluster.restore()
@@ -204,8 +203,8 @@ def site_slurm(site_slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def user(open_directory: Path) -> Iterator[User]:
-    """An ordinary user with a new home, so that no test sees another's runs, cache or configuration. What he
-    left running is ended."""
+    """An ordinary user with a new home, so no test sees another's runs, cache or configuration. Processes
+    left running are ended."""
     user = make_user(open_directory / f"home-{secrets.token_hex(4)}")
     yield user
     for process in with_environment(f"HOME={user.home}"):

@@ -1,5 +1,5 @@
-"""Every regular expression of the program: what modules, classes, signatures and tables hold, and what
-functions write out for `re`."""
+"""Every regular expression of coach: those in modules, classes, signatures and tables, and those inside
+functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROOT = Path(coach.__file__).parent
 
 @dataclass(slots=True)
 class Pattern:
-    """An expression, where it stands, and how it is used."""
+    """An expression, its place, and its use."""
 
     name: str
     compiled: re.Pattern[Any]

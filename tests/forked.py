@@ -34,7 +34,7 @@ def typed_coach(
     stdin: str = "",
     timeout_s: int = 60,
 ) -> subprocess.CompletedProcess[str]:
-    """`coach WORDS` with its output as text: what a new interpreter's `-m coach` prints."""
+    """`coach WORDS` with its output as text, the same as from a new interpreter's `-m coach`."""
     done = forked_coach([*map(str, words)], env, stdin.encode(), cwd=cwd, timeout_s=timeout_s)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 

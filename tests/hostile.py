@@ -1,5 +1,4 @@
-"""Text that wants more than to be read: as job names, reasons, paths, log lines and whatever else other
-people write."""
+"""Hostile text for job names, reasons, paths, log lines and all other text of other people."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ _IDENTITIES = frozenset(
 
 
 def poisoned(value: Any, text: str, *, is_filled: bool = False) -> Any:
-    """The same value with `text` in front of every string in it; `is_filled`: also where there is none, but
-    could be."""
+    """The same value with `text` in front of every string in it; with `is_filled` also in every missing
+    string."""
 
     def again(inner: Any) -> Any:
         return poisoned(inner, text, is_filled=is_filled)
@@ -62,7 +61,7 @@ def poisoned(value: Any, text: str, *, is_filled: bool = False) -> Any:
 
 
 def assert_harmless(text: str, where: str) -> None:
-    """Nothing in `text` but what is printed, and our own line ends."""
+    """Check that `text` holds only printable characters and coach's own line ends."""
     bad = sorted({f"U+{ord(char):04X}" for char in text if char != "\n" and not char.isprintable()})
     assert not bad, (
         f"{where}: {', '.join(bad)} in "

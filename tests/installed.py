@@ -88,12 +88,12 @@ def own_environment() -> Path | None:
 
 
 def compile_sources() -> None:
-    """Compile what the suite's own environment runs from this checkout."""
+    """Compile the modules that the suite's own environment runs from this checkout."""
     _run([sys.executable, "-m", "compileall", "-q", REPOSITORY / "coach", REPOSITORY / "trainers"])
 
 
 def shared_environment(name: str, wheel: Path, extras: str = "") -> Path:
-    """What `build_environment` returns; the first process that asks for it builds it, for all of them."""
+    """The result of `build_environment`; the first process that needs it builds it for all."""
     folder = Path(os.environ[SHARED])
     complete = folder / f"{name}.complete"
     with (folder / f"{name}.lock").open("w") as lock:
@@ -106,10 +106,11 @@ def shared_environment(name: str, wheel: Path, extras: str = "") -> Path:
 
 
 def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
-    """A new environment with coach from `wheel`, and what it needs with `extras` (`"train"`,
-    `"train,frameworks"`), reachable by every user; its interpreter.
+    """A new environment with coach from `wheel` and the dependencies of `extras` (`"train"`,
+    `"train,frameworks"`), readable by every user. Returns its interpreter.
 
-    What coach needs is a gigabyte with torch: it is installed once, and the environment only refers to it.
+    The dependencies with torch take a gigabyte, so they are installed once and the environment only refers to
+    them.
     """
     base = reachable_python()
     assert base is not None, (
@@ -124,7 +125,7 @@ def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
 
 
 def _has_what_fits(base: Path, extras: str) -> bool:
-    """True if the suite's own packages are what an environment from `base` needs.
+    """True if an environment from `base` can use the suite's own packages.
 
     To install them again takes a minute or two. The core alone is installed: the suite's own packages hold
     torch too.
@@ -145,8 +146,8 @@ def _has_what_fits(base: Path, extras: str) -> bool:
 
 
 def _dependencies(base: Path, wheel: Path, extras: str) -> Path:
-    """An interpreter with what coach needs and without coach. It stays inside the suite's own environment for
-    the next run, where others can reach that."""
+    """An interpreter with coach's dependencies and without coach. It stays inside the suite's own environment
+    for the next run, where others can reach that."""
     keeper = Path(sys.prefix if is_reachable(Path(sys.prefix)) else os.environ[SHARED])
     requirements = [REPOSITORY / "pyproject.toml", REPOSITORY / "constraints.txt"]
     digest = hashlib.sha256(
@@ -173,7 +174,7 @@ def _packages_of(python: Path) -> Path:
 
 
 def _run(argv: Sequence[str | os.PathLike[str]]) -> str:
-    """Run a step of the set-up; what it printed."""
+    """Run a step of the set-up. Returns its output."""
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=1500, umask=0o022)
     assert result.returncode == 0, f"{' '.join(map(str, argv))}: {result.stderr}"
     return result.stdout
@@ -190,7 +191,7 @@ def shared_wheel() -> Path:
 
 
 def build_wheel(directory: Path) -> Path:
-    """The wheel of the tree as it stands."""
+    """The wheel of the current tree."""
     _run(
         [
             sys.executable,
@@ -210,8 +211,7 @@ def build_wheel(directory: Path) -> Path:
 
 
 def reachable_python() -> Path | None:
-    """An interpreter from Python 3.11 on that every user can start and make environments of; None: there is
-    none."""
+    """An interpreter, Python 3.11 or newer, that every user can start and make environments with, or None."""
     named = [
         shutil.which(f"python3{minor}", path="/usr/local/bin:/usr/bin")
         for minor in ("", ".14", ".13", ".12", ".11")

@@ -63,7 +63,7 @@ def assert_valid(name: str, told: Any) -> None:
 
 
 def check_printed(words: Sequence[str | os.PathLike[str]], printed: str) -> None:
-    """What `coach WORDS…` printed, where it was asked for JSON and printed some."""
+    """The output of `coach WORDS…`, if JSON was requested and printed."""
     said = [os.fspath(word) for word in words]
     own = said[: said.index("--")] if "--" in said else said
     is_json = any(pair == ("--format", "json") for pair in pairwise(own))

@@ -1,8 +1,7 @@
-"""An ordinary user of a cluster: what coach runs as in the tests that start it for real.
+"""An ordinary user of a cluster; tests that start coach for real run it as this user.
 
-The suite runs as root (Slurm's daemons need that), but root sees other things than a user does, and may do
-more. So whatever stands for a person at a terminal runs as `nobody`, with a home of its own that only he can
-read.
+The suite runs as root (Slurm's daemons need that), but root sees other things than a user and may do more. So
+a program that a person would start runs as `nobody`, with a private home.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ us."""
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who runs a command, and where his home is."""
+    """The user of a command, and the user's home."""
 
     uid: int
     gid: int
@@ -49,7 +48,7 @@ class User:
 
 
 def make_user(home: Path) -> User:
-    """`nobody`, with a new home at `home` that nobody else may read."""
+    """The user `nobody`, with a new private home at `home`."""
     home.mkdir(mode=0o700)
     os.chown(home, NOBODY, NOBODY)
     return User(NOBODY, NOBODY, pwd.getpwuid(NOBODY).pw_name, home)

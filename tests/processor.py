@@ -1,4 +1,4 @@
-"""How slow this processor is beside the one on which limits in processor seconds were set.
+"""The speed of this processor, relative to the one on which limits in processor seconds were set.
 
 The same work takes two and a half times as long on some machines, and in some hours of a shared one.
 """

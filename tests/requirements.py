@@ -1,9 +1,9 @@
-"""What tests need beside Python, and what happens where it is missing: skipped and said, or failed where CI
-requires it.
+"""The tools that tests need beside Python. If one is missing, its tests are skipped with a message, or fail
+if CI requires them.
 
-A suite that skips its best tests in silence is green for nothing. So every such test has a marker, the
-reasons are printed at the end, and `COACH_TEST_SLURM=require` (`…_TERMINAL`, `…_TRAIN`, `…_NVML`, `…_STRACE`,
-`…_ROOT`, …) turns the skip into a failure.
+A suite that silently skips its best tests proves nothing. So every such test has a marker, the reasons are
+printed at the end, and `COACH_TEST_SLURM=require` (`…_TERMINAL`, `…_TRAIN`, `…_NVML`, `…_STRACE`, `…_ROOT`,
+…) turns the skip into a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.terminal import tmux
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A marker, what its tests need, and the fixtures that imply the marker."""
+    """A marker, the requirement of its tests, and the fixtures that imply the marker."""
 
     marker: str
     why_not: Callable[[], str | None]

@@ -15,7 +15,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
-_parser = import_module("re._parser")  # what `re` itself reads patterns with; it has no stubs
+_parser = import_module("re._parser")  # the parser that `re` itself uses; it has no stubs
 
 _MANY = 64
 """A repeat that may go on longer than this is fed."""
@@ -67,7 +67,7 @@ class SlowLine:
 
 
 def slow_lines(pattern: re.Pattern[Any], literals: Sequence[str] = ()) -> list[SlowLine]:
-    """What this expression may be slow on, without a line twice."""
+    """Lines on which this expression may be slow, each once."""
     source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     tree = _parser.parse(source, pattern.flags & ~re.LOCALE)
     walk = _Walk(bool(pattern.flags & re.IGNORECASE))

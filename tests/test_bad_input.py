@@ -22,7 +22,7 @@ class Coach:
     home: Path
 
     def __call__(self, *args: str, status: int | None = 2, stdin: bytes = b"") -> list[str]:
-        """Run it and return the lines on standard error, which are all there is to read when it refuses."""
+        """Run the command and return its lines on standard error, the only output of a refusal."""
         path = [str(self.home / "bin"), str(Path(sys.executable).parent)]
         (self.home / "bin").mkdir(exist_ok=True)
         env = {
@@ -170,7 +170,7 @@ def test_no_slurm_at_all_is_one_line(coach: Coach) -> None:
         assert "command not found" in lines[0] or "not installed" in lines[0], lines
 
 
-def test_what_is_no_trace_is_one_line(coach: Coach) -> None:
+def test_a_file_that_is_no_trace_is_refused_in_one_line(coach: Coach) -> None:
     run = coach.runs / "20261121-043902-baseline-bca6"
     shutil.copytree(RECORDINGS / "healthy", run)
     assert "no trace in" in coach("trace", run.name)[0]
@@ -201,7 +201,7 @@ def test_a_broken_config_stops_every_command_with_file_and_line(coach: Coach) ->
     assert f"{coach.home / 'config.toml'}:2" in line
 
 
-def test_what_is_no_recording_is_one_line(coach: Coach, tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused_in_one_line(coach: Coach, tmp_path: Path) -> None:
     wrong = tmp_path / "notes.txt"
     wrong.write_text("hello")
     for path in (wrong, tmp_path / "missing"):

@@ -1,4 +1,4 @@
-"""`coach --help` is read by somebody in a hurry: tasks first, each command once, on a small terminal."""
+"""`coach --help` for a user in a hurry: tasks first, each command once, on a small terminal."""
 
 from __future__ import annotations
 

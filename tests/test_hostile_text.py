@@ -1,5 +1,5 @@
-"""Every command there is, on a cluster, runs, logs, recipes and settings that hold hostile text wherever
-somebody else may write."""
+"""Every command, with hostile text in every part of a cluster, runs, logs, recipes and settings that another
+user may write."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ test."""
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A home, a cluster and two runs of somebody who wants to take over the terminal."""
+    """A home, a cluster and two runs of an attacker who wants to take over the terminal."""
     clients, home = tmp_path / "bin", tmp_path / "home"
     clients.mkdir()
     table = tmp_path / "texts.json"
@@ -272,7 +272,7 @@ def test_every_command_is_tried() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_prints_what_a_terminal_would_obey(
+def test_no_command_prints_escape_sequences_of_others(
     command: str, places: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     statuses = []

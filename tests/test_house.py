@@ -1,5 +1,5 @@
-"""The house keeps its own rules: who imports whom, how complex and wide code is, what a start loads, what a
-wheel holds."""
+"""The code keeps its own rules: imports between rooms, complexity and width, the modules that a start loads,
+the content of a wheel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_no_place_is_worse_than_the_list_of_exceptions_says_and_the_list_only_sh
     assert not said, "\n".join([f"{name}, {EXCEPTIONS.name}:", *said])
 
 
-def test_programs_that_no_test_starts_import_what_is_there() -> None:
+def test_programs_that_no_test_starts_import_only_existing_names() -> None:
     """Tests and helpers fail when they are imported; captures, benchmarks and makers of pages do not."""
     missing = [
         f"{path.relative_to(REPOSITORY)}: {node.module}.{alias.name}"
@@ -88,7 +88,7 @@ def test_no_trainer_has_the_name_of_an_importable_module() -> None:
     """Trainers are started by path, which puts their folder first on sys.path: `profile.py` there would break
     torch."""
     names = {path.stem for path in (REPOSITORY / "trainers").glob("*.py")} - {"__init__"}
-    # A trainer's own folder is not on the path here, so whatever is found is somebody else's.
+    # A trainer's own folder is not on the path here, so a module that is found belongs to another package.
     script = "import importlib.util, sys; print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)])"
     result = subprocess.run(
         [sys.executable, "-I", "-c", script, *sorted(names), "profile"],
@@ -100,8 +100,9 @@ def test_no_trainer_has_the_name_of_an_importable_module() -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in files("coach") if "late import late" in path.read_text()])
-def test_the_import_contracts_see_what_is_imported_late(path: Path) -> None:
-    """`late` is given names: what import-linter and mypy read stands beside it, and must be the same."""
+def test_the_import_contracts_see_late_imports(path: Path) -> None:
+    """`late` takes names as text; import-linter and mypy read the imports beside it, which must name the
+    same."""
     for_types, late = set(), set()
     for node in ast.walk(ast.parse(path.read_text())):
         match node:

@@ -1,5 +1,5 @@
-"""`coach --version` names the commit that runs: of a checkout by git's own files, else what was written when
-coach was built. Where neither tells it, the version stands alone."""
+"""`coach --version` names the running commit: of a checkout by git's own files, else the one written at the
+build. If neither is known, it prints only the version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = "1234567890abcdef1234567890abcdef12345678"
 
 
 def git(folder: Path, *words: str) -> str:
-    """What git says, without the settings of whoever runs the suite."""
+    """git's output, without the settings of the user who runs the suite."""
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
     env |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     done = subprocess.run(["git", *words], cwd=folder, env=env, capture_output=True, text=True)
@@ -29,7 +29,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git: not installed")
-def test_a_checkout_says_the_commit_that_git_says_in_each_form_that_git_keeps_it(tmp_path: Path) -> None:
+def test_a_checkout_s_commit_is_read_from_every_form_of_git_s_files(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     git(checkout, "init", "-q", "-b", "side/one+two")
@@ -56,7 +56,7 @@ def test_a_head_that_names_no_commit_is_no_commit(tmp_path: Path, head: str) -> 
     assert installed.commit_of_checkout(tmp_path / "checkout") is None
 
 
-def test_a_built_coach_says_what_was_written_into_it(
+def test_a_built_coach_shows_the_commit_written_into_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(installed, "package", lambda: tmp_path)

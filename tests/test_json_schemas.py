@@ -1,6 +1,7 @@
-"""Every JSON document has a schema, a schema refuses what is wrong, and files of runs are as theirs say.
+"""Every JSON document has a schema, a schema refuses a wrong document, and the files of runs match their
+schemas.
 
-What commands print is held to the schemas wherever a test makes them print it: `json_documents.py`.
+`json_documents.py` checks the output of commands against the schemas in every test that prints JSON.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def test_each_schema_is_a_schema_and_names_itself() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_schema_takes_what_it_describes_and_nothing_that_lacks_a_key(name: str) -> None:
+def test_a_schema_accepts_its_document_and_refuses_one_without_a_key(name: str) -> None:
     schema = validator(name).schema
     for one in schema.get("anyOf", [schema]):
         example = made_up(one, schema)
@@ -114,7 +115,7 @@ def made_up(schema: dict[str, Any], whole: dict[str, Any]) -> Any:
         (["runs", "--format", "json"], '{"schema": 1, "runs": [{"run_id": 3}], "problems": []}'),
     ],
 )
-def test_what_is_printed_otherwise_fails_the_test_that_printed_it(words: list[str], printed: str) -> None:
+def test_output_that_breaks_its_schema_fails_the_test_that_printed_it(words: list[str], printed: str) -> None:
     with pytest.raises(AssertionError):
         check_printed(words, printed)
 

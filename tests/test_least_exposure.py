@@ -1,5 +1,5 @@
-"""Secrets planted wherever a person puts them: they stand in what the person wrote (the script that was
-submitted, the log of the program) and nowhere else, and what stands anywhere is the person's alone."""
+"""Secrets planted in every place where a person puts them: they appear only in the person's own texts (the
+submitted script, the log of the program), and only that person can read these files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def run_coach(project: Path, *words: object, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    """`coach WORDS` in a project, whose parent is the home; below another program where one is named."""
+    """`coach WORDS` in a project below the home; started by another program if one is named."""
     return subprocess.run(
         [*under, sys.executable, "-m", "coach", *map(str, words)],
         cwd=project,

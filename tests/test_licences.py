@@ -1,4 +1,4 @@
-"""The page of licences names each package that pyproject.toml asks for, and who asks."""
+"""The page of licences names each package of pyproject.toml, and the extra that needs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_package_of_the_core_tells_its_licence() -> None:
     assert [package for package, said in core.items() if "not read" in said or "names none" in said] == []
 
 
-def test_what_is_installed_here_is_read_again_in_the_same_words() -> None:
+def test_the_licences_of_installed_packages_are_those_of_the_page() -> None:
     made = runpy.run_path(str(REPOSITORY / "docs" / "make_licences.py"))
     version, licence = made["licence_of"]("psutil")
     assert f"| psutil | core | {version} | {licence} |" in made["page"]()

@@ -1,4 +1,4 @@
-"""`make run` chooses what to install by what the machine is, finds an interpreter, and does it once."""
+"""`make run` chooses the packages by the machine, finds an interpreter, and installs once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Machine:
         self.add(name, FAKE_PYTHON.format(version=version, is_old=int(is_old), has_no_venv=int(not has_venv)))
 
     def make(self, *words: str, before: Sequence[str] = (), **env: str) -> subprocess.CompletedProcess[str]:
-        """`before` is put before the command, to run it as somebody else."""
+        """`before` is put before the command, to run it as another user."""
         return subprocess.run(
             [*before, "make", "SLURM_CONFS=", *words],
             cwd=self.checkout,
@@ -65,7 +65,7 @@ class Machine:
         )
 
     def installed(self) -> list[str]:
-        """What pip was asked to install, in order."""
+        """The packages that pip was asked to install, in order."""
         made = self.checkout / "made.txt"
         lines = made.read_text().splitlines() if made.exists() else []
         return [line.rpartition("-e ")[2] for line in lines if "pip install" in line]
@@ -260,7 +260,7 @@ def test_on_a_cluster_the_core_is_not_cached_in_a_home_with_a_quota(machine: Mac
     assert asked == [False, True, False]
 
 
-def test_a_wheelhouse_holds_the_core_and_what_builds_it_and_torch_only_when_asked(machine: Machine) -> None:
+def test_a_wheelhouse_holds_the_core_and_its_build_tools_and_torch_only_when_asked(machine: Machine) -> None:
     machine.add_python()
     result = machine.make("wheelhouse")
     assert result.returncode == 0, result.stderr
@@ -279,7 +279,7 @@ def test_a_wheelhouse_beside_the_checkout_is_used_without_the_network(machine: M
     assert "--no-index --find-links wheelhouse " in (machine.checkout / "made.txt").read_text()
 
 
-def test_where_the_wheels_come_from_can_be_said(machine: Machine) -> None:
+def test_the_source_of_the_wheels_can_be_set(machine: Machine) -> None:
     machine.add_python()
     (machine.checkout / "wheelhouse").mkdir()
     machine.make("run", "EXTRAS=", "WHEELHOUSE=")
@@ -297,7 +297,7 @@ def test_a_wheelhouse_that_lacks_something_says_so(machine: Machine) -> None:
 
 
 @pytest.mark.root
-def test_a_checkout_of_somebody_else_is_used_as_it_is(open_directory: Path) -> None:
+def test_another_user_s_checkout_is_used_unchanged(open_directory: Path) -> None:
     folder = open_directory / "shared"
     folder.mkdir()
     machine = Machine(folder)
@@ -317,16 +317,16 @@ def test_a_checkout_of_somebody_else_is_used_as_it_is(open_directory: Path) -> N
     assert "is not yours: ask its owner to run make, or make your own with VENV=DIR" in stale.stderr
 
 
-def test_a_python_without_venv_says_what_to_install(machine: Machine) -> None:
+def test_a_python_without_venv_names_the_package_to_install(machine: Machine) -> None:
     machine.add_python("python3", "3.11.2", has_venv=False)
     assert "apt install python3-venv" in machine.make("run").stderr.splitlines()[0]
 
 
-def test_no_python_at_all_is_said(machine: Machine) -> None:
+def test_a_missing_python_is_named(machine: Machine) -> None:
     assert "found none" in machine.make("run").stderr.splitlines()[0]
 
 
-def test_tests_need_what_they_test_with(machine: Machine) -> None:
+def test_make_test_installs_the_test_tools_and_checks_style_before_it_tests(machine: Machine) -> None:
     dry = machine.make("--dry-run", "test")
     assert '-e ".[dev,train,frameworks,language,kernels]"' in dry.stdout
     order = [

@@ -62,7 +62,7 @@ def names(poller: Poller) -> set[str]:
     return {reading.source for reading in poller.readings(0.05)}
 
 
-def test_the_queue_is_read_again_as_soon_as_somebody_did_something_and_not_while_it_is_held() -> None:
+def test_the_queue_is_read_again_after_an_action_and_not_while_it_is_held() -> None:
     io, held = ScriptedIo({"jobs": captured("squeue-22.05.txt")}), threading.Event()
     running = Poller(
         lambda watch: {"jobs": lambda: JobsSource(io, "nobody", 3600.0)}, is_held=lambda key: held.is_set()

@@ -1,4 +1,4 @@
-"""Each room of the house has a page that says what it holds, and the page names what exists."""
+"""Each room has a page about its content, and the page names only existing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages in docs/reference are what the program says of itself, and miss nothing."""
+"""The pages in docs/reference equal the program's own description, and miss no part."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_example_of_a_project_can_be_launched(tmp_path: Path) -> None:
     assert [each.name for each in found] == ["pretrain", "finetune"]
 
 
-def test_the_choices_of_a_drill_stand_in_no_telling_order(pages: dict[str, str]) -> None:
+def test_the_order_of_a_drill_s_choices_gives_nothing_away(pages: dict[str, str]) -> None:
     rows = [line.split(" | ")[-1] for line in pages["drills.md"].splitlines() if line.startswith("| `")]
     choices = [re.findall(r"`(\w+)`", row) for row in rows]
     assert len(choices) > 20

@@ -1,4 +1,4 @@
-"""The run directory: what several writers and a torn write may do to it."""
+"""The run directory under several writers and torn writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from coach import runs
 
 
-def test_a_run_id_says_when_and_what_and_sorts_by_time() -> None:
+def test_a_run_id_holds_its_time_and_recipe_and_sorts_by_time() -> None:
     first, second = runs.new_run_id("ddp", 1_795_000_000), runs.new_run_id("baseline", 1_795_000_061)
     assert runs.RUN_ID.match(first)
     assert "-ddp-" in first

@@ -1,9 +1,9 @@
-"""No line that other people write holds the program up: each pattern is tried on lines that are made to be
-slow for it.
+"""No line of another program can block coach: each pattern is tried on lines that are built to be slow for
+it.
 
-A search holds the interpreter, so one slow line stops a whole screen. What counts is CPU time, on a line as
-long as the pattern ever sees: quick patterns are let go on short lines, and only those that may be slow are
-tried on long ones.
+A search holds the interpreter, so one slow line stops a whole screen. CPU time counts, on a line of the
+greatest length that the pattern ever sees. Patterns that are quick on short lines pass; only the others are
+tried on long lines.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ def slowest_line(pattern: Pattern) -> str | None:
 
 
 def _methods(used: set[str]) -> list[str]:
-    """Those that stand for all: a search begins wherever a match may, and finditer goes on behind it."""
+    """The methods to try, for all that are used: `finditer` also for findall, sub, subn and split; `search`
+    also for match."""
     if used & {"finditer", "findall", "sub", "subn", "split"}:
         return ["finditer"]
     return ["search"] if "search" in used else sorted(used)
@@ -171,13 +172,13 @@ def test_every_pattern_is_quick_on_every_line_made_to_be_slow_for_it() -> None:
     assert "\n".join(filter(None, map(slowest_line, patterns))) == ""
 
 
-def test_every_list_of_exceptions_names_what_is_there() -> None:
+def test_every_list_of_exceptions_names_existing_patterns() -> None:
     assert OWN_TEXT.keys() <= {pattern.name for pattern in all_patterns()}
     put_together = {call.place for call in calls_in_functions() if call.text is None}
     assert put_together == PUT_TOGETHER.keys()
 
 
-def test_what_functions_write_out_for_re_is_quick() -> None:
+def test_patterns_written_inside_functions_are_quick() -> None:
     patterns = [
         Pattern(call.place, re.compile(call.text), {call.method}, max_chars=MAX_LINE_BYTES)
         for call in calls_in_functions()

@@ -1,2 +1,2 @@
-"""What `docs/make_reference.py` writes, one module for each theme. Each page is made from what the program
-itself reads: its parsers, its tables of keys, its registers."""
+"""The pages that `docs/make_reference.py` writes, one module for each theme. Each page is made from the
+program's own data: its parsers, its tables of keys, its registers."""

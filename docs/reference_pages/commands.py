@@ -1,4 +1,4 @@
-"""The page of all commands: what each is for, its arguments, one example."""
+"""The page of all commands: purpose, arguments and one example of each."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 @cache
 def field_sentences(cls: type) -> dict[str, str]:
-    """Field → what stands below it in the class or in one that it is made from."""
+    """Field → the docstring below it in the class or in a base class."""
     tree = _tree(cls)
     found: dict[str, str] = {}
     for base in tree.bases:

@@ -1,4 +1,4 @@
-"""Each JSON document of coach: what prints or writes it, and the type that its schema is made of."""
+"""Each JSON document of coach: the program that writes it, and the type of its schema."""
 
 from __future__ import annotations
 
@@ -158,7 +158,8 @@ def _columns(document: Document, title: str) -> Schema:
 
 
 def _telemetry(title: str) -> Schema:
-    """Each record has its kind, its time and its node; the sampler leaves out what a node does not have."""
+    """Each record has its kind, its time and its node; the sampler leaves out values that a node does not
+    have."""
     schema = document_schema(TELEMETRY.name, title, run_files.TelemetryKey)
     key = {name: schema.pop(name) for name in ("type", "description", "properties", "required")}
     del schema["additionalProperties"]

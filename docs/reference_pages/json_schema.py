@@ -121,14 +121,14 @@ class Maker:
 
 
 def document_schema(name: str, title: str, said: Any, optional: frozenset[type] = frozenset()) -> Schema:
-    """A whole schema. `said` is a type, or a tuple of types of which a document is one."""
+    """A whole schema. `said` is a type, or a tuple of alternative types."""
     maker = Maker(optional)
     if isinstance(said, tuple):
         body: Schema = {"anyOf": [maker.of(each) for each in said]}
     else:
         body = maker.of(said)
         reference = body.get("$ref")
-        if reference is not None:  # the document itself stands at the top
+        if reference is not None:  # the document itself is at the top
             body = maker.definitions.pop(reference.rpartition("/")[2])
     definitions = {"$defs": dict(sorted(maker.definitions.items()))} if maker.definitions else {}
     return {"$schema": DRAFT, "$id": f"{name}.json", "title": title, **body, **definitions}

@@ -66,7 +66,7 @@ def _general(everywhere: Iterable[Key]) -> list[Key]:
 
 
 def _is_told_apart(key: Key, spec: ScreenSpec) -> bool:
-    """True of a key of all screens with data that also works on this one, which is none of them."""
+    """True if the key belongs to all screens with data and also works on this screen, which has none."""
     return Kind.SHOW in key.places and Kind.SHOW not in spec.kinds and spec.name in key.places
 
 

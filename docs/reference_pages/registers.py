@@ -1,4 +1,4 @@
-"""Pages of what the rules know: causes and what explains what, wordings of logs, drills."""
+"""Pages of the rules' registers: causes and the edges between them, wordings of logs, drills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What coach asks of ahocorasick_rs: for an interpreter without that package, which is not pure Python.
+"""The part of ahocorasick_rs that coach uses, in pure Python, for an interpreter without that native package.
 
 A log repeats its words. So each pattern is known by its longest run of letters, the text is cut into its runs
 of letters, and for each different run it is looked up once which patterns may lie there. Only these patterns,
@@ -23,7 +23,7 @@ Match = tuple[int, int, int]
 
 
 class Implementation:
-    """How the automaton is built: here there is one way."""
+    """The kind of automaton; this module has only one."""
 
     NoncontiguousNFA = ContiguousNFA = DFA = None
 
@@ -88,7 +88,7 @@ class BytesAhoCorasick:
 
 
 def _apart(matches: Iterable[Match]) -> list[Match]:
-    """Those of which none lies over another: the first to end wins."""
+    """Matches without overlaps: the first to end wins."""
     apart, end = [], 0
     for match in matches:
         if match[1] >= end:

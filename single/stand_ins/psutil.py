@@ -1,4 +1,4 @@
-"""What coach asks of psutil, from /proc: for an interpreter without psutil, which is not pure Python.
+"""The part of psutil that coach uses, from /proc, for an interpreter without that native package.
 
 Names, values and exceptions are psutil's. A process is known by its number and its start, so that a number
 that was given to another process since is never signalled.
@@ -50,7 +50,7 @@ class ZombieProcess(NoSuchProcess):
 
 
 class AccessDenied(Error):
-    """It is somebody else's."""
+    """The process belongs to another user."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(f"(pid={pid})")
@@ -58,7 +58,7 @@ class AccessDenied(Error):
 
 
 class Memory(NamedTuple):
-    """Bytes. `pss` counts what processes share once, in parts; None where it was not asked for."""
+    """Bytes. `pss` divides shared memory among its processes; None if it was not requested."""
 
     rss: int
     pss: int | None = None
@@ -72,7 +72,7 @@ class MachineMemory(NamedTuple):
 
 
 class Process:
-    """One process; without a number this one."""
+    """One process; without a pid, this process."""
 
     def __init__(self, pid: int | None = None) -> None:
         self.pid = os.getpid() if pid is None else pid
@@ -93,7 +93,7 @@ class Process:
         return boot_time() + self._ticks / _TICKS
 
     def status(self) -> str:
-        """What it does."""
+        """Its state."""
         return _STATES.get(self._stat()[0], "?")
 
     def ppid(self) -> int:
@@ -108,12 +108,12 @@ class Process:
             return False
 
     def memory_info(self) -> Memory:
-        """What it has in memory."""
+        """Its memory."""
         fields = self._read("statm").split()
         return Memory(int(fields[1]) * _PAGE_BYTES)
 
     def memory_full_info(self) -> Memory:
-        """The same, with its share of what it has in common with others."""
+        """Its memory, with its share of the memory shared with others."""
         try:
             text = self._read("smaps_rollup")
         except FileNotFoundError:  # before Linux 4.14
@@ -122,7 +122,7 @@ class Process:
         return Memory(self.memory_info().rss, pss_kib * 1024)
 
     def children(self, recursive: bool = False) -> list[Process]:
-        """Those whose parent it is; with `recursive` also theirs."""
+        """Its child processes; with `recursive` also their children."""
         if not self.is_running():
             raise NoSuchProcess(self.pid)
         below: dict[int, list[Process]] = {}
@@ -205,7 +205,8 @@ def virtual_memory() -> MachineMemory:
 def wait_procs(
     processes: Iterable[Process], timeout: float | None = None
 ) -> tuple[list[Process], list[Process]]:
-    """Wait until they have ended: those that have, and those that live on. A child is asked how it ended."""
+    """Wait for processes to end. Returns the ended ones and the living ones; children are reaped with their
+    status."""
     deadline_s = None if timeout is None else time.monotonic() + timeout
     gone: list[Process] = []
     alive = list(dict.fromkeys(processes))

@@ -86,7 +86,7 @@ def test_a_log_on_standard_input_is_judged_with_file_and_line(coach) -> None:  #
     assert "<stdin>:9: torch.OutOfMemoryError" in done.stdout
 
 
-def test_a_line_tells_of_the_runs_above_the_judged_one(coach) -> None:  # type: ignore[no-untyped-def]
+def test_a_line_names_the_runs_above_the_judged_one(coach) -> None:  # type: ignore[no-untyped-def]
     raised = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
     log = f"{raised}KeyError: 'lr'\nnohup: ignoring input\n{raised}ZeroDivisionError: division by zero\n"
     done = coach("check", "-", "--backend", "local", stdin=log.encode())
@@ -96,7 +96,7 @@ def test_a_line_tells_of_the_runs_above_the_judged_one(coach) -> None:  # type: 
 
 
 @pytest.mark.parametrize(("fail_on", "status"), [("info", 1), ("warning", 0)])
-def test_fail_on_decides_from_which_severity_the_status_is_1(coach, fail_on: str, status: int) -> None:  # type: ignore[no-untyped-def]
+def test_fail_on_sets_the_severity_from_which_the_status_is_1(coach, fail_on: str, status: int) -> None:  # type: ignore[no-untyped-def]
     log = RECORDINGS / "typed/cuda-oom-caught.log"
     assert coach("check", log, "--fail-on", fail_on, "--backend", "local").returncode == status
 
@@ -116,7 +116,7 @@ def test_a_target_that_does_not_exist_is_status_2(coach) -> None:  # type: ignor
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_a_doubt_is_told_in_a_word_and_never_as_a_percentage(coach) -> None:  # type: ignore[no-untyped-def]
+def test_a_doubt_is_shown_as_a_word_and_never_as_a_percentage(coach) -> None:  # type: ignore[no-untyped-def]
     killed = coach("check", RECORDINGS / "ended" / "shell-killed.log").stdout
     assert "warning MEM008 killed-silently (possible)" in killed
     clear = coach("check", RECORDINGS / "ended" / "module-not-found.log").stdout
@@ -149,7 +149,8 @@ def test_without_a_target_own_jobs_are_judged(coach) -> None:  # type: ignore[no
 def checked_queue(
     tmp_path: Path, log: str, state: str = "RUNNING"
 ) -> tuple[subprocess.CompletedProcess[str], str]:
-    """`coach check` with three jobs in the queue that write into this log; and what the queue was asked."""
+    """`coach check` with three jobs in the queue that write into this log. Returns also the queries to the
+    queue."""
     asked = tmp_path / "asked"
     job = {"username": getpass.getuser(), "state": state, "workdir": "/", "stdout": log, "stderr": log}
     job["endtime"] = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 3600))
@@ -170,7 +171,7 @@ def checked_queue(
     return done, asked.read_text()
 
 
-def test_all_own_jobs_cost_one_look_at_the_queue_which_tells_where_they_write(tmp_path: Path) -> None:
+def test_one_query_of_the_queue_finds_all_own_jobs_and_their_output_files(tmp_path: Path) -> None:
     done, asked = checked_queue(tmp_path, str(RECORDINGS / "typed/cuda-oom.log"))
     found = json.loads(done.stdout)["jobs"]
     assert [(item["target"], item["state"]) for item in found] == [(str(n), "RUNNING") for n in (42, 43, 44)]
@@ -189,7 +190,7 @@ for job_id in which.split(","):
 """
 
 
-def test_what_jobstats_left_of_ended_jobs_is_asked_for_once_and_judged(tmp_path: Path) -> None:
+def test_jobstats_comments_of_ended_jobs_are_fetched_in_one_query_and_judged(tmp_path: Path) -> None:
     asked = tmp_path / "summaries"
     comments = (RECORDINGS.parent / "fixtures/slurm/public/admin-comments.txt").read_text().splitlines()
     comment = next(line for line in comments if line.startswith("four-idle ")).split()[1]
@@ -207,7 +208,7 @@ def test_what_jobstats_left_of_ended_jobs_is_asked_for_once_and_judged(tmp_path:
     assert asked.read_text() == "42,43,44\n"
 
 
-def test_a_job_whose_log_is_that_of_an_open_drill_elsewhere_is_not_told_among_ones_own(
+def test_a_job_with_the_log_of_an_open_drill_is_left_out_of_the_own_jobs(
     tmp_path: Path,
 ) -> None:
     run_dir = tmp_path / "elsewhere" / "20261121-142230-typo-0000"
@@ -268,7 +269,7 @@ def test_a_log_cannot_be_compared(coach) -> None:  # type: ignore[no-untyped-def
     assert "not a run of coach" in done.stderr
 
 
-def test_all_rules_are_listed_with_what_is_muted(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_all_rules_are_listed_and_muted_ones_are_marked(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "home").mkdir()
     (tmp_path / "home/config.toml").write_text('[rules]\nmute = ["GPU003"]\n')
     listed = coach("explain", "--list").stdout.splitlines()
@@ -279,7 +280,7 @@ def test_all_rules_are_listed_with_what_is_muted(coach, tmp_path: Path) -> None:
     assert coach("explain", "MEM001", "--list").returncode == 2
 
 
-def test_the_values_that_were_used_and_what_was_muted_are_printed(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_thresholds_used_and_the_muted_rules_are_printed(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "home").mkdir()
     (tmp_path / "home/config.toml").write_text(
         '[rules]\nmute = ["GPU003"]\n[rules.NUM001]\nconsecutive = 3\n'
@@ -289,7 +290,7 @@ def test_the_values_that_were_used_and_what_was_muted_are_printed(coach, tmp_pat
     assert "muted by the config: GPU003" in said
 
 
-def test_a_directory_that_is_no_run_is_judged_by_its_logs_and_says_what_it_read(
+def test_a_directory_that_is_no_run_is_judged_by_its_logs_and_their_names_are_listed(
     coach, tmp_path: Path
 ) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "job").mkdir()

@@ -138,7 +138,7 @@ def test_nodes_tell_gpus_by_type_and_in_all(settings: Settings, capsys: pytest.C
     assert "2/2" in capsys.readouterr().out
 
 
-def test_rows_that_cannot_be_read_are_told_in_json_and_beside_the_table(
+def test_unreadable_rows_are_reported_in_json_and_beside_the_table(
     clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (clients / "partitions").write_text("garbage\n")
@@ -208,7 +208,7 @@ def run_recorded(clients: Path, module: Any, settings: Settings, *arguments: str
     return run(module, settings, *arguments, "--backend", "slurm")
 
 
-def test_why_says_in_plain_words_what_each_job_waits_for(
+def test_why_explains_in_plain_words_the_wait_of_each_job(
     clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_recorded(clients, jobs, settings, "--why") == 0
@@ -253,7 +253,7 @@ def test_jobs_seen_in_the_queue_are_found_by_history_when_slurm_has_forgotten_th
     assert "– (last RUNNING" in capsys.readouterr().out
 
 
-def test_nodes_tell_what_is_free_for_a_job_and_which_job_has_which_gpu(
+def test_nodes_shows_the_gpus_free_for_a_job_and_the_job_on_each_gpu(
     clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_recorded(clients, nodes, settings, "--format", "json") == 0
@@ -302,7 +302,7 @@ def test_other_clusters_are_asked_by_name_and_odd_names_refused(
 def listed(
     capsys: pytest.CaptureFixture[str], clients: Path, module: Any, settings: Settings, *arguments: str
 ) -> list[dict[str, Any]]:
-    """What a command lists as JSON about the recorded cluster."""
+    """A command's JSON list about the recorded cluster."""
     capsys.readouterr()
     assert run_recorded(clients, module, settings, *arguments, "--format", "json") == 0
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)[module.__name__.rpartition(".")[2]]
@@ -330,7 +330,7 @@ def test_jobs_are_filtered_sorted_and_cut_to_columns_by_the_same_words(
     assert all(row.startswith("JobHeld") for row in rows)
 
 
-def test_asking_for_somebody_else_by_name_shows_everybodys_queue(
+def test_a_filter_for_another_user_shows_everybodys_queue(
     clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(jobs, settings, "user:nobody", "--format", "json", "--backend", "slurm") == 0
@@ -367,7 +367,7 @@ def test_nodes_and_history_take_the_same_words(
         (jobs, ["--why", "--columns", "id"], "--why and --columns"),
     ],
 )
-def test_a_word_that_means_nothing_is_refused_before_anybody_is_asked(
+def test_an_unknown_word_is_refused_before_any_query(
     settings: Settings, module: Any, words: list[str], said: str
 ) -> None:
     with pytest.raises(UserError) as error:
@@ -402,6 +402,6 @@ def test_words_of_a_filter_stand_before_and_after_the_options(
 @pytest.mark.parametrize(
     ("words", "is_all"), [("-user:me", True), ("user:bob", True), ("user:me", False), ("gpu:0", False)]
 )
-def test_whoever_asks_for_others_need_not_say_all(words: str, is_all: bool) -> None:
+def test_a_filter_that_names_other_users_includes_their_jobs_without_all(words: str, is_all: bool) -> None:
     query = job_vocabulary("ada", None, lambda _: ()).query(words)
     assert jobs._names_others(query, "ada") is is_all

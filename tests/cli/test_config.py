@@ -1,4 +1,4 @@
-"""`coach config`: what is in force, who said it, what is wrong."""
+"""`coach config`: the values in force, their files, and the mistakes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_one_key_or_one_table_is_explained(coach: Coach) -> None:
         coach("--explain", "limit")
 
 
-def test_without_an_option_only_what_is_set_is_shown(coach: Coach) -> None:
+def test_without_an_option_only_keys_with_a_value_are_shown(coach: Coach) -> None:
     lines, _ = coach()
     keys = [line.split()[0] for line in lines]
     assert "launch.partition" in keys
@@ -145,7 +145,7 @@ def test_a_checked_file_is_good_or_all_its_mistakes_are_named(coach: Coach) -> N
     }
 
 
-def test_a_file_that_is_not_there_cannot_be_checked(coach: Coach) -> None:
+def test_a_missing_file_cannot_be_checked(coach: Coach) -> None:
     with pytest.raises(UserError, match="no such file"):
         coach("--check", "/no/such.toml")
 
@@ -183,7 +183,7 @@ def test_with_a_broken_site_file_help_and_the_check_still_work(coach: Coach) -> 
     )
 
 
-def test_one_key_is_told_with_what_it_sets_and_what_it_takes(coach: Coach) -> None:
+def test_one_key_is_shown_with_its_meaning_and_its_allowed_values(coach: Coach) -> None:
     lines, _ = coach("--explain", "slurm.sbatch_timeout_s")
     assert "Time that sbatch may take, with a site's plugins and wrapper around it. Its value: seconds, " in (
         "\n".join(lines)

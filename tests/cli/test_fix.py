@@ -1,5 +1,5 @@
-"""`coach fix RUN` as a user types it: what changes what is learned is asked for by name, and nothing is tried
-twice."""
+"""`coach fix RUN` as a user types it: a change of the training's result needs its own option, and no fix is
+tried twice."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_yes_does_not_cover_a_fix_that_changes_what_is_learned(shell: Shell) -> None:
+def test_yes_does_not_cover_a_fix_that_changes_the_training_s_result(shell: Shell) -> None:
     shell.run(PARENT, {"lr": 1000.0})
     done = shell.coach(PARENT, "--yes")
     assert done.returncode == 2, done.stdout + done.stderr
@@ -94,7 +94,7 @@ def test_a_run_that_lies_elsewhere_is_tried_short_as_well(shell: Shell) -> None:
     assert "max_steps: " in done.stderr
 
 
-def test_who_may_change_nothing_is_shown_what_could_be_and_launches_nothing(shell: Shell) -> None:
+def test_a_read_only_coach_shows_the_fixes_and_launches_nothing(shell: Shell) -> None:
     shell.run(PARENT, {"lr": 1000.0})
     (shell.root / "config.toml").write_text("readonly = true\n")
     listed = shell.coach(PARENT, "--list")

@@ -38,7 +38,7 @@ def coach(tmp_path: Path) -> Coach:
 
 @pytest.fixture
 def images(tmp_path: Path) -> Iterator[None]:
-    """What trainings learn from lies in coach's home already."""
+    """The trainings' data are in coach's home already."""
     with lent_images(tmp_path):
         yield
 

@@ -1,4 +1,4 @@
-"""`coach launch` of a program that nobody wrote for coach, on the local backend."""
+"""`coach launch` of a program that was not written for coach, on the local backend."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ def test_a_parameter_of_the_script_is_set_by_the_rules_name_for_it(home: Path) -
         (("gone.sbatch",), "gone.sbatch: no such file"),
     ],
 )
-def test_what_cannot_be_launched_is_one_clear_line(home: Path, words: tuple[str, ...], said: str) -> None:
+def test_an_impossible_launch_is_refused_in_one_clear_line(
+    home: Path, words: tuple[str, ...], said: str
+) -> None:
     assert said in coach(home, "launch", *words, status=2)
 
 

@@ -21,7 +21,7 @@ SMALL = ("max_steps=8", "width=8", "num_workers=0", "num_train_samples=512", "ba
 
 @pytest.fixture
 def images(tmp_path: Path) -> Iterator[None]:
-    """What trainings learn from lies in coach's home already."""
+    """The trainings' data are in coach's home already."""
     with lent_images(tmp_path):
         yield
 

@@ -36,7 +36,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_rows_that_do_what_they_say_are_counted(
+def test_valid_rows_of_a_rule_file_are_counted(
     coach: Coach, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table.write_text(f"{ROW}\n[thresholds.GPU005]\nwarning_share = 0.3\n")
@@ -52,7 +52,7 @@ def test_rows_that_do_what_they_say_are_counted(
         ("\\S+ used", "(?:\\S+)+ used", "takes more than 50 ms"),
     ],
 )
-def test_what_a_row_does_not_do_is_named(
+def test_a_row_s_unkept_promise_is_named(
     coach: Coach, table: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, problem: str
 ) -> None:
     assert old in ROW

@@ -82,7 +82,7 @@ def test_runs_as_text_are_harmless_and_problems_go_to_stderr(env: dict[str, str]
     assert "Traceback" not in done.stderr
 
 
-def test_a_recording_ends_at_ctrl_c_and_says_in_one_line_what_was_kept(
+def test_a_recording_ends_at_ctrl_c_and_sums_itself_up_in_one_line(
     env: dict[str, str], tmp_path: Path
 ) -> None:
     make_run(env, RUN, '{"recipe": "ddp", "state": "COMPLETED", "backend": "local"}')

@@ -49,7 +49,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_the_table_says_how_much_each_run_holds_and_whose_end_nobody_knows(shell: Shell) -> None:
+def test_the_table_shows_the_size_of_each_run_and_the_runs_with_an_unknown_end(shell: Shell) -> None:
     shell.world.make(OLD, "RUNNING", 9 * DAY_S)
     shell.world.make(NEW)
     done = shell.coach()
@@ -63,7 +63,7 @@ def test_the_table_says_how_much_each_run_holds_and_whose_end_nobody_knows(shell
     assert [(run["state"], run["size_bytes"] > 1000) for run in listed] == [("COMPLETED", True), (None, True)]
 
 
-def test_a_controller_that_is_down_is_said_and_the_last_word_shown(shell: Shell) -> None:
+def test_a_controller_that_is_down_is_named_and_the_last_state_is_shown(shell: Shell) -> None:
     shell.world.make(OLD, "RUNNING", 9 * DAY_S)
     shell.squeue("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     done = shell.coach()
@@ -74,7 +74,7 @@ def test_a_controller_that_is_down_is_said_and_the_last_word_shown(shell: Shell)
     assert (shell.world.settings.runs_root / OLD).is_dir()
 
 
-def test_what_would_go_is_listed_and_without_a_terminal_or_yes_nothing_goes(shell: Shell) -> None:
+def test_runs_to_remove_are_listed_and_without_a_terminal_or_yes_none_is_removed(shell: Shell) -> None:
     run_dir = shell.world.make(OLD)
     done = shell.coach("clean", "--keep", "0", "--state", "completed", stdin=subprocess.DEVNULL)
     assert (done.returncode, OLD in done.stdout, "--yes" in done.stderr) == (2, True, True)
@@ -117,7 +117,7 @@ def test_only_a_y_on_the_terminal_removes(shell: Shell, answer: bytes, status: i
     assert "1 run, 1.3" in done.stderr
 
 
-def test_records_are_thinned_on_request_and_a_dry_run_only_says_what_would_be(shell: Shell) -> None:
+def test_records_are_thinned_on_request_and_a_dry_run_only_lists_them(shell: Shell) -> None:
     folder = shell.world.make(OLD) / "metrics"
     folder.mkdir()
     for rank in range(300):
@@ -134,7 +134,7 @@ def test_records_are_thinned_on_request_and_a_dry_run_only_says_what_would_be(sh
     assert (refused.returncode, "about all runs" in refused.stderr) == (2, True)
 
 
-def test_what_coach_keeps_beside_the_records_is_told_and_stays(shell: Shell) -> None:
+def test_files_of_coach_beside_the_records_are_listed_and_stay(shell: Shell) -> None:
     run_dir, root = shell.world.make(OLD), shell.world.settings.runs_root
     told = (run_dir / "profile" / "trace.json", root / ".code" / "0a1b" / "coach" / "runs.py")
     for path in told:
@@ -151,7 +151,7 @@ def test_what_coach_keeps_beside_the_records_is_told_and_stays(shell: Shell) -> 
     assert all(path.exists() for path in told)
 
 
-def test_yes_removes_what_was_chosen(shell: Shell) -> None:
+def test_yes_removes_the_chosen_runs(shell: Shell) -> None:
     gone, stays = shell.world.make(OLD), shell.world.make(NEW)
     done = shell.coach("clean", "--keep", "1", "--yes")
     assert (done.returncode, gone.exists(), stays.exists()) == (0, False, True), done.stderr

@@ -1,7 +1,7 @@
-"""What the commands that list print for captured answers, to the letter: readers and writers are made faster
-from time to time, and nobody may notice.
+"""The exact output of the listing commands for captured answers: faster readers and writers must print the
+same.
 
-`python -m tests.cli.test_same_output` writes down what is printed now: only when it is meant to change.
+`python -m tests.cli.test_same_output` stores the current output. Run it only for an intended change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
 
 
 def printed(command: str, version: str, form: str, home: Path) -> str:
-    """What a command prints when Slurm answers as it was captured of this version."""
+    """The output of a command when Slurm gives the captured answers of this version."""
     answers = {"jobs": QUEUES[version], "nodes": "cluster-nodes", "partitions": "cluster-partitions"}
 
     def answer(self: SystemIo, query: Query, timeout_s: float | None = None) -> CommandResult:

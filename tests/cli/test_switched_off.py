@@ -1,5 +1,5 @@
-"""What a site has switched off is refused in commands and on the screens, with the key, the file and the
-site's reason."""
+"""Commands and screens refuse actions that a site has switched off, with the key, the file and the site's
+reason."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_local_launch_is_refused_with_the_site_s_reason_and_leaves_nothing(
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_this_machine_has_can_still_be_looked_at(env: dict[str, str]) -> None:
+def test_reading_commands_still_work_where_launching_is_switched_off(env: dict[str, str]) -> None:
     assert coach(env, "jobs", "--backend", "local").returncode == 0
 
 
@@ -147,7 +147,7 @@ def test_a_user_cannot_switch_anything_on_or_off(
     assert "switches" in capsys.readouterr().err
 
 
-def test_a_history_without_accounting_asks_none_and_says_so(
+def test_a_history_without_accounting_does_not_call_sacct_and_says_so(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site.write_text("[switches]\nhistory = false\n")

@@ -51,7 +51,7 @@ def test_json_carries_bytes_that_are_not_utf8_and_says_when_rows_are_missing(
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "jobs": []}
 
 
-def test_missing_rows_are_told_beside_the_table_and_only_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_rows_and_only_those_add_a_note_beside_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     print_bad_rows(0)
     assert capsys.readouterr().err == ""
     print_bad_rows(1)

@@ -1,4 +1,4 @@
-"""`coach ticket`: what a help desk asks for, without a secret, shown before it is saved."""
+"""`coach ticket`: the facts for a help desk, without a secret, shown before they are saved."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def a_run(tmp_path: Path, source: str = "nan", run_id: str = RUN, **record: Any)
     return run_dir
 
 
-def test_a_ticket_tells_all_that_a_help_desk_asks_for(coach: Coach, tmp_path: Path) -> None:
+def test_a_ticket_holds_all_facts_that_a_help_desk_asks_for(coach: Coach, tmp_path: Path) -> None:
     run_dir = a_run(tmp_path, environment={"python": "/opt/python3", "modules": ["cuda/12.4"], "setup": []})
     (run_dir / "job.sh").write_text("#!/bin/bash\n#SBATCH --gpus=1\ntorchrun train.py\n")
     with (run_dir / "stderr.log").open("a") as log:
@@ -89,7 +89,7 @@ SECRETS = {
 
 
 def planted(tmp_path: Path) -> Path:
-    """A run with a secret in each place that a ticket tells."""
+    """A run with a secret in each part of a ticket."""
     run_dir = a_run(
         *(tmp_path, "nan", RUN),
         launch={
@@ -174,7 +174,7 @@ def test_at_a_terminal_a_ticket_is_asked_for_and_not_saved_by_another_word(tmp_p
     assert (done.returncode, file.exists()) == (1, False)
 
 
-def test_what_was_tried_is_told_with_its_fix_and_what_that_did(coach: Coach, tmp_path: Path) -> None:
+def test_a_ticket_lists_each_tried_fix_with_its_result(coach: Coach, tmp_path: Path) -> None:
     a_run(tmp_path)
     fix = {"rule": "NUM001", "title": "Learning rate 1e+20 → 0.05", "changes": {"lr": 0.05}}
     a_run(tmp_path, "healthy", CHILD, parent_run_id=RUN, fix=fix, created_time_s=1795300000.0)
@@ -199,7 +199,7 @@ def test_an_open_drill_is_no_matter_for_a_help_desk(coach: Coach, tmp_path: Path
     assert b"an open drill" in done.stderr
 
 
-def test_a_log_alone_makes_a_ticket_that_says_what_is_not_known(coach: Coach, tmp_path: Path) -> None:
+def test_a_log_alone_makes_a_ticket_that_lists_the_unknown_facts(coach: Coach, tmp_path: Path) -> None:
     log = tmp_path / "a```b.log"
     log.write_text(
         'Traceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: 11 classes\n'

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[1]
 FIXTURE = TESTS / "fixtures" / "trace" / "ddp-rank-0.json.gz"
 
 
-def test_a_trace_is_read_in_the_terminal_wherever_it_lies(tmp_path: Path) -> None:
+def test_a_trace_in_any_directory_is_read_in_the_terminal(tmp_path: Path) -> None:
     env = {**os.environ, "COACH_HOME": str(tmp_path)}
     run = tmp_path / "runs" / "20261121-043902-baseline-bca6"
     shutil.copytree(TESTS / "recordings" / "healthy", run)

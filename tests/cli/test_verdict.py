@@ -63,13 +63,13 @@ def test_a_job_without_a_finding_is_healthy_only_where_it_was_measured() -> None
     assert said == {"✓ 1": "healthy", "? 2": "nothing known"}
 
 
-def test_a_job_of_which_nothing_could_be_read_is_not_called_well() -> None:
+def test_a_job_without_readable_data_is_not_called_well() -> None:
     lines = verdict_lines([judged("1"), judged("2", is_read=False)], NOW_S)
     assert lines[0].startswith("? Nothing found, but 1 of 2 could not be read")
     assert lines[2].startswith("? 2")
 
 
-def test_only_what_has_ended_is_called_ended_and_what_is_being_set_up_waits() -> None:
+def test_only_ended_jobs_are_called_ended_and_a_job_being_set_up_is_waiting() -> None:
     setting_up = judged("1", state="CONFIGURING", is_read=False)
     assert verdict_lines([setting_up], NOW_S)[0].endswith("what was measured (1 waiting)")
     stopped = [judged("1", state="SUSPENDED"), judged("2", state="COMPLETING"), judged("3", state="FAILED")]
@@ -87,7 +87,7 @@ def test_a_remark_is_nothing_to_get_up_for() -> None:
     assert verdict_lines([judged("1", Severity.INFO)], NOW_S)[0].startswith("✓")
 
 
-def test_the_worst_is_first_and_of_equals_what_cost_more_gpu_hours() -> None:
+def test_the_worst_verdict_is_first_and_equal_ones_are_ordered_by_gpu_hours() -> None:
     jobs = [
         judged("1"),
         judged("2", Severity.WARNING, num_gpus=64),
@@ -101,7 +101,7 @@ def test_the_worst_is_first_and_of_equals_what_cost_more_gpu_hours() -> None:
 
 
 @pytest.mark.parametrize("num_jobs", [1, 6, 40])
-def test_it_fits_a_small_terminal_however_many_jobs_and_whatever_they_are_called(num_jobs: int) -> None:
+def test_the_list_fits_a_small_terminal_with_any_number_and_names_of_jobs(num_jobs: int) -> None:
     hostile = "\x1b[31m長い" * 60
     jobs = [judged(f"{number}_{'7' * 90}", Severity.CRITICAL, summary=hostile) for number in range(num_jobs)]
     lines = verdict_lines([*jobs, judged("99")], NOW_S)

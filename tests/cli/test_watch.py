@@ -70,7 +70,7 @@ def test_a_healthy_run_is_one_line_and_status_0(coach: Coach, tmp_path: Path) ->
     assert f"{run_id}  COMPLETED" in line
 
 
-def test_nothing_that_runs_is_said(coach: Coach) -> None:
+def test_watch_says_that_no_job_waits_or_runs(coach: Coach) -> None:
     done = coach("watch", "--backend", "local")
     assert (done.returncode, done.stdout) == (0, "No job of yours waits or runs.\n")
 

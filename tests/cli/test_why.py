@@ -54,9 +54,7 @@ def run_dir(tmp_path: Path) -> Path:
     return run_dir
 
 
-def test_a_log_is_told_with_its_cause_the_line_of_the_program_and_the_fix(
-    coach: Coach, tmp_path: Path
-) -> None:
+def test_why_prints_a_log_s_cause_the_line_of_the_program_and_the_fix(coach: Coach, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text(LOG)
     done = coach(log)
@@ -78,12 +76,12 @@ def test_the_json_is_that_of_check_and_the_verdict_is_kept_for_the_next_call(
     assert (first.returncode, found["findings"][0]["cause"]) == (1, "nan_loss")
     kept = json.loads((run_dir / "verdict.json").read_text())
     assert kept["findings"] == found["findings"]
-    shutil.rmtree(run_dir / "metrics")  # nothing but the verdict tells it now
+    shutil.rmtree(run_dir / "metrics")  # only the verdict holds it now
     second = coach(RUN, "--backend", "local", "--format", "json")
     assert (second.returncode, json.loads(second.stdout)) == (1, found)
 
 
-def test_a_verdict_that_is_older_than_the_end_or_somebody_s_link_is_not_told(
+def test_a_verdict_older_than_the_end_or_behind_a_link_is_not_shown(
     coach: Coach, run_dir: Path, tmp_path: Path
 ) -> None:
     verdict = run_dir / "verdict.json"
@@ -97,7 +95,7 @@ def test_a_verdict_that_is_older_than_the_end_or_somebody_s_link_is_not_told(
     assert "NUM001" in coach(RUN, "--backend", "local").stdout
 
 
-def test_without_a_job_the_one_that_ended_badly_last_is_told(coach: Coach, run_dir: Path) -> None:
+def test_without_a_job_id_why_explains_the_last_bad_end(coach: Coach, run_dir: Path) -> None:
     assert coach("--backend", "local").stdout == "No job of yours is known to have ended badly.\n"
     assert json.loads(coach("--backend", "local", "--format", "json").stdout)["jobs"] == []
     older = run_dir.with_name(RUN.replace("4f2a", "0000"))
@@ -110,7 +108,7 @@ def test_without_a_job_the_one_that_ended_badly_last_is_told(coach: Coach, run_d
     assert coach("--backend", "local").stdout.startswith(f"{RUN}  FAILED")
 
 
-def test_a_login_is_told_once_what_ended_badly_and_slurm_is_asked_nothing(
+def test_a_login_shows_bad_ends_once_without_a_query_to_slurm(
     coach: Coach, run_dir: Path, tmp_path: Path
 ) -> None:
     assert (coach("--since-login").stdout, coach("--since-login").returncode) == ("", 0)
@@ -126,7 +124,7 @@ def test_a_login_is_told_once_what_ended_badly_and_slurm_is_asked_nothing(
     assert not (tmp_path / "asked").exists()
 
 
-def test_an_open_drill_is_not_told_at_a_login(coach: Coach, run_dir: Path) -> None:
+def test_an_open_drill_is_not_shown_at_a_login(coach: Coach, run_dir: Path) -> None:
     coach(RUN, "--backend", "local")
     record = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps({**record, "drill": "idle_hands"}))

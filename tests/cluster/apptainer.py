@@ -1,11 +1,10 @@
-"""A stand-in for Apptainer that keeps its promise by the kernel: the program sees the image and what is
-bound, and nothing else.
+"""A stand-in for Apptainer: the kernel ensures that the program sees only the image and the bound paths.
 
-The real one cannot be installed from Debian. This one makes an empty root in namespaces of its own, as an
-ordinary user may, mounts into it what the image lists and what `--bind` names, and starts the program there.
-An option that it does not know is an error, and so is a bind whose source is missing, and the image cannot be
-written to, as with the real one. It is stricter than the real one usually is in that home and /tmp are not
-there by themselves. Its image is a text file: PATH inside, then a path of this machine on each line.
+The real one cannot be installed from Debian. The stand-in makes an empty root in its own namespaces, as an
+ordinary user may, mounts the paths of the image and of `--bind` into it, and starts the program there. As
+with the real one, an unknown option is an error, a missing source of a bind is an error, and the image is
+read-only. It is stricter than most real sites: home and /tmp are absent unless they are bound. Its image is a
+text file: PATH inside, then a path of this machine on each line.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ exec unshare --user --map-root-user --mount bash -c '
 
 
 def why_not() -> str | None:
-    """Why the stand-in cannot work here, or None when it can."""
+    """The reason why the stand-in cannot work here, or None."""
     drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     probe = subprocess.run(
         [*drop, "unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
@@ -89,7 +88,7 @@ def make_image(image: Path, python: Path) -> None:
     printed = subprocess.run([python, "-P", "-c", asked], capture_output=True, text=True, check=True).stdout
     own = [path for path in json.loads(printed) if path and Path(path).is_dir() and Path(path) != REPOSITORY]
     system = [path for path in _SYSTEM if Path(path).exists()]
-    # The outer ones first: what is mounted later lies on top.
+    # Outer paths first, because a later mount covers an earlier one.
     paths = sorted({*own}, key=lambda path: (path.count("/"), path))
     own = [path for path in paths if not any(Path(path).is_relative_to(outer) for outer in system)]
     image.write_text("\n".join([f"{python.parent}:/usr/bin:/bin", *system, *own]) + "\n")

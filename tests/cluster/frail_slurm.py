@@ -1,8 +1,8 @@
 """A cluster whose parts fail: daemons that hang, a munge that is away, a node that gets another name, a
 controller that has lost its memory.
 
-Apart from the cluster of all other tests, because its timeouts are short, and because some of what is done to
-it cannot be undone.
+It is separate from the cluster of the other tests, because its timeouts are short and some of its faults
+cannot be undone.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class FrailSlurm(SlurmCluster):
         self.start_controller()
 
     def lose_memory(self, first_job_id: int) -> None:
-        """The controller is set up anew, as after a disk was lost: no job is known, and numbers begin
-        again."""
+        """Start the controller with an empty state, as after a lost disk: it knows no job, and job numbers
+        start again."""
         self.kill_controller()
         shutil.rmtree(self.directory / "state")
         (self.directory / "state").mkdir()

@@ -1,9 +1,8 @@
-"""A program in a terminal of its own, measured from outside: what it paints, what it costs, what it asks
-Slurm.
+"""A program in its own terminal, measured from outside: its output, its cost, and its calls to Slurm.
 
-For comparing coach with others on one controller, all by the same means. CPU time is that of the program and
-of every client that it ran; the questions to Slurm are counted by stand-ins on its PATH that note each call
-and become the real client.
+It compares coach with other programs on one controller by the same method. CPU time is that of the program
+and of every Slurm command that it ran. Stand-ins on its PATH record each call to Slurm and then become the
+real command.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ class Guest:
             self._painted_s = time.monotonic()
 
     def wait_for(self, wanted: str, timeout_s: float = 60.0) -> float:
-        """Wait until a pattern is in what was painted since the last `forget`; seconds since the start. Fails
-        with what was painted."""
+        """Wait until the text painted since the last `forget` contains a pattern. Returns the seconds since
+        the start; a failure shows the painted text."""
         pattern = re.compile(wanted)
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:

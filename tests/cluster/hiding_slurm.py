@@ -1,6 +1,7 @@
-"""Slurm as sites close it: one hides everything from its users, one has hidden partitions and no requeue.
+"""Two Slurm clusters with restrictions of real sites: one hides everything from its users, one has hidden
+partitions and forbids requeue.
 
-Two clusters, because a site that hides its partitions has none left to be hidden one by one.
+They are two, because a site that hides all partitions cannot hide single ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """A Slurm of another version than the machine's, from the root file system of another distribution.
 
-Sites run versions that differ by years, and limits of rates came after the version of the machine that tests.
-The daemons run inside that root, by chroot, in a mount namespace of their own. The clients have to be run by
-an ordinary user, who may not change his root: they are started outside, by the other root's own loader, on
-its own libraries and plugins.
+Sites run versions that differ by years, and rate limits are newer than the test machine's version. The
+daemons run inside that root, by chroot, in their own mount namespace. An ordinary user runs the clients and
+may not call chroot, so they start outside of the root, with the other root's loader, libraries and plugins.
 
-`COACH_TEST_SLURM_ROOT` names the root; tests/README.md says how one is made.
+`COACH_TEST_SLURM_ROOT` names the root; tests/README.md describes how to make it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ exec chroot "$root" "$@"
 
 
 def why_not() -> str | None:
-    """Why there is no other Slurm, or None when there is one."""
+    """The reason why there is no other Slurm, or None."""
     root = os.environ.get(VARIABLE)
     if not root:
         return f"{VARIABLE} names no root file system with another Slurm"

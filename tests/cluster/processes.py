@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A process that was started, told apart from a later one with the same pid by when it started."""
+    """A started process; its start time distinguishes it from a later process with the same pid."""
 
     name: str
     pid: int
@@ -129,7 +129,7 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """/proc/PID/stat from the state on: what stands before it is a name that may hold anything."""
+    """/proc/PID/stat from the state on: before it is a name with any characters."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,5 +1,5 @@
-"""A real slurmctld with ten thousand nodes and fifty thousand jobs, and no slurmd: what a large site's
-controller answers.
+"""A real slurmctld with ten thousand nodes, fifty thousand jobs and no slurmd: the answers of a large site's
+controller.
 
 Nodes in the cloud can be allocated although nothing runs on them: their jobs stay CONFIGURING. The rest are
 held. It is the controller's answers that coach is measured against, so this much is real; booting it takes
@@ -44,7 +44,7 @@ def why_not() -> str | None:
 
 
 class ScaleCluster(SlurmCluster):
-    """One such cluster under `directory`, up when `start()` returns. It is stopped with its jobs in the
+    """One cluster of this size under `directory`, up when `start()` returns. It stops with its jobs in the
     queue."""
 
     def __init__(self, directory: Path, *, num_nodes: int = 10_000) -> None:

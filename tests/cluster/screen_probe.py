@@ -1,9 +1,9 @@
 """The screens on a live cluster, measured from inside, without a terminal: `python screen_probe.py` prints
 one JSON object.
 
-A program of its own, because what is measured is a whole process: its CPU time, its memory, and how long its
-event loop stands still. A heartbeat in that loop notes each gap; of a gap counts what this process itself
-worked meanwhile, since on a busy machine the rest is somebody else's.
+It is its own program, because it measures a whole process: its CPU time, its memory, and the pauses of its
+event loop. A heartbeat in that loop records each pause. Only this process's own CPU time within a pause
+counts, because on a busy machine other programs cause the rest.
 """
 
 from __future__ import annotations

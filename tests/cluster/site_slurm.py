@@ -1,9 +1,9 @@
 """A Slurm with a site's habits: it refuses in its own words, and its nodes do not see the submitter's home.
 
-Apart from the plain cluster, because what a site demands decides whether the first launch works there, and
-every demand here is one that some real site makes: an account, a type of GPU, a reservation, a limit of a
-partition. Two accounts are real only with an accounting database (slurmdbd and a SQL server); here
-job_submit.lua knows them, and tells them, as such scripts do.
+It is separate from the plain cluster, because a site's demands decide whether the first launch works. Some
+real site makes each of these demands: an account, a type of GPU, a reservation, a limit of a partition. Real
+accounts need an accounting database (slurmdbd and a SQL server); here job_submit.lua knows two accounts and
+names them in its refusal, as such scripts do.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ return slurm.SUCCESS
 
 @contextlib.contextmanager
 def exam_week(cluster: SlurmCluster) -> Iterator[None]:
-    """The site takes no job and lets nobody change one, whatever is asked for. slurmctld reads the file again
-    when its time has changed."""
+    """The site refuses every new job and every change of a job. slurmctld reads the file again when its time
+    has changed."""
     file = cluster.directory / "etc" / "job_submit.lua"
     usual, written_s = file.read_text(), file.stat().st_mtime
     try:
@@ -88,7 +88,7 @@ def exam_week(cluster: SlurmCluster) -> Iterator[None]:
 
 
 def why_not() -> str | None:
-    """Why no such site can be booted here, where a plain cluster can; None when one can."""
+    """The reason why this site cannot boot here although a plain cluster can, or None."""
     folders = (
         "usr/lib/*/slurm-wlm",
         "usr/lib*/slurm",
@@ -114,7 +114,7 @@ def site_cluster(directory: Path, *, is_detached: bool = False) -> SlurmCluster:
 
 
 def open_reservation(cluster: SlurmCluster) -> None:
-    """One node is kept for the cluster's user, who has to name the reservation to get it."""
+    """Reserve one node for the cluster's user, who has to name the reservation to get it."""
     options = ["starttime=now", "duration=infinite", f"users={cluster.user.name}", "nodes=node2"]
     created = cluster.run(
         ["scontrol", "create", "reservation", f"reservationname={RESERVATION}", *options], as_root=True

@@ -1,9 +1,9 @@
 """A real Slurm in a temporary directory: slurmctld, munged and one slurmd per node, with its own ports and
 configuration.
 
-The tests of coach against a cluster are only worth something against the real thing, and the real thing boots
-in about a second. It needs root (device files, namespaces, jobs of another user), leaves the machine's own
-Slurm, /etc and names alone, and ends only what it started, by pid.
+Tests against a cluster are only useful with a real Slurm, and a real Slurm boots in about a second. It needs
+root (device files, namespaces, jobs of another user). It does not touch the machine's own Slurm, /etc or host
+name, and ends only its own processes, by pid.
 
 In a test, take the `slurm` fixture. By hand, with the same cluster:
 
@@ -44,7 +44,7 @@ exec slurmd -D -N "$node"
 
 
 def why_not() -> str | None:
-    """Why no cluster can be booted here, or None when one can."""
+    """The reason why no cluster can boot here, or None."""
     if os.geteuid() != 0:
         return "Slurm's daemons have to be started by root"
     missing = [name for name in PROGRAMS if shutil.which(name, path=_SYSTEM_PATH) is None]
@@ -96,7 +96,7 @@ class SlurmCluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """What a process needs in its environment to see this cluster."""
+        """The environment variables that a process needs to see this cluster."""
         return {"SLURM_CONF": str(self.conf)}
 
     @property
@@ -106,8 +106,8 @@ class SlurmCluster:
         return User(home.stat().st_uid, home.stat().st_gid, "nobody", home)
 
     def start(self) -> None:
-        """Boot: munged, the controller, the nodes. Returns when every node is idle; on failure stops what was
-        started."""
+        """Boot: munged, the controller, the nodes. Returns when every node is idle; on failure it stops the
+        started programs."""
         self._ports = slurm_conf.write_files(
             self.directory, num_nodes=len(self.node_names), num_gpus=self.num_gpus, more=self._more_conf
         )
@@ -127,11 +127,11 @@ class SlurmCluster:
             raise
 
     def stop(self) -> None:
-        """End every job and daemon of this cluster, whatever state a test has left it in."""
+        """End every job and daemon of this cluster, in any state."""
         controller = self._daemons.get("slurmctld")
         if controller is not None and controller.is_alive:
             controller.signal(signal.SIGCONT)
-            # If it does not answer any more, what is left of its jobs is found below.
+            # If the controller no longer answers, the code below finds the rest of its jobs.
             with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
                 self.cancel_all()
         for daemon in reversed(self._daemons.values()):
@@ -201,8 +201,8 @@ class SlurmCluster:
         self._spawn(name, ["unshare", "--uts", "--mount", "sh", "-c", _IN_NODE, "sh", hosts, name, *hidden])
 
     def wait_idle(self, timeout_s: float = 40.0) -> None:
-        """Wait until no node has a job and every node can take one; of a reserved one, those that may use
-        it."""
+        """Wait until no node has a job and every node can take one; a reserved node counts if its own users
+        can use it."""
         wanted = set(self.node_names)
         wait_until(
             lambda: self._nodes_in("idle,reserved") == wanted, timeout_s, "all nodes are idle", every_s=0.1
@@ -257,7 +257,7 @@ class SlurmCluster:
         return result.stdout.split()[0] if result.stdout.split() else None
 
     def wait_state(self, job_id: str, *states: str, timeout_s: float = 30.0) -> str:
-        """Wait until a job is in one of `states`; which one."""
+        """Wait until a job is in one of `states`. Returns that state."""
 
         def reached() -> str | None:
             state = self.job_state(job_id)
@@ -286,7 +286,7 @@ class SlurmCluster:
         return [d for d in self._daemons.values() if d.is_alive] + leftovers(self.directory, self.conf)
 
     def log(self, name: str = "slurmctld") -> str:
-        """What a daemon has logged (`slurmctld`, `node1` …), for a failed test's message."""
+        """The log of a daemon (`slurmctld`, `node1` …), for a failed test's message."""
         path = self.directory / "log" / f"{name}.out"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -357,7 +357,7 @@ class SlurmCluster:
 
 @contextlib.contextmanager
 def booted(name: str, make: Callable[[Path], AnyCluster]) -> Iterator[AnyCluster]:
-    """What `make` makes of a directory that every user can enter, up; afterwards both are gone."""
+    """A started cluster that `make` makes in a directory open to every user; both are removed afterwards."""
     directory = make_open_directory(name)
     cluster = make(directory)
     try:

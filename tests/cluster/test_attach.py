@@ -1,5 +1,5 @@
-"""Measuring inside of jobs that coach did not launch, on a real Slurm: however it ends, nothing of it is left
-behind."""
+"""Measuring inside foreign jobs, on a real Slurm: after every kind of end no process or file of coach is
+left."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_every_node_is_measured_beside_the_training_and_a_second_srun_of_the_job
     assert slurm.job_state(job_id) == "RUNNING"
 
 
-def test_what_a_job_does_inside_is_kept_in_a_recording_and_played_back_as_it_was(
+def test_measurements_inside_a_job_are_recorded_and_replayed_unchanged(
     slurm: SlurmCluster, user_coach: InstalledCoach, tmp_path: Path
 ) -> None:
     job_id = running(slurm)

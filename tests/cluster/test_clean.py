@@ -1,4 +1,4 @@
-"""What `coach runs` and `coach runs clean` ask of a real queue."""
+"""The queries of `coach runs` and `coach runs clean` to a real queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_waiting_run_is_never_removed_and_goes_once_slurm_says_that_it_was_can
     launched = user_coach("launch", "baseline", "--cpus-per-task", "1", *later)
     assert launched.returncode == 0, launched.stderr
     run = json.loads(launched.stdout)
-    assert "free of" in launched.stderr  # the plan said how much room there is
+    assert "free of" in launched.stderr  # the plan showed the free space
     run_dir, run_id = Path(run["run_dir"]), run["run_id"]
     refused = user_coach("runs", "clean", run_id, "--yes")
     assert f"kept: {run_id}: job {run['job_id']} is PENDING" in refused.stderr

@@ -1,5 +1,5 @@
-"""A learner and a teacher on a real Slurm: the job itself says how it stands, coach what was found, and a
-closed coach keeps nothing back."""
+"""A learner and a teacher on a real Slurm: the job shares its own state, coach shares the finding, and both
+arrive with coach closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.cluster, pytest.mark.terminal]
 
 
-def test_a_teacher_sees_who_trains_who_waits_and_who_has_nothing(
+def test_a_teacher_sees_learners_that_train_that_wait_and_that_have_no_run(
     slurm: SlurmCluster,
     user_coach: InstalledCoach,
     open_directory: Path,

@@ -1,4 +1,4 @@
-"""The doctor on a real cluster is of one mind with it."""
+"""The doctor's judgement of a real cluster agrees with that cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.installed import InstalledCoach
 pytestmark = pytest.mark.cluster
 
 
-def test_a_user_learns_that_enter_would_work_and_slurm_itself_says_so(user_coach: InstalledCoach) -> None:
+def test_the_note_that_enter_would_work_agrees_with_slurm(user_coach: InstalledCoach) -> None:
     done = user_coach("doctor", "--format", "json")
     checks = {(check["area"], check["what"]): check for check in json.loads(done.stdout)["checks"]}
     assert done.returncode == 0, done.stdout

@@ -22,7 +22,7 @@ MODULE = "torch-of-the-tests/2.1"
 
 @pytest.fixture
 def site(open_directory: Path) -> Path:
-    """A folder that every node sees, for what a site installs."""
+    """A folder that every node sees, for a site's installed software."""
     folder = open_directory / "site"
     folder.mkdir()
     return folder

@@ -1,5 +1,5 @@
-"""What a live session does when the cluster fails under it: the last good picture stays, with its age; it
-comes back by itself."""
+"""A live session while the cluster fails: it keeps the last good data, shows their age, and recovers by
+itself."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Watched:
         return self.snapshot
 
     def wait_error(self, words: str, timeout_s: float = 20.0) -> Snapshot:
-        """Wait until the queue's source says this; what was known before is still there, and grows old."""
+        """Wait until the queue's source reports this error; the earlier data stay, and their age grows."""
         before = self.snapshot
         after = self.wait(
             lambda now: words in (now.sources["jobs"].error or ""), timeout_s, f"it says {words!r}"
@@ -148,15 +148,15 @@ def frail(frail_cluster: FrailSlurm) -> Iterator[FrailSlurm]:
 
 @pytest.fixture
 def throwaway() -> Iterator[FrailSlurm]:
-    """One that nobody uses after the test."""
+    """A cluster that no later test uses."""
     with booted("coach-frail", FrailSlurm) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
-    """`watch(cluster, io=…)`: a session that has its first picture; it is stopped, and has left no client
-    behind."""
+    """`watch(cluster, io=…)`: a session with its first snapshot; it is stopped at the end and leaves no
+    client behind."""
     started: list[Watched] = []
 
     def start(cluster: FrailSlurm, io: Io | None = None) -> Watched:
@@ -209,7 +209,7 @@ def test_a_controller_that_hangs_gets_no_second_question_and_goes_on_where_it_wa
     assert watched.job(job) is not None
 
 
-def test_a_dead_slurmd_shows_as_its_node_and_as_what_became_of_its_jobs(
+def test_a_dead_slurmd_shows_in_its_node_and_in_the_state_of_its_jobs(
     frail: FrailSlurm, watch: WatchCluster
 ) -> None:
     lost = frail.submit("sleep 300", "--nodelist=node2", "--no-requeue")
@@ -282,7 +282,7 @@ def test_half_an_answer_takes_no_job_off_the_screen(
 def test_a_login_node_whose_clock_is_four_minutes_off_knows_its_run_and_no_age_is_negative(
     frail: FrailSlurm, watch: WatchCluster, skew_s: float
 ) -> None:
-    """More than five minutes are not to be had: munge takes such a user for somebody else."""
+    """The clock can be at most five minutes off: beyond that, munge rejects the user."""
     io = SkewedIo(environment(frail), skew_s)
     watched = watch(frail, io)
     job_id = frail.submit("sleep 300")
@@ -309,9 +309,7 @@ def test_a_renamed_node_takes_the_place_of_the_old_one(throwaway: FrailSlurm, wa
     watched.wait(lambda now: "idle" in getattr(watched.node("gpu-17"), "state", ""), 30, "it is idle")
 
 
-def test_a_number_given_anew_to_another_job_is_not_the_old_run(
-    throwaway: FrailSlurm, watch: WatchCluster
-) -> None:
+def test_a_reused_job_number_is_not_the_old_run(throwaway: FrailSlurm, watch: WatchCluster) -> None:
     job = throwaway.submit("sleep 300")
     throwaway.wait_state(job, "RUNNING")
     watched = watch(throwaway)
@@ -344,7 +342,7 @@ def test_the_users_own_next_job_of_that_number_is_not_the_run_of_an_hour_ago(
 
 
 def make_run(watched: Watched, job_id: str, made_s: float) -> Path:
-    """What a launch leaves: a run directory whose run.json names the job."""
+    """The result of a launch: a run directory whose run.json names the job."""
     run_dir = watched.settings.runs_root / RUN
     run_dir.mkdir(parents=True)
     value = {"run_id": RUN, "backend": "slurm", "job_id": job_id, "user": "nobody", "created_time_s": made_s}

@@ -79,7 +79,7 @@ sleep 600
 """
 
 
-def test_of_a_job_that_runs_it_is_said_what_ending_it_loses_and_what_is_torn(
+def test_a_fix_of_a_running_job_shows_the_lost_work_and_torn_checkpoints(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     job_id = submit(user_coach, "goes-on", GOES_ON)

@@ -1,4 +1,4 @@
-"""What a site hides or forbids is said as such, and launches go on."""
+"""coach names the facts that a site hides and the actions that it forbids, and launches still work."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def closed_coach(closed_slurm: SlurmCluster, user: User, bare_python: Path) -> I
     return InstalledCoach(bare_python, user, closed_slurm.env)
 
 
-def test_what_the_site_hides_is_never_told_as_nothing(
+def test_facts_that_the_site_hides_are_never_shown_as_zero(
     private_coach: InstalledCoach, private_slurm: SlurmCluster
 ) -> None:
     roots = private_slurm.submit("sleep 60", "--output=/dev/null", as_root=True)
@@ -95,7 +95,7 @@ def test_what_the_site_hides_is_never_told_as_nothing(
     assert "hidden by the site  jobs, nodes, partitions, reservations" in private_coach("doctor").stdout
 
 
-def test_a_capture_of_such_a_site_can_be_sent_and_names_nobody(
+def test_a_capture_of_a_hidden_site_names_no_person(
     private_coach: InstalledCoach, private_slurm: SlurmCluster
 ) -> None:
     own = private_slurm.submit("sleep 60", "--output=/dev/null", "--job-name=my-thesis")
@@ -133,7 +133,7 @@ def test_where_nodes_are_hidden_a_launch_asks_how_many_gpus_and_then_runs(
     assert "nvalid partition name specified" in nowhere.stderr
 
 
-def test_the_first_screen_says_what_is_hidden(
+def test_the_first_screen_lists_the_hidden_parts(
     private_coach: InstalledCoach, private_slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
     own = private_slurm.submit("sleep 60", "--output=/dev/null")
@@ -178,7 +178,7 @@ def test_hidden_partitions_are_shown_and_launched_into_and_a_foreign_groups_is_w
     assert "User's group not permitted to use this partition" in refused.stderr
 
 
-def test_without_requeue_it_is_said_before_anything_is_asked_of_slurm(
+def test_without_requeue_the_error_comes_before_any_query_to_slurm(
     closed_coach: InstalledCoach, closed_slurm: SlurmCluster
 ) -> None:
     stays = closed_slurm.submit("sleep 60", "--output=/dev/null")
@@ -198,7 +198,7 @@ OUT_OF_MEMORY = (
 )
 
 
-def test_the_screens_say_what_cannot_be_done_here_and_why(
+def test_the_screens_name_the_actions_that_are_off_here_and_the_reason(
     closed_coach: InstalledCoach, closed_slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
     """Hidden partitions, no requeue, no script of a job, no accounting."""
@@ -270,7 +270,7 @@ def test_a_long_training_whose_requeue_is_refused_goes_on_in_a_further_job(
     closed_slurm.run(["scancel", further])
 
 
-def test_a_script_that_slurm_does_not_give_is_taken_from_its_file_and_that_is_said(
+def test_a_script_that_slurm_does_not_give_is_read_from_its_file_with_a_note(
     closed_coach: InstalledCoach, closed_slurm: SlurmCluster
 ) -> None:
     script = closed_coach.user.home / "job.sh"

@@ -88,14 +88,14 @@ def test_the_mail_of_a_failed_job_says_why_and_the_epilog_keeps_it(mails: Mails)
     mails.cluster.wait_idle()
 
 
-def test_a_healthy_job_is_told_by_slurm_s_own_mail_alone(mails: Mails) -> None:
+def test_a_healthy_job_gets_slurm_s_own_mail_alone(mails: Mails) -> None:
     job_id = mails.submit(mails.cluster.user, HEALTHY)
     assert mails.of(job_id, "Ended") == ""
     mails.cluster.wait_idle()
     assert not (mails.verdicts / job_id).exists()
 
 
-def test_a_launched_run_is_told_with_the_verdict_that_its_job_has_kept(
+def test_the_mail_of_a_launched_run_holds_the_verdict_that_its_job_kept(
     mails: Mails, bare_python: Path
 ) -> None:
     user = mails.cluster.user

@@ -1,4 +1,4 @@
-"""What a person does to own jobs, on a real Slurm: each action by one command, and what Slurm made of it."""
+"""A user's actions on own jobs, on a real Slurm: one command for each action, and its effect in Slurm."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_two_jobs_are_held_released_shortened_and_cancelled_by_one_command_each(
     slurm.wait_state(first, "CANCELLED")
 
 
-def test_what_a_running_job_would_lose_is_said_before_it_is_ended(
+def test_the_work_that_a_running_job_would_lose_is_shown_before_it_is_ended(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     folder = user_coach.user.home / "work"
@@ -131,7 +131,7 @@ def test_some_tasks_of_an_array_are_held_and_the_whole_is_shortened_and_cancelle
     assert alive() == {f"{array}_1", f"{array}_2", f"{array}_3"}
 
 
-def test_a_requeue_that_the_job_does_not_allow_is_said_before_and_one_that_it_does_is_done(
+def test_a_forbidden_requeue_is_refused_beforehand_and_an_allowed_one_is_done(
     here: Here,
 ) -> None:
     stays = here.submit("sleep 60", "--no-requeue")

@@ -1,5 +1,4 @@
-"""coach on a login node that gives little: 2 GB of memory and address space, a share of one core, a busy file
-server."""
+"""coach on a poor login node: 2 GB of memory and address space, a share of one core, a busy file server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a real Slurm writes what foreign jobs print, and whether coach looks there."""
+"""coach looks for the output of foreign jobs where a real Slurm writes it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _launched_batch(
 
 
 def _signal(slurm: SlurmCluster, job_id: str) -> None:
-    """What Slurm does by itself before the time limit."""
+    """Send the signal that Slurm sends before the time limit."""
     slurm.run(["scancel", "--batch", "--signal=USR1", job_id])
 
 
@@ -81,7 +81,7 @@ def _run_json(run_dir: Path) -> dict[str, Any]:
     return dict(json.loads((run_dir / "run.json").read_text()))
 
 
-def test_a_training_goes_on_from_its_checkpoint_and_is_told_in_segments(
+def test_a_training_goes_on_from_its_checkpoint_and_is_shown_in_segments(
     user_coach: InstalledCoach, slurm: SlurmCluster
 ) -> None:
     run_dir, job_id = _launched(user_coach)
@@ -162,7 +162,7 @@ def test_where_no_job_may_be_requeued_a_further_job_goes_on_with_the_run(
 def test_a_training_that_is_longer_than_its_real_limit_is_done_in_two_segments(
     user_coach: InstalledCoach, slurm: SlurmCluster
 ) -> None:
-    """`pytest -m long -s` prints what docs/measured/own-programs.md holds."""
+    """`pytest -m long -s` prints the table of docs/measured/own-programs.md."""
     run_dir, job_id = _launched_batch(user_coach, time="2:00", steps=700)
     wait_until(lambda: _run_json(run_dir)["state"] == "COMPLETED", 500, "it is complete", every_s=1.0)
     first, second = _run_json(run_dir)["segments"]

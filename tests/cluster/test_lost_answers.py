@@ -86,7 +86,7 @@ def test_a_launch_that_was_killed_is_found_in_the_queue_or_called_never_submitte
     assert (other["job_id"], other["state"], other["submission"]) == (None, None, "never_submitted")
     assert "never submitted" in user_coach("runs").stdout
 
-    # Still told after run.json has the job: nobody has seen this launch answered.
+    # It is still reported after run.json has the job, because no user has seen the answer of this launch.
     assert f"is queued as job {job_id}" in user_coach(*LAUNCH, "--dry-run").stderr
     refused = user_coach("cancel", nowhere, "--yes")
     assert (refused.returncode, "was never submitted" in refused.stderr) == (2, True)

@@ -43,7 +43,7 @@ def bounded_slurm() -> Iterator[SlurmCluster]:
         pytest.param(("batch.sh",), id="batch step"),
     ],
 )
-def test_a_job_that_used_up_its_memory_says_so_with_the_fix(
+def test_a_job_that_ran_out_of_memory_gets_a_finding_with_the_fix(
     bounded_slurm: SlurmCluster, train_python: Path, words: tuple[str, ...]
 ) -> None:
     coach = InstalledCoach(train_python, bounded_slurm.user, bounded_slurm.env)

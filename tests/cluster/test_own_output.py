@@ -1,4 +1,4 @@
-"""A user's own batch file with `coach run` in it: what the command printed is diagnosed."""
+"""A user's own batch file with `coach run` in it: coach diagnoses the output of the command."""
 
 from __future__ import annotations
 

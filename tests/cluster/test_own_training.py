@@ -108,7 +108,7 @@ def test_a_batch_file_in_csh_runs_byte_for_byte(
     assert json.loads((run_dir / "exit.json").read_text())["exit_code"] == 7
 
 
-def test_a_fix_mends_a_script_whose_batch_size_stands_in_yaml(
+def test_a_fix_changes_the_batch_size_in_a_script_s_yaml(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     home = user_coach.user.home

@@ -1,4 +1,4 @@
-"""What coach costs a real controller, counted by the controller itself: `sdiag`, per user."""
+"""coach's load on a real controller, counted by the controller itself: `sdiag`, per user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def wait_for_time(until_s: float) -> None:
     wait_until(lambda: time.monotonic() >= until_s, 200, "the time passes", every_s=1.0)
 
 
-def test_the_controller_counts_what_coach_believes_its_questions_cost(slurm: SlurmCluster) -> None:
+def test_the_controller_counts_as_many_rpcs_as_coach_estimates(slurm: SlurmCluster) -> None:
     job = slurm.submit("sleep 60")
     slurm.wait_state(job, "RUNNING")
     wrong = []

@@ -36,7 +36,7 @@ def strict_slurm() -> Iterator[OtherSlurm]:
 def test_after_ten_minutes_of_coach_sbatch_still_answers_at_once(
     strict_slurm: OtherSlurm, user: User, train_python: Path, open_terminal: Callable[..., Terminal]
 ) -> None:
-    """A key is pressed every minute, so that coach never idles. Prints what the controller counted."""
+    """A key is pressed every minute, so coach never idles. Prints the controller's counts."""
     coach = InstalledCoach(train_python, user, strict_slurm.env)
     job = strict_slurm.submit("sleep 900", "--job-name=patient")
     strict_slurm.wait_state(job, "RUNNING")

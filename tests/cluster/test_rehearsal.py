@@ -45,7 +45,7 @@ SERVER = "files:/scratch"
 
 @pytest.fixture
 def learner(site_slurm: SlurmCluster, train_python: Path) -> Iterator[InstalledCoach]:
-    """coach as a new user of the site, who may have one run at a time; nothing of his is in the queue at the
+    """coach as a new user of the site who may have one run at a time; the user's queue is empty at the
     end."""
     user = make_user(site_slurm.user.home / secrets.token_hex(4))
     scratch = site_slurm.directory / f"scratch-{user.home.name}"
@@ -74,7 +74,7 @@ def write_plan(learner: InstalledCoach, recipes: str, max_steps: int = 2) -> Pat
 def rehearse(
     learner: InstalledCoach, recipes: str, *options: str, env: dict[str, str] | None = None
 ) -> tuple[int, dict[str, dict[str, Any]], dict[str, Any]]:
-    """Exit status, what came of each recipe by name, and whether all fit."""
+    """The exit status, the result of each recipe by name, and whether all runs fit."""
     path = write_plan(learner, recipes)
     done = learner(
         *("workshop", "check", path, "--format", "json", *options), env=env, timeout_s=60 * PATIENCE
@@ -112,7 +112,7 @@ def test_a_day_with_a_broken_module_and_a_broken_account_names_both_and_the_soun
     ]
 
 
-def test_data_that_is_not_there_is_named(learner: InstalledCoach) -> None:
+def test_missing_data_is_named(learner: InstalledCoach) -> None:
     scratch = learner.surroundings["SCRATCH"]
     status, tried, _ = rehearse(
         learner, f"[recipes.data]\n{SMALL}", env={"COACH_DATA_DIR": f"{scratch}/no-data"}
@@ -142,7 +142,7 @@ def test_a_quota_that_is_used_up_is_named(learner: InstalledCoach) -> None:
     assert "left of your quota" in tried["quota"]["problem"]
 
 
-def test_what_waits_for_too_long_is_cancelled_and_told_with_the_queues_reason(
+def test_a_run_that_waits_too_long_is_cancelled_and_shown_with_slurm_s_reason(
     learner: InstalledCoach,
 ) -> None:
     status, tried, _ = rehearse(

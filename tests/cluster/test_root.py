@@ -13,7 +13,7 @@ from tests.cluster.slurm import SlurmCluster
 pytestmark = pytest.mark.cluster
 
 
-def test_root_sees_everything_and_launches_only_what_is_meant(
+def test_root_sees_everything_and_launches_only_with_as_root(
     slurm: SlurmCluster, train_python: Path, tmp_path: Path
 ) -> None:
     env = {"COACH_HOME": str(tmp_path), "COACH_AS_ROOT": "", "PATH": os.environ["PATH"]}

@@ -38,7 +38,7 @@ def large_slurm() -> Iterator[ScaleCluster]:
 
 
 def bare_s(cluster: ScaleCluster, whose: str | None) -> float:
-    """What the commands alone take that the first screen is made of."""
+    """The time of the bare commands behind the first screen."""
     times = []
     for _ in range(3):
         start_s = time.monotonic()
@@ -80,7 +80,7 @@ def test_left_open_it_costs_a_fiftieth_of_a_core_with_all_that_it_runs(
         assert guest.wait_for("big0") <= 1.2 * bare + 1.0
         time.sleep(5.0)
         before_s, num_before, start_s = sum(guest.cpu_s()), len(calls.read_text().split()), time.monotonic()
-        time.sleep(IDLE_S)  # it is left alone for so long: that is what is measured
+        time.sleep(IDLE_S)  # coach is left alone for this time, which is the measured time
         passed_s = time.monotonic() - start_s
         assert 3600 * (sum(guest.cpu_s()) - before_s) / passed_s <= 72 * slowness()
         assert 60 * (len(calls.read_text().split()) - num_before) / passed_s <= 12

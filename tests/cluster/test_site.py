@@ -1,4 +1,4 @@
-"""A site with demands of its own: what it refuses leads to the answer, and the answer is given once."""
+"""A site with demands of its own: each refusal leads to an answer, and the user gives each answer once."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_from_three_refusals_to_running_it_takes_six_keys_and_the_second_launch_
     assert "#SBATCH --account=teaching\n" in another_day.stdout, another_day.stderr
 
 
-def test_without_a_screen_each_refusal_says_what_to_try_and_the_run_trains_where_home_is_not_seen(
+def test_without_a_screen_each_refusal_names_a_remedy_and_the_run_trains_without_the_home(
     site_coach: InstalledCoach,
 ) -> None:
     small = ("--set", "max_steps=2", "--set", "width=8", "--set", "num_workers=0", "--set", "epochs=1")
@@ -143,7 +143,7 @@ def test_without_a_screen_each_refusal_says_what_to_try_and_the_run_trains_where
     assert "#SBATCH --account=teaching\n" in again.stdout, again.stderr
 
 
-def test_a_refusal_that_names_no_option_is_told_in_the_site_s_words_wherever_something_is_asked_for(
+def test_a_refusal_without_an_option_is_shown_in_the_site_s_words_beside_every_request(
     site_coach: InstalledCoach, site_slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
     scratch = site_coach.surroundings["SCRATCH"]

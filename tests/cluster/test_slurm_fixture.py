@@ -1,4 +1,4 @@
-"""The booted cluster is what the other cluster tests take it for."""
+"""The booted cluster has the properties that the other cluster tests rely on."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_controller_can_be_killed_and_comes_back_with_its_jobs(slurm: SlurmC
     assert (slurm.job_state(waiting), slurm.job_state(running)) == ("PENDING", "RUNNING")
 
 
-def test_what_a_test_leaves_behind_is_put_right_for_the_next(slurm: SlurmCluster) -> None:
+def test_the_cluster_is_restored_after_a_test_for_the_next(slurm: SlurmCluster) -> None:
     slurm.submit("sleep 300", "--nodes=3")
     slurm.run(["scontrol", "update", "nodename=node2", "state=drain", "reason=tested"], as_root=True)
     slurm.kill_node("node3")
@@ -101,7 +101,7 @@ def test_stopping_a_cluster_leaves_no_process_of_it_and_spares_the_other_one(slu
 
 
 def processes_that_name(directory: Path) -> list[str]:
-    """Whoever has a file of the cluster open, or stands in its folder."""
+    """The processes with an open file of the cluster or with its folder as their working directory."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         if int(folder.name) == os.getpid():
@@ -131,7 +131,7 @@ def test_a_cluster_booted_by_hand_is_taken_down_by_hand(
         shutil.rmtree(directory)
 
 
-def test_a_failed_boot_says_what_the_controller_said_and_stops_the_rest(slurm: SlurmCluster) -> None:
+def test_a_failed_boot_prints_the_controller_s_log_and_stops_the_rest(slurm: SlurmCluster) -> None:
     directory = make_open_directory("coach-slurm-broken")
     broken = SlurmCluster(directory, more_conf="NoSuchOption=1")
     try:

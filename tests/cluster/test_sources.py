@@ -29,7 +29,7 @@ HOSTILE_NAMES = (
 
 
 def io_of(slurm: SlurmCluster) -> SystemIo:
-    # A user's own formats must not change what the sources read.
+    # A user's own output formats must not change the sources' answers.
     odd = {"SQUEUE_FORMAT": "%i", "SLURM_TIME_FORMAT": "%s", "SQUEUE_STATES": "RUNNING"}
     return SystemIo(scrubbed_environment(slurm.user.env(slurm.env, odd)))
 
@@ -96,7 +96,7 @@ def test_nodes_show_allocated_gpus_and_a_hostile_drain_reason(slurm: SlurmCluste
     assert (partitions["gpu"].gpus[0].total, partitions["gpu"].gpus[0].allocated) == (6, 1)
 
 
-def test_a_killed_controller_is_told_and_the_source_recovers_by_itself(slurm: SlurmCluster) -> None:
+def test_a_killed_controller_is_reported_and_the_source_recovers_by_itself(slurm: SlurmCluster) -> None:
     source = JobsSource(io_of(slurm), "nobody", 10)
     jobs_of(source)
     slurm.kill_controller()

@@ -1,5 +1,5 @@
-"""A training that hangs on two real nodes: the rank that holds up the others is named, also where nobody may
-look into a process."""
+"""A training that hangs on two real nodes: coach names the rank that holds up the others, even if it may not
+look into any process."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ exec unshare --user {py_spy} "$@"
 
 
 def hang(slurm: SlurmCluster, coach: InstalledCoach, before: str) -> tuple[str, str]:
-    """Start it on two nodes; the job, and why py-spy cannot see it, once every rank but one waits for that
-    one."""
+    """Start the training on two nodes and wait until every rank but one waits for that one. Returns the job,
+    and the reason why py-spy cannot see it."""
     home = coach.user.home
     (home / "hang.py").write_text(HANG)
     folder = home / "without-ptrace"
@@ -96,7 +96,7 @@ def test_with_one_word_before_the_command_a_hang_on_two_nodes_names_its_odd_rank
     assert "coach-stacks" not in slurm.run(["squeue", "--steps", "--noheader", "--format=%j"]).stdout
 
 
-def test_a_job_that_coach_did_not_launch_is_entered_after_a_question_only_and_the_kernel_tells_who_sleeps(
+def test_a_foreign_job_is_entered_only_after_a_question_and_the_kernel_names_the_sleeping_rank(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     job_id, because = hang(slurm, user_coach, "")

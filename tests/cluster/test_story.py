@@ -288,14 +288,14 @@ def test_gpus_that_cuda_cannot_use_stop_the_run_with_the_cause(user_coach: Insta
     )
 
 
-def test_a_refusal_of_sbatch_is_told_in_slurms_own_words(user_coach: InstalledCoach) -> None:
+def test_a_refusal_of_sbatch_is_shown_in_slurms_own_words(user_coach: InstalledCoach) -> None:
     refused = user_coach("launch", "baseline", *SMALL, "--constraint", "nope")
     assert refused.returncode == 2
     assert "Invalid feature specification" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def test_a_controller_that_is_down_is_told_and_found_again(
+def test_a_controller_that_is_down_is_reported_and_found_again(
     user_coach: InstalledCoach, slurm: SlurmCluster
 ) -> None:
     slurm.kill_controller()

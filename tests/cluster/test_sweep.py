@@ -34,7 +34,7 @@ def test_scaling_over_ranks_is_one_launch_and_one_table(
     assert table["points"][1]["efficiency"] > 0
 
 
-def test_a_group_of_which_one_job_is_refused_leaves_nothing_in_the_queue(
+def test_a_group_with_one_refused_job_leaves_nothing_in_the_queue(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     def job_ids() -> set[str]:

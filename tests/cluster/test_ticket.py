@@ -26,13 +26,13 @@ python3 -c 'raise ValueError("11 classes, 10 expected")'
 
 
 def section(ticket: str, heading: str) -> str:
-    """What stands under a heading."""
+    """The text under a heading."""
     found = re.search(rf"(?ms)^## {heading}$(.*?)(?=^## |\Z)", ticket)
     assert found is not None, f"no {heading} in {ticket}"
     return found[1]
 
 
-def test_a_job_that_coach_did_not_launch_is_told_to_a_help_desk(
+def test_a_ticket_describes_a_foreign_job_to_a_help_desk(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     first = submit(user_coach, "foreign", FOREIGN)
@@ -58,7 +58,7 @@ def test_a_job_that_coach_did_not_launch_is_told_to_a_help_desk(
     assert f"{first}: FAILED" in section(told, "What was tried")
 
 
-def test_a_run_that_failed_is_told_with_its_launch(user_coach: InstalledCoach, train_python: Path) -> None:
+def test_a_ticket_of_a_failed_run_holds_its_launch(user_coach: InstalledCoach, train_python: Path) -> None:
     (user_coach.user.home / "train.py").write_text("raise ValueError('11 classes, 10 expected')\n")
     words = ("train.py", "--gpus", "0", "--time", "5:00", "--python", str(train_python), "--wait")
     launched = user_coach("launch", *words, "--format", "json", "--", f"--token={TOKEN}", timeout_s=120)

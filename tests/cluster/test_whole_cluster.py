@@ -1,4 +1,5 @@
-"""What a real Slurm says of waiting jobs, nodes and GPUs, and what is remembered of it without accounting."""
+"""A real Slurm's answers about waiting jobs, nodes and GPUs, and the history that coach keeps without
+accounting."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def test_gpus_of_drained_and_reserved_nodes_are_not_free_and_the_map_names_the_j
         slurm.run(["scontrol", "delete", "reservationname=course"], as_root=True)
 
 
-def test_without_accounting_what_was_seen_in_the_queue_is_the_history(
+def test_without_accounting_the_history_holds_the_jobs_seen_in_the_queue(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")

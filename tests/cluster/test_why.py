@@ -48,7 +48,7 @@ def launched(user_coach: InstalledCoach) -> Callable[..., dict[str, Any]]:
 
 
 def said(run_dir: Path) -> list[str]:
-    """What the job said of its end, which is the end of its standard error."""
+    """The job's own message about its end: the last lines of its standard error."""
     lines = (run_dir / "stderr.log").read_text().splitlines()
     found = [line.removeprefix(SAID_OF_END) for line in lines if line.startswith(SAID_OF_END)]
     assert all(line.startswith(SAID_OF_END) for line in lines[len(lines) - len(found) :])
@@ -128,7 +128,7 @@ def test_a_cancelled_job_ends_at_once_and_is_judged_by_the_next_coach(
     assert "CANCELLED" in user_coach("why", answer["job_id"]).stdout
 
 
-def test_a_job_that_coach_did_not_launch_is_told_and_kept_when_its_log_is_gone(
+def test_a_foreign_job_is_diagnosed_and_its_verdict_outlives_its_log(
     slurm: SlurmCluster, user_coach: InstalledCoach
 ) -> None:
     script = "#!/bin/bash\npython3 -c 'raise ValueError(\"11 classes\")'\n"

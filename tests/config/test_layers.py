@@ -1,4 +1,4 @@
-"""Who wins: the site, the user, the variables; and the site over everybody where it locked a key."""
+"""The order of settings: site, user, variables; and the site above all for a locked key."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_settings_that_only_a_site_may_set_are_read(place: Place) -> None:
         'runs_roots = ["/scratch"]\n',
     ],
 )
-def test_a_user_cannot_say_what_only_the_site_may(place: Place, text: str) -> None:
+def test_a_user_cannot_set_a_key_of_the_site(place: Place, text: str) -> None:
     place.user(text)
     with pytest.raises(UserError, match=r"config\.toml:[12]: .*only the site's file may say this"):
         place.load()
@@ -147,7 +147,7 @@ def test_a_lock_without_a_value_keeps_everybody_at_the_default(place: Place) -> 
     assert "for the workshop alone" in settings.notes[0]
 
 
-def test_a_user_who_says_the_same_as_the_lock_hears_nothing(place: Place) -> None:
+def test_a_user_who_sets_the_locked_value_gets_no_note(place: Place) -> None:
     place.site('[launch]\nqos = "gpu"\n[locked]\n"launch.qos" = "so"\n')
     place.user('[launch]\nqos = "gpu"\n')
     assert place.load().notes == ()
@@ -163,7 +163,7 @@ def test_a_locked_table_locks_its_keys(place: Place) -> None:
     assert len(settings.notes) == 3
 
 
-def test_a_locked_environment_cannot_be_described_anew_nor_given_another_python(place: Place) -> None:
+def test_a_locked_environment_cannot_be_redefined_or_get_another_python(place: Place) -> None:
     place.site(
         '[launch]\nenvironment = "pt"\n[environments.pt]\nkind = "conda"\npath = "pt"\n'
         '[locked]\n"launch.environment" = "the supported one"\n'
@@ -191,7 +191,7 @@ def test_the_site_s_least_interval_is_not_undercut(place: Place) -> None:
     assert (place.load().jobs_interval_s, place.load().nodes_interval_s, place.load().notes) == (30, 90, ())
 
 
-def test_coach_home_moves_what_the_site_says_and_the_user_moves_it_again(place: Place) -> None:
+def test_coach_home_moves_the_site_s_directories_and_the_user_moves_them_again(place: Place) -> None:
     place.site('runs_root = "/site/runs"\ncache_dir = "/site/cache"\n')
     assert place.load().runs_root == Path("/site/runs")
     place.env["COACH_HOME"] = str(place.home)
@@ -236,7 +236,7 @@ def test_a_site_file_that_a_variable_names_does_not_pass_the_locks_of_the_instal
     ]
 
 
-def test_a_site_file_that_was_named_and_is_missing_is_told(place: Place) -> None:
+def test_a_missing_site_file_that_was_named_is_reported(place: Place) -> None:
     place.env["COACH_SITE"] = "/no/such/site.toml"
     with pytest.raises(UserError, match=r"/no/such/site\.toml: no such file"):
         place.load()

@@ -1,4 +1,4 @@
-"""The line of every key, in whatever way a TOML is written."""
+"""The line of every key, in any way of writing TOML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The config file: what is wrong in it is named with file, line and key."""
+"""The config file: each mistake is named with file, line and key."""
 
 from __future__ import annotations
 

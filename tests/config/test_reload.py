@@ -1,4 +1,4 @@
-"""A running coach takes up changed files, and keeps what it has when a new file is broken."""
+"""A running coach reads changed files, and keeps its settings if a new file is broken."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_missing_site_file_that_was_named_is_an_error_when_it_goes(place: Plac
         reload_if_changed(settings, env)
 
 
-def test_a_broken_new_file_is_told_once_and_the_settings_before_it_stay(place: Place) -> None:
+def test_a_broken_new_file_is_reported_once_and_the_old_settings_stay(place: Place) -> None:
     site = place.site('[launch]\nqos = "good"\n')
     follower = Follower(config.load(place.environment), place.environment)
     assert not follower.look()

@@ -44,7 +44,7 @@ def test_behind_the_site_s_roots_stand_scratch_and_home(place: Place) -> None:
     ]
 
 
-def test_a_locked_root_has_nothing_behind_it(place: Place) -> None:
+def test_a_locked_runs_root_has_no_fallback(place: Place) -> None:
     place.env |= {"SCRATCH": "/scratch/ada", "COACH_HOME": "/elsewhere"}
     place.site('runs_roots = ["/fast"]\n[locked]\nruns_root = "quotas live there"\n')
     settings = chosen(place, "/fast")
@@ -52,7 +52,7 @@ def test_a_locked_root_has_nothing_behind_it(place: Place) -> None:
     assert "environment variable COACH_HOME: runs_root" in settings.notes[0]
 
 
-def test_what_the_user_says_is_taken_or_nothing(place: Place) -> None:
+def test_the_user_s_runs_root_is_never_replaced_by_another(place: Place) -> None:
     place.site('runs_roots = ["/fast"]\n')
     place.user('runs_root = "/mine"\n')
     assert chosen(place, "/mine").runs_root == Path("/mine")

@@ -1,4 +1,4 @@
-"""The site's file that the documentation shows is one that coach takes."""
+"""coach accepts the site's file in the documentation."""
 
 from __future__ import annotations
 

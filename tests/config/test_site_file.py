@@ -1,4 +1,4 @@
-"""A broken site file: every mistake named with its line and what would be right, before anybody starts with
+"""A broken site file: every mistake is named with its line and its correction, before a user starts with
 it."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ EXPECTED = [
 ]
 
 
-def test_all_that_is_wrong_in_a_site_file_is_named_with_what_would_be_right(place: Place) -> None:
+def test_every_mistake_in_a_site_file_is_named_with_its_correction(place: Place) -> None:
     report = check_file(place.site(BROKEN), place.environment)
     found = {problem.line: problem for problem in report.problems}
     assert {problem.file for problem in report.problems} == {str(place.site_file)}
@@ -73,7 +73,7 @@ def test_all_that_is_wrong_in_a_site_file_is_named_with_what_would_be_right(plac
     assert len(report.problems) == len(EXPECTED)
 
 
-def test_a_broken_site_file_is_one_line_for_who_starts_coach(place: Place) -> None:
+def test_a_broken_site_file_is_one_line_for_the_user(place: Place) -> None:
     place.site('[launch]\nacount = "x"\nnodes = 0\n')
     with pytest.raises(UserError) as caught:
         place.load()
@@ -105,7 +105,7 @@ def test_each_mistake_has_its_line(place: Place, text: str, line: int, words: st
     assert words in problem.words
 
 
-def test_a_good_file_is_said_to_be_good(place: Place) -> None:
+def test_a_valid_site_file_is_confirmed(place: Place) -> None:
     report = check_file(
         place.site('[launch]\nqos = "a"\nenvironment = "none"\n[locked]\n"launch.qos" = "x"\n'),
         place.environment,
@@ -120,7 +120,7 @@ def test_a_user_s_environment_may_be_the_site_s(place: Place) -> None:
     assert [problem.line for problem in wrong.problems] == [2]
 
 
-def test_a_user_s_file_is_held_to_what_a_user_may_say(place: Place) -> None:
+def test_a_user_s_file_may_hold_only_the_keys_of_a_user(place: Place) -> None:
     report = check_file(place.user("[limits]\nmax_gpus = 1\n"), place.environment)
     assert (report.whose, report.problems[0].words) == ("user", "limits: only the site's file may say this")
 

@@ -1,4 +1,4 @@
-"""What a page of Markdown holds that can be wrong: links, headings, commands, and blocks of code."""
+"""The parts of a Markdown page that can be wrong: links, headings, commands, and blocks of code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def anchors(text: str) -> set[str]:
 
 
 def shell_lines(text: str) -> list[list[str]]:
-    """The words of each command that stands behind a prompt, without comments; `a; b` and `a > b` are two."""
+    """The words of each command after a prompt, without comments; `a; b` and `a > b` count as two."""
     found = []
     for block in blocks(text):
         for match in _PROMPT.finditer(block.text):

@@ -1,5 +1,4 @@
-"""The pages say what is so: their links lead somewhere, their commands are understood, their settings are
-taken."""
+"""The pages are true: their links lead to pages, coach accepts their commands and their settings."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def test_coach_understands_the_commands_of_a_page(page: Path) -> None:
 
 
 def _complaint(arguments: list[str]) -> str:
-    """What argparse says against the arguments of coach; empty: it takes them."""
+    """argparse's error for the arguments of coach; empty if it accepts them."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
@@ -63,7 +62,7 @@ def _complaint(arguments: list[str]) -> str:
 
 
 def _as_typed(arguments: list[str]) -> list[str]:
-    """Without what stands for more words of the same kind."""
+    """Without placeholders for more words of the same kind."""
     return [word.removesuffix("…") for word in arguments]
 
 

@@ -26,7 +26,7 @@ def test_the_tutorial_does_what_it_says(user_coach: InstalledCoach) -> None:
 
 
 def _follow(coach: InstalledCoach, block: Block) -> None:
-    """Type the commands of a block, one after the other; the answer to the last one has the lines below."""
+    """Type the commands of a block in order; the output of the last one has the lines below."""
     lines = block.text.splitlines()
     answer = ""
     for command in (line.removeprefix("$ ") for line in lines if line.startswith("$ ")):
@@ -36,7 +36,7 @@ def _follow(coach: InstalledCoach, block: Block) -> None:
 
 
 def _type(coach: InstalledCoach, command: str) -> str:
-    """What a command prints, on both streams."""
+    """The output of a command, both streams."""
     if " RUN" in command:
         command = command.replace(" RUN", f" {_newest_run(coach)}")
     path = f"{coach.python.parent}:/usr/bin:/bin"

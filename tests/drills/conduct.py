@@ -48,8 +48,8 @@ class Conductor:
         return Path(self.coach("drill", name, "--backend", "local", "--wait")["run_dir"])
 
     def findings(self, run_dir: Path) -> list[dict[str, Any]]:
-        """What `coach check` finds at warning or above, primary first, without the names of drill, recipe and
-        trainer."""
+        """The findings of `coach check` at warning or above, primary first, without the names of drill,
+        recipe and trainer."""
         recipe = json.loads((run_dir / "run.json").read_text())["recipe"]
         copy = self.home / "copies" / run_dir.name.replace(recipe, "x")
         shutil.copytree(run_dir, copy, ignore=shutil.ignore_patterns("*.pt"))

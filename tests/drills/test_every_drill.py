@@ -1,5 +1,5 @@
-"""What each drill plants is found in its run, though nothing of the run says which drill it is; and coach
-clears its own bar."""
+"""coach finds the planted fault of each drill in its run, although the run does not name the drill; and
+`coach drill --all` passes its own test."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_two_drills_are_quick_and_at_least_24_need_nothing() -> None:
 
 @pytest.fixture(scope="module")
 def on_this_machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Conductor, dict[str, dict[str, Any]]]:
-    """What `coach drill --all` says of each drill on the local backend."""
+    """The results of `coach drill --all` for each drill on the local backend."""
     conductor = Conductor(tmp_path_factory.mktemp("drills"))
     drills = conductor.coach("drill", "--all", "--backend", "local", timeout_s=1700)["drills"]
     show(drills)
@@ -66,7 +66,7 @@ def test_it_is_found_mended_and_measured_on_this_machine(
 
 @pytest.fixture
 def coach_on_strict_slurm(train_python: Path) -> Iterator[InstalledCoach]:
-    """coach on a Slurm that ends what takes more memory than it asked for, as sites have it."""
+    """coach on a Slurm that ends jobs above their requested memory, as real sites do."""
     more = "JobAcctGatherParams=OverMemoryKill\n"
     with booted("coach-strict", lambda directory: SlurmCluster(directory, more_conf=more)) as cluster:
         yield InstalledCoach(train_python, cluster.user, cluster.env)

@@ -1,7 +1,7 @@
-"""Slurm's clients as small programs on the PATH that keep a journal: what was submitted is counted there.
+"""Slurm's clients as small programs on the PATH: their journal counts the submissions.
 
-They answer at once and never start a job, so that hundreds of submissions can be interrupted. What Slurm
-itself does then is tried by `tests/cluster/test_lost_answers.py`.
+They answer at once and never start a job, so a test can interrupt hundreds of submissions.
+`tests/cluster/test_lost_answers.py` tests the same with the real Slurm.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A file system that never answers: every call on a path below it hangs until the server is let go.
+"""A file system that never answers: every call on a path below it hangs until the server stops.
 
 It is a FUSE file system whose server reads no request, so the kernel waits as it waits for a dead NFS server.
-Mounted over a home, it takes away what was there; unmounted, all is there again.
+Mounted over a home, it hides the files; after the unmount they are back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def why_not() -> str | None:
-    """Why no such file system can be mounted here; None when it can."""
+    """The reason why this file system cannot be mounted here, or None."""
     if os.geteuid() != 0:
         return "not root"
     try:
@@ -30,7 +30,7 @@ def why_not() -> str | None:
 
 @contextlib.contextmanager
 def hanging(folder: Path) -> Iterator[None]:
-    """Let everything below `folder` hang. At the end whoever waits gets an error, and the folder is back."""
+    """Make every call below `folder` hang. At the end waiting calls get an error, and the folder is back."""
     server = os.open(_FUSE, os.O_RDWR | os.O_CLOEXEC)
     try:
         options = f"fd={server},rootmode=40700,user_id=0,group_id=0,allow_other".encode()

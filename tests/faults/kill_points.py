@@ -1,9 +1,9 @@
-"""Kill a program at a boundary between two system calls, and know which boundary that was.
+"""Kill a program at a known boundary between two system calls.
 
-strace attaches to a fork of this process that waits for it, so that neither the start of an interpreter nor
-its imports are traced, and a kill costs little. A first run, without a kill, lists what the program changes:
-files that it makes, writes, renames and removes, processes that it starts. A moment is one of these calls:
-the program is killed as it enters it, so all calls before have happened, and this one has not.
+strace attaches to a waiting fork of this process. So it traces neither the start of an interpreter nor its
+imports, and a kill is cheap. A first run without a kill lists the calls that change something: files that the
+program makes, writes, renames and removes, and processes that it starts. A moment is one of these calls. The
+program is killed as it enters the call, so all earlier calls have happened and this one has not.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One that was forked, and waits to be traced."""
+    """A forked program that waits for strace."""
 
     pid: int
     _go: int
@@ -92,7 +92,7 @@ class Program:
 
 
 def forked(body: Callable[[], int]) -> Program:
-    """A fork of this process that runs `body` when it is told to. Its own session, as from a terminal."""
+    """A fork of this process that runs `body` on request. It has its own session, as from a terminal."""
     may_go, go = os.pipe()
     pid = os.fork()
     if pid:
@@ -146,7 +146,7 @@ def moments_of(trace: str, roots: Sequence[Path]) -> list[Moment]:
 
 
 def spread(moments: Sequence[Moment], number: int) -> list[Moment]:
-    """So many of them, the first and the last among them, evenly between."""
+    """`number` of the moments at even distances, with the first and the last."""
     if len(moments) <= number:
         return list(moments)
     step = (len(moments) - 1) / max(1, number - 1)

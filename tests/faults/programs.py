@@ -1,8 +1,8 @@
-"""The programs that are killed, and for each what has to hold when coach is started again.
+"""The programs to kill, and for each the facts that must hold after the next start of coach.
 
-Always: every order that Slurm has taken belongs to exactly one run, and every run has its job or is known as
-never submitted; each run.json can be read; nothing of the killed program is left running; and the next start
-goes on.
+For all programs: every order that Slurm took belongs to exactly one run; every run has its job or is known as
+never submitted; each run.json can be read; no process of the killed program is left; and the next start goes
+on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STEP = {"epoch": 0, "num_samples": 8, "num_samples_global": 8, "step_time_s": 0.
 
 @dataclass(frozen=True)
 class Victim:
-    """A program, and what is looked at after its end."""
+    """A program, and the checks after its end."""
 
     name: str
     prepare: Callable[[World], object]
@@ -64,7 +64,7 @@ def nothing(world: World) -> None:
 
 
 def check_orders(world: World, words: Sequence[str] = SLEEP) -> str:
-    """Every order has one run, and the other way round; and the next launch is told of what was left."""
+    """Every order has one run, every run has one order, and the next launch reports the rest."""
     listed = check_queue(world)
     num_orders, left = len(world.clients.jobs), [path for path in world.folders() if path.name != OLD]
     has_all = all((path / "run.json").exists() for path in left) and all(
@@ -80,7 +80,8 @@ def check_orders(world: World, words: Sequence[str] = SLEEP) -> str:
 
 
 def check_queue(world: World) -> list[dict[str, Any]]:
-    """The runs that were launched: each order is one's, and each without an order is known as such."""
+    """The launched runs: each order belongs to one run, and a run without an order is known as never
+    submitted."""
     scripts = [job["script"] for job in world.clients.jobs]
     assert len(scripts) == len(set(scripts)), "an order was given twice"
     listed = [run for run in world.listed() if run["run_id"] != OLD]
@@ -164,7 +165,8 @@ FIX = ("fix", OLD, "--number", "1", "--yes", "--change-learning")
 
 
 def check_fix(world: World) -> str:
-    """The fix is tried again where it was not submitted, and refused where it was: one order in all."""
+    """A fix that was not submitted is tried again, and a submitted one is refused: there is one order in
+    all."""
     check_queue(world)
     num_orders = len(world.clients.jobs)
     again = world.coach(*FIX, status=2 if num_orders else 0)
@@ -179,7 +181,7 @@ def check_fix(world: World) -> str:
 
 
 def check_command(world: World) -> str:
-    """The command, once it has begun, comes to its end, whatever becomes of `coach run`."""
+    """A command that has begun comes to its end, even if `coach run` is killed."""
     begun, done = world.home / "begun", world.home / "done"
     world.wait_for_silence("coach run that was killed")
     assert begun.exists() == done.exists(), "a command that had begun came to its end"
@@ -203,7 +205,7 @@ def command_body(world: World) -> Callable[[], int]:
 
 
 def prepare_supervised(world: World) -> None:
-    """A local run that is written, and that nobody has started."""
+    """A written local run that was not started."""
     kept = local.start
 
     def start_nothing(*_: object) -> None:
@@ -251,7 +253,7 @@ def sampler_body(world: World) -> Callable[[], int]:
 
 
 def check_telemetry(world: World) -> str:
-    """Of what was written at most the last line is torn, and the next sampler writes on."""
+    """At most the last written line is torn, and the next sampler continues the file."""
     path = runs.RunPaths(world.runs_root / OLD).telemetry_of("node1")
     before = path.read_bytes() if path.exists() else b""
     world.wait_for_silence("a sampler that was killed")
@@ -294,7 +296,7 @@ def verdict_body(world: World) -> Callable[[], int]:
 
 
 def check_verdict(world: World) -> str:
-    """There is no verdict, or a whole one; and the next look tells the cause."""
+    """There is no verdict or a complete one, and the next look shows the cause."""
     path = runs.RunPaths(world.runs_root / OLD).verdict_json
     is_there = path.exists()
     if is_there:

@@ -1,8 +1,8 @@
-"""The screens in a fork, with a terminal of their own, killed where they are about to change something.
+"""The screens in a fork with their own terminal, killed just before a change.
 
-They change files in several threads, and strace counts the calls of each thread for itself, and those of the
-clients that they start. So here the interpreter tells of each change before it makes it: one call to the
-system each. Which thread comes first differs from run to run: the journal says where it was really killed.
+The screens change files in several threads. strace would count the calls of each thread apart, and those of
+their child processes. So here the interpreter reports each change, one system call, before it makes it. The
+order of the threads differs from run to run; the journal records the real place of the kill.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Boundaries:
 
 
 def prepare(world: World) -> None:
-    """Two runs for the screens to see to: one whose launch was killed before its job was noted, and one that
-    was cancelled behind coach's back."""
+    """Two runs for the screens to update: the launch of one was killed before it recorded its job, the other
+    was cancelled outside of coach."""
     for _ in range(2):
         world.coach(*programs.SLEEP)
     lost, cancelled = world.folders()[:2]
@@ -105,7 +105,7 @@ def prepare(world: World) -> None:
 
 
 def has_settled(world: World) -> bool:
-    """Both runs are known for what they are."""
+    """coach knows the true state of both runs."""
     lost, cancelled = (json.loads((path / "run.json").read_text()) for path in world.folders()[:2])
     return lost["job_id"] is not None and cancelled.get("state") == "CANCELLED"
 
@@ -131,7 +131,7 @@ def body(world: World, journal: Path, kill_at: int | None) -> Callable[[], int]:
 
 
 def _be_person(screen: int, world: World) -> int:
-    """Read what is painted, as a terminal does; press `q` when the work is done."""
+    """Read the output, as a terminal does; press `q` when the work is done."""
     os.set_blocking(screen, False)
     end_s, last_s, painted = time.monotonic() + _LIMIT_S, 0.0, b""
     while time.monotonic() < end_s:
@@ -150,5 +150,5 @@ def _be_person(screen: int, world: World) -> int:
 
 
 def journal_of(path: Path) -> Sequence[str]:
-    """What was about to be done, in order."""
+    """The changes that were about to happen, in order."""
     return path.read_text().splitlines() if path.exists() else ()

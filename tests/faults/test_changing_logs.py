@@ -1,5 +1,5 @@
-"""A log that changes under whoever follows it: each line is read once, and what cannot be read is named until
-it can be read again."""
+"""A log that changes while coach follows it: each line is read once, and an unreadable file is named until it
+can be read again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEW = "new line, and é\n"
 
 
 class FailingIo(SystemIo):
-    """The real files, of which the next so many questions fail."""
+    """The real files; the next `num_failing` calls fail."""
 
     def __init__(self) -> None:
         super().__init__({}, on_file_op=self._fail)
@@ -33,7 +33,7 @@ class FailingIo(SystemIo):
 
 
 class Followed:
-    """One log, in a folder of its own, and all that a look at it has told."""
+    """One log in its own folder, and all readings of it."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "job" / "slurm-17.out"
@@ -44,7 +44,7 @@ class Followed:
         self.problems: list[str] = []
 
     def look(self) -> None:
-        """Until nothing is new; what is unfinished then is taken as it stands."""
+        """Look until nothing is new; an unfinished last line then counts as it is."""
         for _ in range(3):
             for reading in self._source.poll():
                 if isinstance(reading.payload, LogChunk):

@@ -1,5 +1,5 @@
-"""Files that cannot be written, read or waited for: a launch says so and gives no order twice, a training
-goes on, and `coach check` says what it reads."""
+"""Files that cannot be written, read or waited for: a launch reports it and gives no order twice, a training
+goes on, and `coach check` names the file that it reads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_each_error_at_each_step(name: str, worlds: Worlds, tmp_path: Path) -> N
 
 
 def tried(victim: Victim, worlds: Worlds, folder: Path, number: int, shift: int = 0) -> int:
-    """Let one call of a program fail, each time another one. How many were tried."""
+    """Let one call of a program fail, a different one each time. Returns the number of calls tried."""
     calls = [each for each in all_moments(victim, worlds, folder) if each.call in FILE_CALLS]
     for index, moment in enumerate(spread(calls, number)):
         world = worlds.make(victim.has_code)
@@ -162,7 +162,7 @@ def test_a_pipe_or_a_device_as_a_log_is_one_line_at_once(world: World) -> None:
 
 
 @pytest.mark.long
-def test_of_five_gigabytes_check_says_what_it_reads_and_ctrl_c_ends_it(world: World) -> None:
+def test_check_shows_its_progress_through_five_gigabytes_and_ctrl_c_ends_it(world: World) -> None:
     log = world.home / "large.log"
     with open(log, "wb") as file:
         file.write(b"step 1 loss 0.5\n")
@@ -184,7 +184,7 @@ def test_of_five_gigabytes_check_says_what_it_reads_and_ctrl_c_ends_it(world: Wo
     assert line.endswith(" of 5.37 GB so far\n")
 
 
-def test_a_long_read_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_long_read_shows_its_position(tmp_path: Path) -> None:
     log, told = tmp_path / "log", list[str]()
     log.write_bytes(bytes(3000))
     io = ReadingIo({}, timeout_s=1.0, tell=told.append, after_s=0.0, every_s=1000.0)

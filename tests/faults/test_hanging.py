@@ -43,7 +43,7 @@ def env_of(home: Path) -> dict[str, str]:
 
 
 @needs_fuse
-def test_what_reads_a_file_system_that_hangs_is_told_of_meanwhile(
+def test_a_command_that_reads_a_hanging_file_system_says_so_while_it_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coach.poller.HANG_S", 0.1)

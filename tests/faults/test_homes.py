@@ -73,7 +73,7 @@ def test_a_clock_an_hour_wrong_ends_no_run_and_makes_no_finding(
     assert [run["state"] for run in world.listed()] == ["RUNNING"], "the clock was set right"
 
 
-def test_in_the_c_locale_names_with_accents_are_whole_and_what_cannot_be_printed_is_a_question_mark(
+def test_in_the_c_locale_accents_are_kept_and_unprintable_characters_are_question_marks(
     world: World,
 ) -> None:
     folder = world.home / "müll é"
@@ -101,7 +101,7 @@ def test_in_the_c_locale_names_with_accents_are_whole_and_what_cannot_be_printed
     assert b"MEM001" in plain
 
 
-def test_a_run_of_another_machine_in_the_same_home_is_told_so_and_kept(world: World) -> None:
+def test_a_run_of_another_machine_in_the_same_home_is_named_as_such_and_kept(world: World) -> None:
     other = {"node": "other-login", "boot_id": "of-the-other"}
     running(
         world,

@@ -76,7 +76,7 @@ def test_at_each_of_two_hundred_moments(name: str, worlds: Worlds, tmp_path: Pat
 
 
 def all_moments(victim: Victim, worlds: Worlds, folder: Path) -> list[Moment]:
-    """The changes that a program makes which nobody kills."""
+    """The changes that a program makes without a kill."""
     world, trace = worlds.make(victim.has_code), folder / "whole"
     try:
         victim.prepare(world)
@@ -93,7 +93,7 @@ def all_moments(victim: Victim, worlds: Worlds, folder: Path) -> list[Moment]:
 
 
 def killed(victim: Victim, worlds: Worlds, moment: Moment, folder: Path) -> tuple[bool, str]:
-    """Kill it there. Whether it was, and what the next start said."""
+    """Kill the program at a moment. Returns whether it was killed, and the message of the next start."""
     world = worlds.make(victim.has_code)
     try:
         victim.prepare(world)

@@ -27,9 +27,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     return Worlds(tmp_path_factory.mktemp("screens"))
 
 
-def test_screens_that_are_killed_lose_nothing_and_the_next_start_sees_to_what_is_left(
-    worlds: Worlds, tmp_path: Path
-) -> None:
+def test_killed_screens_lose_nothing_and_the_next_start_cleans_up(worlds: Worlds, tmp_path: Path) -> None:
     number = num_moments(worlds, tmp_path)
     for at in range(1, SOME + 1):
         killed(worlds, tmp_path / f"{at}", number * at // (SOME + 1))
@@ -47,7 +45,7 @@ def test_screens_that_are_killed_at_each_moment(worlds: Worlds, tmp_path: Path) 
 
 
 def num_moments(worlds: Worlds, folder: Path) -> int:
-    """Of screens that nobody kills."""
+    """The changes of screens without a kill."""
     world = worlds.make()
     try:
         screens.prepare(world)
@@ -58,7 +56,8 @@ def num_moments(worlds: Worlds, folder: Path) -> int:
 
 
 def killed(worlds: Worlds, journal: Path, at: int) -> tuple[bool, str, str]:
-    """Kill them there and start them again: whether they were killed, where, and what came of it."""
+    """Kill the screens at a moment and start them again. Returns whether and where they were killed, and the
+    result."""
     world = worlds.make()
     try:
         screens.prepare(world)
@@ -74,7 +73,7 @@ def killed(worlds: Worlds, journal: Path, at: int) -> tuple[bool, str, str]:
         assert passed_s < 14.0 * PATIENCE, "nobody waits for a lock of the dead"
         programs.check_queue(world)
         assert len(world.clients.jobs) == 2
-        # A lock may be left beside a file that nobody writes any more: whoever does will not wait for it.
+        # A lock may be left beside a file that has no writer any more; a later writer does not wait for it.
         # An empty one, left before its owner wrote a name, is given up by its age.
         left = [path for path in world.root.rglob("*.lock") if path.stat().st_size]
         assert all(has_lost_its_owner(path) for path in left)

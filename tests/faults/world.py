@@ -44,7 +44,7 @@ class World:
 
     @property
     def output(self) -> str:
-        """What the program that was killed had printed."""
+        """The output of the killed program."""
         path = self.home / "output"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -82,7 +82,7 @@ class World:
         return run
 
     def enter(self) -> None:
-        """In a fork: this home, and what is printed into a file."""
+        """In a fork: use this home, and write the output to a file."""
         os.environ.clear()
         os.environ.update(self.env)
         for number, name in enumerate((os.devnull, "output", "output")):
@@ -102,7 +102,7 @@ class World:
         wait_until(lambda: not self.processes(), 20, f"{what}: all processes have ended")
 
     def end(self) -> None:
-        """End what is left, and remove the home."""
+        """End remaining processes, and remove the home."""
         for process in self.processes():
             process.signal(signal.SIGKILL)
         for pid in self.pids:
@@ -112,7 +112,7 @@ class World:
 
 
 class Worlds:
-    """Makes homes that hold the code of jobs already, which would otherwise be copied anew by each launch."""
+    """Makes homes that already hold the code of jobs; otherwise each launch would copy it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,1 +1,1 @@
-"""Every parser of other people's words, with words that nobody would write."""
+"""Every parser of other people's text, with text that no person would write."""

@@ -1,9 +1,9 @@
 """How a parser's time and memory grow with its input: `python -m tests.fuzz.growth`.
 
-Each parser reads texts that its author hoped for (a real answer, many times over) and such as look worst: one
-line without an end, empty lines, brackets that never close, near misses of its own words. A text and the
-same text four times as long are read; processor time is compared with processor time, never with a limit in
-seconds. Linear is 4, quadratic is 16; over `MOST` is too much.
+Each parser reads friendly texts (a real answer, many times over) and hostile ones: one line without an end,
+empty lines, brackets that never close, near misses of its own words. It reads a text and the same text four
+times as long, and the two processor times are compared; there is no limit in seconds. A ratio of 4 is linear,
+16 is quadratic; above `MOST` the parser fails.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Growth:
 
 
 def texts(parser: Parser, *, has_all: bool) -> Iterator[tuple[str, Callable[[int], str]]]:
-    """(kind, the text of that kind with so many characters)."""
+    """(kind, text of that kind with the given number of characters)."""
     seed = parser.seed
     for number, more in enumerate(parser.more):
         yield f"its own, {number}", more
@@ -103,7 +103,7 @@ def texts(parser: Parser, *, has_all: bool) -> Iterator[tuple[str, Callable[[int
 
 
 def _heads(seed: str, most: int) -> list[str]:
-    """Beginnings of the seed, each of which ends behind another sign."""
+    """Beginnings of the seed, each ending behind a different character."""
     found: dict[str, str] = {}
     for place, sign in enumerate(seed[:2000]):
         if not sign.isalnum():
@@ -121,9 +121,9 @@ def _filled(unit: str, size: int) -> str:
 
 
 def grown(parser: Parser, sizes: Sequence[int], *, has_all: bool) -> Growth:
-    """The text that grew worst, of those with so many characters; a ratio of 0 where all were short.
+    """The text of this length with the worst growth; the ratio is 0 if all were fast.
 
-    A text is not made longer any more once it has grown too fast.
+    A text that has grown too fast is not made longer.
     """
     worst = Growth("", 0.0, 0.0)
     for kind, text in texts(parser, has_all=has_all):
@@ -136,7 +136,8 @@ def grown(parser: Parser, sizes: Sequence[int], *, has_all: bool) -> Growth:
 
 
 def _growth(parse: Callable[[str], object], kind: str, text: Callable[[int], str], size: int) -> Growth:
-    """From a text of a quarter of this size. What grew too fast is read again: the machine has other work."""
+    """The growth from a text of a quarter of this size. A text that grew too fast is read again, because the
+    machine has other work."""
     found = Growth(kind, _seconds(parse, text(size)), 0.0)
     if found.seconds <= _SHORT_S:
         return found

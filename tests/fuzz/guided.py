@@ -1,9 +1,9 @@
 """Fuzz every parser, led by coverage: `python -m tests.fuzz.guided [--seconds 60] [--only WORD]`.
 
 atheris (libFuzzer for Python) keeps the bytes that reach new branches of coach and changes them further; the
-bytes choose what the properties of this folder draw. Each property has a process of its own, with a limit of
-100 s for one example and of 2 GiB. What fails is printed with the words that do it; they become one of
-the `cases` of the property. Needs `pip install atheris`, which has wheels for Python 3.11 to 3.13 on Linux.
+bytes choose the values that the properties of this folder draw. Each property has its own process, with a
+limit of 100 s for one example and of 2 GiB. A failure is printed with its text; add that text to the `cases`
+of the property. Needs `pip install atheris`, which has wheels for Python 3.11 to 3.13 on Linux.
 """
 
 from __future__ import annotations

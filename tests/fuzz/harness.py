@@ -1,7 +1,7 @@
-"""How a parser is tried: few examples, the same ones each time, in the ordinary suite; many new ones by hand.
+"""Fuzz a parser: a few fixed examples in the ordinary suite, many new ones by hand.
 
-`fuzzed(strategy, …)` makes a test of a function that takes what was drawn and must not raise. The same
-function with many times as many examples is `test.in_depth(N)`, and led by coverage `test.guided()`;
+`fuzzed(strategy, …)` makes a test of a function that takes the drawn values and must not raise.
+`test.in_depth(N)` runs the same function with N new examples, `test.guided()` with examples led by coverage;
 `test_in_depth.py` and `guided.py` run them all.
 """
 
@@ -28,7 +28,8 @@ _ALWAYS: dict[str, Any] = {
 def fuzzed(
     *drawn: st.SearchStrategy[Any], cases: tuple[Any, ...] = (), num_examples: int = NUM_EXAMPLES
 ) -> Callable[[Callable[..., None]], Callable[[], None]]:
-    """`cases` are what was found once, tried each time before all else; of several arguments a tuple each."""
+    """`cases` are texts that failed once; each run tries them first. For several arguments each case is a
+    tuple."""
 
     def decorate(check: Callable[..., None]) -> Callable[[], None]:
         def built(count: int, **more: Any) -> Callable[[], None]:
@@ -52,7 +53,7 @@ def fuzzed(
 def _of_bytes(
     check: Callable[..., None], drawn: tuple[st.SearchStrategy[Any], ...]
 ) -> Callable[[bytes], object]:
-    """The check as a function of any bytes: they choose what is drawn. What fails is printed."""
+    """The check as a function of any bytes, which choose the drawn values. A failure is printed."""
 
     def tried(words: tuple[Any, ...]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Real captured words, damaged: the strategies that every module of this folder draws from.
+"""Damaged real text: the strategies that every module of this folder draws from.
 
 A text that was made up is refused by the first check of a parser. What comes further is a real answer with
 a few bytes flipped, a part cut, doubled or moved, a number that is too large, or a value of another type; so
@@ -118,7 +118,7 @@ def damaged(seed: bytes, asked: Sequence[Damage]) -> bytes:
 
 @st.composite
 def damaged_bytes(draw: st.DrawFn, *seeds: bytes, whole: bool = False) -> bytes:
-    """Damaged parts of the seeds, each of which begins at the beginning of a line; sometimes bytes alone."""
+    """Damaged parts of the seeds, each from the beginning of a line; sometimes only random bytes."""
     if draw(st.integers(0, 15)) == 0:
         return draw(st.binary(max_size=200))
     seed = seeds[draw(st.integers(0, len(seeds) - 1))]
@@ -130,7 +130,7 @@ def damaged_bytes(draw: st.DrawFn, *seeds: bytes, whole: bool = False) -> bytes:
 
 
 def damaged_text(*seeds: str | bytes, whole: bool = False) -> st.SearchStrategy[str]:
-    """The same as text, decoded as coach decodes what commands say."""
+    """The same as text, decoded as coach decodes the output of commands."""
     raw = [seed.encode("utf-8", "surrogateescape") if isinstance(seed, str) else seed for seed in seeds]
     return damaged_bytes(*raw, whole=whole).map(lambda data: data.decode("utf-8", "surrogateescape"))
 

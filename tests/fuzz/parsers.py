@@ -1,4 +1,4 @@
-"""Every parser as a function of one text, with a real text that it reads: what `growth.py` lets grow."""
+"""Every parser as a function of one text, with a real text for `growth.py` to multiply."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _text(data: bytes) -> str:
 
 
 def _each(*parsers: Callable[[str], object]) -> Callable[[str], object]:
-    """Several parsers of one text; one that refuses it does not keep the others from it."""
+    """Several parsers of one text; if one refuses it, the others still read it."""
 
     def parse(text: str) -> None:
         for each in parsers:
@@ -172,7 +172,7 @@ def _scan(text: str) -> None:
 
 
 def _limited(parse: Callable[[str], object], size: int) -> Callable[[str], object]:
-    """A parser that is given no more than this much: its caller refuses or cuts what is longer."""
+    """A parser with a limited input: its caller refuses or cuts longer text."""
     return lambda text: parse(text[:size])
 
 

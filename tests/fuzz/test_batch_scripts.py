@@ -1,4 +1,4 @@
-"""Batch scripts of others, damaged: what they ask for, where they write, what a change makes of them."""
+"""Damaged batch scripts of other users: their requests, their output files, and their changed text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ CHANGES = {
         ("#SBATCH " + "-" * 5000, JSON),
     ),
 )
-def test_any_script_is_read_and_changed_where_it_says_what_is_changed(script: str, config: str) -> None:
+def test_any_script_is_read_and_changed_only_at_its_own_options(script: str, config: str) -> None:
     read = read_script([script, config])
     repr(read)
     texts, unsaid = change_script(read, CHANGES)

@@ -1,4 +1,5 @@
-"""A module that takes other people's words apart is fuzzed, or it is said here through whom or why not."""
+"""Every module that parses other people's text is fuzzed, or listed here with the module that covers it or
+the reason against it."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def is_parser(source: str) -> bool:
 
 
 def fuzzed_modules() -> Iterator[str]:
-    """What the properties import of coach."""
+    """The functions of coach that the properties import."""
     for path in Path(__file__).parent.glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("coach"):

@@ -1,4 +1,4 @@
-"""A text that is four times as long takes four times as long, whatever stands in it: see `growth.py`."""
+"""A text of four times the length takes four times as long to read, with any content: see `growth.py`."""
 
 from __future__ import annotations
 

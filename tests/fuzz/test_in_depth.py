@@ -1,7 +1,7 @@
 """All parsers with many more examples, new ones each time: `pytest -m long tests/fuzz`.
 
-`COACH_FUZZ_EXAMPLES` sets how many, `-k NAME` which parsers. What fails is printed with the words that do it;
-they become one of the `cases` of the test in the module.
+`COACH_FUZZ_EXAMPLES` sets the number of examples, `-k NAME` chooses the parsers. A failure is printed with
+its text; add that text to the `cases` of the test in the module.
 """
 
 from __future__ import annotations

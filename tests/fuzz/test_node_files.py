@@ -1,4 +1,4 @@
-"""What the kernel, a file system and a package say on a node, damaged: a value less at most."""
+"""Damaged files of the kernel, of file systems and of packages on a node: at most one value is missing."""
 
 from __future__ import annotations
 

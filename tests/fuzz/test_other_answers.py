@@ -1,5 +1,5 @@
-"""What else comes from outside, damaged: wandb's and MLflow's files, checkpoints, answers that are struck or
-kept for others, refusals of sbatch, command lines, programs, and what a terminal sends."""
+"""Other damaged input: wandb's and MLflow's files, checkpoints, anonymized and stored answers, refusals of
+sbatch, command lines, programs, and bytes of a terminal."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ FIELDS = ("account", "partition", "qos", "reservation", "gpu_type", "time_limit_
 
 
 @fuzzed(words(*REFUSALS), st.lists(st.text(max_size=8), max_size=4), num_examples=60)
-def test_any_refusal_is_told_with_what_to_choose_from(stderr: str, known: list[str]) -> None:
+def test_any_refusal_is_shown_with_the_choices(stderr: str, known: list[str]) -> None:
     lines = slurms_words(stderr)
     is_unanswered(lines)
     fields_in_question(lines, PLAN)
@@ -288,7 +288,7 @@ KEYS = (
     ),
     num_examples=30,
 )
-def test_whatever_a_terminal_sends_is_keys_or_dropped(sent: list[str]) -> None:
+def test_any_bytes_of_a_terminal_become_keys_or_are_dropped(sent: list[str]) -> None:
     sequences, parser = WholeSequences(), PatientParser()
     taken = "".join(part for text in sent for part in sequences.add(text, 0.0))
     assert len(taken) <= sum(map(len, sent))

@@ -1,5 +1,5 @@
-"""JSON that anybody may have written: run directories, what coach remembers, a cohort's files, metrics of
-other programs. Each is read, counted as bad, or refused in words; what was read can be shown."""
+"""JSON from any author: run directories, coach's own memory, a cohort's files, metrics of other programs.
+Each file is read, counted as bad, or refused in words; every value read can be shown."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_damaged_stacks_are_read(stacks: Any, burst: Any) -> None:
         (b"[]", {"entries": [{"process_group": ["", ""], "record_id": float("inf")}]}, "Thread 0x1:\n"),
     ),
 )
-def test_what_a_rank_says_of_itself_is_read_or_is_no_answer(spy: bytes, flight: Any, dump: str) -> None:
+def test_any_stack_or_flight_dump_of_a_rank_is_read_or_refused(spy: bytes, flight: Any, dump: str) -> None:
     with contextlib.suppress(ValueError):
         parse_py_spy(spy)
     with contextlib.suppress(ValueError):
@@ -236,7 +236,7 @@ INDEX = [{"schema": 1, "root": "/r"}, {"name": "a", "modified_s": 1.8e9, "run": 
     damaged_value(INDEX),
     cases=(([{**JOB, "start_time_s": -1e308, "end_time_s": 1e308}], [PAST], VERDICT, VIEWS, INDEX),),
 )
-def test_what_coach_remembers_is_read_whatever_became_of_it(
+def test_any_damaged_memory_of_coach_is_read_without_an_error(
     jobs: Any, past: Any, verdict: Any, views: Any, index: Any
 ) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -1,5 +1,5 @@
-"""What people write by hand: the config, coach.toml, recipes, drills, wordings, a workshop's plan, the config
-files of their programs. Each is read, or refused in words that name the file; nothing else comes out."""
+"""Files that people write by hand: the config, coach.toml, recipes, drills, wordings, a workshop's plan, the
+config files of their programs. Each is read, or refused with an error that names the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm's clients say, damaged: every record is read, or counted as bad, and can then be shown."""
+"""Damaged output of Slurm's clients: every record is read and can be shown, or is counted as bad."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_damaged_records_of_jobs_are_read(text: str) -> None:
 
 
 @fuzzed(damaged_text(*all_of("slurm/allocation-*.txt")), damaged_text(read("slurm/steps-22.05.txt")))
-def test_what_one_job_has_and_uses_is_read(text: str, steps_text: str) -> None:
+def test_any_allocation_and_step_use_of_a_job_is_read(text: str, steps_text: str) -> None:
     allocation, steps = parse_allocation(text), parse_steps(steps_text)
     if allocation is not None:
         shown(allocation)
@@ -306,7 +306,7 @@ def test_any_array_and_dependency_is_read(text: str) -> None:
         "Batch Script for 17\n--------------------------------\n#!/bin/bash\nsleep 1\n",
     ),
 )
-def test_what_accounting_kept_is_read(text: str) -> None:
+def test_any_record_of_accounting_is_read_without_an_error(text: str) -> None:
     parse_kept(text)
 
 

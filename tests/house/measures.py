@@ -47,7 +47,7 @@ _FEWEST_WORDS_OF_A_NAME = 4
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A measure, the figure that every place may have, and what to do about a place that has more."""
+    """A measure, its limit for every place, and the advice for a place above the limit."""
 
     measure: Callable[[], Mapping[str, int]]
     limit: int
@@ -120,12 +120,13 @@ def wide_lines() -> dict[str, int]:
 
 
 def states() -> dict[str, int]:
-    """What a module keeps from call to call: caches, `global`, and containers that its functions change."""
+    """The state that a module keeps between calls: caches, `global`, and containers that its functions
+    change."""
     return {place: 1 for path in files("coach", "trainers") for place in _states_of(path)}
 
 
 def vague_test_names() -> dict[str, int]:
-    """Tests whose name has too few words to say what is asserted: it names a subject alone."""
+    """Tests with too short a name: it has a subject and no statement."""
     return {
         _name(path): sum(
             len(name.split("_")) < _FEWEST_WORDS_OF_A_NAME for name in _TEST.findall(path.read_text())
@@ -135,7 +136,7 @@ def vague_test_names() -> dict[str, int]:
 
 
 def _functions(paths: tuple[Path, ...]) -> Iterator[tuple[str, _Function]]:
-    """Functions and methods; one inside another counts as a part of it."""
+    """Functions and methods; an inner function counts as a part of the outer one."""
     for path in paths:
         for node, name in _outermost(_tree(path), ""):
             yield f"{_name(path)}:{name}", node
@@ -174,7 +175,7 @@ def _is_else(case: ast.match_case) -> bool:
 
 
 def _imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
-    """Each import of a module: if it stands in a function, and if it is for annotations alone."""
+    """Each import of a module, with two flags: inside a function, and only for annotations."""
 
     def visit(
         tree: ast.AST, in_function: bool, is_for_types: bool

@@ -1,8 +1,8 @@
-"""`make new-rule CODE=ENV024`, `new-recipe`, `new-screen`, `new-command` (NAME=…): a part that works, with
-its tests, where the house wants it.
+"""`make new-rule CODE=ENV024`, `new-recipe`, `new-screen`, `new-command` (NAME=…): make a working part with
+its tests, in its right place.
 
-What is made passes the checks and its own tests. The last lines say what a person writes next. Of what is
-there, only the lists that name every part change, each by one line. Bad input changes nothing.
+The new part passes the checks and its own tests. The last printed lines list the next steps for a person. Of
+the existing files only the lists of all parts change, by one line each. Bad input changes nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Change:
 
 
 def new_rule(code: str, name: str) -> list[str]:
-    """A rule that sees what the job itself says, and no wording yet: nobody has seen one."""
+    """A rule that reads the job's own message and has no wording yet, because no log with the error is
+    known."""
     match = _CODE.fullmatch(code)
     if match is None:
         raise Refused(f"{code!r}: a code is three capital letters and three digits: CODE=ENV024")
@@ -190,7 +191,7 @@ PARTS: Mapping[str, Callable[[str, str], list[str]]] = {
 
 
 def main() -> int:
-    """Exit status: 0 made, 2 with one line that says what is wrong."""
+    """Exit status: 0 made, 2 with one line that names the mistake."""
     parser = argparse.ArgumentParser(prog="make new-…", description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--code", default="")

@@ -1,7 +1,8 @@
 """`make quick`: the tests that belong to the files that are changed.
 
-It picks by name and by import, so it is a first look and no proof: `make test` runs all. What it leaves out,
-it says. `FILES="coach/…"` names files instead of asking git, `BASE=…` another commit to compare with.
+It picks by name and by import, so it is a first look and no proof: `make test` runs all. It lists the tests
+that it leaves out. `FILES="coach/…"` names files instead of asking git, `BASE=…` another commit to compare
+with.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class Picks:
-    """What is run, each with its reason, and what is not."""
+    """The tests to run, each with its reason, and the tests left out."""
 
     run: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
@@ -100,7 +101,7 @@ def is_test(path: str) -> bool:
 
 
 def named_after(path: str) -> list[str]:
-    """Where the tests of a module stand: in its folder's mirror, or in the mirror of its room."""
+    """The folder of a module's tests: the mirror of its folder, or the mirror of its room."""
     inside = Path(path.removeprefix("coach/"))
     name = f"test_{inside.stem}.py"
     folders = [inside.parent, *inside.parent.parents]
@@ -126,7 +127,8 @@ def mentions(text: str, path: str) -> bool:
 
 
 def changed_files(base: str | None) -> list[str]:
-    """What differs from a commit, by git: without one, from where this branch left main, else from HEAD."""
+    """The files that differ from a commit, by git. Without a commit: from the point where this branch left
+    main, else from HEAD."""
     if base is None:
         left = _git("merge-base", "HEAD", "main")
         base = left[0] if left else "HEAD"
@@ -161,7 +163,7 @@ def command(picks: Picks, arguments: Iterable[str]) -> list[str]:
 
 
 def main() -> int:
-    """Say what is picked and why, run it. The exit status is pytest's."""
+    """Print the picked tests with the reasons, and run them. The exit status is pytest's."""
     parser = argparse.ArgumentParser(prog="make quick", description=__doc__)
     parser.add_argument("--base", help="the commit to compare with")
     parser.add_argument("--files", nargs="*", default=[], help="the changed files, instead of asking git")

@@ -19,7 +19,7 @@ _FIGURE = re.compile(r'^"(?P<place>[^"]+)" = (?P<figure>\d+)$')
 
 
 def read_exceptions(text: str) -> dict[str, dict[str, int]]:
-    """Guard → place → figure. Each group of places has a reason; a place stands in one group."""
+    """Guard → place → figure. Each group of places has a reason; a place is in one group."""
     found: dict[str, dict[str, int]] = {}
     for guard, groups in tomllib.loads(text).items():
         listed = found.setdefault(guard, {})

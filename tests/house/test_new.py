@@ -1,4 +1,4 @@
-"""`make new-rule` and its like: what is made passes the checks and its own tests, and bad input changes
+"""`make new-rule` and the others: the new part passes the checks and its own tests, and bad input changes
 nothing."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAVY = ("__pycache__", "recordings", "fixtures", "screens", "same_output", "*.s
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of what the skeletons need, without recordings and pictures."""
+    """A copy of the files that the skeletons need, without recordings and pictures."""
     for folder in TREE:
         keep = shutil.ignore_patterns(*(HEAVY if folder in ("docs", "tests") else HEAVY[:1]))
         shutil.copytree(REPOSITORY / folder, tmp_path / folder, ignore=keep)
@@ -93,7 +93,7 @@ def test_each_skeleton_passes_lint_and_its_own_tests(
 def test_bad_input_is_one_clear_line_and_makes_nothing(
     words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Path, "write_text", None)  # whatever is written fails
+    monkeypatch.setattr(Path, "write_text", None)  # every write fails
     assert make(monkeypatch, *words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"new-{words[0]}: {said}")

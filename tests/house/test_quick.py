@@ -1,4 +1,4 @@
-"""`make quick` picks the tests that belong to a changed file, says why, and says what it leaves out."""
+"""`make quick` picks the tests of a changed file with the reason, and lists the tests that it leaves out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_changed_file_brings_its_own_tests_with_the_reason(changed: str, picke
     assert GUARDS.keys() <= run.keys()
 
 
-def test_of_a_module_that_everybody_imports_the_smallest_tests_run_and_the_others_are_named() -> None:
+def test_for_a_module_imported_everywhere_the_smallest_tests_run_and_the_others_are_named() -> None:
     tests = {f"tests/x/test_{number}.py": "from coach import runs\n" + "#" * number for number in range(9)}
     picks = pick(["coach/runs.py"], tests)
     assert sum(why == "uses coach/runs.py" for why in picks.run.values()) == MAX_BY_IMPORT
@@ -49,7 +49,7 @@ def test_of_a_module_that_everybody_imports_the_smallest_tests_run_and_the_other
     assert "tests/x/test_0.py" not in said
 
 
-def test_a_file_without_tests_is_said_to_have_none() -> None:
+def test_a_file_without_tests_is_named() -> None:
     assert "no test is named after it" in pick(["LICENSE"], TESTS).left_out[0]
 
 

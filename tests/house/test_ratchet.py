@@ -1,4 +1,4 @@
-"""The ratchet refuses what is worse, asks for lower figures, and shrinks its list."""
+"""The ratchet refuses a worse figure, asks for lower ones, and shrinks its list."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("state", {"coach/one.py:remembered": 1, "coach/one.py:seen": 1, "coach/one.py:switch": 1}),
     ],
 )
-def test_each_measure_counts_what_its_guard_names(
+def test_each_measure_counts_the_thing_that_its_guard_names(
     guard: str, figures: dict[str, int], one_module: Path
 ) -> None:
     assert GUARDS[guard].measure() == figures

@@ -1,4 +1,4 @@
-"""Environments in a batch script: golden texts per kind, and what bash does with them when something is
+"""Environments in a batch script: golden texts per kind, and their behaviour in bash if something is
 missing."""
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_each_kind_of_environment_has_its_golden_script(tmp_path: Path, case: st
     assert "eval" not in script
 
 
-def test_run_json_says_which_environment_trained_and_which_torch_it_needs(tmp_path: Path) -> None:
+def test_run_json_names_the_environment_and_the_torch_that_it_needs(tmp_path: Path) -> None:
     _, python, environment = ENVIRONMENTS["modules"]
     paths = Paths(PATHS.run_dir, PATHS.code_dir, python, PATHS.cache_dir)
     record = plan(tmp_path, paths=paths, trained_in=environment, setup=("module list",)).run_json
@@ -115,13 +115,13 @@ def test_run_json_says_which_environment_trained_and_which_torch_it_needs(tmp_pa
     assert record["requires"] == {}
 
 
-# What the words of a launch do in a real shell, with stand-ins for what a site has.
+# The lines of a launch in a real shell, with stand-ins for the site's commands.
 
 
 def run_bash(
     lines: list[str], folder: Path, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Lines of a script after what stands above them in every script, with `stop` as it is there."""
+    """Lines of a script after the common first lines of every script, with `stop` as defined there."""
     script = plan(folder / "recipes").script
     stop = script[script.index("stop() {") : script.index("\n}\n", script.index("stop() {")) + 3]
     head = f"set -euo pipefail\nRUN_DIR={shlex.quote(str(folder))}\n{stop}"
@@ -288,7 +288,7 @@ def test_no_path_or_module_name_runs_as_a_command(
     assert not (tmp_path / "pwned").exists()
 
 
-# Containers: what is bound, and what Pyxis' own parser makes of the step.
+# Containers: the bound paths, and the step as Pyxis' own parser reads it.
 
 
 def inside(script: str) -> list[str]:

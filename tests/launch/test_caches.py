@@ -1,4 +1,4 @@
-"""Caches go where the site says, unless somebody has said otherwise."""
+"""Caches go to the site's directory, unless the user has set another one."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def test_a_job_compiles_and_downloads_off_home(tmp_path: Path) -> None:
         name: f"{place}/{folder}" for name, folder in CACHES.items()
     }
     assert said["HF_HOME"].endswith("/huggingface")
-    assert Path(place).is_dir()  # a container can only be given what is there
+    assert Path(place).is_dir()  # a container can only get existing directories
 
 
-def test_what_the_user_has_chosen_is_kept(tmp_path: Path) -> None:
+def test_cache_variables_that_the_user_has_set_are_kept(tmp_path: Path) -> None:
     said = variables(str(tmp_path), {"HF_HOME": "/project/hub", "TORCH_HOME": ""})
     assert said["HF_HOME"] == "/project/hub"
     assert said["TORCH_HOME"] == f"{tmp_path}/torch"
 
 
-def test_a_site_that_says_nothing_changes_nothing() -> None:
+def test_a_site_without_settings_changes_nothing() -> None:
     assert cache_lines(None) == []
 
 
-def test_the_script_exports_them_before_what_was_asked_for_with_the_launch(tmp_path: Path) -> None:
+def test_the_script_exports_the_caches_before_the_launch_s_own_variables(tmp_path: Path) -> None:
     paths = replace(PATHS, scratch_cache_dir="/scratch/u/cache")
     lines = plan(tmp_path, paths=paths, env={"HF_HOME": "/project/hub"}).script.splitlines()
     ours = lines.index('export HF_HOME="${HF_HOME:-$CACHES/huggingface}"')

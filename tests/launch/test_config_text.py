@@ -41,7 +41,7 @@ def values(text: str, suffix: str) -> dict[str, Scalar]:
     return {each.name: each.value for each in read_values(text, suffix)}
 
 
-def test_yaml_says_its_values_but_not_those_of_an_anchor() -> None:
+def test_values_are_read_from_yaml_except_those_of_an_anchor() -> None:
     assert values(YAML, ".yaml") == {
         "optim.name": "adamw",
         "optim.lr": 0.0001,
@@ -53,7 +53,7 @@ def test_yaml_says_its_values_but_not_those_of_an_anchor() -> None:
     }
 
 
-def test_json_with_tabs_says_its_values() -> None:
+def test_values_are_read_from_json_with_tabs() -> None:
     assert values(JSON, ".json") == {
         "optim.lr": 0.1,
         "optim.betas.0": 0.9,
@@ -63,7 +63,7 @@ def test_json_with_tabs_says_its_values() -> None:
     }
 
 
-def test_toml_says_the_values_of_its_tables() -> None:
+def test_values_are_read_from_toml_tables() -> None:
     assert values(TOML, ".toml") == {
         "title": "a # b",
         "optim.lr": 0.001,
@@ -120,7 +120,7 @@ def test_text_that_is_no_config_is_refused(text: str, suffix: str) -> None:
         read_values(text, suffix)
 
 
-def test_a_value_that_is_not_there_cannot_be_changed() -> None:
+def test_a_missing_value_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match=r"optim\.rate cannot be changed"):
         with_changes("optim: {lr: 0.1}", ".yaml", {("optim", "rate"): 1.0})
 

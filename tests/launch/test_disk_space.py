@@ -44,7 +44,7 @@ def test_a_language_model_s_checkpoints_are_estimated_and_it_reads_no_images() -
     ]
 
 
-def test_enough_room_is_a_note_with_what_is_needed() -> None:
+def test_enough_room_is_a_note_with_the_space_needed() -> None:
     notes, warnings = judge_rooms([room(needs={"checkpoints": 60_000_000, "generated data": 38_000_000})])
     assert notes == (
         "/scratch/u/runs: 500 GB free of 1 TB; needed: checkpoints about 60 MB, generated data about 38 MB",

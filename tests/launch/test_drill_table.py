@@ -1,5 +1,5 @@
-"""The table [drill]: read strictly, told apart from recipes, and the shipped ones keep what the contract of a
-drill says."""
+"""The table [drill]: it is read strictly and distinguished from recipes, and the shipped drills keep the
+contract of a drill."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write_drill(data: Path, text: str = WHOLE) -> Path:
     return (data / "moved.toml").rename(data / "recipes" / "drills" / "tired.toml")
 
 
-def test_a_drill_says_what_it_plants_how_it_is_launched_and_what_its_twin_is(tmp_path: Path) -> None:
+def test_a_drill_declares_its_fault_its_launch_and_its_twin(tmp_path: Path) -> None:
     drill = read_recipe(write_drill(tmp_path), tmp_path).drill
     assert drill is not None
     assert (drill.planted, drill.also, drill.needs) == ("input_bound", ("cpu_bound",), (Need.TWO_NODES,))
@@ -93,7 +93,7 @@ def test_a_drill_is_found_by_its_name_and_not_listed_among_the_recipes(tmp_path:
         ('recipe = "baseline"', "recipe = 3", "recipe", "expected a recipe's name"),
     ],
 )
-def test_a_mistake_in_it_names_file_line_and_what_is_right(
+def test_a_mistake_in_a_drill_s_table_names_file_line_and_correction(
     tmp_path: Path, old: str, new: str, key: str, words: str
 ) -> None:
     assert old in DRILL

@@ -1,4 +1,4 @@
-"""Environments seen from the login node: what is refused before a job is queued, and what is left to the
+"""Environments seen from the login node: the refusals before a job is queued, and the checks left to the
 job."""
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def test_a_conda_environment_is_found_by_its_name_in_conda_s_own_list(tmp_path: 
     assert "not checked until the job starts" in (unknown.unknown or "")
 
 
-def test_only_an_interpreter_whose_files_do_not_tell_is_asked(tmp_path: Path) -> None:
+def test_an_interpreter_is_started_only_if_its_files_do_not_give_the_answer(tmp_path: Path) -> None:
     environment = venv(make_prefix(tmp_path / "venv", torch=None))
     assert check_environment(environment, io=AnsweringIo("2.9.1\n")).torch == "2.9.1"
     missing = check_environment(environment, io=AnsweringIo("none\n"))
@@ -112,7 +112,7 @@ def test_an_environment_whose_setup_may_bring_torch_is_not_refused(tmp_path: Pat
         (Environment(EnvironmentKind.PYXIS, image="/no/such.sqsh"), "/no/such.sqsh: no such image"),
     ],
 )
-def test_what_is_not_there_is_refused_before_the_job_is_queued(
+def test_a_missing_environment_is_refused_before_the_job_is_queued(
     tmp_path: Path, environment: Environment, words: str
 ) -> None:
     check = check_environment(environment)
@@ -142,7 +142,7 @@ def needing(data: Path, name: str, torch: str | None) -> Recipe:
     return replace(recipe(data, "ddp"), name=name, torch=torch)
 
 
-def test_the_plan_says_which_recipes_an_older_torch_is_enough_for(tmp_path: Path) -> None:
+def test_the_plan_names_the_recipes_that_run_on_an_older_torch(tmp_path: Path) -> None:
     baseline, ddp = needing(tmp_path, "baseline", ">=2.1"), needing(tmp_path, "ddp", None)
     fsdp = needing(tmp_path, "fsdp", ">=2.6")
     recipes = (baseline, ddp, fsdp)

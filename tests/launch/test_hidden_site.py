@@ -1,4 +1,4 @@
-"""A launch where the site hides its nodes or partitions: what was asked for goes to Slurm as it is."""
+"""A launch at a site that hides its nodes or partitions: the request goes to Slurm unchanged."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.launch.examples import CLUSTER, partition, plan
 HIDDEN = Site("slurm", (), (), frozenset({"nodes", "partitions"}))
 
 
-def test_gpus_that_nobody_asked_for_cannot_be_chosen(tmp_path: Path) -> None:
+def test_gpus_are_not_chosen_by_default_if_the_site_hides_its_nodes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nodes are hidden by the site") as refused:
         plan(tmp_path, site=HIDDEN)
     assert refused.value.hint is not None
     assert "--gpus 0 trains on CPUs" in refused.value.hint
 
 
-def test_what_was_asked_for_is_asked_of_slurm(tmp_path: Path) -> None:
+def test_a_request_on_a_hidden_site_goes_to_slurm_unchanged(tmp_path: Path) -> None:
     made = plan(
         tmp_path,
         "ddp",

@@ -1,4 +1,5 @@
-"""Which environment a launch gets: recipe, then site and user, then what is said with the launch."""
+"""The environment of a launch: the recipe's, overridden by site and user, then by the launch's own
+options."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def test_a_path_is_the_same_from_wherever_a_relaunch_is_started(tmp_path: Path) 
     assert choose(tmp_path, "image")[0].image == "/scratch/anna/torch.sif"
 
 
-def test_a_misspelt_environment_is_told_with_the_nearest_one(tmp_path: Path) -> None:
+def test_a_misspelt_environment_is_answered_with_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no environment of this name") as caught:
         choose(tmp_path, "pytorhc")
     assert caught.value.hint == "did you mean pytorch?"
@@ -73,7 +74,7 @@ def test_each_kind_has_its_own_interpreter_and_python_wins_over_it(
     assert choose_python("/bin/sh", environment, "slurm", ENV) == ("/bin/sh", None)
 
 
-def test_an_interpreter_that_is_not_there_is_refused_except_inside_an_image() -> None:
+def test_a_missing_interpreter_is_refused_except_inside_an_image() -> None:
     with pytest.raises(UserError, match="--python /no/python: no such file"):
         choose_python("/no/python", Environment(), "slurm", ENV)
     with pytest.raises(UserError, match="the environment's python /no/python: no such file"):
@@ -87,7 +88,7 @@ def test_pyxis_is_refused_without_slurm() -> None:
         choose_python(None, Environment(EnvironmentKind.PYXIS, image="/x.sqsh"), "local", ENV)
 
 
-def test_an_environment_is_described_by_its_name_and_what_it_is() -> None:
+def test_an_environment_is_described_by_its_name_and_kind() -> None:
     assert describe(SITE["pytorch"], "python3") == "environment pytorch (modules pytorch/2.6)"
     assert describe(Environment(EnvironmentKind.VENV, path="/x"), "/x/bin/python") == "environment venv /x"
     assert describe(Environment(), "/x/bin/python") == "environment /x/bin/python"

@@ -1,5 +1,5 @@
-"""The words of Slurm's clients about single jobs, as 22.05 printed them, and what may become a word of a
-command."""
+"""The messages of Slurm's clients about single jobs, as 22.05 printed them, and the texts that may become a
+word of a command."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_shell_opens_beside_the_job_s_own_steps() -> None:
 
 
 def client(says: str, status: int) -> tuple[str, ...]:
-    """A command that says on its standard error what Slurm's client would."""
+    """A command that prints the message of Slurm's client on its standard error."""
     return ("/bin/sh", "-c", 'echo "$1" >&2; exit "$2"', "sh", says, str(status))
 
 

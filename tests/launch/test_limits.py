@@ -1,4 +1,4 @@
-"""What the site allows at most, told in its own place."""
+"""The site's upper limits, checked and reported in one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local backend for real: detached supervisors that run plain scripts, and what they leave behind."""
+"""The real local backend: detached supervisors that run plain scripts, and their files afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MakeRun = Callable[..., runs.RunPaths]
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Iterator[MakeRun]:
-    """A run directory with a script and its limits. Whatever it starts is ended."""
+    """A run directory with a script and its limits. All processes that it starts are ended."""
     made: list[runs.RunPaths] = []
 
     def make(script: str, **resources: Any) -> runs.RunPaths:
@@ -221,7 +221,7 @@ def test_after_a_restart_of_the_machine_its_runs_have_failed_with_the_node(make_
         local.cancel(paths.run_dir)
 
 
-def test_a_supervisor_says_which_start_of_which_machine_it_belongs_to(make_run: MakeRun) -> None:
+def test_a_supervisor_records_its_node_and_boot_id(make_run: MakeRun) -> None:
     paths = make_run("true")
     local.start(paths.run_dir, os.environ)
     ended(paths)

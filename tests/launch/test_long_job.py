@@ -1,4 +1,5 @@
-"""How a program of each framework is told its checkpoint, where it writes them, and what is refused."""
+"""Checkpoints of a program of each framework: the option that names one, the directory that it writes to, and
+the refusals."""
 
 from __future__ import annotations
 
@@ -37,13 +38,13 @@ def told(source: str, *words: str, said: str | None = None) -> str | None:
         ('start = os.environ.get("COACH_RESUME_FROM")', (), BY_ITSELF),
     ],
 )
-def test_a_program_is_told_its_checkpoint_by_its_own_option(
+def test_a_program_gets_its_checkpoint_by_its_own_option(
     source: str, words: tuple[str, ...], expected: str
 ) -> None:
     assert told(source, *words) == expected
 
 
-def test_what_a_person_says_goes_first() -> None:
+def test_a_person_s_option_wins_over_the_program_s() -> None:
     assert told('p.add_argument("--resume")', said="--load {path}") == "--load {path}"
     assert told("", said="none") == BY_ITSELF
 
@@ -56,7 +57,7 @@ def test_what_a_person_says_goes_first() -> None:
         (own("train.py"), "local", "ends at no limit"),
     ],
 )
-def test_what_cannot_go_on_is_refused(program: OwnProgram, backend: str, words: str) -> None:
+def test_a_program_that_cannot_resume_is_refused(program: OwnProgram, backend: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         check_long(ASKED, program, backend, "")
 
@@ -77,7 +78,7 @@ def test_a_batch_file_reads_the_checkpoint_or_hands_its_arguments_on(
     assert check_long(request, own("job.sbatch", *words, kind=OwnKind.BATCH), "slurm", text) == expected
 
 
-def test_a_batch_file_that_hands_nothing_on_is_told_what_to_write() -> None:
+def test_a_batch_file_that_does_not_pass_on_its_arguments_is_refused_with_the_line_to_write() -> None:
     request = LaunchRequest("job", until_done=3, resume_with="--load {path}")
     with pytest.raises(UserError, match="does not hand its arguments on") as refused:
         check_long(request, own("job.sbatch", kind=OwnKind.BATCH), "slurm", "srun python t.py")

@@ -102,7 +102,7 @@ def make_job(home: Path, saves: int) -> Job:
     return Job(home, script, run_dir)
 
 
-def test_near_its_limit_the_job_is_requeued_and_the_program_told_its_checkpoint(tmp_path: Path) -> None:
+def test_near_its_limit_the_job_is_requeued_and_the_program_gets_its_checkpoint(tmp_path: Path) -> None:
     job = make_job(tmp_path, saves=1)
     status, output, errors = job.near_its_limit()
     checkpoint = tmp_path / "my out" / "checkpoint-5"

@@ -74,7 +74,9 @@ def beside(packages: Path) -> None:
 
 
 @pytest.mark.parametrize("install", [as_folder, as_file, as_compiled, as_link, beside])
-def test_a_module_is_found_however_it_was_installed(tmp_path: Path, install: Callable[[Path], None]) -> None:
+def test_a_module_is_found_after_every_kind_of_installation(
+    tmp_path: Path, install: Callable[[Path], None]
+) -> None:
     prefix = make_prefix(tmp_path / "venv")
     assert missing_modules(["nvidia.dali"], venv(prefix), python_of(prefix)) == ("nvidia.dali",)
     install(packages_of(prefix))

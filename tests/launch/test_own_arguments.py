@@ -44,7 +44,7 @@ def names(words: str, source: str | None = None) -> dict[str, Scalar]:
         ("train.py", {}),
     ],
 )  # fmt: skip
-def test_what_a_command_line_says_is_called_as_the_rules_call_it(
+def test_options_of_a_command_line_get_the_names_that_the_rules_use(
     words: str, known: dict[str, Scalar]
 ) -> None:
     found = names(words)
@@ -55,7 +55,7 @@ def _plain(name: str) -> str:
     return name.replace(".", "_")
 
 
-def test_what_argparse_declares_is_known_too_and_the_command_line_wins() -> None:
+def test_argparse_defaults_are_known_too_and_the_command_line_wins() -> None:
     assert names("train.py --arch vit", SOURCE) == {
         "arch": "vit",
         "lr": 1.0,
@@ -84,9 +84,7 @@ def test_a_text_that_is_no_python_declares_nothing() -> None:
         ("train.py --amp --lr 1.0", {"amp": False}, "train.py --lr 1.0"),
     ],
 )
-def test_only_a_value_that_changes_is_written_anew(
-    words: str, values: dict[str, Scalar], expected: str
-) -> None:
+def test_only_a_changed_value_is_written_again(words: str, values: dict[str, Scalar], expected: str) -> None:
     assert with_values(words.split(), read_options(words.split(), None), values) == tuple(expected.split())
 
 

@@ -1,4 +1,5 @@
-"""An own program whose values stand in a config file: parameters, a changed copy, and when none is made."""
+"""An own program with its values in a config file: its parameters, the changed copy, and the cases without a
+copy."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def test_a_launcher_s_config_counts_as_well(home: Path) -> None:
     assert changed.copies[0].text == "mixed_precision: 'bf16'\nnum_processes: 4\n"
 
 
-def test_the_plan_the_script_and_run_json_tell_what_is_changed(home: Path) -> None:
+def test_the_plan_the_script_and_run_json_show_the_changes_of_a_config(home: Path) -> None:
     plan = planned(own(home, "--config", "conf.yaml"), batch_size=16)
     assert "conf.yaml: the run gets a copy with train.batch_size = 16 (it says 32)" in plan.notes
     assert plan.run_json["configs"] == [
@@ -149,7 +150,7 @@ def test_with_two_candidates_neither_is_taken_until_the_person_names_one(home: P
     assert by_path.copies[0].text == "encoder: {lr: 0.3}\ndecoder: {lr: 0.2}\n"
 
 
-def test_what_the_command_line_says_wins_and_what_it_might_say_is_not_guessed(home: Path) -> None:
+def test_the_command_line_wins_and_unclear_options_are_not_guessed(home: Path) -> None:
     said = planned(own(home, "--config", "conf.yaml", "--lr", "0.5"), lr=0.25)
     assert (said.command[-1], said.copies) == ("0.25", ())
     (home / "train.py").write_text("parser.add_argument('--lr', type=float, default=0.1)\n")
@@ -184,7 +185,7 @@ def test_an_option_named_like_a_key_is_changed_in_the_file(home: Path) -> None:
         ("batch_size: 32\nmodel: !include model.yaml\n", "it includes another file"),
     ],
 )
-def test_a_file_that_no_copy_can_stand_for_is_shown_as_it_would_have_to_be(
+def test_a_config_file_that_cannot_be_copied_is_refused_with_the_changed_text(
     home: Path, text: str, why: str
 ) -> None:
     (home / "configs").mkdir()
@@ -246,7 +247,7 @@ def test_a_hydra_application_without_a_file_that_can_be_read_has_no_more_paramet
     assert "lr" not in parameters(own(home))
 
 
-def test_a_diff_of_a_config_shows_no_line_in_which_a_secret_may_stand(home: Path) -> None:
+def test_a_diff_of_a_config_shows_no_line_that_may_hold_a_secret(home: Path) -> None:
     in_a_value = ("wandb: {api_key: 0123456789abcdef}", "password: hunter22")
     for secret in (*in_a_value, "# hf_abcdefghijklmnopqrstuvwxyz012345"):
         file = home / "conf.yaml"

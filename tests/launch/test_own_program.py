@@ -1,4 +1,4 @@
-"""A person's own script, command or batch file: told from a recipe, planned, and started as it stands."""
+"""A user's own script, command or batch file: distinguished from a recipe, planned, and started unchanged."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_script_runs_as_its_author_would_start_it(home: Path) -> None:
         assert forced not in plan.script
 
 
-def test_ranks_are_an_offer_to_a_script_and_none_to_a_command(home: Path) -> None:
+def test_torchrun_is_offered_to_a_script_and_refused_to_a_command(home: Path) -> None:
     one = planned(own(home, "train.py"), gpus_per_node=4, partition="gpu")
     assert "torch.distributed.run" not in one.script
     assert one.resources.nproc_per_node == 1
@@ -124,7 +124,7 @@ def test_ranks_are_an_offer_to_a_script_and_none_to_a_command(home: Path) -> Non
         planned(own(home, None, "python", "train.py"), nproc_per_node=2, partition="gpu")
 
 
-def test_a_command_stands_there_word_for_word_behind_srun(home: Path) -> None:
+def test_a_command_is_passed_to_srun_word_for_word(home: Path) -> None:
     plan = planned(own(home, None, "accelerate", "launch", "train.py", "--lr", "$HOME"), num_nodes=2)
     assert training(plan).endswith("accelerate launch train.py --lr '$HOME'")
     assert training(plan).startswith("srun ")
@@ -137,7 +137,7 @@ def test_a_gpu_brings_its_share_of_the_node_s_cpus(home: Path) -> None:
     assert {gpus: plan.resources.cpus_per_task for gpus, plan in asked.items()} == {1: 4, 4: 16}
 
 
-def test_each_offer_adds_what_it_says(home: Path) -> None:
+def test_each_offer_adds_its_lines_to_the_script(home: Path) -> None:
     offers = ("signal", "flight-recorder", "faulthandler")
     plan = planned(own(home, "train.py", offers=offers), time_limit_s=600)
     assert "#SBATCH --signal=B:USR1@120" in plan.script
@@ -186,7 +186,7 @@ def test_a_relaunch_asks_for_the_same_program_again(home: Path) -> None:
     assert request_from(broken, "train").own is None
 
 
-def test_what_a_batch_file_asks_for_is_what_coach_checks_and_records() -> None:
+def test_coach_checks_and_records_the_request_of_a_batch_file() -> None:
     text = "#!/bin/bash\n#SBATCH -C hbm -x bad[1-2] -q=long -p gpu -A lab --reservation day -c 6 -N 2-4\n"
     wanted = resources_of(text + "#SBATCH --signal=B:USR1@90 --gpus 8 --time=UNLIMITED\n", LaunchRequest(""))
     assert (wanted.constraint, wanted.exclude, wanted.qos) == ("hbm", "bad[1-2]", "long")

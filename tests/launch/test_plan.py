@@ -31,7 +31,7 @@ from tests.launch.examples import CLUSTER, MACHINE, PATHS, node, partition, plan
         ("ddp", MACHINE, {"nproc_per_node": 1}, (1, 0, 1)),
     ],
 )
-def test_nodes_gpus_and_ranks_are_what_is_documented(
+def test_default_nodes_gpus_and_ranks_are_as_documented(
     tmp_path: Path, name: str, site: Site, said: dict[str, Any], expected: tuple[int, int, int]
 ) -> None:
     resources = plan(tmp_path, name, site, **said).resources
@@ -74,7 +74,7 @@ def test_a_recipe_s_own_time_limit_yields_to_the_partition_s(tmp_path: Path) -> 
     assert "time limit 00:10:00: the most that partition cpu allows" in made.notes
 
 
-def test_what_only_a_scheduler_knows_is_left_out_on_this_machine(tmp_path: Path) -> None:
+def test_options_of_a_scheduler_are_left_out_on_this_machine(tmp_path: Path) -> None:
     made = plan(tmp_path, site=MACHINE, partition="gpu", account="lab", sbatch={"comment": "x"})
     assert made.resources.partition is None
     assert made.resources.account is None
@@ -131,7 +131,7 @@ def test_idle_gpus_are_a_warning(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_the_target_cannot_give_is_refused_before_the_submission(
+def test_resources_that_the_target_lacks_are_refused_before_the_submission(
     tmp_path: Path, name: str, site: Site, said: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -147,7 +147,7 @@ def test_what_the_target_cannot_give_is_refused_before_the_submission(
         ({"mem": "9G"}, {"mem": "9G"}, (1800, "9G"), None),
     ],
 )
-def test_a_fix_that_asks_for_more_than_there_is_gets_all_there_is_and_it_is_said(
+def test_a_fix_beyond_the_partition_s_size_gets_all_of_it_and_a_note(
     tmp_path: Path,
     changes: dict[str, str],
     said: dict[str, Any],
@@ -168,7 +168,7 @@ def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: 
 
 
 def resources_of(recipe: str, parameters: dict[str, int], **said: int | str) -> Resources:
-    """What a shipped recipe asks for in the example cluster."""
+    """The request of a shipped recipe in the example cluster."""
     return resolve_resources(LaunchRequest(recipe, **said), get_recipe(recipe), parameters, CLUSTER).resources  # type: ignore[arg-type]
 
 

@@ -63,7 +63,7 @@ def test_a_file_of_another_user_is_not_looked_at(project: Path, monkeypatch: pyt
     assert find_project(project) != project / "coach.toml"
 
 
-def test_a_training_is_an_own_program_with_what_the_file_says_for_it(project: Path) -> None:
+def test_a_training_of_the_project_file_is_an_own_program_with_the_file_s_settings(project: Path) -> None:
     pretrain, sweep, nightly = read_project(project / "coach.toml")
     assert [each.own.kind for each in (pretrain, sweep, nightly)] == list(OwnKind)
     request = with_training(LaunchRequest(pretrain.reference, num_nodes=1, env={"A": "b"}))
@@ -89,7 +89,7 @@ def test_its_recipe_carries_its_name_its_key_and_the_rules_names_of_its_paramete
     assert recipe_of(request).name == "pretrain"
 
 
-def test_a_name_that_is_not_there_is_told_with_those_that_are(project: Path) -> None:
+def test_a_name_missing_from_the_project_file_is_answered_with_its_names(project: Path) -> None:
     with pytest.raises(UserError, match="no training 'pretrian'") as caught:
         get_training(f"{project}/coach.toml:pretrian")
     assert caught.value.hint == "its trainings: pretrain, sweep, nightly"
@@ -131,7 +131,7 @@ def test_a_mistake_is_one_line_with_file_line_and_key(
         assert caught.value.message.startswith(f"{path}:{line}: "), caught.value.message
 
 
-def test_toml_that_cannot_be_read_is_said_of_coach_s_own_file_alone(project: Path) -> None:
+def test_unreadable_toml_is_reported_only_for_coach_s_own_file(project: Path) -> None:
     (project / "coach.toml").write_text("[training\n")
     with pytest.raises(UserError, match="not valid TOML"):
         find_project(project)

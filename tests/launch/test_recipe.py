@@ -1,4 +1,4 @@
-"""Recipes: read strictly, and every mistake named with its file, line, key, and what would be right."""
+"""Recipes are read strictly, and every mistake is named with its file, line, key, and correction."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_recipe_is_read_with_its_parameters_and_their_limits(tmp_path: Path) -
         ('default = "sgd"', 'default = "adam"', 31, "one of sgd, adamw"),
     ],
 )
-def test_a_mistake_in_a_recipe_names_file_line_and_what_is_right(
+def test_a_mistake_in_a_recipe_names_file_line_and_correction(
     tmp_path: Path, old: str, new: str, line: int | None, words: str
 ) -> None:
     path = write_recipe(tmp_path, text=WHOLE.replace(old, new, 1))
@@ -75,7 +75,7 @@ def test_a_binary_file_is_no_recipe(tmp_path: Path) -> None:
         get_recipe(str(path), tmp_path)
 
 
-def test_an_unknown_recipe_is_told_the_nearest_names(tmp_path: Path) -> None:
+def test_an_unknown_recipe_is_answered_with_the_nearest_names(tmp_path: Path) -> None:
     write_recipe(tmp_path)
     with pytest.raises(UserError) as caught:
         get_recipe("dpp", tmp_path)
@@ -129,7 +129,7 @@ def test_texts_become_values_of_the_parameter_s_type(
         ({"optimizer": "lion"}, "one of sgd, adamw"),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_is_right(
+def test_a_wrong_value_is_refused_with_the_right_form(
     tmp_path: Path, said: dict[str, object], words: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -138,7 +138,7 @@ def test_a_wrong_value_is_refused_with_what_is_right(
     assert len(caught.value.message) < 200
 
 
-def test_an_unknown_parameter_is_told_the_nearest_one(tmp_path: Path) -> None:
+def test_an_unknown_parameter_is_answered_with_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         resolve_parameters(recipe(tmp_path), {"batchsize": "3"})
     assert caught.value.hint == "did you mean batch_size?"
@@ -175,7 +175,7 @@ def test_a_recipe_states_the_torch_it_needs_and_may_bring_its_environment(tmp_pa
         ),
     ],
 )
-def test_a_mistake_in_them_is_told_with_file_and_line(
+def test_a_mistake_in_the_remedies_is_shown_with_file_and_line(
     tmp_path: Path, text: str, line: int, words: str
 ) -> None:
     path = write_recipe(tmp_path, text=RECIPE.format(name="ddp", devices="multiple") + text)
@@ -238,7 +238,7 @@ def test_a_wrong_declaration_is_refused_with_file_and_line(tmp_path: Path, text:
     assert words in caught.value.message
 
 
-def test_a_recipe_tells_its_lesson_and_what_to_launch_next(tmp_path: Path) -> None:
+def test_a_recipe_shows_its_lesson_and_the_next_recipe(tmp_path: Path) -> None:
     told = """teaches = "averaging"
 expect = "the same loss"
 duration = "3 min"

@@ -1,4 +1,4 @@
-"""What run.json keeps of a launch: a relaunch asks for the same again, whatever it was."""
+"""The launch stored in run.json: a relaunch makes exactly the same request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A refused sbatch leads to the field that it is about, in whatever words the site refuses."""
+"""A refused sbatch leads to the field that caused it, in any words of a site."""
 
 from __future__ import annotations
 
@@ -106,14 +106,12 @@ def test_a_sites_own_words_name_a_field_by_the_option_before_the_noun(words: str
         ({}, "cpus_per_task"),
     ],
 )
-def test_nodes_that_do_not_exist_lead_to_what_was_asked_of_them(
-    resources: dict[str, Any], field: str
-) -> None:
+def test_nodes_that_do_not_exist_lead_to_the_refused_request(resources: dict[str, Any], field: str) -> None:
     stderr = FAILED + "Requested node configuration is not available"
     assert explained(stderr, gpu_plan(**resources)).field == field
 
 
-def test_every_line_of_slurms_words_is_kept_and_told_in_one() -> None:
+def test_all_lines_of_slurms_refusal_are_kept_and_shown_in_one() -> None:
     refused = explained(f"sbatch: error: You must say who pays.\n\n{ACCOUNT}\n")
     assert refused.lines == (
         "You must say who pays.",
@@ -152,7 +150,7 @@ def test_the_present_value_is_not_offered_again() -> None:
         ("Job's account not permitted to use this partition (gpu allows lab,ml not default)", ["lab", "ml"]),
     ],
 )
-def test_where_slurm_cannot_be_asked_the_sites_words_are_what_there_is_to_choose_from(
+def test_without_an_answer_from_slurm_the_choices_come_from_the_site_s_refusal(
     words: str, offered: list[str]
 ) -> None:
     assert texts(explained(f"sbatch: error: {words}\n{ACCOUNT}")) == offered

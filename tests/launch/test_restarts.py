@@ -1,5 +1,5 @@
-"""`--max-restarts`: torchrun starts all ranks anew after one has failed, and a relaunch of the run asks for
-the same."""
+"""`--max-restarts`: torchrun restarts all ranks after one has failed, and a relaunch of the run keeps the
+option."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The sbatch that submits a job again: what it asked for is asked for again, or it is said that it cannot
-be."""
+"""The sbatch that submits a job again: it repeats the job's request, or coach explains why that is
+impossible."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_changed_memory_of_the_node_takes_the_place_of_that_of_a_cpu() -> None
 @pytest.mark.parametrize(
     ("option", "text"), [("time", "soon"), ("mem", "much"), ("exclude", "n1; rm"), ("array", "all")]
 )
-def test_a_text_that_sbatch_would_refuse_is_refused_with_what_would_be_right(option: str, text: str) -> None:
+def test_a_text_that_sbatch_would_refuse_is_refused_with_a_correct_example(option: str, text: str) -> None:
     with pytest.raises(UserError) as refused:
         again({option: text})
     assert "expected" in refused.value.message + (refused.value.hint or "")
@@ -82,7 +82,7 @@ def test_a_job_whose_resources_cannot_be_asked_for_is_not_submitted_without_them
     assert not any("gpus" in option for option in options("   TresPerTask=cpu=4\n"))
 
 
-def test_all_that_a_job_asked_for_is_asked_for_again() -> None:
+def test_a_resubmission_repeats_all_requests_of_the_job() -> None:
     facts = (
         "Account=lab QOS=long Reservation=day TimeLimit=02:00:00 NumNodes=2 NumTasks=8 CPUs/Task=4\n"
         "   MinMemoryNode=64G Features=hbm ReqNodeList=n[1-2] ExcNodeList=bad1 Licenses=matlab:1\n"

@@ -1,5 +1,5 @@
-"""What a site's sbatch may demand: how GPUs and CPUs are asked for, and what of the config yields to what was
-said."""
+"""Demands of a site's sbatch: the forms of a request for GPUs and CPUs, and the config values that give way
+to options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_other_generic_resources_stand_in_one_option_with_the_gpus(tmp_path: Pat
     assert asked(plan(tmp_path, sbatch={"gres": "lustre:1"}))["gres"] == "lustre:1"
 
 
-def test_a_launch_without_gpus_asks_for_none_in_either_spelling(tmp_path: Path) -> None:
+def test_a_launch_without_gpus_has_no_gpu_option_in_either_spelling(tmp_path: Path) -> None:
     options = asked(plan(tmp_path, partition="gpu", gpus_per_node=0, gpu_request="gres"))
     assert not {"gres", "gpus-per-node"} & set(options)
 
@@ -80,7 +80,7 @@ def test_gpm_is_measured_when_it_is_asked_for_and_there_are_gpus_and_said_in_the
         ({"sbatch": {"cpus-per-gpu": "1"}}, "coach has an option of its own"),
     ],
 )
-def test_what_contradicts_itself_is_refused(tmp_path: Path, said: dict[str, Any], words: str) -> None:
+def test_contradictory_sbatch_options_are_refused(tmp_path: Path, said: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         plan(tmp_path, **said)
 
@@ -110,7 +110,7 @@ def test_a_type_of_gpu_in_the_config_is_no_reason_to_refuse_a_launch_on_cpus(
         plan(tmp_path, site=site, gpu_type="a100")
 
 
-def test_a_type_of_gpu_that_another_partition_has_is_said_to_be_left_out(tmp_path: Path) -> None:
+def test_a_gpu_type_of_another_partition_is_left_out_with_a_note(tmp_path: Path) -> None:
     made = plan(tmp_path, partition="gpu", gpu_type="h100", defaulted={"gpu_type"})
     assert asked(made)["gpus-per-node"] == "2"
     assert "partition gpu has no h100: the config's GPU type is not asked for" in made.notes

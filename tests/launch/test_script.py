@@ -1,4 +1,4 @@
-"""Scripts: golden texts, read by learners; whatever a user wrote stays inside its quotes."""
+"""Scripts: golden texts, read by learners; any text of a user stays inside its quotes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[str, Site, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_script_is_the_golden_one(tmp_path: Path, case: str) -> None:
-    """COACH_UPDATE_GOLDEN=1 writes the golden files anew."""
+    """COACH_UPDATE_GOLDEN=1 writes the golden files again."""
     name, site, said = CASES[case]
     script = plan(tmp_path, name, site, **said).script
     file = GOLDEN / f"{case}.sh"
@@ -125,7 +125,7 @@ def test_a_percent_sign_in_the_runs_root_is_not_a_pattern_of_slurm(tmp_path: Pat
 
 
 def beginning(script: str) -> str:
-    """What it does with the run directory; waiting is counted, not done."""
+    """The script's effect on the run directory; it counts its waits and does not wait."""
     begin, end = script.index("\nRUN_DIR="), script.index("\n# The record of this run")
     return "set -euo pipefail\nsleep() { echo waited; }\n" + script[begin:end]
 
@@ -205,7 +205,7 @@ def test_two_jobs_ten_thousand_apart_do_not_meet_at_one_port_of_a_node(
     assert second != first
 
 
-def test_behind_the_last_port_comes_the_first(tmp_path: Path) -> None:
+def test_after_the_last_port_of_the_range_the_first_is_tried(tmp_path: Path) -> None:
     script = plan(tmp_path, "ddp", CLUSTER, num_nodes=2).script
     with socket.socket() as listening:
         try:

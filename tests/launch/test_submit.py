@@ -1,4 +1,5 @@
-"""What sbatch is asked and what its answer means: one door, so no job is lost and none is submitted twice."""
+"""The call of sbatch and the meaning of its answer: only one module calls it, so no job is lost or submitted
+twice."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def test_a_submission_starts_where_the_job_is_to_start(tmp_path: Path) -> None:
     assert submit_command(("/bin/ls",), {}, 10, str(tmp_path)) == Accepted("17", ())
 
 
-def test_a_refusal_is_told_apart_from_a_controller_that_did_not_answer() -> None:
+def test_a_refusal_differs_from_a_controller_that_did_not_answer() -> None:
     with pytest.raises(Refused) as refused:
         submit_command(sbatch("", "sbatch: error: Invalid qos specification", 1), {}, 10)
     assert not isinstance(refused.value, NoAnswer)

@@ -39,7 +39,7 @@ def test_lists_and_ranges_are_read_as_the_values_of_their_type(
     assert values(name, text) == expected
 
 
-def test_of_several_parameters_each_combination_is_a_run_and_the_last_changes_fastest() -> None:
+def test_each_combination_of_several_parameters_is_a_run_and_the_last_changes_fastest() -> None:
     found = combinations(KNOWN, {"lr": "0.1,0.2", "batch_size": "8,16"})
     assert [words_of(each) for each in found] == ["0.1, 8", "0.1, 16", "0.2, 8", "0.2, 16"]
 

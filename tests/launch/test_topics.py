@@ -71,7 +71,7 @@ def test_a_topic_fits_on_a_page(topic: Topic) -> None:
     assert re.fullmatch(r"[a-z0-9_]+", topic.name)
 
 
-def test_a_topic_says_when_it_matters_what_to_do_and_where_it_is_from(topic: Topic) -> None:
+def test_a_topic_states_its_occasion_its_remedy_and_its_source(topic: Topic) -> None:
     text = topic.text()
     for heading in ("**When it matters.**", "**What to do.**", "**What coach shows.**", "**Sources.**"):
         assert heading in text, heading
@@ -105,7 +105,7 @@ def test_a_topic_hides_no_rule_and_no_word_of_slurm() -> None:
         assert explain_word(topic.name) is None
 
 
-def test_a_topic_is_found_however_it_is_spelt_and_its_neighbours_by_what_they_are_about() -> None:
+def test_a_topic_is_found_in_any_spelling_and_similar_topics_by_name_or_subject() -> None:
     assert topic_of("Lustre-Striping") is not None
     assert topic_of("Lustre-Striping") == topic_of("lustre_striping")
     assert topic_of("lustre") is None

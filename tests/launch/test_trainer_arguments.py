@@ -66,7 +66,7 @@ def read(data: Path, trainer: str = TRAINER, toml: str = 'parameters_of = "ddp.p
     return read_recipe(write(data, trainer, toml), data)
 
 
-def test_a_recipe_takes_over_what_its_trainer_declares_in_the_trainer_s_order(tmp_path: Path) -> None:
+def test_a_recipe_inherits_its_trainer_s_parameters_in_the_trainer_s_order(tmp_path: Path) -> None:
     assert list(read(tmp_path).parameters.values()) == [
         Parameter("lr", "float", 0.1, "Learning rate", above=0, usual=(1e-4, 0.5)),
         Parameter("epochs", "int", 1, "", min=1, unit="epochs"),
@@ -76,7 +76,7 @@ def test_a_recipe_takes_over_what_its_trainer_declares_in_the_trainer_s_order(tm
     ]
 
 
-def test_what_the_recipe_says_itself_wins_key_by_key_and_may_be_more(tmp_path: Path) -> None:
+def test_a_recipe_s_own_parameters_win_key_by_key_and_may_add_new_ones(tmp_path: Path) -> None:
     toml = (
         'parameters_of = "ddp.py"\n[parameters.tp]\ndefault = 4\n[parameters.own]\ntype = "int"\ndefault = '
         "1\n"
@@ -86,7 +86,7 @@ def test_what_the_recipe_says_itself_wins_key_by_key_and_may_be_more(tmp_path: P
     assert [*found][-1] == "own"
 
 
-def test_the_usual_options_are_named_once_and_a_trainer_says_which_it_leaves_out(tmp_path: Path) -> None:
+def test_the_common_options_are_declared_once_and_a_trainer_names_those_it_leaves_out(tmp_path: Path) -> None:
     usual = TRAINER.replace('add_shared("lr", "epochs", "model")', 'add_usual(without=["model"])')
     usual = usual.replace('    parser.change_shared("text")\n', "")
     assert [*read(tmp_path, usual).parameters] == ["lr", "epochs", "tp", "is_fast"]
@@ -197,7 +197,7 @@ def test_a_mistake_in_a_trainer_s_declaration_names_file_and_line(
         ),
     ],
 )
-def test_a_mistake_in_the_recipe_is_told_with_the_recipe_s_line(
+def test_a_mistake_in_the_recipe_is_shown_with_the_recipe_s_line(
     tmp_path: Path, toml: str, line: int, words: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -215,7 +215,9 @@ def test_a_mistake_in_the_recipe_is_told_with_the_recipe_s_line(
         ("SHARED = {'lr': 1}", "arguments.py:1: SHARED: expected a table of tables"),
     ],
 )
-def test_a_mistake_in_what_trainers_share_names_that_file(tmp_path: Path, shared: str, words: str) -> None:
+def test_a_mistake_in_the_trainers_shared_file_names_that_file(
+    tmp_path: Path, shared: str, words: str
+) -> None:
     write(tmp_path)
     (tmp_path / "trainers" / "common" / "arguments.py").write_text(shared)
     with pytest.raises(UserError) as caught:

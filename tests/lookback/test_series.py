@@ -47,7 +47,7 @@ def test_an_unmeasured_value_in_a_column_is_nan() -> None:
         ([3, 2, 4], [0, 0, 2]),  # a clock that was set back
     ],
 )
-def test_a_sample_stands_for_the_time_to_its_nearer_neighbour(
+def test_a_sample_counts_for_the_time_to_its_nearer_neighbour(
     times: list[float], seconds: list[float]
 ) -> None:
     assert list(series(times).seconds) == seconds

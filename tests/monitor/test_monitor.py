@@ -39,7 +39,7 @@ RUN: Run = parse_run({"job_id": "17", "backend": "slurm", "created_time_s": 890.
 
 
 class Judge:
-    """Stands in for the engine, and records its calls."""
+    """Replaces the engine, and records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[TargetSnapshot] = []
@@ -127,7 +127,7 @@ def test_the_list_of_runs_shows_the_queues_state() -> None:
     assert snapshot.run_problems == ("torn",)
 
 
-def test_a_job_of_a_cluster_set_up_anew_is_not_taken_for_the_run_of_the_same_number() -> None:
+def test_a_job_of_a_reinstalled_cluster_is_not_taken_for_the_run_of_the_same_number() -> None:
     monitor = watching(Judge())
     monitor.apply(facts(replace(RUN, created_time_s=50_000.0)))
     monitor.apply(reading("jobs", JobList((JOB,), True)))
@@ -378,7 +378,7 @@ def test_a_gap_of_the_sampler_is_kept_once_per_node() -> None:
     assert monitor.snapshot(1000.0).targets[RUN_ID].sensor_gaps == (gap,)
 
 
-def test_runs_that_ended_in_the_queue_are_told_with_their_job() -> None:
+def test_runs_that_ended_in_the_queue_are_shown_with_their_job() -> None:
     monitor = Monitor("me", None)
     monitor.apply(reading("runs", RunList((RUN,), ())))
     monitor.apply(reading("jobs", JobList((JOB,), True)))
@@ -434,7 +434,7 @@ def test_a_summary_that_comes_after_the_row_is_news_and_is_judged() -> None:
     assert [snapshot.summary for snapshot in judge.asked] == [None, summary]
 
 
-def test_a_job_that_was_told_before_its_run_was_read_is_found_though_the_queue_does_not_change() -> None:
+def test_a_job_read_before_its_run_is_matched_to_it_although_the_queue_does_not_change() -> None:
     monitor = watching()
     lost = replace(RUN, job_id=None, state="PENDING", started_time_s=None, ended_time_s=None)
     row = replace(JOB, command=f"{lost.run_dir}/job.sh")

@@ -1,4 +1,4 @@
-"""What the tests of node code share: how it is started by path, and a run directory to start it in."""
+"""Shared by the tests of node code: its start by path, and a run directory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clean_env(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def start(clean_env: dict[str, str]) -> Iterator[Start]:
-    """Start node code by path, as a job does. Whatever still runs at the end of the test is killed."""
+    """Start node code by path, as a job does. Processes that still run at the end of the test are killed."""
     started: list[subprocess.Popen[str]] = []
 
     def start_one(

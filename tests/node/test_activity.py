@@ -1,5 +1,5 @@
-"""What a node does around the job: real files of /proc and /sys where this machine has them, the kernel's
-formats where it has not."""
+"""The activity of a node around the job: from real files of /proc and /sys if this machine has them, else
+from texts in the kernel's formats."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_an_infiniband_port_is_counted_by_its_own_counters(
     assert (found["num_errors"], found["num_link_downs"]) == (2, 1)
 
 
-def test_the_interfaces_of_this_machine_are_told_with_their_state() -> None:
+def test_the_network_interfaces_of_this_machine_are_listed_with_their_state() -> None:
     real = [path.name for path in Path("/sys/class/net").iterdir() if (path / "device").exists()]
     found = [port for port in Ports().sample(0.0) if port["type"] == "ethernet"]
     assert sorted(port["name"] for port in found) == sorted(real)

@@ -34,7 +34,7 @@ def test_two_runs_that_failed_by_one_rule_are_the_reason_and_named(tmp_path: Pat
     assert asked(tmp_path, *names, after=3) is None
 
 
-def test_runs_that_nobody_judged_are_alike_by_their_exit_status(tmp_path: Path) -> None:
+def test_runs_without_a_verdict_are_compared_by_exit_status(tmp_path: Path) -> None:
     same = [ended(tmp_path, name, "FAILED", exit_code=3) for name in ("a", "b")]
     assert "(FAILED, exit status 3)" in (asked(tmp_path, *same) or "")
     assert asked(tmp_path, *same, ended(tmp_path, "c", "FAILED", exit_code=4)) is None

@@ -1,4 +1,4 @@
-"""A job's own verdict in its line of the cohort's directory, while nobody's coach is open."""
+"""A job's own verdict in its line of the cohort's directory, with no coach open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER = f"{NOBODY}-20261121-142233-ddp-0000.json"
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A directory like /tmp, with the line of somebody else."""
+    """A directory like /tmp, with another user's line."""
     place = tmp_path / "cohort"
     place.mkdir()
     place.chmod(0o1777)
@@ -44,7 +44,7 @@ Judged = Callable[[runs.RunPaths], list[str]]
 
 @pytest.fixture
 def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Judged:
-    """What the job starts at its end, in this process; the lines for its log."""
+    """Run the job's last step in this process. Returns the lines for its log."""
     monkeypatch.setenv("COACH_HOME", str(tmp_path))
 
     def call(paths: runs.RunPaths) -> list[str]:
@@ -55,7 +55,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
 
 
 def line(place: Path) -> dict[str, Any]:
-    """This run's line. Nothing else is there but the one of somebody else, as it was."""
+    """This run's line. The directory holds only one other line, another user's, unchanged."""
     assert json.loads((place / OTHER).read_text())["finding"] is None
     own = place / f"{os.geteuid()}-{RUN}.json"
     assert set(place.iterdir()) == {own, place / OTHER}
@@ -111,7 +111,7 @@ def test_a_run_that_shares_nothing_writes_nothing(
     assert [file.name for file in place.iterdir()] == [OTHER]
 
 
-def test_the_cohort_is_told_last_and_not_waited_for(
+def test_the_cohort_s_summary_is_written_last_and_nothing_waits_for_it(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     paths, seen = an_ended_run(tmp_path, place), []
@@ -128,7 +128,7 @@ def test_the_cohort_is_told_last_and_not_waited_for(
     assert patience_s < judge.PATIENCE_S / 2
 
 
-def test_what_was_said_before_the_time_was_up_is_in_the_log(
+def test_output_of_a_judge_before_its_time_limit_is_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "run", _timed_out)
@@ -148,7 +148,7 @@ def test_nothing_of_others_is_followed_or_replaced(tmp_path: Path, place: Path, 
     assert line(place)["finding"]["code"] == "COD001"
     assert "NUM001" in victim.read_text()
     own.unlink()
-    place.chmod(0o777)  # everybody could replace what others share
+    place.chmod(0o777)  # every user could replace the files of others
     assert judged(paths)
     assert [file.name for file in place.iterdir()] == [OTHER]
 

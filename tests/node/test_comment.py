@@ -1,4 +1,5 @@
-"""What a failed job appends to its own comment, and when it asks Slurm nothing."""
+"""A failed job appends its cause to its own comment; these are the text, and the cases without a call to
+Slurm."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ READ = "squeue --noheader --jobs 17 --format %k"
 
 
 class Job:
-    """A failed run, and clients of Slurm that note what they are asked."""
+    """A failed run, and Slurm clients that record their calls."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = runs.RunPaths(folder / RUN)
@@ -42,7 +43,7 @@ class Job:
         runs.write_json(self.paths.verdict_json, {"findings": [{"rule": rule}] if rule else []})
 
     def appends(self, before: str = "(null)\n") -> list[str]:
-        """What is asked of Slurm."""
+        """The calls to Slurm."""
         self.before.write_text(before)
         comment.append(self.paths, self.env)
         return self.asked.read_text().splitlines() if self.asked.exists() else []
@@ -66,7 +67,7 @@ def test_the_finding_is_appended_to_the_existing_comment(job: Job, before: str, 
 
 
 @pytest.mark.parametrize("before", [f"for Ada; coach {RUN} MEM001\n", "two\nlines\n", "x" * 1020 + "\n"])
-def test_a_comment_that_cannot_be_kept_or_has_it_is_left(job: Job, before: str) -> None:
+def test_a_comment_that_is_full_or_already_has_the_finding_stays_unchanged(job: Job, before: str) -> None:
     assert job.appends(before) == [READ]
 
 
@@ -90,7 +91,7 @@ def test_slurm_is_not_asked_without_a_reason(
     assert job.appends() == []
 
 
-def test_no_answer_and_no_verdict_fail_nothing(job: Job) -> None:
+def test_a_missing_answer_or_verdict_leaves_the_comment_unchanged(job: Job) -> None:
     assert not comment.append(job.paths, {**job.env, "SLURM_JOB_ID": "17; id"})
     job.before.unlink(missing_ok=True)
     assert not comment.append(job.paths, job.env)

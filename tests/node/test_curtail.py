@@ -1,4 +1,4 @@
-"""The training of a batch file is ended before its limit, and nothing that stands behind it is started."""
+"""The training of a batch file is ended before its limit, and no later command of the file starts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_program_saves_and_the_shell_goes_no_further(tmp_path: Path, line: s
     assert not (tmp_path / "behind").exists()
 
 
-def test_a_batch_file_in_python_is_told_itself(tmp_path: Path) -> None:
+def test_a_batch_file_in_python_receives_the_signal_itself(tmp_path: Path) -> None:
     process = started(tmp_path, sys.executable, TRAINING)
     assert curtail(process.pid, str(tmp_path / "script"), lambda s: None)
     assert process.wait(30) == 0

@@ -1,5 +1,5 @@
-"""The node's first look: a job that cannot train ends in its first second, and says why; whatever is only
-unknown ends nothing."""
+"""The node's first look: a job that cannot train ends in its first second with the reason; an unknown fact
+ends no job."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def launched(run_dir: Path, gpus: int = 0, torch: str | None = None) -> Path:
 
 
 def install_torch(folder: Path, version_file: str) -> Path:
-    """A torch of which only the name and the version's file are real. Returns what PYTHONPATH needs."""
+    """A torch package with only its name and its version file. Returns the entry for PYTHONPATH."""
     (folder / "torch").mkdir(parents=True)
     (folder / "torch" / "__init__.py").write_text("raise SystemExit('imported')\n")
     (folder / "torch" / "version.py").write_text(version_file)
@@ -279,7 +279,7 @@ def test_versions_are_compared_as_numbers() -> None:
     assert satisfies("2.6.0", "about 2.6") is None
 
 
-def test_a_version_file_says_what_torch_was_built_for() -> None:
+def test_a_version_file_names_the_cuda_that_torch_was_built_for() -> None:
     assert parse_version_file(CUDA_WHEEL) == ("2.9.1+cu130", "13.0", True)
     assert parse_version_file(CPU_WHEEL) == ("2.6.0+cpu", None, False)
     assert parse_version_file(ROCM_WHEEL) == ("2.6.0+rocm6.2", None, True)
@@ -288,7 +288,7 @@ def test_a_version_file_says_what_torch_was_built_for() -> None:
 
 @pytest.mark.train
 @pytest.mark.long  # torchrun's file is read above, and the refusal is tested with the trainers
-def test_what_a_trainer_refuses_under_torchrun_stands_in_exit_json(start: Start, tmp_path: Path) -> None:
+def test_a_trainer_s_refusal_under_torchrun_is_written_to_exit_json(start: Start, tmp_path: Path) -> None:
     run_dir = launched(tmp_path / "run")
     trainer = NODE.parents[1] / "trainers" / "baseline.py"
     torchrun = [

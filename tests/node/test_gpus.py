@@ -1,4 +1,4 @@
-"""What NVML tells comes to the records field by field, and what it does not tell comes as a gap: through the
+"""Each value of NVML is written to its field of the records, and each missing value to a gap, through the
 real binding."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 
 Once = Callable[..., list[dict[str, Any]]]
 
-# Every value is another one, so that no two can be mixed up.
+# All values differ, so a test notices swapped fields.
 TALKATIVE = {
     "util": 97,
     "used_mib": 40000,
@@ -77,7 +77,7 @@ def _gaps(records: list[dict[str, Any]]) -> dict[str, str]:
     return {gap["what"]: gap["because"] for gap in _of(records, "gap") if gap["what"].startswith("gpu")}
 
 
-def test_all_that_a_gpu_tells_comes_to_the_model(once: Once, nvml_stand_in: NvmlStandIn) -> None:
+def test_every_value_of_a_gpu_reaches_the_model(once: Once, nvml_stand_in: NvmlStandIn) -> None:
     nvml_stand_in.set_gpus([TALKATIVE])
     records = once("--gpm")
     assert _gaps(records) == {}
@@ -173,7 +173,7 @@ def test_gpm_is_not_touched_unless_asked_for(once: Once, nvml_stand_in: NvmlStan
     assert "sm_activity_pct" not in _of(once(), "gpu")[0]
 
 
-# The stand-in's name of what a device lacks, a field that is absent then, and what the gap is called.
+# The stand-in's name of the missing value, the field that is then absent, and the name of the gap.
 LACKING = [
     ("util", "utilization_pct", "gpu.utilization"),
     ("memory", "memory_used_mib", "gpu.memory"),
@@ -204,7 +204,7 @@ OPTIONAL = {"mem_temp", "nvlink", "pages", "mig"}
 @pytest.mark.parametrize(
     ("how", "said"), [("unsupported", "Not Supported"), ("denied", "Insufficient Permissions")]
 )
-def test_what_a_device_does_not_tell_is_absent_and_a_gap_names_it(
+def test_a_value_that_a_device_does_not_report_is_absent_and_a_gap_names_it(
     once: Once, nvml_stand_in: NvmlStandIn, how: str, said: str
 ) -> None:
     nvml_stand_in.set_gpus({**TALKATIVE, how: what} for what, _, _ in LACKING)
@@ -222,9 +222,7 @@ def test_what_a_device_does_not_tell_is_absent_and_a_gap_names_it(
             assert other == field or any(other in record for record in own), "the rest is told all the same"
 
 
-def test_what_a_kind_of_device_lacks_is_said_in_one_gap_for_all_of_them(
-    once: Once, nvml_stand_in: NvmlStandIn
-) -> None:
+def test_devices_that_lack_the_same_value_share_one_gap(once: Once, nvml_stand_in: NvmlStandIn) -> None:
     nvml_stand_in.set_gpus([{"unsupported": "pcie,ecc,rows"}] * 4 + [{"unsupported": "pcie"}])
     records = once()
     assert _gaps(records) == {
@@ -240,7 +238,7 @@ def test_an_ecc_that_is_off_counts_nothing_rather_than_zero(once: Once, nvml_sta
     assert not any(name.startswith("ecc") for name in health)
 
 
-def test_a_divided_gpu_stands_for_its_mig_instances(once: Once, nvml_stand_in: NvmlStandIn) -> None:
+def test_a_divided_gpu_is_replaced_by_its_mig_instances(once: Once, nvml_stand_in: NvmlStandIn) -> None:
     nvml_stand_in.set_gpus(
         [
             {**TALKATIVE, "temp": 50},
@@ -284,7 +282,7 @@ def test_a_sampler_that_sees_fewer_gpus_than_the_job_has_says_how_many(
     assert (host.num_gpus, host.num_gpus_allotted) == (6, 8)
 
 
-def test_each_process_on_a_gpu_is_shown_with_its_rank_and_what_it_holds(
+def test_each_process_on_a_gpu_is_shown_with_its_rank_and_its_memory(
     once: Once, start: Start, nvml_stand_in: NvmlStandIn
 ) -> None:
     rank = start("sample", "--stream", "--interval", "60", env={"RANK": "11", "LOCAL_RANK": "3"})
@@ -299,7 +297,7 @@ def test_each_process_on_a_gpu_is_shown_with_its_rank_and_what_it_holds(
     assert samples[0].read_mib_s is not None
 
 
-def test_a_driver_older_than_the_binding_tells_all_the_same(start: Start, tmp_path: Path) -> None:
+def test_a_driver_older_than_the_binding_still_gives_every_value(start: Start, tmp_path: Path) -> None:
     old_driver = NvmlStandIn(tmp_path / "old", is_old=True)
     old_driver.set_gpus([{**TALKATIVE, "process": f"{os.getpid()}:300"}])
     output, _ = start("sample", "--once", "--gpm", env=old_driver.env).communicate(timeout=30)
@@ -309,10 +307,10 @@ def test_a_driver_older_than_the_binding_tells_all_the_same(start: Start, tmp_pa
     assert _of(records, "process")[0]["gpu_memory_mib"] == 300
 
 
-def test_a_binding_that_lacks_functions_costs_what_they_tell_and_no_more(
+def test_a_binding_that_lacks_functions_loses_only_their_fields(
     once: Once, nvml_stand_in: NvmlStandIn, tmp_path: Path
 ) -> None:
-    # As in nvidia-ml-py 12.535, which has no _v2, and one older still.
+    # As in nvidia-ml-py 12.535, which has no _v2, and in an even older version.
     older = Path(pynvml.__file__).read_text()
     for name in ("ComputeRunningProcesses_v2", "ComputeRunningProcesses_v3", "PowerUsage"):
         older = older.replace(f"def nvmlDeviceGet{name}(", f"def _without_{name}(")

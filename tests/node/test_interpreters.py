@@ -24,7 +24,7 @@ def python(request: pytest.FixtureRequest) -> str:
     return path
 
 
-def test_a_training_runs_beside_the_sampler_which_needs_no_package(
+def test_a_training_runs_beside_the_sampler_without_any_package(
     start: Start, tmp_path: Path, python: str
 ) -> None:
     release = tmp_path / "go"

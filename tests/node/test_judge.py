@@ -38,7 +38,7 @@ def said(errors: str) -> list[str]:
     return [line for line in errors.splitlines() if line.startswith(runs.SAID_OF_END)]
 
 
-def test_a_program_that_failed_is_told_why_behind_its_own_words(tmp_path: Path) -> None:
+def test_the_cause_of_a_failure_follows_the_program_s_own_output(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(FAILING)
     done = coach_run(tmp_path / "home", sys.executable, str(tmp_path / "train.py"))
     lines = said(done.stderr)
@@ -52,7 +52,7 @@ def test_a_program_that_failed_is_told_why_behind_its_own_words(tmp_path: Path) 
     assert verdict["findings"][0]["primary"]
 
 
-def test_a_healthy_program_is_told_nothing_and_its_verdict_is_kept(tmp_path: Path) -> None:
+def test_a_healthy_program_gets_no_message_and_its_verdict_is_kept(tmp_path: Path) -> None:
     done = coach_run(tmp_path / "home", "true")
     assert (done.returncode, said(done.stderr)) == (0, [])
     verdict = json.loads((only_run(tmp_path / "home") / "verdict.json").read_text())
@@ -83,7 +83,7 @@ def write_ended(run_dir: Path, state: str) -> runs.RunPaths:
     return paths
 
 
-def test_an_open_drill_is_asked_and_not_told(tmp_path: Path) -> None:
+def test_an_open_drill_shows_the_question_and_not_the_cause(tmp_path: Path) -> None:
     paths = write_ended(tmp_path / "runs" / RUN, "FAILED")
     runs.update_json(paths.run_json, {"drill": "idle_hands"})
     lines = judge.judge(paths.run_dir, sys.executable, {**os.environ, "COACH_HOME": str(tmp_path)})
@@ -103,7 +103,7 @@ def test_a_cancelled_run_and_one_without_an_end_are_left_to_the_next_coach(tmp_p
     assert not (paths.run_dir / "verdict.json").exists()
 
 
-def test_what_cannot_judge_costs_nothing_but_a_bounded_moment(
+def test_a_python_that_cannot_judge_costs_only_a_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""What a job may use: cgroups of both versions, Slurm's word, and the machine."""
+"""The resources that a job may use, by cgroups of both versions, Slurm's variables, and the machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_slurm_and_the_machine_limit_cpus_and_memory(tmp_path: Path) -> None:
     assert limits.memory_limit_mib(os.getpid(), {"SLURM_MEM_PER_NODE": "64"}, tmp_path) == 64
 
 
-def test_the_affinity_of_one_task_is_not_what_all_tasks_of_the_step_have(tmp_path: Path) -> None:
+def test_the_cpus_of_a_step_are_not_taken_from_one_tasks_affinity(tmp_path: Path) -> None:
     step = {"SLURM_CPUS_ON_NODE": "512", "SLURM_STEP_TASKS_PER_NODE": "4(x2)"}
     assert limits.allotted_cpus(os.getpid(), step, tmp_path) == 512
 
@@ -30,7 +30,7 @@ def test_the_affinity_of_one_task_is_not_what_all_tasks_of_the_step_have(tmp_pat
 @pytest.mark.parametrize("is_container", [False, True])
 def test_a_cgroup_of_version_2_limits_memory_and_cpus(tmp_path: Path, is_container: bool) -> None:
     step = tmp_path / "system.slice/slurmstepd.scope/job_17/step_0"
-    # In a container the path is the host's, and what limits is mounted at the root.
+    # In a container the path is the host's, and the limiting cgroup is mounted at the root.
     limiting = tmp_path if is_container else step.parent
     limiting.mkdir(parents=True, exist_ok=True)
     (limiting / "memory.max").write_text(f"{256 * 2**20}\n")
@@ -110,7 +110,7 @@ def test_a_process_name_cannot_forge_its_stat() -> None:
     assert parse_stat(9, b"") is None
 
 
-def test_what_files_left_in_the_cache_is_memory_that_is_left(
+def test_the_page_cache_of_files_counts_as_free_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "memory.max").write_text(f"{256 * 2**20}\n")

@@ -1,5 +1,4 @@
-"""`coach run` keeps what its command prints, and passes it on as if there were no coach, also after coach was
-killed."""
+"""`coach run` keeps its command's output and passes it on unchanged, also after coach was killed."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def shows(self, text: str) -> bool:
-        """Read what has come meanwhile."""
+        """Read the output so far."""
         with contextlib.suppress(OSError):
             while select.select([self.master], [], [], 0)[0]:
                 self.sent += os.read(self.master, 65536)
@@ -152,7 +151,7 @@ def test_a_file_stays_the_commands_own_and_is_named(start: Start, tmp_path: Path
     assert not list((tmp_path / "run").glob("std*.log"))
 
 
-def test_what_goes_to_dev_null_is_kept(clean_env: dict[str, str], tmp_path: Path) -> None:
+def test_output_sent_to_dev_null_is_kept(clean_env: dict[str, str], tmp_path: Path) -> None:
     argv = [sys.executable, str(NODE), *_run(tmp_path), "--", "sh", "-c", "echo out; echo err >&2"]
     null = subprocess.DEVNULL
     assert subprocess.run(argv, env=clean_env, stdout=null, stderr=null, timeout=60).returncode == 0
@@ -180,7 +179,7 @@ def test_a_reader_that_leaves_neither_ends_the_command_nor_its_log(
     _nothing_is_left(tmp_path / "run")
 
 
-def test_a_pipeline_gets_what_is_printed_after_coach_was_killed(
+def test_a_pipeline_still_gets_the_training_s_output_after_coach_was_killed(
     clean_env: dict[str, str], tmp_path: Path
 ) -> None:
     argv = [sys.executable, str(NODE), *_run(tmp_path), "--", sys.executable, "-c", COUNTING]
@@ -196,7 +195,9 @@ def test_a_pipeline_gets_what_is_printed_after_coach_was_killed(
     _nothing_is_left(tmp_path / "run")
 
 
-def test_a_terminal_gets_what_is_printed_after_coach_was_killed(on_terminal: Any, tmp_path: Path) -> None:
+def test_a_terminal_still_gets_the_training_s_output_after_coach_was_killed(
+    on_terminal: Any, tmp_path: Path
+) -> None:
     terminal = on_terminal("setsid", sys.executable, "-c", COUNTING)
     wait_until(lambda: terminal.shows("ready"), what="the command's first word")
     terminal.process.kill()
@@ -285,7 +286,7 @@ def _age_s(pid: int) -> float:
     return float(Path("/proc/uptime").read_text().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
 
 
-def test_what_the_command_left_in_the_background_is_passed_on_and_coach_does_not_wait(
+def test_output_of_background_processes_is_passed_on_and_coach_does_not_wait(
     start: Start, tmp_path: Path
 ) -> None:
     (tmp_path / "gate").mkdir()

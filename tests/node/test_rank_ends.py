@@ -1,4 +1,5 @@
-"""Who caused the end and who only lost its peer: torchrun's files and table, real ones and hostile ones."""
+"""The rank that caused the end, and the ranks that only lost their peer: from torchrun's files and table,
+real and hostile."""
 
 from __future__ import annotations
 
@@ -142,10 +143,10 @@ def test_the_end_of_a_run_that_is_gone_is_one_line(start: Start, tmp_path: Path)
     ("how", "num_signal", "message"),
     [
         ("raise", None, "ValueError: no such label: 11"),
-        pytest.param("kill", 9, None, marks=pytest.mark.long),  # _TABLE is what torchrun writes of it
+        pytest.param("kill", 9, None, marks=pytest.mark.long),  # _TABLE is torchrun's report of it
     ],
 )
-def test_torchrun_says_which_rank_failed_and_which_only_lost_its_peer(
+def test_torchrun_tells_the_rank_that_failed_from_ranks_that_lost_their_peer(
     start: Start, tmp_path: Path, how: str, num_signal: int | None, message: str | None
 ) -> None:
     trainer = tmp_path / "fails.py"

@@ -1,5 +1,5 @@
-"""On a real GPU: what the sampler says beside what nvidia-smi says in the same second, and what it leaves
-unsaid."""
+"""On a real GPU: the sampler's values beside those of nvidia-smi in the same second, and the sampler's
+gaps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _QUERY = {
     "ecc_aggregate_corrected": "ecc.errors.corrected.aggregate.total",
     "ecc_aggregate_uncorrected": "ecc.errors.uncorrected.aggregate.total",
 }
-# Of what moves between two questions of the same second.
+# Tolerance for values that move between two queries of the same second.
 _TOLERANCE = {"memory_used_mib": 64.0, "temperature_c": 3.0, "memory_total_mib": 1.0, "power_limit_w": 0.5}
 
 
@@ -71,7 +71,7 @@ def test_the_sampler_and_nvidia_smi_agree(start: Start) -> None:
     assert num_compared >= 8 * len(said)
 
 
-def test_every_field_is_told_or_is_a_gap(start: Start) -> None:
+def test_every_field_has_a_value_or_is_a_gap(start: Start) -> None:
     samples, gaps = _sample(start)
     words = " ".join(f"{gap['what']} {gap['because']}" for gap in gaps)
     for sample in samples:
@@ -100,7 +100,7 @@ while True:
 
 
 @pytest.mark.train
-def test_a_busy_gpu_shows_who_uses_it_and_what_its_tensor_cores_do(start: Start) -> None:
+def test_a_busy_gpu_shows_its_users_and_the_activity_of_its_tensor_cores(start: Start) -> None:
     busy = subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE)
     try:
         assert busy.stdout is not None

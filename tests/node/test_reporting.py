@@ -64,7 +64,7 @@ def test_outside_of_coach_nothing_happens(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_where_nothing_can_be_written_it_is_said_once_and_the_training_goes_on(tmp_path: Path) -> None:
+def test_an_unwritable_run_directory_is_reported_once_and_the_training_goes_on(tmp_path: Path) -> None:
     (tmp_path / "metrics").write_text("a file, and no folder")
     done = run(
         "for n in range(40): coach_report.step(loss=1.0)\nprint('trained')", COACH_RUN_DIR=str(tmp_path)

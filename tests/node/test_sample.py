@@ -1,4 +1,4 @@
-"""The sampler: what it writes, on machines with GPUs, without, and with trouble."""
+"""The sampler's records on machines with GPUs, without GPUs, and with broken ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from tests.nvml.stand_in import NvmlStandIn
 from tests.waiting import wait_until
 
 
-def test_without_a_driver_it_says_so_and_cpu_and_memory_still_come(start: Start, tmp_path: Path) -> None:
+def test_without_a_driver_the_sampler_says_so_and_still_measures_cpu_and_memory(
+    start: Start, tmp_path: Path
+) -> None:
     sampled(start, tmp_path, env={"NVML_STAND_IN": "", "LD_LIBRARY_PATH": ""})
     start("sample", "--stream", "--interval", "60")  # a process of the job
     host = wait_until(
@@ -36,7 +38,9 @@ def test_without_a_driver_it_says_so_and_cpu_and_memory_still_come(start: Start,
     assert host["num_processes"] >= 1
 
 
-def test_gpu_records_carry_what_nvml_says(start: Start, tmp_path: Path, nvml_stand_in: NvmlStandIn) -> None:
+def test_gpu_records_carry_the_values_of_nvml(
+    start: Start, tmp_path: Path, nvml_stand_in: NvmlStandIn
+) -> None:
     nvml_stand_in.set_gpus(
         [
             {"util": 12},
@@ -107,7 +111,9 @@ def test_processes_carry_their_rank_and_hostile_names_stay_short(start: Start, t
         child.communicate()
 
 
-def test_of_two_samplers_on_a_node_one_writes_and_the_other_takes_over(start: Start, tmp_path: Path) -> None:
+def test_only_one_of_two_samplers_on_a_node_writes_until_the_other_takes_over(
+    start: Start, tmp_path: Path
+) -> None:
     first = sampled(start, tmp_path)
     wait_until(lambda: telemetry(tmp_path))
     start(
@@ -170,7 +176,7 @@ def test_a_stream_is_short_lines_that_the_source_understands(
     assert {sample.gpu for sample in samples if isinstance(sample, GpuSample)} == set(range(8))
 
 
-def test_a_stream_that_nobody_reads_waits_and_one_whose_reader_has_gone_ends(
+def test_a_stream_waits_for_a_slow_reader_and_ends_when_the_reader_is_gone(
     start: Start, nvml_stand_in: NvmlStandIn
 ) -> None:
     nvml_stand_in.set_gpus([{"util": 50}] * 8)

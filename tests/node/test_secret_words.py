@@ -58,7 +58,7 @@ def test_secrets_of_known_forms_are_masked_in_a_text(text: str, masked: str) -> 
     assert mask_text(masked) == masked
 
 
-def test_what_only_names_a_secret_stays() -> None:
+def test_text_that_only_names_a_secret_stays() -> None:
     for text in (
         *("--token $HF_TOKEN x", 'HF_TOKEN="${HF_TOKEN}"', "WANDB_API_KEY=$(cat ~/.key)"),
         *("PWD=/home/ada OLDPWD=/tmp", "SSH_KEY=/home/ada/.ssh/id", "git@github.com:ada/x.git"),

@@ -74,7 +74,7 @@ def test_torn_old_and_unrelated_files_are_no_checkpoints(tmp_path: Path) -> None
     assert newest(tmp_path) == "step-7.pt"
 
 
-def test_a_second_segment_goes_on_from_what_the_first_has_left(
+def test_a_second_segment_goes_on_from_the_checkpoint_of_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = runs.create_run_dir(tmp_path / "runs", "20261121-142233-own-4f2a")

@@ -1,5 +1,5 @@
-"""The summary that a run shares with its cohort: what stands in it, who keeps it up to date, and whom it
-cannot be turned against."""
+"""The summary that a run shares with its cohort: its content, its updates, and its safety against other
+users."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def test_a_summary_says_how_the_run_stands_and_nothing_else_of_it(tmp_path: Path
     assert paths.run_dir.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_coach_has_judged_stays_when_the_job_goes_on_to_say_its_state(
-    tmp_path: Path, place: Path
-) -> None:
+def test_a_shared_finding_stays_when_the_job_shares_its_state_later(tmp_path: Path, place: Path) -> None:
     paths = a_run(tmp_path, place)
     finding = {"code": "NUM001", "severity": "critical"}
     share.share(paths, finding)

@@ -1,4 +1,4 @@
-"""The sampler's bursts of stacks: when they are due, what they count, and which process gets a signal."""
+"""The sampler's bursts of stacks: their time, their counts, and the signalled processes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_steps_end_the_warm_up_ten_seconds_later() -> None:
     assert schedule.look(15.0, True, 20) == Due("warm_up", 0.0)
 
 
-def test_a_stall_is_sampled_at_doubled_distances_and_anew_after_progress() -> None:
+def test_a_stall_is_sampled_at_doubled_intervals_which_restart_after_progress() -> None:
     schedule = Schedule(0.0)
     schedule.look(0.0, True, 1)
     assert schedule.look(10.0, True, 2) is not None

@@ -1,5 +1,5 @@
-"""`coach/node stacks`: where the ranks of a node stand, by the highest means that it allows, and nothing
-happens to any of them."""
+"""`coach/node stacks`: the current line of each rank of a node, by the best method that the node allows,
+without harm to any rank."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def foreign(clean_env: Mapping[str, str]) -> Iterator[list[subprocess.Popen[byte
 
 
 def looked(start: Start, tmp_path: Path, pid: int, *more: str) -> list[dict[str, Any]]:
-    """What the node says of this process and those below it."""
+    """The node's report on this process and its children."""
     looking = start("stacks", "--out", str(tmp_path), "--pid", str(pid), *more, env={"PATH": "/usr/bin:/bin"})
     assert looking.communicate(timeout=30) == ("", "")
     assert looking.returncode == 0
@@ -75,7 +75,7 @@ def looked(start: Start, tmp_path: Path, pid: int, *more: str) -> list[dict[str,
 def looked_at(
     start: Start, tmp_path: Path, process: subprocess.Popen[bytes], *more: str
 ) -> list[dict[str, Any]]:
-    """What the node says of this child of the suite's."""
+    """The node's report on this child of the suite."""
     return [rank for rank in looked(start, tmp_path, os.getpid(), *more) if rank["pid"] == process.pid]
 
 
@@ -93,7 +93,7 @@ def functions(rank: Mapping[str, Any]) -> list[str]:
     return [frame["function"] for frame in main["frames"]]
 
 
-def test_the_same_moment_reads_the_same_by_both_means() -> None:
+def test_py_spy_and_faulthandler_give_the_same_stack_of_one_moment() -> None:
     (main,) = (t for t in parse_py_spy((CAPTURED / "py-spy.json").read_bytes()) if t["is_main"])
     dumped = parse_faulthandler((CAPTURED / "faulthandler.txt").read_text())
     assert [thread["is_main"] for thread in dumped] == [False, True]
@@ -110,12 +110,12 @@ def test_the_last_collective_is_read_from_the_flight_recorder() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[{}]", b'[{"pid": 1}]', b"[1]", b"7"])
-def test_what_is_no_answer_of_py_spys_is_told_from_one(text: bytes) -> None:
+def test_text_that_py_spy_did_not_write_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (JSON's own words, or ours)
         parse_py_spy(text)
 
 
-def test_a_training_below_coach_run_tells_where_it_stands_and_goes_on(start: Start, tmp_path: Path) -> None:
+def test_a_training_below_coach_run_gives_its_stack_and_goes_on(start: Start, tmp_path: Path) -> None:
     there = tmp_path / "there"
     command = [sys.executable, "-c", HOLDS_UP, str(there)]
     training = start(
@@ -127,7 +127,7 @@ def test_a_training_below_coach_run_tells_where_it_stands_and_goes_on(start: Sta
         env={"RANK": "3", "WORLD_SIZE": "8", "PATH": with_py_spy(tmp_path)["PATH"]},
     )
     wait_until(there.exists, 20, "the training")
-    for _ in range(2):  # the second dump is told apart from the first
+    for _ in range(2):  # the second dump is distinguished from the first
         (rank,) = looked(start, tmp_path, training.pid)
         assert (rank["rank"], rank["world_size"], rank["rung"]) == (3, 8, "faulthandler")
         assert functions(rank) == ["hold_up", "<module>"]
@@ -138,7 +138,7 @@ def test_a_training_below_coach_run_tells_where_it_stands_and_goes_on(start: Sta
     assert training.wait(timeout=20) == -signal.SIGTERM
 
 
-def test_a_process_that_expects_no_signal_gets_none_and_each_rung_says_why_it_was_not_reached(
+def test_a_process_without_a_handler_gets_no_signal_and_each_rung_says_why_it_was_missed(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     there = tmp_path / "there"
@@ -175,7 +175,7 @@ def test_a_py_spy_that_hangs_is_not_waited_for_longer_than_the_others_have_time(
 
 
 @pytest.mark.parametrize("is_of_nccl", [True, False])
-def test_where_a_stack_is_not_to_be_had_the_collectives_are(
+def test_without_a_stack_the_collectives_are_still_read(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]], is_of_nccl: bool
 ) -> None:
     there, said = tmp_path / "there", tmp_path / "said"
@@ -215,7 +215,7 @@ for _ in range(3):
 
 @pytest.mark.train
 @pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)])
-def test_the_collectives_of_a_real_training_are_told_while_it_hangs(
+def test_the_collectives_of_a_real_training_are_shown_while_it_hangs(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]], backend: str
 ) -> None:
     there, store = tmp_path / "there", tmp_path / "store"
@@ -236,7 +236,7 @@ def test_the_collectives_of_a_real_training_are_told_while_it_hangs(
     }
 
 
-def test_a_rank_that_has_recorded_no_collective_is_one_of_which_none_is_known(
+def test_the_collective_of_a_rank_without_records_is_unknown(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     offers = f"RECORDS = {(EMPTY, EMPTY)!r}\n" + SPEAKS_OF_COLLECTIVES
@@ -269,7 +269,7 @@ def test_the_training_is_meant_and_not_the_supervisor_that_was_started_as_a_modu
         foreign[0].wait(timeout=20)
 
 
-def test_what_the_ranks_are_sought_below_is_none_of_them(
+def test_the_process_above_the_ranks_is_not_counted_as_a_rank(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     there = tmp_path / "there"
@@ -287,7 +287,7 @@ def test_what_the_ranks_are_sought_below_is_none_of_them(
         os.killpg(foreign[0].pid, signal.SIGKILL)
 
 
-def test_of_each_rank_the_topmost_python_process_is_meant_not_its_shell_and_not_its_workers(
+def test_the_process_of_a_rank_is_its_topmost_python_not_its_shell_or_a_worker(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     worker = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {HOLDS_UP!r}, sys.argv[1]])"
@@ -307,7 +307,7 @@ def test_of_each_rank_the_topmost_python_process_is_meant_not_its_shell_and_not_
         os.killpg(foreign[0].pid, signal.SIGKILL)
 
 
-def test_a_run_of_ones_own_command_is_found_by_what_it_says_of_its_supervisor(
+def test_a_run_of_ones_own_command_is_found_by_the_supervisor_in_its_run_json(
     start: Start, tmp_path: Path
 ) -> None:
     there = tmp_path / "there"

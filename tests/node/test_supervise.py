@@ -1,4 +1,4 @@
-"""`coach run`: what a user's training sees of it is nothing, whatever happens to the sampler."""
+"""`coach run` is invisible to the user's training, even if the sampler fails."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_the_exit_status_of_the_training_is_passed_through(start: Start, tmp_pat
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV, signal.SIGINT])
-def test_it_dies_of_the_signal_that_the_training_died_of(start: Start, tmp_path: Path, signum: int) -> None:
+def test_coach_run_dies_of_the_signal_that_the_training_died_of(
+    start: Start, tmp_path: Path, signum: int
+) -> None:
     training = start(*_run(tmp_path), "--", "sh", "-c", f"kill -{signum:d} $$")
     training.communicate(timeout=30)
     assert training.returncode == -signum
@@ -100,7 +102,7 @@ def test_the_training_gets_each_usr1_once_and_the_sampler_goes_on(
     for count in (1, 2):
         (os.killpg if to_group else os.kill)(training.pid, signal.SIGUSR1)
         assert training.stdout.readline() == f"usr1 {count}\n"
-        # A signal that comes while one of its number is pending is one with it, for each process for itself.
+        # A process sees two signals of one number as one if the first is still pending.
         wait_until(lambda: not _is_usr1_pending(training.pid), what="the signal with everybody it was for")
     os.kill(sampler, signal.SIGUSR1)
     seen = len(telemetry(tmp_path / "run"))
@@ -109,7 +111,7 @@ def test_the_training_gets_each_usr1_once_and_the_sampler_goes_on(
     assert training.wait(30) == 2, "the training counted another number of USR1"
 
 
-def test_a_killed_sampler_is_said_and_the_training_does_not_notice(start: Start, tmp_path: Path) -> None:
+def test_a_killed_sampler_is_reported_and_the_training_goes_on(start: Start, tmp_path: Path) -> None:
     training = start(*_run(tmp_path), "--", sys.executable, "-c", _COUNT_SIGNALS)
     sampler = wait_until(lambda: sampler_of(training.pid), what="a sampler")
     os.kill(sampler, signal.SIGKILL)
@@ -137,7 +139,7 @@ def test_a_telemetry_folder_that_cannot_be_written_does_not_fail_the_training(
 
 
 @pytest.mark.parametrize("before", [{"state": "PENDING"}, {"state": "CANCELLED", "ended_time_s": 5.0}])
-def test_a_run_that_started_says_so_whatever_was_written_before(
+def test_a_run_that_started_says_running_over_any_earlier_state(
     start: Start, tmp_path: Path, before: dict[str, Any]
 ) -> None:
     run_json = tmp_path / "run" / "run.json"
@@ -169,7 +171,7 @@ def test_nothing_of_coach_is_left_behind(start: Start, tmp_path: Path, signum: i
     children = children_of(training.pid)
     assert len(children) == 4, children
     sleep = next(pid for pid, command in children.items() if command.startswith("sleep"))
-    # The copier stays for what a training prints that nobody could tell to end.
+    # The copier stays for the output of a training that could not be signalled to end.
     copier = next(pid for pid, command in children.items() if pid != sleep and _is_copier(pid, command))
     training.send_signal(signum)
     training.wait(30)
@@ -217,7 +219,7 @@ def test_the_tasks_of_a_slurm_step_share_one_run_directory(start: Start, tmp_pat
     assert ended["state"] == "FAILED"
 
 
-def test_what_the_trainer_says_at_its_start_comes_to_run_json(start: Start, tmp_path: Path) -> None:
+def test_the_trainer_s_start_event_is_written_to_run_json(start: Start, tmp_path: Path) -> None:
     trainer = (
         "import json, sys, time\n"
         "start = dict(event='start', time_s=time.time(), step=0, rank=0, device='cuda', device_name='H100', "

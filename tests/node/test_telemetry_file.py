@@ -1,4 +1,5 @@
-"""The sampler's file stays small, its records short, and a full disk costs no more than what did not fit."""
+"""The sampler's file stays small and its records short, and a full disk loses only the records that did not
+fit."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def test_an_old_part_that_vanishes_costs_its_samples_and_the_file_goes_on(tmp_pa
 
 
 def _second(number: int) -> list[bytes]:
-    """The records of one second: a host, two GPUs, now and then a port, and what is said but once."""
+    """The records of one second: a host, two GPUs, sometimes a port, and the records that are written only
+    once."""
     when = {"time_s": float(number), "node": "node1"}
     records: list[dict[str, object]] = [{"kind": "host", **when, "cpu_pct": 1}]
     records += [{"kind": "gpu", **when, "gpu": gpu, "uuid": f"GPU-{gpu}"} for gpu in (0, 1)]

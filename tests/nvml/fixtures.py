@@ -12,5 +12,5 @@ from tests.nvml.stand_in import NvmlStandIn
 
 @pytest.fixture
 def nvml_stand_in(tmp_path: Path) -> NvmlStandIn:
-    """A stand-in of its own for one test."""
+    """A separate stand-in for one test."""
     return NvmlStandIn(tmp_path / "nvml")

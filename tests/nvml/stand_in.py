@@ -13,13 +13,13 @@ _LIBRARY = "libnvidia-ml.so.1"
 
 
 def has_compiler() -> bool:
-    """True where the stand-in can be built."""
+    """True if the stand-in can be built here."""
     return shutil.which("gcc") is not None
 
 
 def build(directory: Path, is_old: bool = False) -> Path:
-    """Compile the stand-in into a directory, once. Returns the directory, for LD_LIBRARY_PATH. An old one
-    lacks newer functions."""
+    """Compile the stand-in into a directory, once. Returns the directory, for LD_LIBRARY_PATH. With `is_old`
+    it lacks newer functions."""
     library = directory / _LIBRARY
     if not library.exists():
         directory.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def build(directory: Path, is_old: bool = False) -> Path:
 
 
 class NvmlStandIn:
-    """GPUs as a test describes them. `env` is what a process needs to see them."""
+    """GPUs as a test describes them. `env` holds the variables that a process needs to see them."""
 
     def __init__(self, directory: Path, is_old: bool = False) -> None:
         self._state = directory / "gpus.txt"
@@ -54,7 +54,7 @@ class NvmlStandIn:
         self.set_gpus([])
 
     def set_gpus(self, gpus: Iterable[Mapping[str, object]]) -> None:
-        """Describe all GPUs anew, also while a program reads them; the keys are explained in stand_in.c.
+        """Describe all GPUs again, also while a program reads them; the keys are explained in stand_in.c.
 
         A list as a value repeats its key (`process`), text may hold underscores but no spaces.
         """

@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def environment_without(folder: Path, *packages: str) -> Path:
-    """The interpreter of a virtual environment with all that the suite's has, but for these packages.
+    """The interpreter of a virtual environment with all packages of the suite's, except the given ones.
 
-    transformers imports torchvision wherever it finds it, and a torchvision of another build than torch's
-    fails then.
+    transformers imports torchvision if it finds it, and a torchvision of another build than torch's then
+    fails.
     """
     venv.create(folder, with_pip=False)
     theirs = Path(sysconfig.get_path("purelib"))

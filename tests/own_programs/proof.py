@@ -1,4 +1,4 @@
-"""Launches a program as a person would, and says what coach found in it and what its fix did."""
+"""Launch a program as a person would, and report coach's findings and the result of its fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ALARMS = ("warning", "critical")
 
 
 class Coach(Protocol):
-    """`coach WORDS …` as somebody in his directory: an `InstalledCoach`, or `Here`."""
+    """`coach WORDS …` as a user in the user's directory: an `InstalledCoach`, or `Here`."""
 
     def __call__(self, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]: ...
 
@@ -46,7 +46,7 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of a program, and what coach says of it."""
+    """One run of a program, and coach's findings."""
 
     run_id: str
     run_dir: Path

@@ -103,7 +103,7 @@ def test_a_struck_recording_still_plays_and_names_are_struck_alike_everywhere(cl
     assert f"MASTER_ADDR={stem}018" in log
 
 
-def test_words_that_stand_for_something_else_stay() -> None:
+def test_words_that_are_no_names_stay() -> None:
     strike = striker(names(), b"key")
     kept = '{"loss": 2.5} root ddp recipe 20261121-142233-ddp-4f2a'
     assert strike(kept) == kept
@@ -133,7 +133,7 @@ def test_each_recording_has_its_own_words() -> None:
     assert striker(names(), b"one")("bobby") == striker(names(), b"one")("bobby")
 
 
-def test_no_names_strike_nothing() -> None:
+def test_without_names_the_text_stays_unchanged() -> None:
     assert striker(Names(), b"key")("anything") == "anything"
 
 

@@ -77,7 +77,7 @@ def test_a_queue_is_played_as_it_changed_with_its_own_separators(session: Sessio
 
 
 def test_an_unchanged_answer_is_stored_once_although_its_separators_differ(session: Session) -> None:
-    # With somebody else's job in it, nobody asks if the site hides them.
+    # With another user's job in it, coach does not ask if the site hides jobs.
     session.world.answer("jobs", squeue({"job_id": "17", "user": "me"}, {"job_id": "18", "user": "other"}))
     for _ in range(50):
         jobs_of(session.io)
@@ -117,7 +117,7 @@ def test_one_jobs_files_are_not_taken_for_anothers(session: Session) -> None:
     assert (refused.returncode, refused.error) == (None, "squeue: not in the recording")
 
 
-def test_what_is_asked_long_before_it_was_recorded_is_not_known_yet(session: Session) -> None:
+def test_a_query_before_its_recorded_time_is_not_known_yet(session: Session) -> None:
     session.world.now_s = 1300.0
     session.world.answer("jobs", squeue({"job_id": "17", "user": "me"}))
     jobs_of(session.io)
@@ -149,7 +149,7 @@ def test_files_are_as_long_as_they_had_grown_by_then(session: Session) -> None:
         session.clock.now_s += 10
 
 
-def test_a_file_that_is_written_anew_is_played_as_it_changed(session: Session) -> None:
+def test_a_rewritten_file_is_replayed_as_it_changed(session: Session) -> None:
     path = "/runs/r/run.json"
     states = ["PENDING", "RUNNING", "FAILED"]
     for number, state in enumerate(states):
@@ -204,7 +204,9 @@ def test_each_byte_of_a_file_is_kept_once_however_often_it_is_read(session: Sess
     assert [len(str(entry["data"])) for entry in kept] == [10_000]
 
 
-def test_what_was_missing_or_forbidden_is_so_again_and_appears_in_its_time(session: Session) -> None:
+def test_a_replay_repeats_missing_and_forbidden_files_and_a_file_appears_in_its_time(
+    session: Session,
+) -> None:
     path = Path("/runs/r/exit.json")
     session.world.failing["/secret"] = errno.EACCES
     with pytest.raises(FileNotFoundError):
@@ -338,7 +340,7 @@ def test_a_crafted_line_is_one_error_that_names_it(session: Session, line: bytes
     assert why in error.value.message
 
 
-def test_what_unpacks_to_more_than_a_replay_can_hold_is_refused(
+def test_a_recording_that_unpacks_to_too_many_bytes_is_refused(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.world.write("/log", b"x" * 4000)

@@ -313,7 +313,7 @@ def run_file(program: str, *launcher: str) -> str:
 
 
 def caught(program: str) -> str:
-    """The same program, whose error is printed and then lived with."""
+    """The same program, which prints its error and survives it."""
     body = "\n    ".join(["import traceback", "try:", *("    " + line for line in program.splitlines())])
     lines = [f"def attempt():\n    {body}", "    except Exception:", "        traceback.print_exc()"]
     return "\n".join([*lines, "attempt()", TRAINING])

@@ -161,8 +161,7 @@ def adversaries(num_steps: int = 600) -> Iterator[Row]:
 
 
 def rewarded(num_steps: int = 400) -> Iterator[Row]:
-    """A bandit of ten arms whose value network is trained on what it was paid: the loss rises with the
-    reward."""
+    """A bandit of ten arms whose value network trains on its rewards: the loss rises with the reward."""
     values = torch.zeros(10, requires_grad=True)
     arms = 5 * torch.rand(10)
     for step in range(1, num_steps + 1):

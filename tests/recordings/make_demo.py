@@ -1,10 +1,10 @@
 """Make the demo again, by a real Slurm and real trainings: `python tests/recordings/make_demo.py`.
 
 Needs root, Slurm and gcc. Trainings, jobs, sampler and Slurm are real. The GPUs are the NVML stand-in, and
-are called so: how busy one is follows from the step times that the training on it writes. Takes some three
-minutes. `--python` names an interpreter with coach and torch that the user `nobody` can reach; else an
-environment is built. What is kept is what `coach record` keeps, without paths and names of this machine, and
-the times of the chapters at which the captions stand.
+their name says so: their load follows from the step times that the training on them writes. It takes about
+three minutes. `--python` names an interpreter with coach and torch that the user `nobody` can reach; else an
+environment is built. The demo holds the recording of `coach record`, without paths and names of this machine,
+and the times of the captions' chapters.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def num_steps(coach: InstalledCoach, run_id: str) -> int:
 
 
 class Devices:
-    """The stand-in GPUs of a training: as busy as its rank that waits most is between its waits for data."""
+    """The stand-in GPUs of a training: their load follows the rank that waits longest for its data."""
 
     def __init__(self, coach: InstalledCoach, name: str, num_gpus: int, memory_mib: int) -> None:
         folder = coach.user.home.parent / f"nvml-{name}"
@@ -107,7 +107,7 @@ class Devices:
 
     @property
     def env(self) -> Mapping[str, str]:
-        """For the launch: what makes its sampler see these devices."""
+        """The variables of the launch that make its sampler see these devices."""
         return self._nvml.env
 
     def follow(self, run_id: str) -> None:
@@ -208,8 +208,8 @@ def is_broken(coach: InstalledCoach, run_id: str) -> bool:
 
 
 def record(coach: InstalledCoach, cluster: SlurmCluster, file: Path) -> Story:
-    """Play the story and record it: a healthy run, one that waits for its data, one that diverges, its child
-    with the fix."""
+    """Play the story and record it: a healthy run, a run that waits for its data, a run that diverges, and
+    its child with the fix."""
     config = coach.user.home / ".config" / "coach" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("[poll]\njobs_interval_s = 3\nnodes_interval_s = 5\n")
@@ -290,7 +290,7 @@ def thinned(row: str) -> str:
     entry = json.loads(row)
     entry["t"] = round(entry["t"], 3)
     if entry["k"] == "run" and entry["error"] is not None:
-        return ""  # what was asked while the recorder ended
+        return ""  # queries that were open when the recorder ended
     if entry["k"] == "bytes" and "/telemetry/" in entry["path"]:
         rows = entry["data"].splitlines(keepends=True)
         if all(each.startswith("{") and each.endswith("}\n") for each in rows):
@@ -313,7 +313,7 @@ def is_queue(entry: dict[str, object]) -> bool:
 
 
 def shown_s(happened_s: float, answers_s: Sequence[float]) -> float:
-    """When the queue shows what has happened: at its next answer."""
+    """Wait for the queue's next answer, which shows the change."""
     return round(next((each for each in answers_s if each > happened_s), happened_s) + 0.5, 1)
 
 

@@ -1,7 +1,7 @@
 """Make the folder `gpus` again: `python tests/recordings/make_gpu_recordings.py [NAME…]`.
 
-The real sampler through the real NVML binding, on GPUs of the stand-in that fail as GPUs do. Only the clock
-is passed in. What is sampled of this machine itself is struck.
+It runs the real sampler with the real NVML binding on stand-in GPUs that fail like real ones. Only the clock
+is passed in. Samples of this machine itself are removed.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def record(name: str, folder: Path) -> None:
 
 
 def keep(run_dir: Path, target: Path) -> None:
-    """What was sampled of the GPUs, and the record of a run that ended well."""
+    """The samples of the GPUs, and the record of a run that ended well."""
     shutil.rmtree(target, ignore_errors=True)
     (target / "telemetry").mkdir(parents=True)
     lines = (run_dir / "telemetry" / "node1.jsonl").read_text().splitlines(keepends=True)

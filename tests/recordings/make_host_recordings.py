@@ -68,8 +68,7 @@ def python(program: str, *arguments: str, env: dict[str, str] | None = None) -> 
 
 
 def leak(run_dir: Path, mib_per_tick: int) -> None:
-    """A program that keeps what it makes, of 3 GiB that it may have. Only the clock is passed in: ten seconds
-    a tick."""
+    """A leaking program with a limit of 3 GiB. Only the clock is passed in: ten seconds a tick."""
     program = python(LEAKING)
     sampler = python(
         _SAMPLE, str(run_dir), str(os.getpid()), str(BEGIN_S), env={"SLURM_MEM_PER_NODE": "3072"}
@@ -110,8 +109,8 @@ def cpu_bound(run_dir: Path) -> None:
 
 
 def hanging(run_dir: Path) -> None:
-    """Two ranks over gloo, of which one never comes to the collective that the other waits in, for more than
-    six minutes."""
+    """Two ranks over gloo: for more than six minutes one waits in a collective that the other never
+    enters."""
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(HERE / "several_ranks.py")]
     program = subprocess.Popen([sys.executable, "-m", *command, "hanging", str(run_dir)])
     begin = time.time()

@@ -67,7 +67,7 @@ def make_healthy(home: Path) -> Path:
 
 
 def make_nan(home: Path) -> Path:
-    """A learning rate far out of range: NaN at the second step, whatever the optimizer."""
+    """A learning rate far out of range: NaN at the second step with any optimizer."""
     return launch(home, "--set", "lr=1e20")
 
 
@@ -77,7 +77,7 @@ def make_host_oom(home: Path) -> Path:
 
 
 def make_refused(home: Path) -> Path:
-    """Real data are asked for, and the node does not see them."""
+    """The launch asks for real data that the node does not see."""
     (home / "config.toml").write_text('data_dir = "/scratch/data"\n')
     return launch(home)
 
@@ -134,7 +134,7 @@ def _write_run(run_dir: Path, parameters: dict[str, int], resources: dict[str, i
 
 
 def make_gpu_idle(home: Path) -> Path:
-    """Two GPUs, of which one is busy and the other all but idle."""
+    """Two GPUs: one busy, the other almost idle."""
     return _sample(home, "gpu-idle", (93, 6))
 
 
@@ -197,7 +197,7 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
 
 
 def keep(run_dir: Path, target: Path, home: Path) -> None:
-    """Copy what a diagnosis reads, without names of this machine."""
+    """Copy the files that a diagnosis reads, without names of this machine."""
     shutil.rmtree(target, ignore_errors=True)
     struck = {
         str(run_dir): f"/scratch/runs/{run_dir.name}",
@@ -217,7 +217,7 @@ def keep(run_dir: Path, target: Path, home: Path) -> None:
             place = target / file.relative_to(run_dir).with_name(
                 file.name.replace(f"{node}.jsonl", "node1.jsonl")
             )
-            # Other programs of this machine are nobody's business.
+            # Leave out other programs of this machine.
             text = "".join(line for line in text.splitlines(keepends=True) if '"kind":"process"' not in line)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text)

@@ -1,7 +1,7 @@
-"""Make the folders of `ranks/` again: real trainings of several ranks over gloo, each with what its folder is
-named after.
+"""Make the folders of `ranks/` again: real trainings of several ranks over gloo, each with the fault that its
+folder names.
 
-`python tests/recordings/several_ranks.py [NAME…]`. Wants torch. Only what the ranks measured is kept.
+`python tests/recordings/several_ranks.py [NAME…]`. It needs torch, and keeps only the ranks' measurements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coach import runs  # noqa: E402 (found by the line above)
 
 @dataclass(frozen=True)
 class Training:
-    """What is wrong with it; by default nothing."""
+    """The fault; none by default."""
 
     num_ranks: int = 4
     slow_rank: int | None = None

@@ -1,5 +1,5 @@
-"""Make the logs of `trainer/` again: what transformers' Trainer really prints of trainings that fail, each by
-what its file is named after, and of some that are well.
+"""Make the logs of `trainer/` again: the real output of transformers' Trainer for trainings that fail, each
+as its file is named, and for some healthy ones.
 
 `python -m tests.recordings.trainer_prints [NAME…]`; wants torch, transformers 4.57 and accelerate.
 """

@@ -44,7 +44,7 @@ def run(
 
 
 def scan(text: str) -> tuple[LogHit, ...]:
-    """What the rules' signatures hit in a log."""
+    """The hits of the rules' signatures in a log."""
     scanner = LogScanner(signatures(build()), "train.log")
     return tuple(scanner.feed(text.encode()) + scanner.flush())
 
@@ -57,13 +57,13 @@ def tail_of(text: str, file: str = "train.log") -> LogTail:
 
 
 def diagnose_log(text: str, run: Run | None = None) -> Diagnosis:
-    """What all rules say about a log whose end is not known."""
+    """The diagnosis of all rules for a log whose end is not known."""
     snapshot = TargetSnapshot("train.log", None, run=run, log_hits=scan(text))
     return Engine(build()).diagnose(snapshot, History())
 
 
 def diagnose_whole(text: str) -> Diagnosis:
-    """What all rules say about a log that ended, seen from its first line to its last."""
+    """The diagnosis of all rules for a log that ended, read from its first line to its last."""
     snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail_of(text),))
     return Engine(build()).diagnose(snapshot, History())
 
@@ -76,7 +76,7 @@ def steps(
     start_s: float = 1000.0,
     **more: Any,
 ) -> list[Step]:
-    """One step per loss, one after the other."""
+    """One step per loss, in order."""
     return [
         Step(
             rank,
@@ -122,7 +122,7 @@ def judge(
     now_s: float | None = 2000.0,
     events: Sequence[MetricEvent] = (),
 ) -> Diagnosis:
-    """What all rules say about metrics and telemetry."""
+    """The diagnosis of all rules for metrics and telemetry."""
     snapshot = TargetSnapshot("run", now_s, run=run, events=tuple(events))
     return Engine(build()).diagnose(snapshot, history(series, samples))
 
@@ -133,5 +133,5 @@ def causes(diagnosis: Diagnosis) -> list[str]:
 
 
 def of_a_whole_log(*lines: str) -> list[str]:
-    """The causes that are told of a log that ended, seen from its first line to its last."""
+    """The causes in a log that ended, read from its first line to its last."""
     return causes(diagnose_whole("\n".join(lines) + "\n"))

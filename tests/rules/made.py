@@ -1,4 +1,5 @@
-"""What no recording holds, made up: earlier runs of a user, telemetry of a fault that was never caught."""
+"""Data that no recording holds, written by hand: earlier runs of a user, telemetry of a fault that was never
+recorded."""
 
 from __future__ import annotations
 

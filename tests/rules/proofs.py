@@ -1,10 +1,10 @@
-"""What proves each rule, by code: a source in which it fires, one in which it is silent, five healthy
-ones that look alike, and its words.
+"""The proofs of each rule, by code: a source in which it fires, one in which it is silent, five healthy ones
+that look similar, and its words.
 
     python -m tests.rules.proofs
 
-writes `proofs.toml` anew: chosen among the recordings and the logs that the tests of the rules hold. A rule
-that lacks something stands in `unproven.toml` with a reason; that list may only shrink.
+writes `proofs.toml` again, from the recordings and from the logs in the tests of the rules. A rule without a
+proof is listed in `unproven.toml` with the reason; that list may only shrink.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _WENT_ON = "\n".join(f"epoch {epoch} loss {2 / epoch:.3f}" for epoch in range(1,
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The sources that prove one rule, and its words in the one where it fires."""
+    """The sources that prove one rule, and its words in the source where it fires."""
 
     fires: str | None
     silent: str | None
@@ -135,7 +135,7 @@ def _text_of(name: str) -> str | None:
 
 @cache
 def source(name: str) -> tuple[TargetSnapshot, History]:
-    """What a recording or a log of a table says."""
+    """The content of a recording or of a log in a table."""
     if name in MADE:
         return MADE[name]()
     known = _text_of(name)
@@ -154,7 +154,7 @@ def found_in(name: str) -> tuple[Finding, ...]:
 
 
 def finding_of(code: str, name: str) -> Finding | None:
-    """What a rule finds in a source."""
+    """The findings of a rule in a source."""
     return next((finding for finding in found_in(name) if finding.rule == code), None)
 
 
@@ -200,7 +200,7 @@ def looks_alike(rule: type[Rule], name: str) -> bool:
 
 
 def words_of(finding: Finding) -> tuple[str, ...]:
-    """What a finding says to people: its summary, its fixes and what each changes."""
+    """The words of a finding: its summary, its fixes and their changes."""
     return (finding.summary, *(_fix(fix) for fix in finding.fixes))
 
 
@@ -212,7 +212,7 @@ def _fix(fix: Fix) -> str:
 
 
 def hits_of(rule: Rule, name: str) -> list[Hit]:
-    """What a rule sees in a source."""
+    """The hits of a rule in a source."""
     return list(rule.check(*source(name)))
 
 
@@ -228,7 +228,7 @@ def read_proofs() -> dict[str, Proof]:
 
 
 def read_unproven() -> dict[str, dict[str, str]]:
-    """What is missing → code → the reason, as `unproven.toml` has them."""
+    """Kind of missing proof → code → reason, from `unproven.toml`."""
     groups = tomllib.loads(UNPROVEN.read_text(encoding="utf-8"))
     return {
         what: {code: group["reason"] for group in listed for code in group["codes"]}

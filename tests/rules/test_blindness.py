@@ -1,4 +1,4 @@
-"""What could not be measured is listed with what to do about it, for this very target."""
+"""Missing measurements are listed with the remedy for this target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_nothing_is_put_into_a_job_that_does_not_run_or_has_a_sampler(
 
 
 @pytest.mark.parametrize("is_own_script", [False, True])
-def test_a_run_of_coach_is_not_told_to_be_launched_by_coach(is_own_script: bool) -> None:
+def test_a_run_of_coach_gets_no_advice_to_launch_by_coach(is_own_script: bool) -> None:
     run = make_run(
         parameters={} if is_own_script else {"lr": 0.1}, resources={"num_nodes": 1, "gpus_per_node": 1}
     )
@@ -52,7 +52,7 @@ def test_a_run_of_coach_is_not_told_to_be_launched_by_coach(is_own_script: bool)
     assert any("coach run" in gap.how for gap in foreign)
 
 
-def test_an_own_program_without_numbers_is_told_how_it_can_show_them() -> None:
+def test_an_own_program_without_metrics_gets_advice_on_writing_them() -> None:
     run = make_run(parameters={"lr": 0.1}, launch={"own": {"kind": "script"}})
     found = Engine(build()).diagnose(TargetSnapshot(run.run_id, 1.0, run=run), History()).not_measured
     told = {gap.what: gap for gap in found}["metrics"]

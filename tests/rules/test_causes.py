@@ -18,7 +18,7 @@ from tests.rules.proofs import found_in, hits_of, read_proofs, recordings, sourc
 
 PROOFS = read_proofs()
 RULES = {rule.code: rule for rule in build()}
-# What nobody has seen for real is at most info and explains nothing: its edges are tried as if it were seen.
+# An unproven cause is at most info and explains no other finding; its edges are tested as if it were proven.
 TRIED = Register(
     {code: replace(row, status=Status.ACTIVE) for code, row in REGISTER.codes.items()},
     REGISTER.causes,
@@ -31,7 +31,7 @@ def name_of(edge: Edge) -> str:
 
 
 class Replayed(Rule):
-    """A rule that sees again what it saw in the source that proves it."""
+    """A rule that repeats its hits from the source that proves it."""
 
     code = name = cause = "replayed"
     severity = Severity.WARNING
@@ -64,7 +64,7 @@ def test_the_register_has_every_rule_and_no_other_code_in_use() -> None:
     assert all(code == row.code for code, row in REGISTER.codes.items())
 
 
-def test_a_retired_code_tells_what_replaced_it() -> None:
+def test_a_retired_code_names_its_replacement() -> None:
     for row in REGISTER.codes.values():
         assert (row.status is Status.RETIRED) >= bool(row.replaced_by)
         assert set(row.replaced_by) <= REGISTER.codes.keys()
@@ -136,7 +136,7 @@ def side_by_side(first: TargetSnapshot, second: TargetSnapshot) -> TargetSnapsho
 
 
 @pytest.mark.parametrize("edge", LOGS, ids=name_of)
-def test_two_logs_of_one_job_are_told_in_the_order_of_their_edge(edge: Edge) -> None:
+def test_findings_of_two_logs_of_one_job_follow_the_order_of_their_edge(edge: Edge) -> None:
     snapshot = side_by_side(proof_of(edge.cause), proof_of(edge.effect))
     rules = [RULES[edge.cause], RULES[edge.effect]]
     findings = links(Engine(rules).diagnose(snapshot, History()).findings)

@@ -1,4 +1,4 @@
-"""What checkpoints that several ranks note tell: the same file is a race, parts of one folder are not."""
+"""Checkpoints of several ranks: writing the same file is a race, writing parts of one folder is not."""
 
 from __future__ import annotations
 

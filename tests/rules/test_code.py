@@ -49,7 +49,7 @@ def test_a_start_file_of_the_login_shell_explains_no_exception(start_file: str) 
 LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 
 
-def test_a_rank_that_failed_is_told_where_its_own_words_are_in_another_log() -> None:
+def test_a_failed_rank_is_reported_although_its_error_is_in_another_log() -> None:
     told = [*FRAMES, LAUNCHER, "=====", "train.py FAILED", "Root Cause (first observed failure):"]
     assert of_a_whole_log(*STEPS, *told, "  exitcode  : 1 (pid: 17)") == ["code_error"]
     assert "code_error" not in of_a_whole_log(*STEPS, *told, "  exitcode  : -6 (pid: 17)")
@@ -70,7 +70,7 @@ def test_the_rank_that_left_with_a_code_of_its_own_is_named() -> None:
     assert finding.summary == "Rank 1 ended with exit code 3, and why is not in this log"
 
 
-def test_the_launchers_word_of_a_rank_that_failed_is_none_beside_the_cause() -> None:
+def test_the_launchers_report_of_a_failed_rank_is_no_second_finding_beside_the_cause() -> None:
     told = [LAUNCHER, "  exitcode  : 1 (pid: 17)"]
     assert of_a_whole_log(
         *STEPS, *FRAMES, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", *FRAMES, *told
@@ -80,11 +80,11 @@ def test_the_launchers_word_of_a_rank_that_failed_is_none_beside_the_cause() -> 
 @pytest.mark.parametrize(
     "last", ["Error: 3 samples were left out", "ValueError", "UserWarning: slow tokenizer"]
 )
-def test_words_that_name_no_exception_or_tell_nothing_of_it_end_nothing(last: str) -> None:
+def test_words_without_an_exception_s_name_or_message_are_no_end(last: str) -> None:
     assert of_a_whole_log(*STEPS, last) == []
 
 
-def test_the_end_of_a_file_that_is_none_of_weights_is_a_mistake_of_the_program() -> None:
+def test_an_eof_error_outside_of_a_checkpoint_is_a_mistake_of_the_program() -> None:
     assert of_a_whole_log(*STEPS, *FRAMES, "EOFError") == ["code_error"]
 
 
@@ -112,7 +112,7 @@ def test_an_exception_of_any_name_is_seen_without_a_word_behind_it(error: str) -
         ["You must specify 'model', e.g, model=<OPTION>"],
     ],
 )
-def test_a_configuration_that_hydra_cannot_compose_is_told_with_its_first_words(said: list[str]) -> None:
+def test_a_configuration_that_hydra_cannot_compose_is_reported_with_its_first_words(said: list[str]) -> None:
     end = "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace."
     lines = (*STEPS, *said, "", end)
     log = "\n".join(lines) + "\n"
@@ -159,7 +159,7 @@ def test_arguments_that_a_program_refuses_are_its_end(error: str) -> None:
         "error: pathspec 'main' did not match any file(s)",
     ],
 )
-def test_what_a_tool_of_the_script_refuses_is_not_the_programs_end(line: str) -> None:
+def test_an_error_of_a_tool_in_the_script_is_not_the_programs_end(line: str) -> None:
     assert "code_error" not in of_a_whole_log(line, *STEPS)
 
 
@@ -192,7 +192,7 @@ def test_a_key_of_the_configuration_does_not_say_that_the_run_goes_on_offline() 
     assert of_a_whole_log("usage: train.py [-h]", error) == ["code_error"]
 
 
-def test_what_spawn_said_before_the_traceback_of_its_process_is_not_the_error() -> None:
+def test_spawn_s_traceback_before_that_of_its_process_is_not_the_error() -> None:
     spawn = (
         *("Traceback (most recent call last):", '  File "/p/train.py", line 9, in <module>', "    main()"),
         *("Exception: ", "", "-- Process 1 terminated with the following error:"),
@@ -233,7 +233,7 @@ def test_a_compilers_cache_and_a_packages_command_are_not_the_users_code(file: s
         "/src/ab/call.py",
     ],
 )
-def test_a_script_of_the_users_own_is_told_wherever_it_lies(file: str) -> None:
+def test_a_script_of_the_users_own_is_named_in_any_directory(file: str) -> None:
     assert not is_library(f'File "{file}", line 3, in call')
 
 

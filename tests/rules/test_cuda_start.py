@@ -37,7 +37,7 @@ USES_A_GPU = {
 def of_log(
     text: str, gpus: int | None, seen: History | None = None, device: str | None = None
 ) -> list[Finding]:
-    """What ENV004 says of a training that ended well."""
+    """ENV004's findings for a training that ended well."""
     text += "\nstep 1 loss 0.3\nstep 2 loss 0.2\n"
     launched = None
     if gpus is not None:

@@ -1,5 +1,5 @@
-"""What the ranks of a job say when they do not come together, or fall apart, in the words of many versions of
-their libraries."""
+"""The errors of ranks that do not meet or that lose each other, in the wordings of many versions of their
+libraries."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_every_wording_at_the_end_of_a_log_leads_to_its_cause(cause: str, text: 
     assert of_a_whole_log("Epoch 1 done", *text.split("\n"))[:1] == [cause]
 
 
-def test_what_the_first_rank_died_of_is_the_cause_of_a_communicator_that_is_not_set_up() -> None:
+def test_the_first_rank_s_error_is_the_cause_of_a_communicator_that_is_not_set_up() -> None:
     died = (
         "[rank0]: Traceback (most recent call last):",
         '[rank0]:   File "/home/user/train.py", line 3, in <module>',
@@ -227,7 +227,7 @@ def test_a_warning_of_the_same_is_no_alarm(line: str) -> None:
     assert not of_a_whole_log(line, "Epoch 1 done")
 
 
-def test_a_program_on_nn_data_parallel_is_told_of_the_faster_way_and_ddp_is_not() -> None:
+def test_nn_data_parallel_gets_advice_to_use_ddp_and_ddp_gets_none() -> None:
     findings = {finding.rule: finding for finding in diagnose("ended/data-parallel.log").findings}
     assert next(iter(findings)) == "TOR001", "what ended it comes first"
     advice = findings["DST016"]

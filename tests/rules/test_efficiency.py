@@ -1,4 +1,4 @@
-"""What was asked for and not needed: worth knowing after a run, and never before it has shown its need."""
+"""Unused requests: reported as info after a run, never before the run has shown its need."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def ended(
     return Engine(build()).diagnose(snapshot, history((), samples))  # type: ignore[arg-type]
 
 
-def test_a_run_that_used_little_is_told_what_to_ask_for_the_next_time() -> None:
+def test_a_run_that_used_little_gets_the_request_for_the_next_time() -> None:
     diagnosis = ended()
     assert told(diagnosis) == {"JOB006": {"mem": "12G"}, "JOB007": {"cpus_per_task": 4}}
     assert all(finding.severity is Severity.INFO for finding in diagnosis.findings)
 
 
-def test_a_job_of_a_real_slurm_that_used_a_gibibyte_of_sixty_is_told_so() -> None:
+def test_a_real_slurm_job_that_used_one_gibibyte_of_sixty_gets_a_smaller_request() -> None:
     assert told(diagnose("hosts/asked-too-much")) == {"JOB006": {"mem": "1G"}}
 
 
@@ -71,7 +71,7 @@ def test_a_job_of_a_real_slurm_that_used_a_gibibyte_of_sixty_is_told_so() -> Non
     ],
     ids=["failed", "runs", "used-it", "site-default"],
 )
-def test_a_run_that_failed_or_goes_on_or_used_what_it_had_is_told_nothing(quiet: dict[str, Any]) -> None:
+def test_a_run_that_failed_or_goes_on_or_used_its_memory_gets_no_advice(quiet: dict[str, Any]) -> None:
     assert not {"JOB006", "JOB007"} & set(told(ended(**quiet)))
 
 
@@ -86,7 +86,7 @@ def test_a_run_that_failed_or_goes_on_or_used_what_it_had_is_told_nothing(quiet:
         ("RUNNING", 3600, 86400, False),
     ],
 )
-def test_a_limit_far_above_the_need_is_told_of_a_job_that_completed(
+def test_a_completed_job_far_below_its_time_limit_gets_a_shorter_one(
     state: str, used_s: int, limit_s: int, is_told: bool
 ) -> None:
     snapshot = TargetSnapshot("17", 2000.0, job=job(state, used_s, limit_s))
@@ -100,13 +100,13 @@ def late(used_s: int = 3000, max_steps: int = 100_000, signal: str | None = None
     return Engine(build()).diagnose(snapshot, history(steps([1.0] * 200)))
 
 
-def test_a_run_that_will_be_cut_off_with_nothing_saved_is_told_in_time() -> None:
+def test_a_run_that_will_reach_its_limit_without_a_checkpoint_is_warned_in_time() -> None:
     (finding,) = late().findings
     assert (finding.rule, finding.severity) == ("JOB019", Severity.INFO), "nobody has seen it for real yet"
     assert set(finding.fixes[0].changes) == {"checkpoint_every", "signal"}
 
 
-def test_a_run_that_saves_or_ends_in_time_is_told_nothing() -> None:
+def test_a_run_that_saves_or_ends_in_time_gets_no_warning() -> None:
     assert not late(max_steps=2000).findings
     assert not late(signal="USR1@120").findings
     assert not late(checkpoints=(Checkpoint("/runs/c/1", 100, 1010.0),)).findings

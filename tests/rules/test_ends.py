@@ -1,5 +1,5 @@
-"""What ends a job from outside, crashes and files: real logs of each, every wording, what is consequence of
-what, and what is not said."""
+"""Ends from outside, crashes and file errors: real logs of each, every wording, consequences and their
+causes, and silence where it is right."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("log", "code", "cause"), [(name, *found) for name, found in ENDED.items()])
-def test_what_really_ended_so_is_told_its_cause(log: str, code: str, cause: str) -> None:
+def test_programs_that_really_failed_get_their_cause(log: str, code: str, cause: str) -> None:
     finding = diagnose(f"{log}.log").findings[0]
     assert (finding.rule, finding.cause, finding.is_primary) == (code, cause, True)
     assert finding.severity >= Severity.WARNING
@@ -243,7 +243,7 @@ def test_what_really_ended_so_is_told_its_cause(log: str, code: str, cause: str)
 
 
 @pytest.mark.parametrize("name", CAUGHT)
-def test_what_a_program_lived_on_after_is_info(name: str) -> None:
+def test_an_error_that_the_program_survived_is_info(name: str) -> None:
     assert [finding.severity for finding in diagnose(f"caught/{name}.log").findings] == [Severity.INFO]
 
 
@@ -279,7 +279,7 @@ def test_a_rank_that_torchrun_ended_is_a_bystander_of_the_one_that_crashed() -> 
     assert causes(diagnose_log(summary.format(code=1))) == []
 
 
-def test_what_a_cancelled_job_still_prints_is_a_consequence() -> None:
+def test_an_error_printed_by_a_cancelled_job_is_a_consequence() -> None:
     log = (
         f"step 1\nslurmstepd: error: *** JOB 17 ON node1 {AT} ***\nTraceback (most recent call last):\n  "
         'File "/home/user/train.py", line 3, in <module>\n    train()\nValueError: interrupted\n'
@@ -291,7 +291,7 @@ def test_what_a_cancelled_job_still_prints_is_a_consequence() -> None:
     ]
 
 
-def test_a_job_that_its_user_cancelled_is_no_trouble_and_neither_is_what_its_tasks_printed_then() -> None:
+def test_a_cancelled_job_and_the_last_output_of_its_tasks_are_no_trouble() -> None:
     log = (
         f"step 1\nslurmstepd: error: *** JOB 17 ON node1 {AT} ***\nTraceback (most recent call last):\n"
         '  File "/home/user/train.py", line 3, in <module>\n    train()\nValueError: interrupted\n'
@@ -315,7 +315,7 @@ def test_an_error_that_left_the_others_waiting_is_the_cause_of_the_time_limit() 
     ]
 
 
-def test_what_the_threads_of_an_interrupted_program_say_is_no_cause() -> None:
+def test_errors_of_the_threads_of_an_interrupted_program_are_no_cause() -> None:
     log = (
         'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    '
         "time.sleep(9)\nKeyboardInterrupt\n"
@@ -363,7 +363,7 @@ def test_more_time_is_never_advised_for_a_training_that_stood_still() -> None:
     assert "First see whether it was still getting on" in timed_out([], 1002.0)[0]
 
 
-def test_a_limit_that_came_too_early_is_lengthened_to_what_all_steps_take_at_their_pace() -> None:
+def test_a_time_limit_that_was_too_short_is_raised_to_the_time_of_all_steps() -> None:
     job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 3600, 0, 3600, 1.0, 2.0, 150.0)
     launched = run(state="TIMEOUT", parameters={"max_steps": 6000})
     snapshot = TargetSnapshot("17", 150.0, run=launched, job=job)

@@ -16,7 +16,7 @@ from tests.rules.examples import run, scan, tail_of
 
 
 class Planted(Rule):
-    """A rule that sees what a test tells it to see."""
+    """A rule with the hits that a test gives it."""
 
     code = "TST001"
     name = "planted"
@@ -43,14 +43,14 @@ def hit(**more: object) -> Hit:
 
 
 def register(*codes: Code, edges: Iterable[tuple[str, str]] = ()) -> Register:
-    """A register of these codes, in which one explains another by these edges."""
+    """A register of these codes with these edges between them."""
     return Register({each.code: each for each in codes}, {}, tuple(Edge(*edge, "planted") for edge in edges))
 
 
 def judged(
     *rules: Planted, codes: Iterable[Code] = (), edges: Iterable[tuple[str, str]] = ()
 ) -> list[Finding]:
-    """What an engine with this register finds by these rules."""
+    """The findings of an engine with this register and these rules."""
     return list(Engine(rules, register(*codes, edges=edges)).diagnose(at(100.0), History()).findings)
 
 
@@ -69,7 +69,7 @@ def test_a_condition_must_last_before_it_is_a_finding() -> None:
     assert engine.diagnose(at(110.0), History()).findings[0].since_s == 100.0
 
 
-def test_a_condition_that_ended_while_pending_starts_anew() -> None:
+def test_a_condition_that_ended_while_pending_starts_again() -> None:
     rule = planted(hit(), for_s=10.0)
     engine = Engine([rule])
     engine.diagnose(at(100.0), History())
@@ -97,7 +97,7 @@ def test_a_finding_stays_a_while_and_then_goes() -> None:
     assert not engine.diagnose(at(106.0), History()).findings
 
 
-def test_a_replay_that_jumps_back_forgets_what_comes_later() -> None:
+def test_a_replay_that_jumps_back_forgets_later_events() -> None:
     rule = planted(hit(), keep_s=1000.0)
     engine = Engine([rule])
     engine.diagnose(at(100.0), History())
@@ -111,7 +111,7 @@ def critical(code: str, line: int | None = None, **more: object) -> Planted:
     return planted(hit(evidence=evidence, **more), code=code, severity=Severity.CRITICAL)
 
 
-def test_the_root_cause_comes_first_and_names_what_it_caused() -> None:
+def test_the_root_cause_comes_first_and_names_its_consequence() -> None:
     symptom, other, root = critical("TST002"), planted(hit(), code="TST003"), planted(hit(confidence=0.5))
     assert links(judged(symptom, other, root, edges=[("TST001", "TST002")])) == [
         ("TST001", True, None),
@@ -141,7 +141,7 @@ def test_an_error_of_the_rank_that_failed_first_stands_above_an_earlier_one_of_a
     assert [finding.rule for finding in findings] == ["TST002", "TST001"]
 
 
-def test_an_error_that_says_little_stands_below_one_that_comes_later_and_says_more() -> None:
+def test_a_vague_error_ranks_below_a_later_and_more_specific_one() -> None:
     plain, telling = critical("TST001", since_s=1.0), critical("TST002", since_s=9.0)
     codes = [Code("TST001", explained_within_lines=3)]
     assert links(judged(plain, telling, codes=codes)) == [("TST002", True, None), ("TST001", False, None)]
@@ -156,7 +156,7 @@ def test_a_warning_that_ended_nothing_stands_below_the_error_that_did(says: Says
     ]
 
 
-def test_what_is_bad_about_speed_stands_below_a_warning_that_tells_of_the_end() -> None:
+def test_a_finding_about_speed_ranks_below_a_warning_about_the_end() -> None:
     slow, ended = critical("TST002"), planted(hit())
     codes = [Code("TST001", Says.END), Code("TST002", Says.COURSE)]
     assert links(judged(slow, ended, codes=codes)) == [("TST001", True, None), ("TST002", False, None)]
@@ -175,12 +175,12 @@ def test_a_warning_that_explains_the_error_by_a_declared_edge_stands_above_it() 
     assert ("TST004", False, "TST003") in links(findings)
 
 
-def test_what_slurm_tells_at_the_end_of_a_log_counts_as_first() -> None:
+def test_an_error_that_slurm_writes_at_the_end_of_a_log_counts_as_first() -> None:
     told, earlier = critical("TST001", 90), critical("TST002", 12)
     assert judged(told, earlier, codes=[Code("TST001", is_told_late=True)])[0].rule == "TST001"
 
 
-def test_an_error_that_says_little_is_explained_by_what_stands_right_below_it() -> None:
+def test_a_vague_error_is_explained_by_the_finding_right_below_it() -> None:
     bare, beside = critical("TST001", 10), planted(critical("TST002", 12).hits[0], code="TST002")
     codes = [Code("TST001", explained_within_lines=8)]
     assert links(judged(bare, beside, codes=codes)) == [("TST002", True, None), ("TST001", False, "TST002")]
@@ -199,7 +199,7 @@ def test_an_edge_that_holds_for_some_lines_does_not_hold_beyond_them() -> None:
     assert [first(line) for line in (9, 11, 22, 23)] == ["TST001", "TST002", "TST002", "TST001"]
 
 
-def test_a_hit_that_knows_better_than_the_register_says_by_itself_what_explains_it() -> None:
+def test_a_hit_can_name_its_own_cause_against_the_register() -> None:
     free, named = planted(hit(consequence_of=()), code="TST002"), planted(hit(consequence_of=("TST002",)))
     findings = judged(free, named, edges=[("TST001", "TST002")])
     assert links(findings) == [("TST002", True, None), ("TST001", False, "TST002")]
@@ -212,7 +212,7 @@ def test_something_only_worth_knowing_never_leads_a_real_finding() -> None:
     assert judged(note, real, codes=[Code("TST002", Says.COURSE)])[0].rule == "TST002"
 
 
-def test_what_nobody_has_seen_for_real_is_at_most_info() -> None:
+def test_an_unproven_rule_reports_info_at_most() -> None:
     (found,) = judged(critical("TST001"), codes=[Code("TST001", status=Status.UNPROVEN)])
     assert found.severity is Severity.INFO
 
@@ -224,7 +224,7 @@ def test_a_rule_without_its_data_is_blind_and_says_so() -> None:
     assert [item.what for item in diagnosis.not_measured] == ["metrics"]
 
 
-def test_gpus_of_a_run_that_asked_for_none_are_not_measured_because_it_asked_for_none() -> None:
+def test_gpu_data_is_not_called_missing_for_a_run_that_asked_for_no_gpu() -> None:
     rule = planted(hit(), needs=(frozenset({Need.GPU_TELEMETRY}),))
     cpu_run = run(resources={"num_nodes": 1, "gpus_per_node": 0})
     gap = SensorGap("node1", "gpu.utilization", "no NVIDIA driver", "run on a GPU node")
@@ -233,7 +233,7 @@ def test_gpus_of_a_run_that_asked_for_none_are_not_measured_because_it_asked_for
     assert missing.because == "the run asked for no GPU"
 
 
-def test_what_the_sampler_could_not_read_is_told_in_its_own_words() -> None:
+def test_a_value_that_the_sampler_could_not_read_is_listed_in_the_sampler_s_words() -> None:
     rule = planted(hit(), needs=(frozenset({Need.GPU_TELEMETRY}),))
     gap = SensorGap("node1", "gpu.utilization", "no NVIDIA driver", "run on a GPU node")
     (missing,) = (
@@ -243,7 +243,7 @@ def test_what_the_sampler_could_not_read_is_told_in_its_own_words() -> None:
 
 
 @pytest.mark.parametrize("needs", [(), (frozenset({Need.METRICS}),)])
-def test_files_that_another_run_may_have_written_are_named_whatever_else_was_measured(
+def test_files_that_another_run_may_have_written_are_always_named(
     needs: tuple[frozenset[Need], ...],
 ) -> None:
     snapshot = TargetSnapshot("target", 1.0, left_aside="metrics.csv may be of run y: not read")
@@ -261,7 +261,7 @@ def test_a_rule_that_breaks_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatc
     assert diagnosis.not_measured[0].what == "rule TST009"
 
 
-def test_what_a_recipe_shows_on_purpose_is_info_and_leads_nothing() -> None:
+def test_a_finding_that_a_recipe_expects_is_info_and_never_primary() -> None:
     shown = critical("TST002")
     real = planted(hit(), severity=Severity.WARNING)
     snapshot = TargetSnapshot("target", 100.0, run=run(expects=("TST002",)))
@@ -273,7 +273,7 @@ def test_what_a_recipe_shows_on_purpose_is_info_and_leads_nothing() -> None:
     assert other.findings[0].severity is Severity.CRITICAL
 
 
-def test_changed_rules_judge_from_now_on_and_what_was_pending_goes_on() -> None:
+def test_changed_rules_apply_at_once_and_a_pending_finding_keeps_its_start() -> None:
     engine = Engine([planted(hit(), for_s=10.0)])
     engine.diagnose(at(100.0), History())
     engine.use([planted(hit(summary="by the new rule"), for_s=10.0)])
@@ -285,7 +285,7 @@ def test_changed_rules_judge_from_now_on_and_what_was_pending_goes_on() -> None:
     assert not engine.diagnose(at(112.0), History()).findings
 
 
-def test_a_target_that_nobody_follows_any_more_begins_anew() -> None:
+def test_a_target_that_was_forgotten_starts_anew() -> None:
     engine = Engine([planted(hit(), for_s=10.0)])
     engine.diagnose(at(100.0), History())
     engine.forget("target")

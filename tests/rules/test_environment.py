@@ -1,5 +1,5 @@
-"""What ends a job in its first seconds: each error as it is really written, the same words where they mean
-nothing, and what the job says itself."""
+"""Errors in the first seconds of a job: each as it is really written, the same words in harmless lines, and
+the job's own message."""
 
 from __future__ import annotations
 
@@ -262,7 +262,9 @@ HARMLESS = [
         ("OSError: 268435456 requested and 203423744 written", "could not be written whole", 0.6),
     ],
 )
-def test_a_quota_is_told_only_where_the_words_say_quota(line: str, words: str, confidence: float) -> None:
+def test_a_quota_is_reported_only_if_the_error_names_a_quota(
+    line: str, words: str, confidence: float
+) -> None:
     finding = diagnose_log(line).findings[0]
     assert words in finding.summary
     assert ("quota was used up" in finding.summary) is ("quota" in line)
@@ -270,7 +272,7 @@ def test_a_quota_is_told_only_where_the_words_say_quota(line: str, words: str, c
 
 
 def refused(cause: str, text: str, **more: object) -> Finding:
-    """The primary finding of a run whose job said why it stopped."""
+    """The primary finding of a run whose job stated why it stopped."""
     launched = run(resources={"num_nodes": 2, "gpus_per_node": 1, "exclude": "node7"}, state="FAILED")
     ended = RunExit("FAILED", 78, 2.0, (), Refusal(cause, text, "node2"))
     snapshot = TargetSnapshot("run", 2.0, run=launched, exit=ended)
@@ -280,7 +282,7 @@ def refused(cause: str, text: str, **more: object) -> Finding:
 
 
 @pytest.mark.parametrize(("name", "code", "cause"), [(name, *found) for name, found in ENDED.items()])
-def test_a_program_that_really_failed_is_told_its_cause(name: str, code: str, cause: str) -> None:
+def test_a_program_that_really_failed_gets_its_cause(name: str, code: str, cause: str) -> None:
     finding = diagnose(f"ended/{name}.log").findings[0]
     assert (finding.rule, finding.cause, finding.is_primary) == (code, cause, True)
     assert finding.severity == Severity.CRITICAL
@@ -307,7 +309,7 @@ def test_words_that_mean_something_else_or_nothing_stay_silent(line: str) -> Non
     assert not causes(diagnose_log(f"{line}\nepoch 0\n"))
 
 
-def test_a_driver_that_is_too_old_is_told_with_the_cuda_that_it_supports() -> None:
+def test_a_driver_that_is_too_old_is_reported_with_the_cuda_that_it_supports() -> None:
     finding = diagnose("typed/driver-too-old.log").findings[0]
     assert (finding.rule, finding.cause) == ("ENV002", "driver_too_old")
     assert "CUDA up to 12.8" in finding.summary
@@ -365,7 +367,7 @@ def test_a_package_is_missing_for_its_module_only_where_that_brings_python(modul
     assert causes(diagnose_whole(log))[0] == first
 
 
-def test_a_module_that_is_not_there_is_named_and_so_is_the_way_to_find_another() -> None:
+def test_a_missing_module_is_named_with_the_command_that_finds_others() -> None:
     finding = diagnose("ended/module-unknown.log").findings[0]
     assert finding.summary == "The environment module python/3.99 does not exist here"
     assert "module avail python" in finding.fixes[0].title
@@ -399,7 +401,7 @@ srun: error: node1: task 0: Exited with exit code 1
         ("FATAL:   container creation failed: hook failure\n", "hook failure", "by hand"),
     ],
 )
-def test_a_container_that_does_not_start_says_why_and_what_helps(log: str, said: str, fix: str) -> None:
+def test_a_container_that_does_not_start_gets_its_reason_and_a_remedy(log: str, said: str, fix: str) -> None:
     (finding,) = diagnose_log(log).findings
     assert (finding.cause, finding.severity) == ("container_start", Severity.CRITICAL)
     assert said in finding.summary
@@ -426,7 +428,7 @@ def test_a_checkpoint_with_objects_names_the_class_to_allow() -> None:
     assert not finding.fixes[0].changes_learning
 
 
-def test_a_job_without_a_gpu_is_told_to_ask_for_one() -> None:
+def test_a_job_without_a_gpu_gets_advice_to_ask_for_one() -> None:
     finding = diagnose("typed/no-gpu.log").findings[0]
     assert (finding.rule, finding.cause) == ("ENV004", "cuda_unavailable")
     assert "--gpus" in finding.fixes[0].title
@@ -458,7 +460,7 @@ def test_conda_comes_before_the_module_that_is_missing_because_of_it() -> None:
         ("file_not_found", "the data directory /data does not exist on node2", "DAT011"),
     ],
 )
-def test_what_the_job_itself_says_is_the_finding_with_or_without_its_run_directory(
+def test_the_job_s_own_message_is_the_finding_with_or_without_its_run_directory(
     cause: str, text: str, rule: str
 ) -> None:
     finding = refused(cause, text)

@@ -1,5 +1,5 @@
-"""Errors of torch, CUDA, NCCL, gloo and DeepSpeed: each as it is really written, the same words where they
-mean nothing, and what caused what."""
+"""Errors of torch, CUDA, NCCL, gloo and DeepSpeed: each as it is really written, the same words in harmless
+lines, and their causes."""
 
 from __future__ import annotations
 
@@ -481,7 +481,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("name", "code", "cause"), [(name, *found) for name, found in ENDED.items()])
-def test_a_program_that_really_failed_is_told_its_cause(name: str, code: str, cause: str) -> None:
+def test_a_program_that_really_failed_gets_its_cause(name: str, code: str, cause: str) -> None:
     finding = diagnose(f"ended/{name}.log").findings[0]
     assert (finding.rule, finding.cause, finding.is_primary) == (code, cause, True)
     assert finding.severity == Severity.CRITICAL
@@ -511,7 +511,7 @@ def test_every_wording_of_an_error_leads_to_its_cause(cause: str, line: str) -> 
         "2026-11-21T00:01:19.209104776Z ",
     ],
 )
-def test_whatever_a_launcher_puts_before_the_lines_the_cause_is_the_same(before: str) -> None:
+def test_any_prefix_of_a_launcher_leaves_the_cause_the_same(before: str) -> None:
     for cause, lines in DEADLY.items():
         assert causes(diagnose_log(f"{before}{lines[0]}\n")) == [cause]
 
@@ -526,7 +526,7 @@ def test_whatever_a_launcher_puts_before_the_lines_the_cause_is_the_same(before:
         ),
     ],
 )
-def test_a_loss_of_zero_or_none_beside_a_gradient_that_is_nan_is_a_loss_that_was_nan(line: str) -> None:
+def test_a_zero_or_missing_loss_beside_a_nan_gradient_counts_as_a_nan_loss(line: str) -> None:
     assert not causes(diagnose_log(line))
     diagnosis = diagnose_log(line * 3)
     assert causes(diagnosis) == ["nan_loss"]
@@ -594,7 +594,7 @@ def test_a_rank_that_called_another_collective_is_a_mismatch_and_not_a_slow_netw
 
 
 def timed_out(*calls: str) -> str:
-    """What each rank's watchdog says of the call it waits in."""
+    """The message of each rank's watchdog about the call it waits in."""
     return "\n".join(
         f"[E ProcessGroupNCCL.cpp:475] [Rank {rank}] Watchdog caught collective operation timeout: "
         f"WorkNCCL({call}, Timeout(ms)=1800000) "
@@ -603,7 +603,7 @@ def timed_out(*calls: str) -> str:
     )
 
 
-def test_two_ranks_that_differ_are_both_named_with_what_differs() -> None:
+def test_two_ranks_that_differ_are_both_named_with_the_difference() -> None:
     by_name = diagnose_log(timed_out("SeqNum=7, OpType=BROADCAST", "SeqNum=7, OpType=ALLREDUCE")).findings[0]
     assert by_name.cause == "rank_mismatch_collective"
     assert "rank 0 called BROADCAST, rank 1 called ALLREDUCE" in by_name.summary
@@ -631,7 +631,7 @@ def test_ranks_that_made_the_same_call_are_no_mismatch(calls: list[str]) -> None
     assert "where the others called" not in finding.summary
 
 
-def test_a_mismatch_is_told_by_the_aspects_in_which_the_calls_differ() -> None:
+def test_a_mismatch_names_the_aspects_in_which_the_calls_differ() -> None:
     call = "CollectiveFingerPrint(SequenceNumber={}, OpType=BROADCAST, TensorShape=[{}], TensorDtypes=Float)"
     line = (
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: "
@@ -647,7 +647,7 @@ def test_the_rank_that_ran_out_of_memory_is_the_cause_and_the_others_timeout_its
     assert [(f.cause, f.consequence_of) for f in findings] == [("cuda_oom", None), ("nccl_timeout", "MEM001")]
 
 
-def test_ranks_that_share_a_gpu_are_told_to_choose_their_own_though_nccl_says_so_some_lines_below() -> None:
+def test_ranks_that_share_a_gpu_get_the_fix_although_nccl_prints_the_reason_lines_below() -> None:
     log = (
         "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, invalid usage, NCCL version "
         "2.27.5\n"
@@ -659,7 +659,7 @@ def test_ranks_that_share_a_gpu_are_told_to_choose_their_own_though_nccl_says_so
     assert "set_device" in finding.fixes[0].title
 
 
-def test_an_index_out_of_range_is_the_cause_of_what_cublas_says_after_it() -> None:
+def test_an_index_out_of_range_is_the_cause_of_the_cublas_error_after_it() -> None:
     findings = diagnose("typed/device-side-assert.log").findings
     assert [(f.rule, f.consequence_of) for f in findings] == [("CUD004", None), ("CUD002", "CUD004")]
     assert "srcIndex < srcSelectDimSize" in findings[0].summary
@@ -737,7 +737,7 @@ def test_a_kill_explains_the_connection_that_another_rank_lost_and_never_the_rev
     assert [(f.rule, f.consequence_of) for f in by_srun] == [("MEM008", None), (symptom, "MEM008")]
 
 
-def test_of_a_ray_worker_that_died_both_reasons_are_told_and_where_its_last_words_are() -> None:
+def test_a_dead_ray_worker_gets_both_possible_reasons_and_the_place_of_its_log() -> None:
     line = (
         "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. "
         "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection "
@@ -766,7 +766,7 @@ def test_a_rank_that_left_without_a_word_ended_the_run_and_not_the_rank_that_los
     assert left.evidence[0].text == "torchrun's first failure: rank 1, exitcode  : 3 (pid: 4712)"
     assert (symptom.rule, symptom.subject.rank, symptom.consequence_of) == ("DST020", 1, "COD001")
     assert symptom.summary.endswith("rank 1 had ended first, with exit code 3 and without a word")
-    # Every exception ends a rank with 1: its words may stand in another log.
+    # Every exception ends a rank with status 1; its message may be in another log.
     died = diagnose("ended/gloo-peer-died.log").findings[0]
     assert (died.rule, died.subject.rank, "rank 1 had ended first" in died.summary) == ("DST020", 1, True)
     own = diagnose_whole(
@@ -775,7 +775,7 @@ def test_a_rank_that_left_without_a_word_ended_the_run_and_not_the_rank_that_los
     assert own.findings[0].subject.rank == 0
 
 
-def test_of_two_nodes_summaries_the_one_that_was_ended_by_torchrun_says_nothing() -> None:
+def test_the_summary_of_a_node_that_torchrun_ended_names_no_cause() -> None:
     log = SUMMARY.format(code=-15).replace("rank      : 1", "rank      : 3") + "\n" + SUMMARY.format(code=-9)
     assert diagnose_whole(log).findings[0].subject.rank == 1
 
@@ -819,7 +819,7 @@ PROGRESS_LINES = tuple(f"Epoch {epoch}: 100%|####| 10/10 [00:01<00:00, 9.1it/s]"
         (*RAISED, "FileNotFoundError: [Errno 2] No such file or directory: '/c/last.ckpt'"),
     ],
 )
-def test_an_early_error_that_the_program_outlived_is_not_what_it_died_of_later(
+def test_an_early_error_that_the_program_survived_is_not_the_cause_of_its_end(
     early: tuple[str, ...],
 ) -> None:
     assert of_a_whole_log(*early, *PROGRESS_LINES, *RAISED, "ValueError: bad label") == ["code_error"]
@@ -858,7 +858,7 @@ def test_an_error_that_was_tried_again_is_no_end_although_few_losses_follow() ->
         ),
     ],
 )
-def test_what_a_script_lived_through_is_no_alarm(lines: tuple[str, ...]) -> None:
+def test_an_error_that_a_script_survived_is_no_alarm(lines: tuple[str, ...]) -> None:
     assert not of_a_whole_log(*lines, "epoch 1 acc 0.5", "Training finished")
 
 
@@ -876,7 +876,7 @@ def test_the_same_words_at_the_end_of_a_program_are_its_cause(cause: str, lines:
     assert of_a_whole_log(*lines) == [cause]
 
 
-def test_an_extension_of_another_torch_is_built_anew_beside_it_and_nothing_is_removed() -> None:
+def test_an_extension_of_another_torch_is_built_again_beside_it_and_nothing_is_removed() -> None:
     line = (
         "ImportError: /home/user/.cache/torch_extensions/py311/fused_adam/fused_adam.so: undefined symbol: _Z"
     )
@@ -896,7 +896,7 @@ def test_a_crash_below_a_timeout_is_its_consequence_and_an_abort_for_it_is_the_t
 
 
 @pytest.mark.parametrize("log", sorted((RECORDINGS / "silent").iterdir()), ids=lambda log: str(log.stem))
-def test_noise_restarts_adversaries_and_what_was_tried_again_stay_silent(log: object) -> None:
+def test_noise_restarts_adversaries_and_retried_errors_stay_silent(log: object) -> None:
     assert all(finding.severity == Severity.INFO for finding in diagnose(str(log)).findings)
 
 
@@ -929,7 +929,7 @@ def test_a_scale_about_one_is_an_ordinary_one_in_fairseq(lines: list[str]) -> No
     assert of_a_whole_log(*lines) == []
 
 
-def test_two_devices_of_one_name_are_not_told_as_two_dtypes() -> None:
+def test_a_device_mismatch_is_not_reported_as_a_dtype_mismatch() -> None:
     line = "RuntimeError: expected device cpu and dtype Float but got device cpu and dtype Double"
     assert diagnose_log(line).findings[0].summary.endswith("expected " + line.partition("expected ")[2])
     silent = ["WARNING: Input type (torch.HalfTensor) and weight type (torch.FloatTensor) should be the same"]
@@ -947,7 +947,7 @@ def test_of_two_causes_in_one_log_the_earlier_line_is_the_root(first: str) -> No
 @pytest.mark.parametrize(
     ("key", "origin"), [("module.fc.weight", "DDP"), ("_orig_mod.fc.weight", "torch.compile")]
 )
-def test_keys_that_differ_by_a_wrapper_s_prefix_are_told_to_be_stripped_of_it(key: str, origin: str) -> None:
+def test_keys_that_differ_by_a_wrapper_s_prefix_get_the_fix_that_strips_it(key: str, origin: str) -> None:
     text = (
         "Traceback (most recent call last):\n"
         '  File "/home/user/train.py", line 2, in <module>\n    model.load_state_dict(state)\n'

@@ -117,7 +117,7 @@ def test_a_foreign_job_that_prepares_its_data_is_left_alone() -> None:
     assert not judge((), gpu_samples([0.0] * 600), now_s=1600.0).findings
 
 
-def test_a_gpu_that_was_never_used_is_called_so_in_the_end() -> None:
+def test_a_gpu_without_any_use_is_reported_as_unused_at_the_end() -> None:
     finding = judge((), gpu_samples([0.0] * 1100), now_s=2100.0).findings[0]
     assert "never used" in finding.summary
 
@@ -169,7 +169,7 @@ def test_a_gpu_that_a_process_holds_or_may_hold_is_idle_and_no_more(
     assert not re.search("never|ever ran", summary), "it has worked before"
 
 
-def test_a_training_that_found_no_gpu_and_works_on_cpus_is_told_to_look_for_cuda() -> None:
+def test_a_training_on_cpus_beside_an_unused_gpu_gets_advice_to_check_cuda() -> None:
     finding = left_open(replace(SHELL, name="python", cpu_pct=400.0), before=0.0).findings[0]
     assert "allotted and never used" in finding.summary
     assert "torch.cuda.is_available()" in finding.fixes[0].title
@@ -195,13 +195,13 @@ def test_of_a_run_that_has_ended_every_hour_counts_alike_however_thinly_it_was_k
     assert all(finding.evidence[0].value == pytest.approx(20.0, abs=1.0) for finding in low)
 
 
-def test_an_hour_in_which_nothing_was_measured_counts_for_none_of_the_samples_beside_it() -> None:
+def test_an_hour_without_measurements_adds_no_weight_to_the_samples_beside_it() -> None:
     ended = run(state="COMPLETED")
     samples = [*gpu_samples([1.0] * 100), *gpu_samples([60.0] * 200, start_s=5000.0)]
     assert not causes(judge((), samples, run=ended, now_s=5200.0))
 
 
-def test_high_power_says_that_the_gpu_works_whatever_utilization_says() -> None:
+def test_high_power_proves_that_the_gpu_works_at_any_utilization() -> None:
     assert not causes(judge((), gpu_samples([20.0] * 150, power_w=300.0), now_s=1150.0))
 
 

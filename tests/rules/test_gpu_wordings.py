@@ -1,5 +1,4 @@
-"""What libraries say of a GPU that they cannot use, that fails or that is asked for what it cannot do, in the
-words of many of them."""
+"""The wordings of many libraries for a GPU that they cannot use, that fails, or that lacks a feature."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Healthy runs that look ill at first sight: of each rule those that it must leave alone, and the ill one
-beside them."""
+"""Healthy runs that look ill at first sight: for each rule the runs on which it must stay silent, and an ill
+run beside them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ NUM_STEPS = 140
 
 
 def of_ranks(losses: Sequence[Sequence[float]], loss_of: str | None = None) -> Diagnosis:
-    """Ranks that say that each has a part of the data, and whose losses they are, where they say that."""
+    """Ranks that declare a part of the data for each of them, and the owner of each loss if it is
+    declared."""
     series = [
         step
         for rank, of_rank in enumerate(losses)
@@ -45,7 +46,7 @@ def running_mean(losses: Iterable[float]) -> list[float]:
 
 
 @pytest.mark.parametrize("num_ranks", [2, 4, 8])
-def test_a_loss_that_was_averaged_over_the_ranks_is_told_from_one_of_equal_samples(num_ranks: int) -> None:
+def test_equal_losses_of_all_ranks_count_only_if_they_are_known_to_be_the_rank_s_own(num_ranks: int) -> None:
     equal = [noise(0)] * num_ranks
     assert only(of_ranks(equal, "rank"), "DST025")
     assert not loud(of_ranks(equal)), "sync_dist, gather, all_reduce: nobody says whose it is"
@@ -105,7 +106,7 @@ def test_a_course_that_comes_again_for_another_reason_is_no_order_of_samples(
     assert "DAT009" not in [finding.rule for finding in of_epochs(losses, length).findings]
 
 
-def test_the_same_batches_in_each_epoch_are_told() -> None:
+def test_the_same_batches_in_each_epoch_are_reported() -> None:
     losses = [1.5 * 0.999**step + _BATCHES[step % 20] for step in range(160)]
     assert only(of_epochs(losses, 20), "DAT009").severity is Severity.WARNING
 
@@ -138,7 +139,7 @@ def test_ranks_of_other_nodes_whose_steps_are_seen_late_are_not_idle() -> None:
     assert told("COMPLETED", 0.1)
 
 
-def test_gpus_that_nobody_looked_at_or_that_a_neighbour_uses_are_not_called_idle() -> None:
+def test_unmeasured_gpus_and_gpus_that_a_neighbour_uses_are_not_called_idle() -> None:
     assert "DST011" not in at_work(started(1, 0), 4)
     busy = [sample for gpu in range(4) for sample in gpu_samples([60.0] * 130, gpu, power_w=300.0)]
     assert "DST011" not in at_work(started(1, 0), 4, busy)
@@ -264,7 +265,7 @@ def test_ranks_that_are_late_for_a_good_reason_are_no_stragglers(lag_s: Callable
     assert not together(lag_s)
 
 
-def test_the_one_that_is_always_late_is_told() -> None:
+def test_the_rank_that_is_always_late_is_reported() -> None:
     late = together(lambda rank, step: 0.05 * (rank == 2) + _HICCUPS[rank, step] / 5)
     assert late == [("DST008", Severity.WARNING)]
 
@@ -297,7 +298,7 @@ def test_memory_that_rises_and_stays_or_comes_back_is_no_leak(used_mib: Callable
 
 
 @pytest.mark.parametrize("code", ["JOB006", "JOB007", "JOB009"])
-def test_what_was_asked_for_in_vain_is_never_an_alarm(code: str) -> None:
+def test_rules_about_unused_requests_are_never_an_alarm(code: str) -> None:
     (rule,) = [rule for rule in build() if rule.code == code]
     assert rule.severity is Severity.INFO
 

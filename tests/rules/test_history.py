@@ -1,4 +1,4 @@
-"""What earlier runs say of one: each of these rules where it fires, and where it keeps silent."""
+"""Rules about earlier runs: each where it fires, and where it stays silent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lr(value: float) -> Mapping[str, Any]:
     return {"parameters": {"lr": value}}
 
 
-def test_the_fifth_failure_in_a_row_is_told_with_what_was_tried_in_between() -> None:
+def test_the_fifth_failure_in_a_row_is_reported_with_the_changes_tried_in_between() -> None:
     before = tuple(past(number, **lr(0.1 * number)) for number in (1, 2, 3, 4))
     (finding,) = found(Across(past(5, **lr(0.4)), before))
     assert (finding.rule, finding.severity) == ("HIS001", Severity.WARNING)
@@ -58,7 +58,7 @@ def test_an_end_from_outside_in_between_neither_counts_nor_interrupts() -> None:
         (past(1),),
         (past(1), past(2), past(3, None, "COMPLETED")),
         (past(1), past(2), past(3, "nccl_timeout")),
-        (past(1), past(2), past(3, None)),  # nobody knows what it was
+        (past(1), past(2), past(3, None)),  # its cause is unknown
     ],
 )
 def test_a_retry_a_success_and_another_failure_in_between_are_no_row(before: tuple[PastRun, ...]) -> None:
@@ -71,7 +71,7 @@ def test_a_training_that_is_resumed_after_each_time_limit_is_as_planned() -> Non
 
 
 @pytest.mark.parametrize("cause", ["code_error", "unknown_failure"])
-def test_an_error_of_the_program_is_the_same_when_it_says_the_same_but_for_numbers(cause: str) -> None:
+def test_two_errors_of_a_program_are_the_same_if_only_their_numbers_differ(cause: str) -> None:
     def error(number: int, words: str) -> PastRun:
         return past(number, cause, summary=words)
 
@@ -91,7 +91,7 @@ def test_memory_that_was_raised_and_used_up_again_is_to_be_measured_first() -> N
     assert not any("mem" in fix.changes for fix in finding.fixes)
 
 
-def test_who_lives_longer_with_more_memory_fills_it_as_a_leak_does() -> None:
+def test_a_job_that_survives_longer_with_more_memory_has_a_leak() -> None:
     longer = replace(asked(2, "64G"), ended_s=2 * 3600.0 + 1200)
     (finding,) = found(Across(longer, (asked(1, "32G"),)))
     assert "it lived 1200 s instead of 600 s" in finding.summary
@@ -116,9 +116,9 @@ def test_memory_that_lay_idle_before_it_was_raised_is_a_remark() -> None:
     [
         (asked(2, "64G", None, state="COMPLETED"), asked(1, "32G")),  # it helped
         (asked(2, "32G"), asked(1, "32G")),
-        (asked(2, "64G"), past(1, "host_oom")),  # what it had is not known
+        (asked(2, "64G"), past(1, "host_oom")),  # its limit is not known
         (asked(2, "128G", None), asked(1, "64G", None, memory_used_mib=60000.0)),
-        (asked(2, "128G", None), asked(1, "64G", None)),  # what it used was not measured
+        (asked(2, "128G", None), asked(1, "64G", None)),  # its use was not measured
         (replace(asked(2, "128G", None), **lr(0.1)), asked(1, "64G", None, memory_used_mib=8192.0)),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_node_that_fails_more_than_its_peers_is_left_out() -> None:
     assert {"exclude": "n3"} in [dict(fix.changes) for fix in finding.fixes]
 
 
-def test_a_run_that_goes_on_there_is_told_as_a_remark() -> None:
+def test_a_run_that_goes_on_there_gets_a_remark() -> None:
     running = past(5, None, "RUNNING", nodes=("n3",))
     (finding,) = found(Across(running, nodes=(record(4, 6, 0.3, (1, 60)),)))
     assert finding.severity is Severity.INFO
@@ -171,7 +171,7 @@ def paced(ratio: float, high: float) -> Across:
     return Across(this, pace=Pace(100 * ratio, before, ratio, ratio - 0.05, high))
 
 
-def test_a_run_that_no_longer_reaches_last_weeks_throughput_is_told_with_what_differs() -> None:
+def test_a_run_below_last_weeks_throughput_is_reported_with_the_differences() -> None:
     (finding,) = found(paced(0.8, 0.86))
     assert (finding.rule, finding.severity) == ("HIS004", Severity.WARNING)
     assert "20% below the 3 runs" in finding.summary
@@ -196,7 +196,7 @@ def test_a_failure_that_is_shown_on_purpose_is_no_attempt_in_vain() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "high"), [(0.8, 0.97), (0.97, 0.98), (1.3, 1.4)])
-def test_a_throughput_within_what_runs_differ_by_is_no_finding(ratio: float, high: float) -> None:
+def test_a_throughput_within_the_usual_spread_of_runs_is_no_finding(ratio: float, high: float) -> None:
     assert found(paced(ratio, high)) == []
 
 

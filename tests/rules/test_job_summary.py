@@ -1,4 +1,4 @@
-"""Rules that judge an ended job which coach never touched, by what the site's jobstats left of it."""
+"""Rules that judge an ended foreign job by the summary of the site's jobstats."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def found(diagnosis: Diagnosis) -> dict[str, Finding]:
     return {finding.rule: finding for finding in diagnosis.findings if finding.rule in RULES}
 
 
-def test_four_gpus_that_did_little_all_the_time_are_told_with_where_that_is_from() -> None:
+def test_four_idle_gpus_are_reported_with_the_source_of_the_figure() -> None:
     told = found(judged("four-idle", "CANCELLED"))
     assert set(told) == {"GPU003"}
     assert set(found(judged("four-idle"))) == RULES, "had it completed"
@@ -63,7 +63,7 @@ def test_four_gpus_that_did_little_all_the_time_are_told_with_where_that_is_from
 @pytest.mark.parametrize(
     "name", ["busy", "memory-full", "four-nodes", "short", "none", "no-utilization", "idle-mig"]
 )
-def test_a_job_that_used_its_gpus_or_was_not_measured_is_told_nothing(name: str) -> None:
+def test_a_job_that_used_its_gpus_or_was_not_measured_gets_no_finding(name: str) -> None:
     assert not found(judged(name))
 
 
@@ -113,7 +113,7 @@ def modest(memory_gib: float, cpu_s: float) -> JobSummary:
     return replace(summary, time_s=3600.0, nodes=(node,))
 
 
-def test_memory_and_cpus_that_were_allotted_and_not_used_are_told_of_a_job_that_completed() -> None:
+def test_unused_memory_and_cpus_are_reported_only_for_a_completed_job() -> None:
     told = found(judged_by(modest(9.0, 6900.0)))
     assert set(told) == {"JOB006", "JOB007"}
     assert dict(told["JOB006"].fixes[0].changes) == {"mem": "12G"}
@@ -128,7 +128,7 @@ def test_memory_and_cpus_that_were_allotted_and_not_used_are_told_of_a_job_that_
     assert not found(judged_by(modest(60.0, 69000.0)))
 
 
-def test_of_several_nodes_the_fullest_decides_and_one_that_tells_nothing_leaves_it_open() -> None:
+def test_the_fullest_of_several_nodes_decides_and_a_silent_one_leaves_it_unknown() -> None:
     summary = modest(9.0, 6900.0)
     node = summary.nodes[0]
     full = replace(node, memory_used_mib=100.0 * 1024, cpu_time_s=69000.0)
@@ -148,11 +148,11 @@ def test_of_several_nodes_the_fullest_decides_and_one_that_tells_nothing_leaves_
         ("no-utilization", "no sampler ran beside it; the summary of jobstats has no GPU utilization"),
     ],
 )
-def test_what_jobstats_could_not_tell_is_listed_as_not_measured(name: str, because: str) -> None:
+def test_values_missing_from_jobstats_are_listed_as_not_measured(name: str, because: str) -> None:
     missing = {each.what: each.because for each in judged(name).not_measured}
     assert missing["gpu.utilization"] == because
 
 
-def test_without_a_summary_nothing_is_said_of_jobstats() -> None:
+def test_without_a_summary_jobstats_is_not_mentioned() -> None:
     missing = {each.what: each.because for each in judged_by(None).not_measured}
     assert missing["gpu.utilization"] == "no sampler ran beside it"

@@ -23,7 +23,7 @@ def learned(share: float) -> float:
 
 
 def printed(rate: Callable[[float], float], line: str = PLAIN, count: int = NUM_STEPS) -> str:
-    """A log whose rate is a function of the share of the steps that are done."""
+    """A log with a learning rate that is a function of the finished share of the steps."""
     return "".join(
         line.format(
             step=number, loss=learned(number / count), rate=rate(number / count), epoch=3 * number / count
@@ -42,7 +42,7 @@ def linear(until: float) -> Callable[[float], float]:
 
 
 @pytest.mark.parametrize("line", [PLAIN, TRANSFORMERS])
-def test_a_rate_that_is_0_for_the_last_third_is_told_from_a_log_while_it_runs(line: str) -> None:
+def test_a_learning_rate_of_0_for_the_last_third_is_found_in_a_running_log(line: str) -> None:
     (finding,) = told("NUM011", printed(linear(0.66), line))
     assert (finding.cause, finding.severity) == ("lr_decayed_early", Severity.WARNING)
     assert finding.summary.startswith("The learning rate was 0 for the last 3")
@@ -50,7 +50,7 @@ def test_a_rate_that_is_0_for_the_last_third_is_told_from_a_log_while_it_runs(li
     assert [fix.title for fix in finding.fixes] == ["Give the scheduler the real number of optimizer steps"]
 
 
-def test_a_rate_that_is_0_is_told_of_a_training_that_goes_on() -> None:
+def test_a_learning_rate_of_0_is_reported_while_the_training_goes_on() -> None:
     course = [
         replace(step, lr=linear(0.6)(step.step / NUM_STEPS))
         for step in steps([learned(number / NUM_STEPS) for number in range(NUM_STEPS)])

@@ -501,7 +501,7 @@ HEALTHY = {
 @pytest.mark.parametrize(
     ("cause", "text"), [(cause, text) for cause, texts in WORDINGS.items() for text in texts]
 )
-def test_what_another_version_or_framework_says_leads_to_the_same_cause(cause: str, text: str) -> None:
+def test_wordings_of_other_versions_and_frameworks_lead_to_the_same_cause(cause: str, text: str) -> None:
     assert of_a_whole_log("Epoch 1 done", *text.split("\n"))[:1] == [cause]
 
 
@@ -516,7 +516,7 @@ def test_an_optional_module_that_is_missing_does_not_hide_the_error_that_ended_t
     assert of_a_whole_log("cannot import name 'f' from 'flash_attn'", end)[:1] == ["cuda_oom"]
 
 
-def test_an_abort_is_told_only_where_the_log_says_nothing_else() -> None:
+def test_an_abort_is_reported_only_if_the_log_names_no_other_cause() -> None:
     end = ("terminate called after throwing an instance of 'c10::Error'", "Aborted (core dumped)")
     assert of_a_whole_log("  what():  CUDA error: device-side assert triggered", *end) == [
         "device_side_assert"
@@ -524,7 +524,7 @@ def test_an_abort_is_told_only_where_the_log_says_nothing_else() -> None:
     assert "segfault" not in of_a_whole_log("RuntimeError: NCCL communicator was aborted on rank 1.", *end)
 
 
-def test_an_import_that_failed_for_another_reason_is_still_told() -> None:
+def test_an_import_that_failed_for_another_reason_is_still_reported() -> None:
     frames = ("Traceback (most recent call last):", '  File "/p/train.py", line 3, in <module>')
     assert of_a_whole_log(*frames, FAILED_IMPORT.strip(), "libfoo says no")[:1] == ["code_error"]
 
@@ -539,7 +539,7 @@ def test_a_column_that_is_called_as_a_variable_of_the_environment_is_a_mistake_o
     assert of_a_whole_log(*frames, own, deeper, "KeyError: 'RANK'")[:1] == ["env_vars_missing"]
 
 
-def test_a_missing_mpi_is_told_with_the_package_that_needs_it() -> None:
+def test_a_missing_mpi_is_reported_with_the_package_that_needs_it() -> None:
     (finding,) = diagnose_log("RuntimeError: cannot load MPI library\n").findings
     assert (finding.rule, finding.summary) == ("ENV006", "mpi4py found no MPI library")
     assert "pip install mpich" in finding.fixes[0].title

@@ -94,7 +94,7 @@ def test_memory_held_by_another_process_is_named_and_comes_first() -> None:
     assert "other processes" in finding.fixes[0].title
 
 
-def test_a_run_killed_for_its_memory_is_told_how_much_to_ask_for() -> None:
+def test_a_run_killed_for_its_memory_gets_the_amount_to_ask_for() -> None:
     diagnosis = diagnose("host-oom")
     assert causes(diagnosis) == ["host_oom"]
     assert diagnosis.findings[0].fixes[0].changes == {"mem": "512M"}

@@ -36,7 +36,7 @@ def ports(type_: str, state: str = "active") -> History:
     return result
 
 
-def test_a_host_that_left_the_fabric_which_another_one_uses_is_a_warning() -> None:
+def test_a_host_off_the_fabric_that_another_host_uses_is_a_warning() -> None:
     (finding,) = of_log((RECORDINGS / "typed/nccl-over-sockets.log").read_text())
     assert (finding.cause, finding.severity) == ("nccl_over_sockets", Severity.WARNING)
     assert finding.summary == (

@@ -1,5 +1,4 @@
-"""The machine failed, not the program: on Slurm's word, and on this machine by what is left of a local
-run."""
+"""The machine failed, not the program: by Slurm's state, and on this machine by the files of a local run."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ def findings(row: Job | None, of: Run | None = None) -> list[Finding]:
     return list(Engine(build()).diagnose(snapshot, History()).findings)
 
 
-def test_a_job_whose_node_failed_is_told_so_and_may_leave_the_node_out() -> None:
+def test_a_failed_node_is_reported_and_the_fix_excludes_it() -> None:
     (finding,) = findings(job("NODE_FAIL", "NodeDown"), run(state="RUNNING", launch={"recipe": "ddp"}))
     assert (finding.rule, finding.cause, finding.subject.node) == ("JOB003", "slurm_node_fail", "node4")
     assert finding.evidence[0].text == "state NODE_FAIL, reason NodeDown"
     assert [dict(fix.changes) for fix in finding.fixes] == [{}, {"exclude": "node4"}]
 
 
-def test_of_several_nodes_none_is_accused() -> None:
+def test_with_several_nodes_no_single_node_is_blamed() -> None:
     (finding,) = findings(job("NODE_FAIL", num_nodes=2), run(state="RUNNING", launch={"recipe": "ddp"}))
     assert finding.subject.node is None
     assert not any(fix.changes for fix in finding.fixes)

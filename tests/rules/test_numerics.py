@@ -39,7 +39,7 @@ def test_one_bad_step_while_the_run_lives_is_not_yet_a_finding() -> None:
     assert not causes(judge(steps([1.0, math.inf]), run=run()))
 
 
-def test_one_bad_step_at_which_the_run_ended_is_a_finding() -> None:
+def test_one_bad_step_is_a_finding_if_the_run_ended_there() -> None:
     assert causes(judge(steps([1.0, math.inf]), run=run(state="COMPLETED"))) == ["nan_loss"]
 
 
@@ -73,7 +73,7 @@ def test_a_nan_on_one_rank_of_two_names_the_rank() -> None:
         "epoch 3 train loss nan val loss nan\nepoch 4 train loss nan val loss nan\n",
     ],
 )
-def test_a_loss_that_is_not_finite_is_found_however_it_is_written(log: str) -> None:
+def test_a_loss_that_is_not_finite_is_found_in_every_spelling(log: str) -> None:
     assert causes(diagnose_log(log)) == ["nan_loss"]
 
 
@@ -115,7 +115,7 @@ def vanishing(norm: float, losses: list[float], precision: str = "fp32") -> list
     return [(finding.rule, finding.cause) for finding in found if finding.rule == "NUM009"]
 
 
-def test_gradients_of_nothing_are_told_with_fp16_where_it_is_that() -> None:
+def test_vanishing_gradients_under_fp16_are_reported_as_fp16_underflow() -> None:
     assert vanishing(0.0, [2.3] * 150) == [("NUM009", "vanishing_gradients")]
     assert vanishing(1e-8, [2.3] * 150, "fp16") == [("NUM009", "fp16_underflow")]
 

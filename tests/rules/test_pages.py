@@ -1,4 +1,4 @@
-"""What is written about the rules: one docstring behind `coach explain`, its list, and docs/rules."""
+"""The text about the rules: `coach explain`, its list and docs/rules come from one docstring."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_rule_has_a_page_with_its_five_headings_and_stands_in_the_index() 
         assert f"[{rule.code}]({rule.code}.md)" in pages["README.md"]
 
 
-def test_a_page_tells_what_its_cause_means_and_where_its_findings_stand() -> None:
+def test_a_page_explains_its_cause_and_leads_to_its_findings() -> None:
     pages = MAKE_RULES["pages"]()
     assert "Two ranks lost their connection, or never had one." in pages["DST020.md"]
     assert "- [MEM008](MEM008.md): the others wait for a killed rank, or lose it" in pages["DST020.md"]

@@ -1,4 +1,5 @@
-"""Each rule of the register has its proofs: a source where it fires, one where it is silent, what it says."""
+"""Each rule of the register has its proofs: a source where it fires, a source where it is silent, and its
+words."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def test_all_codes_that_are_excused_exist_and_have_a_reason() -> None:
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_a_rule_fires_on_its_proof_and_says_there_what_was_read_before(code: str) -> None:
+def test_a_rule_fires_on_its_proof_with_the_same_words_as_before(code: str) -> None:
     assert code in PROOFS, f"{code} has no proof: `python -m tests.rules.proofs` writes it"
     proof = PROOFS[code]
     assert proof.fires is not None

@@ -1,5 +1,5 @@
-"""What libraries, launchers and servers say where ranks do not meet, do not agree or lose each other, in the
-words of many of them."""
+"""The wordings of many libraries, launchers and servers for ranks that do not meet, do not agree or lose each
+other."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ HEALTHY = {
 @pytest.mark.parametrize(
     ("cause", "text"), [(cause, text) for cause, texts in WORDINGS.items() for text in texts]
 )
-def test_what_ranks_say_of_each_other_leads_to_its_cause(cause: str, text: str) -> None:
+def test_wordings_of_ranks_about_each_other_lead_to_their_cause(cause: str, text: str) -> None:
     assert of_a_whole_log("Epoch 1 done", *text.split("\n"))[:1] == [cause]
 
 

@@ -1,5 +1,4 @@
-"""What the metrics of several ranks show when they are laid side by side: recorded from real trainings over
-gloo."""
+"""The metrics of several ranks, compared with each other: recorded from real trainings over gloo."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ def test_stages_that_differ_by_design_and_short_runs_are_left_alone() -> None:
 @pytest.mark.parametrize(
     "recipe", ["unet3d", "my-3d-segmentation", "data_pipeline_bench", "pipeline_parallel"]
 )
-def test_a_straggler_is_told_whatever_the_recipe_is_called(recipe: str) -> None:
+def test_a_straggler_is_reported_under_any_name_of_the_recipe(recipe: str) -> None:
     for declared in (None, False):
         diagnosis = judged([0.1, 0.1, 0.1, 0.3], recipe=recipe, is_uneven_by_design=declared)
         assert only(diagnosis, "DST008").subject.rank == 3
@@ -167,7 +166,7 @@ def test_a_model_that_jitters_on_all_ranks_alike_hides_no_twins_and_makes_none()
     assert only(jittering(2, augment=0.3), "DST025").evidence[2].text.endswith("ranks 0, 2; ranks 1, 3")
 
 
-def test_ranks_that_all_read_the_same_are_told_unless_they_say_that_they_share_a_model() -> None:
+def test_ranks_that_read_the_same_samples_are_reported_unless_they_share_a_model() -> None:
     assert only(jittering(1, 2, 2), "DST025")
     assert "DST025" not in [f.rule for f in jittering(1, 2, 1).findings]
     assert "DST025" not in [f.rule for f in jittering(1, 2, 2, augment=0.3).findings]

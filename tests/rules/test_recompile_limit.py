@@ -38,7 +38,7 @@ def test_the_older_name_of_the_limit_is_known() -> None:
     assert finding.summary.endswith(": ['x == 3']")
 
 
-def test_a_limit_without_its_reason_is_told_and_a_reason_from_elsewhere_is_not_taken() -> None:
+def test_a_recompile_limit_is_reported_without_a_reason_from_a_distant_line() -> None:
     far = "step 1 loss 0.3\n" * 20
     (finding,) = of_log(
         f"WARNING torch._dynamo hit config.accumulated_recompile_limit (256)\n{far}{OLD[200:]}"

@@ -1,5 +1,5 @@
-"""What libraries, launchers and the shell say where memory, files or the storage below them are missing, or
-cannot be used."""
+"""The wordings of libraries, launchers and the shell for memory, files or storage that is missing or
+unusable."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ HEALTHY = {
 @pytest.mark.parametrize(
     ("cause", "text"), [(cause, text) for cause, texts in WORDINGS.items() for text in texts]
 )
-def test_what_is_said_of_a_missing_resource_leads_to_its_cause(cause: str, text: str) -> None:
+def test_wordings_of_a_missing_resource_lead_to_its_cause(cause: str, text: str) -> None:
     assert of_a_whole_log("Epoch 1 done", *text.split("\n"))[:1] == [cause]
 
 

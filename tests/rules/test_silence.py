@@ -44,7 +44,7 @@ def test_a_log_that_cannot_be_read_is_not_counted_as_silent(tmp_path: Path) -> N
     assert report(logs)[-1] == "not judged   gone.log: cannot be read: No such file or directory"
 
 
-def test_the_benchmark_tells_what_it_needs(tmp_path: Path) -> None:
+def test_the_benchmark_names_its_requirements(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "silence.py")]
     unset = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
     assert (unset.returncode, unset.stdout) == (2, "")

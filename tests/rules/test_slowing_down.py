@@ -19,7 +19,7 @@ NUM_STEPS = 1200
 _Pace = Callable[[float], float]
 
 
-def test_outputs_that_are_all_gone_through_in_each_step_are_told_by_the_pace() -> None:
+def test_a_step_that_goes_through_all_earlier_outputs_is_found_by_its_pace() -> None:
     finding = only(diagnose("slowing-down"), "GPU017")
     assert finding.severity is Severity.WARNING
     assert finding.evidence[0].value >= 1.4
@@ -34,8 +34,8 @@ def paced(
     launched: Run | None = None,
     memory: _Pace | None = None,
 ) -> Diagnosis:
-    """A training by what its steps take, wait for data and hold, each by the share of the training that is
-    done."""
+    """A training described by its step time, data wait and memory, each as a function of the finished
+    share."""
     shares = [number / NUM_STEPS for number in range(NUM_STEPS)]
     times = list(accumulate(map(pace, shares), initial=1000.0))[1:]
     series = [
@@ -63,7 +63,7 @@ def told(diagnosis: Diagnosis) -> list[Severity]:
     return [finding.severity for finding in diagnosis.findings if finding.rule == "GPU017"]
 
 
-def test_what_grows_is_told_by_what_grows_with_it() -> None:
+def test_the_fix_of_a_slowing_run_follows_the_quantity_that_grows_with_the_step() -> None:
     def first_fix(diagnosis: Diagnosis) -> str:
         return only(diagnosis, "GPU017").fixes[0].title
 

@@ -1,4 +1,4 @@
-"""Jobs of which Slurm's word is all there is."""
+"""Jobs about which only Slurm's state is known."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_foreign_job_whose_log_was_looked_for_and_not_found_is_a_finding_too()
     assert finding.fixes[0].command == "srun -w node4 ls -ld /home/ada/logs"
 
 
-def test_a_foreign_job_whose_log_nobody_can_name_or_read_is_no_job_without_a_log() -> None:
+def test_a_foreign_job_with_an_unknown_or_unreadable_log_does_not_count_as_one_without_a_log() -> None:
     denied = replace(MISSING, is_found=True, problem="/home/ada/logs/17.out: Permission denied")
     for files in ((), (denied,), (MISSING, denied)):
         told = causes(Engine(build()).diagnose(foreign("FAILED", *files), History()))

@@ -17,7 +17,7 @@ from tests.rules.test_telemetry import loud, only
 INFO = {"batch_size": {"default": 64, "usual": [8, 4096]}}
 
 
-def test_two_samples_in_each_step_are_told_with_the_recipes_own_batch_as_fix() -> None:
+def test_two_samples_a_step_are_reported_with_the_recipes_batch_as_the_fix() -> None:
     diagnosis = diagnose("small-batch")
     assert loud(diagnosis) == [("GPU011", Severity.WARNING)]
     fix = diagnosis.findings[0].fixes[0]
@@ -31,7 +31,7 @@ def of(batch: int, accumulation: int = 1, step_s: float = 0.02, wait_s: float = 
     return judge(steps([1.0] * 100, 0, step_s, wait_s, num_samples=batch * accumulation), run=launched)
 
 
-def test_a_batch_counts_by_what_is_computed_at_once() -> None:
+def test_the_batch_that_counts_is_the_micro_batch() -> None:
     assert only(of(2, accumulation=16), "GPU011").evidence[0].value == 2
 
 
@@ -65,6 +65,6 @@ def test_a_gpu_that_waits_for_small_kernels_explains_its_low_utilization() -> No
     assert "GPU011" not in [f.rule for f in on_gpu(25.0, memory_used_mib=60000.0).findings]
 
 
-def test_a_recipe_whose_model_is_small_for_the_gpu_is_only_told_so() -> None:
+def test_a_recipe_with_a_model_too_small_for_the_gpu_gets_only_a_remark() -> None:
     launched = run({"batch_size": 64}, parameter_info=INFO)
     assert only(on_gpu(40.0, launched, memory_used_mib=4000.0), "GPU011").severity is Severity.INFO

@@ -1,5 +1,4 @@
-"""A traceback shows lines of the program beside its error: what stands in them was not said, and is nobody's
-evidence."""
+"""A traceback shows source lines beside its error: an error text in such a line is no evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ HEAD = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3
         ),
     ],
 )
-def test_what_a_source_line_says_is_not_what_happened(source: str) -> None:
+def test_an_error_text_in_a_source_line_of_a_traceback_is_not_an_error(source: str) -> None:
     diagnosis = diagnose_log(f"{HEAD}    {source}\nValueError: bad label")
     assert causes(diagnosis) == ["code_error"]
     assert diagnosis.findings[0].summary.endswith("ValueError: bad label")
@@ -47,7 +46,7 @@ def test_what_a_source_line_says_is_not_what_happened(source: str) -> None:
     ],
     ids=["rank-prefix", "frame", "box", "notebook"],
 )
-def test_neither_under_a_rank_nor_in_a_box_nor_in_the_name_of_a_file(log: str) -> None:
+def test_an_error_text_in_a_source_line_of_a_rank_a_box_or_a_file_name_is_not_an_error(log: str) -> None:
     assert of_a_whole_log(*log.splitlines()) == ["code_error"]
 
 
@@ -95,7 +94,7 @@ SUMMARY = """  traceback : Traceback (most recent call last):
 
 
 @pytest.mark.parametrize("log", [GROUP, INDENTED, SUMMARY], ids=["group", "logger", "torchrun"])
-def test_an_exception_that_is_indented_with_its_whole_traceback_is_said(log: str) -> None:
+def test_an_exception_indented_with_its_whole_traceback_is_found(log: str) -> None:
     assert causes(diagnose_log(log)) == ["cuda_oom"]
 
 

@@ -1,4 +1,5 @@
-"""Stack samples of real trainings: a slow loader, a slow rank, one that stands; and ranks that only work."""
+"""Stack samples of real trainings: a slow loader, a slow rank, a rank that stands still, and ranks that
+work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the sampler beside a training shows: each rule fires on a recording of its fault and says nothing of
-GPUs at work."""
+"""Rules on the sampler's telemetry: each fires on a recording of its fault and is silent for GPUs at work."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ def only(diagnosis: Diagnosis, rule: str) -> Finding:
         ("uneven", "DST009", Severity.WARNING, 3),
     ],
 )
-def test_a_gpu_that_fails_is_named_with_its_fault_and_nothing_else_is_said(
+def test_a_failing_gpu_is_named_with_its_fault_and_is_the_only_finding(
     name: str, rule: str, severity: Severity, gpu: int
 ) -> None:
     diagnosis = diagnose(f"gpus/{name}")
@@ -77,7 +76,7 @@ def test_gpus_at_their_power_limit_with_old_corrected_errors_and_a_link_that_sle
     assert [finding.rule for finding in diagnosis.findings] == ["MEM005"], "a full memory is worth knowing"
 
 
-def test_a_gpu_that_is_busy_on_few_multiprocessors_is_told_by_gpm_and_a_full_one_is_not() -> None:
+def test_gpm_shows_a_gpu_that_is_busy_on_few_multiprocessors_and_a_full_one_is_silent() -> None:
     finding = only(diagnose("gpus/underfed"), "GPU013")
     assert finding.severity is Severity.WARNING
     assert "6 % of its multiprocessors" in finding.summary
@@ -129,7 +128,7 @@ def crowded(num_threads: int | None, num_ranks: int = 4, pressure_pct: float | N
     return judge((), samples, now_s=1130.0).findings[0]
 
 
-def test_ranks_with_far_more_threads_than_cpus_are_told_how_many_they_may_have() -> None:
+def test_ranks_with_far_more_threads_than_cpus_get_the_number_to_set() -> None:
     finding = crowded(64)
     assert finding.rule == "GPU006"
     assert (finding.evidence[-1].text, finding.evidence[-1].value) == ("threads of 4 ranks on 8 CPUs", 256.0)
@@ -199,14 +198,14 @@ def growing(mib_per_s: float, seconds: int = 1200, limit_mib: float = 65536.0) -
     return judge((), series, now_s=1000.0 + seconds)
 
 
-def test_memory_that_grows_without_end_is_told_before_it_reaches_the_limit() -> None:
+def test_memory_that_grows_without_end_is_reported_before_it_reaches_the_limit() -> None:
     finding = only(growing(8.0), "MEM009")
     assert finding.severity is Severity.WARNING
     assert "reaches its limit in about" in finding.summary
     assert only(growing(8.0, limit_mib=18000.0), "MEM009").severity is Severity.CRITICAL
 
 
-def test_a_program_that_keeps_what_it_makes_is_told_and_one_that_does_not_is_silent() -> None:
+def test_a_leaking_program_is_reported_and_a_steady_one_is_silent() -> None:
     finding = only(diagnose("hosts/leaking"), "MEM009")
     assert (finding.severity, finding.subject.node) == (Severity.WARNING, "node1")
     assert not diagnose("hosts/steady").findings
@@ -230,7 +229,7 @@ def device_memory(used_mib: Sequence[float]) -> Diagnosis:
     return judge(steps([1.0] * 200), samples, now_s=1000.0 + len(used_mib))
 
 
-def test_device_memory_that_grows_without_end_is_told_before_it_is_full() -> None:
+def test_device_memory_that_grows_without_end_is_reported_before_it_is_full() -> None:
     finding = only(diagnose("gpus/leaking"), "MEM004")
     assert (finding.severity, finding.subject.gpu) == (Severity.WARNING, 0)
     live = only(device_memory([30_000 + 4.0 * second for second in range(1200)]), "MEM004")
@@ -285,7 +284,7 @@ def test_a_training_on_cpus_that_does_nothing_for_ten_minutes_is_a_hang() -> Non
     assert "hang" in causes(standing(1700.0, hosts(700, cpu_pct=0.6)))
 
 
-def test_two_ranks_over_gloo_of_which_one_never_comes_are_a_hang_under_the_real_sampler() -> None:
+def test_a_gloo_rank_that_never_comes_is_a_hang_under_the_real_sampler() -> None:
     """It was recorded on a local disk, for a little longer than six minutes: the file system's lag needs no
     waiting out."""
     snapshot, history = read("hosts/hanging")
@@ -315,7 +314,7 @@ def test_a_silence_that_the_file_system_may_explain_is_waited_out() -> None:
     assert "hang" not in causes(standing(1400.0, spinning(until_s=1400.0)))
 
 
-def test_what_was_not_measured_is_said_and_nothing_is_called_healthy() -> None:
+def test_missing_measurements_are_listed_and_the_run_is_not_called_healthy() -> None:
     diagnosis = judge(steps([1.0] * 100), run=run(resources={"num_nodes": 1, "gpus_per_node": 2}))
     assert not diagnosis.findings
     assert {"gpu.utilization", "host"} <= {item.what for item in diagnosis.not_measured}

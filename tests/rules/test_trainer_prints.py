@@ -1,4 +1,4 @@
-"""What is read from the losses, rates and norms that transformers' Trainer and plain programs print."""
+"""Findings from the losses, rates and norms that transformers' Trainer and plain programs print."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_each_recording_of_the_trainer_is_judged_here() -> None:
 
 
 @pytest.mark.parametrize("name", ILL)
-def test_what_is_wrong_is_read_from_the_numbers_that_the_trainer_prints(name: str) -> None:
+def test_bad_trainings_are_found_from_the_numbers_that_the_trainer_prints(name: str) -> None:
     rule, cause, words = ILL[name]
     finding = diagnose_log((TRAINER / f"{name}.log").read_text()).findings[0]
     assert (finding.rule, finding.cause) == (rule, cause)
@@ -113,7 +113,7 @@ def test_a_large_loss_or_a_large_rate_alone_is_no_divergence(lines: list[str]) -
 
 
 @pytest.mark.parametrize(("norm", "cause"), [("nan", "nan_loss"), ("inf", "amp_overflow")])
-def test_norms_that_are_never_finite_beside_a_loss_that_does_not_fall_are_told(norm: str, cause: str) -> None:
+def test_norms_that_are_never_finite_beside_a_flat_loss_are_reported(norm: str, cause: str) -> None:
     lines = [f"step {number} loss 2.3{number % 3} grad_norm {norm} lr 1e-3" for number in range(20)]
     assert of_a_whole_log(*lines) == [cause]
     assert of_a_whole_log(*printed([2.31, 2.3] * 10, grad_norm=math.inf)) == ["amp_overflow"]
@@ -137,7 +137,7 @@ def guessing(of: int, line: Callable[[int, float], str], count: int = 60) -> lis
     return [line(number, math.log(of) * (1 + 0.002 * math.sin(number))) for number in range(1, count)]
 
 
-def test_guessing_is_seen_where_epochs_are_told_and_among_the_classes_that_the_log_names() -> None:
+def test_guessing_is_seen_if_the_log_names_the_epochs_or_the_number_of_classes() -> None:
     epochs = guessing(10, lambda number, loss: f"Epoch {number}/60 loss: {loss:.4f}")
     assert of_a_whole_log(*epochs) == ["not_learning"]
     rows = guessing(37, lambda number, loss: f"step {number * 10} loss: {loss:.4f}")

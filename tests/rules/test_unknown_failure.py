@@ -57,7 +57,7 @@ def only(snapshot: TargetSnapshot) -> Finding:
     return finding
 
 
-def test_a_script_that_died_of_a_missing_command_is_told_with_the_last_line_of_stderr() -> None:
+def test_a_missing_command_is_reported_with_the_last_line_of_stderr() -> None:
     words = "/runs/ddp/job.sh: line 11: mkdir: command not found"
     exit_ = RunExit("FAILED", 127, 5.0, ())
     local = run(state="FAILED", backend="local", launch={"recipe": "ddp"})
@@ -123,7 +123,7 @@ def test_signals_have_their_names(exit_code: int | None, reason: str | None, sai
     assert f"ended as FAILED with {said}" in finding.summary
 
 
-def test_without_a_log_it_says_so_and_where_one_was_looked_for() -> None:
+def test_without_a_log_the_finding_names_the_paths_that_were_searched() -> None:
     denied = LogFile("/logs/17.out", True, "/logs/17.out: Permission denied")
     finding = only(ended("FAILED", exit_code=9, log_files=(denied,)))
     assert finding.summary.endswith("exit status 9; the cause is not recognised; no log was found")
@@ -152,7 +152,7 @@ def test_a_job_that_did_not_fail_has_no_failure(state: str) -> None:
     )
 
 
-def test_it_withdraws_as_soon_as_another_finding_says_why() -> None:
+def test_end001_withdraws_as_soon_as_another_finding_explains_the_end() -> None:
     engine = Engine(build())
     first = engine.diagnose(ended("FAILED", "starting"), History())
     assert causes(first) == ["unknown_failure"]
@@ -242,7 +242,7 @@ def test_the_good_end_of_another_log_of_the_same_target_counts() -> None:
 
 
 @pytest.mark.parametrize("log", sorted((RECORDINGS / "unknown").glob("*.log")), ids=lambda log: log.stem)
-def test_recorded_scripts_are_told_apart_by_their_end(log: Path) -> None:
+def test_recorded_scripts_that_died_and_that_went_on_are_distinguished(log: Path) -> None:
     told = of_a_whole_log(*log.read_text(encoding="utf-8").splitlines())
     assert told == ([] if log.stem.startswith("lived-on-") else ["unknown_failure"])
 
@@ -261,7 +261,7 @@ def test_a_block_is_bounded_and_takes_no_longer_for_long_lines() -> None:
     assert time.process_time() - began_s < 5.0
 
 
-def test_what_the_log_says_is_quoted_as_it_is_and_cut() -> None:
+def test_a_line_of_the_log_is_quoted_unchanged_and_cut() -> None:
     said = "error: \x1b[31m[bold]" + "x" * 3000
     finding = only(ended("FAILED", log_tails=(LogTail("train.log", 1, (said,), len(said), 1),)))
     assert len(finding.summary) < 400

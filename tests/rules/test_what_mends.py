@@ -1,4 +1,4 @@
-"""The first fix is one that mends this fault, not one that mends another with the same end."""
+"""The first fix removes this fault, not another fault with the same symptom."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def test_a_divergence_of_a_run_of_ours_has_a_fix_that_can_be_launched() -> None:
 
 
 @pytest.mark.parametrize(("pace", "is_leak"), [(50.0, True), (0.0, False)])
-def test_memory_that_grew_to_the_end_is_a_leak_and_more_of_it_no_cure(pace: float, is_leak: bool) -> None:
+def test_memory_that_grew_to_the_end_is_a_leak_that_more_memory_does_not_cure(
+    pace: float, is_leak: bool
+) -> None:
     launched = run({"num_workers": 2}, {"mem": "3G"}, state="OUT_OF_MEMORY")
     samples = [HostSample("node1", 1000.0 + n, memory_used_mib=1500.0 + pace * n) for n in range(30)]
     found = judge(steps([2.0] * 300), samples, launched).findings[0]

@@ -1,5 +1,4 @@
-"""Many short logs, as people write and get them: those of one cause in all its words, and healthy ones that
-sound bad."""
+"""Many short logs: all wordings of each cause, and healthy logs that sound bad."""
 
 from __future__ import annotations
 
@@ -583,7 +582,7 @@ def test_a_nan_in_the_training_loss_is_an_alarm_whatever_stands_beside_it(line: 
     assert causes(diagnose_log(f"{line % 2.0}\n" + f"{line % math.nan}\n" * 3)) == ["nan_loss"]
 
 
-def test_a_script_that_says_done_behind_a_program_that_died_hides_nothing() -> None:
+def test_a_script_that_prints_done_after_a_failed_program_hides_no_cause() -> None:
     died = ("RuntimeError: CUDA error: an illegal memory access was encountered", "Training finished", "Done")
     assert of_a_whole_log(*died) == ["illegal_memory_access"]
     assert of_a_whole_log(*FRAMES.splitlines(), "ValueError: bad label", "Done") == ["code_error"]
@@ -615,7 +614,5 @@ def test_a_script_that_says_done_behind_a_program_that_died_hides_nothing() -> N
         ),
     ],
 )
-def test_what_ended_a_program_is_told_though_its_script_says_that_the_job_is_done(
-    cause: str, line: str
-) -> None:
+def test_the_cause_is_found_although_the_script_prints_that_the_job_is_done(cause: str, line: str) -> None:
     assert of_a_whole_log("Epoch 1 done", line, "Job finished at Sat Nov 21 10:10:10 UTC", "Done") == [cause]

@@ -13,7 +13,7 @@ from tests.rules.recorded import diagnose
 from tests.rules.test_telemetry import hosts, loud, only
 
 
-def test_sixteen_workers_on_two_cpus_are_told_with_what_they_cost() -> None:
+def test_sixteen_workers_on_two_cpus_are_reported_with_their_cost() -> None:
     diagnosis = diagnose("too-many-workers")
     assert loud(diagnosis) == [("DAT001", Severity.WARNING)]
     finding = diagnosis.findings[0]
@@ -68,7 +68,7 @@ def test_up_to_two_workers_for_each_cpu_are_silent(num_workers: int) -> None:
     assert not judged(num_workers).findings
 
 
-def test_of_a_foreign_job_torchs_own_warning_tells_both_numbers_and_is_info() -> None:
+def test_torchs_own_warning_in_a_foreign_job_gives_both_numbers_and_is_info() -> None:
     finding = only(diagnose("silent/many-workers.log"), "DAT001")
     assert (finding.severity, finding.evidence[0].line) == (Severity.INFO, 1)
     assert finding.summary.startswith("24 DataLoader workers share 2 CPUs")

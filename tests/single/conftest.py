@@ -1,5 +1,5 @@
-"""`coach.pyz` as somebody has copied it to a cluster: one file in a folder that is not his, no coach
-installed, and the source tree out of the way."""
+"""`coach.pyz` as a user copies it to a cluster: one file in another user's folder, no installed coach, and no
+source tree in reach."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OneFile:
     python: Path
 
     def argv(self, user: User, *words: str | os.PathLike[str]) -> list[str]:
-        """The command line by which the user starts it, where nobody sees the source tree."""
+        """The command line by which the user starts it, with the source tree hidden."""
         command = user.argv([self.python, self.path, *words])
         return ["unshare", "--mount", "sh", "-c", HIDE, str(REPOSITORY), *command]
 

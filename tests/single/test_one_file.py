@@ -1,4 +1,4 @@
-"""coach from one file: an ordinary user launches, looks and is told why, on the real Slurm."""
+"""coach from one file: an ordinary user launches, opens the screens and runs `why`, on the real Slurm."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OLD = ("2.7", "3.6", "3.8", "3.9", "3.10")
 @pytest.mark.cluster
 @pytest.mark.train
 @pytest.mark.terminal
-def test_a_user_without_an_installation_launches_is_told_why_and_opens_the_screens(
+def test_a_user_without_an_installation_launches_asks_why_and_opens_the_screens(
     slurm: SlurmCluster,
     user: User,
     train_python: Path,
@@ -112,7 +112,7 @@ def test_without_slurm_a_command_and_a_launch_run_with_the_sampler_beside_them(
     assert_nothing_was_kept(one_file, user)
 
 
-def test_what_comes_with_coach_is_found_in_the_file(user: User, one_file: OneFile) -> None:
+def test_recipes_and_data_of_coach_are_found_in_the_one_file(user: User, one_file: OneFile) -> None:
     def coach(*words: str) -> str:
         done = one_file.run(user, {}, *words)
         assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The pure stand-ins for native packages: what coach finds and does is the same with either."""
+"""The pure-Python stand-ins for native packages: coach behaves the same with both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALPHABET = b"abcABC01 \0\n-"
 
 
 def stand_in(name: str) -> ModuleType:
-    """Loaded under another name, so that the real one stays what it is."""
+    """Loaded under another name, so the real package stays unchanged."""
     path = REPOSITORY / "single" / "stand_ins" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"stand_in_{name}", path)
     assert spec is not None
@@ -85,7 +85,7 @@ def found_in(log: bytes, wanted: tuple[Signature, ...]) -> list[LogHit]:
 
 
 def forget_automata() -> None:
-    """What a process keeps for all its logs."""
+    """The cached automaton of a process for all its logs."""
     for value in vars(line_filter).values():
         if hasattr(value, "cache_clear"):
             value.cache_clear()
@@ -131,7 +131,7 @@ def test_processes_are_ended_and_waited_for() -> None:
     child.wait()
 
 
-def test_a_zombie_is_told_and_a_stranger_is_not_signalled() -> None:
+def test_a_zombie_is_recognised_and_a_foreign_process_is_not_signalled() -> None:
     child = subprocess.Popen(["true"])
     process = processes.Process(child.pid)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -145,7 +145,7 @@ def test_a_zombie_is_told_and_a_stranger_is_not_signalled() -> None:
             module.Process(2**70)
 
 
-def test_what_the_modules_of_coach_ask_for_is_there() -> None:
+def test_the_stand_ins_have_every_function_that_coach_calls() -> None:
     """A new use of either package needs its stand-in."""
     for name, module in (("psutil", processes), ("ahocorasick_rs", literals)):
         used = uses_of(name)

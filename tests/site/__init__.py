@@ -1,1 +1,1 @@
-"""What a site installs and switches on, tried as its administrators would."""
+"""A site's installation and switches, tested as its administrators use them."""

@@ -18,11 +18,11 @@ SUBJECT = "Slurm Job_id=17 Name=a'b Failed, Run time 00:01:00, FAILED, ExitCode 
 LINES = "17  FAILED: MEM001 out of memory\n  train.py:12\n  fix: batch_size 32"
 FAILED = {"SLURM_JOB_ID": "17", "SLURM_JOB_STATE": "FAILED"}
 
-pytestmark = pytest.mark.root  # the job's user is somebody else than the one who calls them
+pytestmark = pytest.mark.root  # the job's user is not the user who calls the hooks
 
 
 class Site:
-    """A site's choices, a mailer that keeps what it gets, and a coach that a test writes."""
+    """A site's settings, a mailer that stores its mails, and a coach that a test writes."""
 
     def __init__(self) -> None:
         self.folder = make_open_directory("hooks")
@@ -86,7 +86,7 @@ def test_the_job_is_known_by_the_subject_where_slurm_says_no_more(site: Site) ->
         pytest.param(lambda site: site.coach("echo all; echo is well"), id="the job is healthy"),
     ],
 )
-def test_whatever_coach_does_the_mail_goes_out_as_slurm_wrote_it(
+def test_if_coach_fails_the_mail_goes_out_as_slurm_wrote_it(
     site: Site, spoil: Callable[[Site], object]
 ) -> None:
     spoil(site)

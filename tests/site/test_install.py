@@ -1,5 +1,5 @@
-"""`make site` as an administrator types it: a tree that nobody writes to, two versions side by side, and a
-session of the older one that goes on."""
+"""`make site` as an administrator types it: a tree that never changes, two versions side by side, and a
+session of the older version that goes on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WHOLE = (
 
 
 def install(checkout: Path, prefix: Path) -> subprocess.CompletedProcess[str]:
-    """What `make site` runs once its tools are there."""
+    """The program that `make site` runs after its tools are installed."""
     argv = [sys.executable, checkout / "site" / "install.py", "--prefix", prefix]
     python = reachable_python()
     assert python is not None, "no Python that every user can start"
@@ -58,7 +58,7 @@ def prefix() -> Iterator[Path]:
 
 
 def loaded(modules: Path, *commands: str) -> str:
-    """What a login shell with Lmod says."""
+    """The output of a login shell with Lmod."""
     program = "; ".join((f". {INIT}", f"module use {modules}", *commands))
     done = subprocess.run(["bash", "--norc", "-c", program], capture_output=True, text=True, timeout=60)
     return done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The pages for administrators name what there is: every switch, and every choice of the hooks."""
+"""The pages for administrators name every switch and every choice of the hooks."""
 
 from __future__ import annotations
 

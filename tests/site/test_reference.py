@@ -30,7 +30,7 @@ def test_each_command_and_its_options_are_completed(reference: Any, shell: str) 
 @pytest.mark.parametrize(
     ("words", "completed"), [("ca", ["cancel"]), ("why --s", ["--since-login"]), ("wh", ["why"])]
 )
-def test_bash_completes_what_was_begun(
+def test_bash_completes_a_word_that_was_begun(
     reference: Any, tmp_path: Path, words: str, completed: list[str]
 ) -> None:
     script = tmp_path / "coach"

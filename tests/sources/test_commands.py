@@ -45,7 +45,7 @@ def test_a_site_s_wrapper_that_hangs_is_ended_with_its_children() -> None:
     wait_until(lambda: not with_environment(mark), 5.0, "nothing of it is left")
 
 
-def test_a_site_s_wrapper_that_goes_on_is_asked_to_end_with_what_it_started() -> None:
+def test_a_site_s_wrapper_that_goes_on_is_ended_with_its_children() -> None:
     mark = f"COMMAND_MARK={secrets.token_hex(8)}"
     env = {**os.environ, **dict([mark.split("=")])}
     asked = "trap 'sleep 0.2; echo asked; exit' TERM; echo ready; while :; do sleep 0.05; done"
@@ -58,7 +58,7 @@ def test_a_site_s_wrapper_that_goes_on_is_asked_to_end_with_what_it_started() ->
         assert rest.read() == b"asked\n"
 
 
-def test_a_command_that_is_not_there_is_an_error_and_leaves_nothing() -> None:
+def test_a_missing_command_is_an_error_and_leaves_no_files() -> None:
     with pytest.raises(FileNotFoundError):
         run_command(("no-such-client",), os.environ, 1.0)
 

@@ -60,7 +60,7 @@ def test_an_outdated_size_does_not_restart_the_reading() -> None:
     assert follower.offset == len(FIRST) + 5
 
 
-def test_a_log_that_was_cut_and_is_written_anew_begins_anew() -> None:
+def test_a_log_that_was_cut_and_rewritten_is_read_from_its_start() -> None:
     io = FakeIo()
     follower = followed(io)
     io.write(str(PATH), FIRST[:50])

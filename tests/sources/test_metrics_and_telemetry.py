@@ -192,7 +192,7 @@ def test_every_kind_of_sample_is_understood() -> None:
     assert num_bad == 2
 
 
-def test_a_record_with_hostile_values_keeps_what_can_be_believed() -> None:
+def test_a_record_with_hostile_values_keeps_its_plausible_ones() -> None:
     base = {"time_s": 1.0, "node": "node1"}
     hostile: list[object] = [None, "x", [], {}, 1e400, "NaN", 2**70, True]
     for value in hostile:
@@ -269,7 +269,7 @@ def test_a_rotated_part_that_is_merged_into_the_next_while_it_is_read_holds_up_n
     assert read_times(source) == [3]
 
 
-def test_telemetry_that_cannot_be_read_is_an_error_and_what_was_read_before_it_counts() -> None:
+def test_unreadable_telemetry_is_an_error_and_the_samples_before_it_count() -> None:
     io = FakeIo()
     io.write("/runs/r/telemetry/node1.jsonl", host(1) + b"{torn}\n" + host(2))
     io.write("/runs/r/telemetry/node2.jsonl", host(1, "node2"))

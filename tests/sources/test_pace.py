@@ -143,7 +143,7 @@ def test_a_small_run_on_the_screen_is_followed_within_seconds(
     assert len(simulation.polls["metrics"]) >= 20
 
 
-def test_a_coach_that_nobody_touches_asks_at_most_60_times_a_minute(
+def test_an_untouched_coach_asks_at_most_60_times_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation = Simulation(monkeypatch, IDLE)
@@ -161,7 +161,7 @@ def test_an_open_run_is_read_half_as_often_without_focus(monkeypatch: pytest.Mon
     assert (focused, away) == (FILE_OPS_PER_MIN, FILE_OPS_PER_MIN / 2)
 
 
-def test_slurm_is_asked_more_rarely_while_nobody_touches_coach() -> None:
+def test_slurm_is_asked_less_often_while_coach_is_untouched() -> None:
     pace = Pace()
     assert pace.pause_s(10.0, 0.1, 0) == 10.0
     pace.attend(IDLE)

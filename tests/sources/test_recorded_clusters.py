@@ -50,7 +50,7 @@ def partitions(version: str) -> tuple[Partition, ...]:
 
 
 @both
-def test_the_queue_tells_what_each_job_waits_for(version: str) -> None:
+def test_the_queue_shows_the_reason_of_each_waiting_job(version: str) -> None:
     by_name = jobs(version)
     dep = by_name["dep"]
     assert dep.dependency is not None
@@ -85,7 +85,7 @@ def test_arrays_and_heterogeneous_jobs_of_a_real_queue_fold(version: str) -> Non
 
 
 @both
-def test_a_drained_node_tells_why_who_and_when(version: str) -> None:
+def test_a_drained_node_has_its_reason_author_and_time(version: str) -> None:
     node3 = nodes(version)[2]
     assert node3.state.startswith("idle+drain")
     assert (node3.reason, node3.reason_user) == ("bad fan, ticket 17", "root")
@@ -106,7 +106,7 @@ def test_free_gpus_leave_out_drained_reserved_and_planned_nodes(version: str) ->
 
 
 @both
-def test_the_map_says_which_job_has_which_gpu(version: str) -> None:
+def test_the_map_shows_the_job_on_each_gpu(version: str) -> None:
     by_name = jobs(version)
     allocations, _ = parse_allocations(text(f"allocations-{version}"))
     found = nodes(version)
@@ -201,7 +201,7 @@ def test_history_has_ended_jobs_in_the_form_of_the_queue_with_their_efficiency()
     assert ends == sorted(ends, reverse=True)
 
 
-def test_a_history_that_was_cut_keeps_what_is_whole() -> None:
+def test_a_history_that_was_cut_keeps_its_whole_rows() -> None:
     whole = text("history-24.11")
     found, num_bad = parse_history(whole[: len(whole) // 2], SEPARATOR)
     assert num_bad == 1

@@ -1,5 +1,5 @@
-"""The four questions at a terminal, on a real Slurm: what is free, where could I run, when would I start, why
-am I still pending."""
+"""Four questions at a terminal, on a real Slurm: free GPUs, places to run, the expected start, the reason for
+a wait."""
 
 from __future__ import annotations
 

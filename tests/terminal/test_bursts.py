@@ -28,7 +28,7 @@ BACKSPACE, DELETE = "\x7f", "\x1b[3~"
 
 
 class Typed:
-    """The keys of one burst, and the text that they make of a field whose value is selected."""
+    """The keys of one burst, and the resulting text of a field whose value is selected."""
 
     def __init__(self, chance: random.Random, value: str) -> None:
         self.keys = ""
@@ -102,7 +102,7 @@ def form(open_terminal: OpenTerminal, tmp_path: Path) -> Terminal:
 
 
 def values(screen: str) -> list[str]:
-    """What the fields show, from above."""
+    """The text of the fields, from the top."""
     rows = screen.splitlines()
     first, left = next(
         (index, at) for index, row in enumerate(rows) if (at := row.find("─ parameters ─")) >= 0

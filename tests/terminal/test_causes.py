@@ -1,5 +1,6 @@
 """From a job that failed to its cause: at most two keys on the first screen, at most five seconds after the
-queue said so. Real keys, a real screen, a real Slurm; the programs print what torch and Slurm print."""
+queue showed the failure. Real keys, a real screen, a real Slurm; the programs print what torch and Slurm
+print."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def test_a_job_that_met_its_limit_is_named_so(
     terminal.wait_for(re.compile(rf"job {job_id}\b"), "time limit", timeout_s=WITHIN_S)
 
 
-def test_a_job_of_somebody_else_is_opened_on_its_cause_by_its_number(
+def test_another_user_s_job_is_opened_on_its_cause_by_its_number(
     slurm: SlurmCluster, user_coach: InstalledCoach, open_terminal: OpenTerminal, open_directory: Path
 ) -> None:
     log = open_directory / "somebody-else.out"
@@ -101,7 +102,7 @@ def test_a_job_of_somebody_else_is_opened_on_its_cause_by_its_number(
     terminal.wait_for("queue ·")
     terminal.send("a")
     terminal.send_packet("/of-root\r")  # other tests' jobs may fill the screen
-    # Everybody's jobs are asked once a minute.
+    # coach queries everybody's jobs once a minute.
     terminal.wait_for(re.compile(rf"\b{job_id} +of-root"), timeout_s=90)
 
 

@@ -1,5 +1,5 @@
-"""A person before a cluster that fails, and one who has just launched something: real keys, a real screen, a
-real Slurm."""
+"""A user at a cluster that fails, and a user who has just launched a run: real keys, a real screen, a real
+Slurm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SLOW = '#!/bin/sh\n[ -e {flag} ] && sleep 4\nexec {squeue} "$@"\n'
 
 
 @pytest.mark.long
-def test_a_controller_that_hangs_is_said_with_the_age_of_what_is_shown_and_comes_back_without_a_key(
+def test_a_hanging_controller_is_shown_with_the_age_of_the_data_and_comes_back_without_a_key(
     user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
     slurm.submit("sleep 300", "--job-name=survivor")
@@ -88,11 +88,11 @@ def test_a_job_on_the_screen_stays_there_with_its_age_while_the_controller_is_aw
     assert "RUNNING" in screen
 
 
-def test_a_slow_controller_is_said_and_asked_more_rarely(
+def test_a_slow_controller_is_named_and_asked_less_often(
     user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
-    """A wrapper stands for the controller's slowness: a real one is slow only by chance, or under a limit of
-    rates."""
+    """A wrapper makes the controller slow, because a real one is slow only by chance or under a rate
+    limit."""
     slurm.submit("sleep 300", "--job-name=patient")
     folder = user_coach.user.home / "bin"
     folder.mkdir(mode=0o755)

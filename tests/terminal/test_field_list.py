@@ -1,4 +1,4 @@
-"""What is painted of a list of fields after it has scrolled, seen in a real terminal."""
+"""A list of fields after it has scrolled, as painted in a real terminal."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def test_two_selected_jobs_are_held_released_shortened_requeued_and_cancelled(
 
 
 def answered(terminal: Terminal, outcome: str) -> None:
-    """Press y until it counts: within 0.3 s of the question it is refused. What came of it stands there until
-    the next key."""
+    """Press y until it counts; within 0.3 s of the question it is refused. The result is shown until the next
+    key."""
 
     def is_told() -> bool:
         screen = terminal.screen()

@@ -1,5 +1,5 @@
-"""Nothing of coach stays on a login node: whatever ends it, while Slurm's clients hang, all of its processes
-go within five seconds."""
+"""No process of coach stays on a login node: after every kind of end, with hanging Slurm clients, all of them
+are gone within five seconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AND_THEN = (
 
 
 class Login:
-    """A login node whose squeue never answers. What runs there carries a mark in its environment."""
+    """A login node whose squeue never answers. Its processes carry a mark in their environment."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -79,7 +79,7 @@ def login(tmp_path: Path) -> Iterator[Login]:
 
 
 @pytest.mark.terminal
-def test_a_closed_terminal_ends_the_screens_and_what_they_asked(
+def test_a_closed_terminal_ends_the_screens_and_their_queries(
     login: Login, open_terminal: Callable[..., Terminal]
 ) -> None:
     terminal = open_terminal(login.argv("--backend", "slurm"))

@@ -1,5 +1,5 @@
-"""At a terminal, on a real Slurm: a script of one's own is picked by `+`, planned with its own arguments, and
-launched; the next time it stands among the recent commands."""
+"""At a terminal, on a real Slurm: `+` picks a user's own script; it is planned with its own arguments and
+launched, and the next time it is among the recent commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(f"{arguments.greeting} lr={arguments.lr}", flush=True)
 
 
 def project_of(user: User) -> Path:
-    """A directory with a script two folders deep, and scripts that are nobody's to start."""
+    """A directory with a script two folders deep, and scripts that a user does not start."""
     project = user.home / "project"
     for name in ("tools/small", "venv/bin", ".git"):
         (project / name).mkdir(parents=True)

@@ -1,7 +1,7 @@
 """coach opens no port and sends no data: by strace over its commands, and over the screens with a live run.
 
-What Slurm's clients say to their controller, and a training's ranks to each other, is theirs: each socket
-is told by the program that made it."""
+Slurm's clients may talk to their controller, and a training's ranks to each other: each socket is attributed
+to the program that opened it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def sockets_of_coach(lines: Iterable[str]) -> list[str]:
     return found
 
 
-def test_the_reader_of_the_trace_tells_coach_s_sockets_from_a_client_s() -> None:
+def test_the_reader_of_the_trace_separates_coach_s_sockets_from_a_client_s() -> None:
     lines = [
         '10 execve("/x/bin/coach", ["coach", "jobs"], 0x7) = 0',
         "10 clone(child_stack=NULL, flags=CLONE_VM) = 11",
@@ -110,7 +110,9 @@ def test_no_command_opens_a_socket_to_anywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.terminal
-def test_the_screens_open_none_while_a_run_is_alive(tmp_path: Path, open_terminal: OpenTerminal) -> None:
+def test_the_screens_open_no_connection_while_a_run_is_alive(
+    tmp_path: Path, open_terminal: OpenTerminal
+) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "train.py").write_text(PROGRAM)
     run_coach(tmp_path / "project", "launch", "train.py", "--backend", "local")

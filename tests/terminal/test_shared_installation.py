@@ -1,5 +1,5 @@
-"""An installation that belongs to somebody else, on a machine without a network: all of coach works, and
-nothing is written beside it."""
+"""Another user's installation, on a machine without a network: all of coach works, and no file is written
+beside it."""
 
 from __future__ import annotations
 

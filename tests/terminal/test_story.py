@@ -139,7 +139,7 @@ def test_ddp_on_two_nodes_is_healthy_then_nan_is_found_fixed_and_compared(
     # A model so small that it waits for its data would rightly be called input-bound.
     submit_plan(terminal, "2", is_slurm=True, nodes="2", lr="1e20", max_steps="1200", num_workers="0")
     terminal.wait_for("RUNNING", timeout_s=30)
-    # The top line tells it first, of a job that was judged before its run was known: `elsewhere ✖ NUM001`.
+    # The top line shows it first for a job that was judged before its run was known: `elsewhere ✖ NUM001`.
     terminal.wait_for(OWN_NUM001, "NaN", "step 2", timeout_s=60)
     terminal.send("F")
     terminal.wait_for("relaunches as a child run")
@@ -208,7 +208,7 @@ def test_keys_in_one_packet_submit_and_cancel_nothing(
     slurm.wait_state(job_id, "CANCELLED")
 
 
-def test_a_controller_that_dies_is_said_with_the_age_of_what_is_shown_and_comes_back_by_itself(
+def test_a_dead_controller_is_shown_with_the_age_of_the_data_and_comes_back_by_itself(
     user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
     job_id = slurm.submit("sleep 300", "--job-name=survivor")

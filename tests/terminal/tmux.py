@@ -98,7 +98,7 @@ class Terminal:
         self._tmux("send-keys", "--", *map(_word, keys))
 
     def send_text(self, text: str) -> None:
-        """Type a text as it stands, even when it is the name of a key."""
+        """Type a text literally, even if it is the name of a key."""
         self._tmux("send-keys", "-l", "--", _word(text))
 
     def send_packet(self, data: str | bytes) -> None:
@@ -112,15 +112,16 @@ class Terminal:
         self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
 
     def screen(self) -> str:
-        """What is painted now: lines without styles and without trailing blanks."""
+        """The screen now: lines without styles and without trailing blanks."""
         return self._looked("capture-pane", "-p")
 
     def screen_with_styles(self) -> str:
-        """What is painted now, with the escape sequences of colours and attributes."""
+        """The screen now, with the escape sequences of colours and attributes."""
         return self._looked("capture-pane", "-p", "-e")
 
     def wait_for(self, *wanted: str | re.Pattern[str], timeout_s: float = 15.0) -> str:
-        """Wait until texts, or matches of patterns, are painted at the same time; the screen then.
+        """Wait until the screen shows all texts, or matches of all patterns, at the same time. Returns that
+        screen.
 
         A screen is painted piece by piece: whatever a test wants to see together, it waits for together.
         Fails with the screen as it was at the end.
@@ -160,7 +161,7 @@ class Terminal:
         """End this terminal's own tmux server, and with it the program."""
         subprocess.run(self._argv("kill-server"), env=self._env, capture_output=True, timeout=10)
         if self._session is not None:
-            # The closed terminal has sent them SIGHUP. Whoever ignores that is stopped here.
+            # The closed terminal has sent them SIGHUP. Processes that ignore it are stopped here.
             leader = self._session
             try:
                 wait_until(lambda: not in_session(leader), 2)
@@ -201,8 +202,8 @@ class Terminal:
         return self._user.argv(argv) if self._user else argv
 
     def _looked(self, *command: str) -> str:
-        """What tmux answers to a question. root asks the user's server himself: to become that user first
-        costs as much again, ten times a second."""
+        """tmux's answer to a query. root asks the user's server directly: to become that user first doubles
+        the cost, ten times a second."""
         if self._user is None or os.geteuid() != 0:
             return self._tmux(*command)
         socket = self._directory / f"tmux-{self._user.uid}" / self._socket

@@ -1,7 +1,8 @@
 """Run a trainer in which one rank gets SIGTERM at the end of a chosen step: `signalled.py STEP RANK TRAINER
 [FLAG …]`.
 
-A signal from outside arrives in another step every time; a test that compares steps needs it in the same one.
+A signal from outside arrives in a different step each time; a test that compares steps needs it in the same
+step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What goes beyond one training loop: a killed rank, other frameworks, data on the node's own disk,
+"""Features beyond one training loop: a killed rank, other frameworks, data on the node's own disk,
 TensorBoard.
 
-Trainers for other frameworks are run where the framework is installed; that a missing one ends a training
-with one line is tested anywhere.
+Trainers for other frameworks run if the framework is installed. The one-line error without it is tested
+everywhere.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def test_a_killed_rank_is_started_again_and_all_go_on_from_the_newest_checkpoint
     assert {step: after[step] for step in done_twice} == {step: before[step] for step in done_twice}
 
 
-def test_a_folder_is_staged_once_whole_and_anew_when_it_has_changed(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_folder_is_staged_whole_once_and_again_after_a_change(trainer: Trainer, tmp_path: Path) -> None:
     source, target = tmp_path / "data", tmp_path / "node"
     (source / "deep").mkdir(parents=True)
     target.mkdir()
@@ -231,7 +231,7 @@ def test_a_framework_that_is_missing_ends_the_training_with_one_line(
     assert done.stderr.count("\n") == 1
 
 
-def test_every_framework_s_import_says_what_to_do_without_it() -> None:
+def test_a_missing_framework_s_error_names_the_remedy() -> None:
     imports = {
         "lightning_cnn.py": "import pytorch_lightning",
         "dali.py": "from nvidia.dali import",
@@ -335,7 +335,7 @@ def test_dali_s_batches_are_the_sampler_s_and_the_model_learns_from_them(
 
 
 @pytest.mark.frameworks
-def test_tensorboard_shows_what_the_records_say(trainer: Trainer, tmp_path: Path) -> None:
+def test_tensorboard_shows_the_values_of_the_records(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(TENSORBOARD, tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(read_records(tmp_path)) == 3

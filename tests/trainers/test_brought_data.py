@@ -1,4 +1,4 @@
-"""Data that somebody brings: what is read, what is refused, and with which line."""
+"""A user's own data: the accepted forms, and the refusals with their lines."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_folders_and_arrays_are_read_in_every_usual_form(trainer: Trainer, tmp_p
     }
 
 
-def test_what_does_not_fit_is_refused_in_one_harmless_line(trainer: Trainer, tmp_path: Path) -> None:
+def test_data_that_do_not_fit_are_refused_in_one_harmless_line(trainer: Trainer, tmp_path: Path) -> None:
     said = said_by(trainer, REFUSED, tmp_path)
     assert set(said) == set(EXPECTED)
     for name, expected in EXPECTED.items():
@@ -256,7 +256,7 @@ def test_sets_of_hugging_face_are_read_from_disk_or_refused(trainer: Trainer, tm
         assert said[name].isprintable()
 
 
-def test_a_training_on_digits_says_what_it_is_at_every_result(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_training_on_digits_names_its_data_at_every_result(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.run("baseline.py", tmp_path, data="digits", max_steps=2, eval_at_end="true")
     assert done.returncode == 0, done.stderr
     (result,) = (line for line in done.stdout.splitlines() if "accuracy" in line)

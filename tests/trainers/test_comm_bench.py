@@ -122,7 +122,7 @@ def test_latency_and_bandwidth_and_the_slow_link_are_found_again_in_numbers_made
         assert len(rounds) == ranks - 1 + ranks % 2
         met = sorted(tuple(pair) for pairs in rounds for pair in pairs)
         assert met == [(a, b) for a in range(ranks) for b in range(a + 1, ranks)]
-        for pairs in rounds:  # nobody has two partners at a time
+        for pairs in rounds:  # no rank has two partners at a time
             assert len({rank for pair in pairs for rank in pair}) == 2 * len(pairs)
 
 
@@ -160,9 +160,7 @@ def test_a_wrong_number_fails_the_run_and_a_size_without_memory_is_not_begun(
     assert [size["num_wrong"] for size in sizes] == [1]
 
 
-def test_memory_is_what_the_node_has_or_less_where_a_control_group_allows_less(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_memory_is_the_node_s_or_the_lower_limit_of_a_control_group(trainer: Trainer, tmp_path: Path) -> None:
     for path, text in {
         "proc/meminfo": "MemTotal: 9000 kB\nMemAvailable: 4000 kB\n",
         "proc/self/cgroup": "0::/job/step\n",
@@ -193,7 +191,7 @@ print(free_host_memory(root))
     assert done.stdout.split() == ["1500000", "True", str(4000 * 1024), "600000"]
 
 
-def test_one_rank_alone_is_told_that_there_is_nothing_to_measure(trainer: Trainer, tmp_path: Path) -> None:
+def test_one_rank_alone_prints_that_there_is_nothing_to_measure(trainer: Trainer, tmp_path: Path) -> None:
     for name in ("comm_bench.py", "ring.py"):
         done = trainer.run(name, tmp_path, **NOT_OPTIONS)
         assert done.returncode == 2
@@ -213,7 +211,7 @@ def test_a_ring_sends_as_little_as_can_be_and_has_the_sums_of_the_library(
             assert (way["num_wrong"], way["num_bytes"]) == (0, size)
             assert way["call_time_s"] > 0
             sent.setdefault(way["way"], []).append(way["bytes_sent"])
-            # What Linux counted: the numbers, and the few bytes that gloo says with them.
+            # The bytes that Linux counted: the numbers, and gloo's small messages with them.
             if way["bytes_sent"] is not None:
                 assert way["bytes_sent"] <= way["bytes_on_the_wire"] < 1.05 * way["bytes_sent"]
             else:

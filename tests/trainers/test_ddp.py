@@ -75,7 +75,7 @@ def test_a_signal_to_the_job_lets_all_ranks_leave_in_the_same_step_and_the_job_g
             lambda: all(path.exists() and b'"loss"' in path.read_bytes() for path in metrics),
             what="the first steps",
         )
-        # To one rank only: the other learns of it by agreement, not by the signal.
+        # Only one rank gets the signal; the other one learns of it by their agreement.
         pid = event_in(read_whole_lines(metrics[1]), "start")["pid"]
         os.kill(pid, signal.SIGUSR1)
         _, stderr = process.communicate(timeout=30 * PATIENCE)

@@ -36,8 +36,8 @@ print(json.dumps(said))
 
 @pytest.fixture(scope="module")
 def check(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Any]]:
-    """A DeepSpeed configuration as text → whether the trainer takes it, and as what, or why not. One process
-    for all of them."""
+    """A DeepSpeed configuration as text → the accepted configuration, or the reason of the refusal. One
+    process checks all of them."""
     texts = [text for text, _ in REFUSED] + TAKEN
     path = tmp_path_factory.mktemp("deepspeed") / "cases.json"
     path.write_text(json.dumps(texts))
@@ -95,7 +95,7 @@ TAKEN = [
 
 @pytest.mark.train
 @pytest.mark.parametrize(("text", "reason"), REFUSED)
-def test_what_deepspeed_would_pass_over_is_an_error(
+def test_keys_that_deepspeed_would_ignore_are_an_error(
     check: dict[str, tuple[str, Any]], text: str, reason: str
 ) -> None:
     verdict, said = check[text]
@@ -106,7 +106,9 @@ def test_what_deepspeed_would_pass_over_is_an_error(
 
 @pytest.mark.train
 @pytest.mark.parametrize("text", TAKEN)
-def test_what_deepspeed_knows_is_taken_as_it_stands(check: dict[str, tuple[str, Any]], text: str) -> None:
+def test_keys_that_deepspeed_knows_are_passed_on_unchanged(
+    check: dict[str, tuple[str, Any]], text: str
+) -> None:
     verdict, config = check[text]
     assert verdict == "taken", config
     assert {key: config[key] for key in json.loads(text)} == json.loads(text)

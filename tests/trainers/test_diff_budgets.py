@@ -1,5 +1,5 @@
-"""A trainer is its parent, mostly the baseline, and one idea: this holds how much each may differ from it,
-and that the idea stands where it is read."""
+"""A trainer is its parent, mostly the baseline, plus one idea: these tests limit the difference, and check
+that the idea is in the trainer's own file."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ IN_COMMON_TOO = {("set_epoch", "checks.py")}
 
 
 def names_in(path: Path) -> set[str]:
-    """Every name that the code uses, with and without the module or object before it; not what texts and
-    comments speak of."""
+    """Every name that the code uses, with and without the module or object before it; names in texts and
+    comments do not count."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Name):
@@ -107,7 +107,7 @@ def test_every_budget_belongs_to_a_trainer() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in IDEAS if (TRAINERS / f"{name}.py").is_file()])
-def test_the_idea_stands_in_the_trainer_and_not_in_what_all_share(name: str) -> None:
+def test_the_idea_stands_in_the_trainer_and_not_in_the_shared_code(name: str) -> None:
     assert set(IDEAS[name]) <= names_in(TRAINERS / f"{name}.py")
     for path in (TRAINERS / "common").glob("*.py"):
         shared = {idea for idea in IDEAS[name] if (idea, path.name) not in IN_COMMON_TOO}

@@ -1,8 +1,8 @@
-"""Parallel training is the same training: what several ranks do is what one device would do with the same
+"""Parallel training equals single-device training: several ranks compute the same as one device with the same
 data in the same order.
 
-The GPT has neither batch norm nor dropout, so nothing depends on how a batch is cut. A sampler deals samples
-to ranks in turn: steps of 8 samples on each of two ranks are, together, the steps of 16 on one.
+The GPT has neither batch norm nor dropout, so no result depends on the division of a batch. A sampler deals
+samples to ranks in turn: steps of 8 samples on each of two ranks together equal steps of 16 on one.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_fsdp_goes_on_with_twice_as_many_ranks_each_time(
 
 
 def follow(tmp_path: Path, legs: list[tuple[int, int, Trainer, dict[str, str]]]) -> list[float]:
-    """The losses of fsdp.py, of which each leg goes on from the checkpoint of the one before it."""
+    """The losses of fsdp.py in several legs; each leg resumes from the checkpoint of the leg before it."""
     found: list[float] = []
     for ranks, until, starter, options in legs:
         leg = tmp_path / f"until-{until}"

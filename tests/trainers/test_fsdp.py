@@ -38,7 +38,7 @@ def test_every_rank_keeps_its_share_and_a_restarted_job_goes_on_from_the_newest_
     assert half < sizes[1] < 1.5 * half
     assert half < sizes[0] < 3 * half
 
-    # Killed while it wrote the next: what is not whole has another name.
+    # Killed while it wrote the next checkpoint: an incomplete one has another name.
     (checkpoints / ".unfinished-step-00000012").mkdir()
     done = trainer.run("fsdp.py", tmp_path, ranks=2, max_steps=13, checkpoint_every=13, **flags)
     assert done.returncode == 0, done.stderr
@@ -158,7 +158,7 @@ def test_training_goes_on_while_a_checkpoint_is_written_and_a_kill_leaves_the_on
     metrics = [tmp_path / "metrics" / f"rank-{rank}.jsonl" for rank in range(2)]
     process = trainer.begin(command, trainer.env)
     try:
-        # Both ranks are behind step 24, of which neither has written anything.
+        # Both ranks are after step 24 and have not written its checkpoint.
         wait_until(
             lambda: all(path.exists() and b'"step":33,' in path.read_bytes() for path in metrics),
             what="steps behind the checkpoint",
@@ -180,7 +180,7 @@ def test_training_goes_on_while_a_checkpoint_is_written_and_a_kill_leaves_the_on
     assert names == ["step-00000024", "step-00000025"]
     again = steps_in(read_records(tmp_path))[len(killed) :]
     assert [step["step"] for step in again] == list(range(13, 26))
-    for key in ("loss", "grad_norm"):  # what was copied is the state of step 12, bit for bit
+    for key in ("loss", "grad_norm"):  # the copy is the state of step 12, bit for bit
         assert [step[key] for step in again] == [step[key] for step in killed[12:25]]
 
 
@@ -200,9 +200,7 @@ for path, made_with in ((f"{folder}/none", {}), (f"{folder}/trainer.pt", {}), (f
 
 
 @pytest.mark.train
-def test_what_is_no_checkpoint_of_this_trainer_is_refused_in_one_line(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_another_trainer_is_refused_in_one_line(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(NOT_A_CHECKPOINT, tmp_path)
     assert done.returncode == 0, done.stderr
     missing, file, other = done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""The language model: what its tokens are, that it learns them, and that ranks train it like one device.
+"""The language model: its tokens, its learning, and ranks that train it like one device.
 
 It learns a small text of its own, in which each word tells the next one: the default text takes seconds to
 tokenize.
@@ -204,7 +204,7 @@ def test_tokens_that_one_brings_are_trained_on_as_they_are(
     assert brought.returncode == 0, brought.stderr
     one, other = (read_records(tmp_path / name) for name in ("made", "brought"))
     assert steps_in(one)[0]["loss"] == steps_in(other)[0]["loss"]
-    assert "bits_per_byte" not in event_in(other, "eval")  # nothing says what the numbers mean
+    assert "bits_per_byte" not in event_in(other, "eval")  # the meaning of the numbers is missing
     assert event_in(one, "eval")["loss"] == event_in(other, "eval")["loss"]
     few = trainer.run("gpt.py", tmp_path / "few", **{**TINY, "vocabulary": 260}, text=folder, max_steps=1)
     assert few.returncode == 2

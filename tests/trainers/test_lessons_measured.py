@@ -1,4 +1,5 @@
-"""Lessons that measure and train nothing: their rows are there, and what they claim of numbers holds."""
+"""Lessons that measure and do not train: their rows are present, and their claims about number formats
+hold."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ os._exit(0)
 def rows_of(
     trainer: Trainer, name: str, run_dir: Path, event: str, ranks: int = 1, **flags: object
 ) -> list[dict[str, Any]]:
-    """The rows that a bench has written, and its first record as a proof that it said where it ran."""
+    """The rows that a bench has written, and its first record, which names its machine."""
     done = trainer.run(name, run_dir, ranks, **{**NOT_OPTIONS, **flags})
     assert done.returncode == 0, done.stderr
     records = read_records(run_dir)
@@ -122,7 +123,7 @@ def test_the_convolutions_come_as_a_table_with_their_errors(trainer: Trainer, tm
     assert all(0 <= row["largest_error"] < 1e-4 and row["convolution_time_s"] > 0 for row in rows)
 
 
-def test_formats_lose_what_their_bits_say_and_histograms_count_every_gradient(
+def test_number_formats_lose_precision_by_their_bits_and_histograms_count_every_gradient(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     sums = rows_of(

@@ -30,7 +30,7 @@ def test_a_run_stands_below_the_roof_that_its_own_counts_make(trainer: Trainer, 
     assert len(steps_in(records)) == 3
     told = event_in(records, "roofline")
     assert told["flop"] == training_flop(8, 4)
-    assert training_flop(64, 1) == 246_183_936  # what others counted
+    assert training_flop(64, 1) == 246_183_936  # counts by others
     assert told["bytes"] > 4 * 4 * 3 * 32 * 32  # the images alone
     assert told["intensity"] == pytest.approx(told["flop"] / told["bytes"])
     roofs = {

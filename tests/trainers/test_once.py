@@ -1,4 +1,4 @@
-"""What many processes want and one of them makes, seen from each of them."""
+"""Data that many processes need and one of them makes, seen from each process."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_maker_that_was_killed_is_replaced_when_its_lock_is_old(tmp_path: Path
     assert not lock.exists()
 
 
-def test_nobody_takes_over_from_a_maker_that_is_slow_but_shows_that_it_is_alive(
+def test_a_slow_maker_that_shows_that_it_is_alive_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(TRAINERS))

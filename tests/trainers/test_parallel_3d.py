@@ -75,7 +75,7 @@ def test_a_job_goes_on_with_another_mesh_and_with_another_trainer_of_the_same_mo
         ({"tp": 1, "pp": 2, "microbatches": 1}, "--pp must be at most 4 layers and 1 micro-batches"),
     ],
 )
-def test_what_is_no_mesh_is_refused_in_one_line(
+def test_an_impossible_mesh_is_refused_in_one_line(
     trainer: Trainer, tmp_path: Path, flags: dict[str, Any], said: str
 ) -> None:
     done = trainer.run("parallel_3d.py", tmp_path, ranks=2, max_steps=1, **FLAGS, **flags)

@@ -1,5 +1,5 @@
-"""A pipeline trains like one device, whatever its schedule; it measures how long its stages wait; and it
-stops and goes on whole."""
+"""A pipeline trains like one device under every schedule, measures the waits of its stages, and stops and
+resumes as a whole."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_signal_to_one_stage_lets_all_leave_in_the_same_step_and_the_pipe_goes
         (5, {}, "5 ranks are too many: 4 layers and 4 micro-batches make 4 stages (1f1b)"),
     ],
 )
-def test_what_cannot_be_a_pipe_is_refused_in_one_line(
+def test_an_impossible_pipeline_is_refused_in_one_line(
     trainer: Trainer, tmp_path: Path, ranks: int, flags: dict[str, Any], said: str
 ) -> None:
     done = trainer.run("pipeline_parallel.py", tmp_path, ranks=ranks, max_steps=1, **{**FLAGS, **flags})

@@ -59,9 +59,7 @@ def test_a_run_shorter_than_the_wait_is_profiled_all_the_same(trainer: Trainer, 
     assert event_in(read_records(tmp_path), "profile")["num_steps"] == 2
 
 
-def test_what_covers_the_same_time_is_counted_once_on_a_cpu_and_on_a_gpu(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_overlapping_events_are_counted_once_on_a_cpu_and_on_a_gpu(trainer: Trainer, tmp_path: Path) -> None:
     def event(name: str, category: str, start_us: float, end_us: float) -> dict[str, object]:
         return {"ph": "X", "name": name, "cat": category, "ts": start_us, "dur": end_us - start_us}
 
@@ -69,7 +67,7 @@ def test_what_covers_the_same_time_is_counted_once_on_a_cpu_and_on_a_gpu(
     events = [
         event("ProfilerStep#7", "user_annotation", 1000, 2000),
         event("ProfilerStep#8", "user_annotation", 2000, 3000),
-        # what a GPU shows of an annotation is no work
+        # an annotation on the GPU is no work
         event("ProfilerStep#8", "gpu_user_annotation", 1500, 4000),
         event("aten::conv2d", "cpu_op", 1200, 1600),
         event("aten::convolution", "cpu_op", 1250, 1550),  # inside the one before

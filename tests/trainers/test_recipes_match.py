@@ -1,8 +1,7 @@
-"""A recipe and its trainer say the same: what `coach recipes` shows is what a trainer started by hand would
-do.
+"""A recipe and its trainer agree: `coach recipes` shows the behaviour of the trainer started by hand.
 
-The trainer's own parser is asked, and compared with what coach read from the trainer's text. torch is not
-needed: of a trainer `parse_arguments` alone is run.
+The tests compare the trainer's own parser with coach's reading of the trainer's text. They do not need torch,
+because only the trainer's `parse_arguments` runs.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ PROSE = ("title", "summary", "teaches", "expect", "duration", "mend", "help")
 
 
 class Asked(ARGUMENTS["TrainerParser"]):  # type: ignore[misc] # a class that was loaded from a file
-    """The parser of common/arguments.py, which gives back itself in the place of what it parsed."""
+    """The parser of common/arguments.py, which returns itself instead of the parsed values."""
 
     def parse_args(self, *_: Any) -> Asked:  # type: ignore[override]
         return self
 
 
 def options_of(trainer: Path) -> dict[str, argparse.Action]:
-    """Option → what the trainer's own parser has for it."""
+    """Option → its declaration in the trainer's own parser."""
     tree = ast.parse(trainer.read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     own = [function for function in functions if function.name == "parse_arguments"]
@@ -84,7 +83,7 @@ def test_a_recipe_and_its_trainer_agree_on_types_choices_defaults_and_help(recip
 
 
 @pytest.mark.parametrize("path", [*RECIPES, *DRILLS], ids=lambda path: path.stem)
-def test_a_recipe_holds_what_is_its_own_and_no_more(path: Path) -> None:
+def test_a_recipe_repeats_nothing_of_its_trainer(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_LINES
     prose = [line for line in text.splitlines() if line.startswith(PROSE) or " = " not in line]
@@ -97,7 +96,7 @@ def test_a_recipe_holds_what_is_its_own_and_no_more(path: Path) -> None:
         assert not repeated, f"parameters.{name}: {of} says the same of {', '.join(repeated)}"
 
 
-def test_what_a_recipe_does_by_default_is_usual(recipe: Recipe) -> None:
+def test_the_defaults_of_a_recipe_are_in_their_usual_range(recipe: Recipe) -> None:
     for name, parameter in recipe.parameters.items():
         if parameter.usual is not None and not isinstance(parameter.default, str):
             assert parameter.usual[0] <= parameter.default <= parameter.usual[1], name
@@ -115,7 +114,7 @@ def test_the_choices_that_trainers_share_are_those_of_the_code() -> None:
 
 
 def test_every_shared_option_and_change_is_taken_by_two_trainers_or_more() -> None:
-    """What one trainer alone takes stands in that trainer."""
+    """An option of one trainer alone is declared in that trainer."""
     texts = [path.read_text(encoding="utf-8") for path in TRAINERS.glob("*.py")]
     for name in {*ARGUMENTS["SHARED"], *ARGUMENTS["CHANGES"]} - {*ARGUMENTS["USUAL"]}:
         assert sum(f'"{name}"' in text for text in texts) > 1, name

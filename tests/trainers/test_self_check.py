@@ -1,4 +1,4 @@
-"""Two processes that find each other over gloo, and one mistake after the other on one of them."""
+"""Two processes that meet over gloo, with one mistake after another on one of them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ os._exit(0)
 
 @pytest.fixture(scope="module")
 def said(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Scene → what each rank said."""
+    """Scene → the output of each rank."""
     script = tmp_path_factory.mktemp("scenes") / "scenes.py"
     script.write_text(SCENES)
     command = [
@@ -104,7 +104,7 @@ def said(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.mark.train
-def test_healthy_ranks_are_told_what_was_proved(said: dict[str, list[str]]) -> None:
+def test_healthy_ranks_print_the_facts_that_the_self_check_proved(said: dict[str, list[str]]) -> None:
     text = said["healthy"][0]
     assert text.startswith(
         "self-check: 2 ranks on 1 node(s), each with its own place and device, 0.5 core(s) per rank"

@@ -1,4 +1,5 @@
-"""The ladder on one device: what changes the speed must not change what is learned, and says what it did."""
+"""The ladder on one device: a change of speed must not change the training's result, and each trainer reports
+its effect."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def losses_of(trainer: Trainer, name: str, run_dir: Path, **flags: object) -> li
         ("tf32.py", 1e-6),  # a CPU has no TF32: nothing must change there
     ],
 )
-def test_another_precision_layout_or_memory_does_not_change_what_is_learned(
+def test_another_precision_layout_or_memory_gives_the_same_losses(
     trainer: Trainer, tmp_path: Path, baseline: list[float], name: str, tolerance: float
 ) -> None:
     assert losses_of(trainer, name, tmp_path) == pytest.approx(baseline, rel=tolerance)
@@ -191,7 +192,7 @@ def test_a_model_that_is_only_traced_is_reported_and_learns_as_a_compiled_one(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["compile.py", "fast.py"])
-def test_compiling_is_reported_apart_and_does_not_change_what_is_learned(
+def test_compiling_is_reported_apart_and_gives_the_same_losses(
     trainer: Trainer, tmp_path: Path, name: str
 ) -> None:
     flags: dict[str, Any] = {"num_workers": None} if name == "fast.py" else {}

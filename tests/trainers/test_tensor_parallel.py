@@ -35,7 +35,7 @@ def test_ranks_that_share_every_layer_follow_one_device_and_one_rank_goes_on_fro
     sizes = [(newest / f"__{rank}_0.distcp").stat().st_size for rank in range(2)]
     assert (
         sizes[0] > sizes[1] > 0.4 * sizes[0]
-    )  # each wrote its half of what is split; the first also what all have
+    )  # each rank wrote its half of the split tensors; the first also wrote the common ones
 
     # One rank reads the halves of both.
     done = alone(trainer).run("tensor_parallel.py", tmp_path, max_steps=8, **FLAGS)

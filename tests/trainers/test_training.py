@@ -1,4 +1,4 @@
-"""What surrounds the loop of every trainer: learning rate, clipping, and the end of an epoch."""
+"""The code around the loop of every trainer: learning rate, clipping, and the end of an epoch."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_gradients_are_clipped_and_the_learning_rate_falls_to_nothing_at_the_las
     assert done.returncode == 0, done.stderr
     steps = steps_in(read_records(tmp_path))
     assert [step["lr"] for step in steps] == pytest.approx([0.1 * (1 - step / 6) for step in range(6)])
-    assert min(step["grad_norm"] for step in steps) > 0.01  # what is recorded is the norm before clipping
+    assert min(step["grad_norm"] for step in steps) > 0.01  # the recorded norm is the one before clipping
 
 
 def test_a_part_of_an_epoch_is_not_called_one_and_is_evaluated_only_where_that_is_asked_for(

@@ -1,4 +1,4 @@
-"""`benchmarks/training.py`: what a step could reach is counted, not guessed, and its tables come out on any
+"""`benchmarks/training.py` counts a step's roofs and does not guess them, and prints its tables on any
 device."""
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_coach_s_own_calls_cost_a_training_less_than_a_hundredth_of_its_time(tra
 
 @pytest.mark.gpu
 @pytest.mark.timeout(3600)
-def test_a_gpu_reaches_what_the_recipes_promise(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_gpu_reaches_the_figures_of_the_recipes(trainer: Trainer, tmp_path: Path) -> None:
     done = run("--gpu", "--write", tmp_path, "--cache_dir", trainer.cache_dir, timeout_s=3600)
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stderr

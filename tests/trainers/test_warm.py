@@ -1,5 +1,4 @@
-"""A program that is started from the process that has imported torch is told from a cold one by its speed
-alone."""
+"""A program started from the process with torch behaves like a cold start, only faster."""
 
 from __future__ import annotations
 
@@ -36,14 +35,14 @@ def both(trainer: Trainer, path: Path, *words: str) -> list[subprocess.Completed
 
 
 @pytest.mark.parametrize("code", [TELLING, *ENDS.values()], ids=["surroundings", *ENDS])
-def test_it_sees_and_does_and_ends_as_a_cold_one(trainer: Trainer, tmp_path: Path, code: str) -> None:
+def test_a_warm_program_behaves_and_ends_like_a_cold_one(trainer: Trainer, tmp_path: Path, code: str) -> None:
     path = tmp_path / "program.py"
     path.write_text(code)
     warm, cold = both(trainer, path, "--a", "b c")
     assert (warm.returncode, warm.stdout, warm.stderr) == (cold.returncode, cold.stdout, cold.stderr)
 
 
-def test_it_starts_cold_where_the_environment_changes_torch(trainer: Trainer) -> None:
+def test_a_program_starts_cold_if_its_environment_changes_torch(trainer: Trainer) -> None:
     assert trainer.warm is not None
     assert trainer.warm.is_as_warm({**trainer.env, "RANK": "0", "PYTHONPATH": "/x"})
     assert trainer.warm.is_as_warm({**trainer.env, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
@@ -51,7 +50,7 @@ def test_it_starts_cold_where_the_environment_changes_torch(trainer: Trainer) ->
     assert not trainer.warm.is_as_warm({**trainer.env, "OMP_NUM_THREADS": "2"})
 
 
-def test_what_takes_too_long_is_ended(trainer: Trainer) -> None:
+def test_a_warm_command_that_takes_too_long_is_ended(trainer: Trainer) -> None:
     assert trainer.warm is not None
     command = [sys.executable, "-c", "import time; time.sleep(300)"]
     with pytest.raises(subprocess.TimeoutExpired):

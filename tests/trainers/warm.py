@@ -1,10 +1,11 @@
 """Start trainings from a process that has imported torch already: `warm.py SOCKET` serves, `WarmPython` asks
 it.
 
-torch and what its first optimizer imports take four seconds of CPU, a training in a test a fraction of one.
-So one process imports them and forks each program that it is asked for: with its own arguments, environment,
-folder and output, in a session of its own. A torchrun that is started so starts its ranks so too. What a
-variable of the environment changes while torch is imported is not seen: `is_as_warm` says when to start cold.
+torch and the imports of its first optimizer take four seconds of CPU, a training in a test only a fraction of
+a second. So one process imports them and forks each requested program, with its own arguments, environment,
+folder, output and session. A torchrun started in this way starts its ranks in the same way. Environment
+variables that act during the import of torch have no effect here: `is_as_warm` tells when a program needs a
+cold start.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _IMPORTS = (
 
 
 class WarmPython:
-    """Runs Python programs in forks of one process, which is started by the first of them and ends with the
+    """Runs Python programs in forks of one process. The first program starts this process; it ends with the
     `with` block."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -101,7 +102,7 @@ class WarmPython:
 
 
 class WarmProgram:
-    """A program that was started warm, with what torchrun uses of `subprocess.Popen`."""
+    """A warm-started program, with the part of `subprocess.Popen` that torchrun uses."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class WarmProgram:
 
 
 class WarmProcess(WarmProgram):
-    """A program that was started warm, with what a test uses of `subprocess.Popen`."""
+    """A warm-started program, with the part of `subprocess.Popen` that a test uses."""
 
     def __init__(self, server: Path, command: Sequence[str], env: Mapping[str, str]) -> None:
         self._out = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read by `communicate`
@@ -184,7 +185,7 @@ def _serve(path: str) -> dict[str, Any]:
     listener.listen(64)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    running: dict[int, tuple[int, socket.socket]] = {}  # pidfd: pid and who is to be told
+    running: dict[int, tuple[int, socket.socket]] = {}  # pidfd: the pid and the client to notify
     while True:
         readable = select.select([sys.stdin, listener, *running], [], [])[0]
         if sys.stdin in readable:

@@ -1,5 +1,5 @@
-"""A screen as somebody adds one: its file, and its renderer in it. tests/tui/test_screen_specs.py has the
-line that declares it."""
+"""A new screen as a contributor adds it: one file with its renderer. The line that declares it is in
+tests/tui/test_screen_specs.py."""
 
 from __future__ import annotations
 

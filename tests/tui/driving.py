@@ -43,7 +43,7 @@ class Driver:
     clock: Clock
 
     def text(self) -> str:
-        """What is on the screen, line by line."""
+        """The text of the screen, line by line."""
         return "\n".join(strip.text.rstrip() for strip in self.app.screen._compositor.render_strips())
 
     @property

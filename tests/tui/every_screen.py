@@ -28,7 +28,7 @@ def screen_classes() -> list[type[CoachScreen]]:
 
 
 def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
-    """What each screen is opened with, by the names of its parameters; a new name has to be added here."""
+    """The arguments of each screen, by the names of its parameters; add a new name here."""
     values: dict[str, Any] = {
         "run_id": RUN_ID,
         "before": RUN_ID,

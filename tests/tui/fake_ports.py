@@ -1,4 +1,4 @@
-"""Scripted ports: each remembers what it was asked, and refuses when a test says so."""
+"""Scripted ports: each remembers its requests, and refuses when a test says so."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class FakeLaunchables:
 
 @dataclass
 class FakeLaunches:
-    """Remembers what was planned and submitted; refuses when told to."""
+    """Remembers planned and submitted launches; refuses on request."""
 
     submitted: list[Plan] = field(default_factory=list)
     requests: list[LaunchRequest] = field(default_factory=list)
@@ -138,7 +138,7 @@ AGAIN = Resubmission(
 
 @dataclass
 class FakeFixes:
-    """Offers another learning rate; remembers what was relaunched."""
+    """Offers another learning rate; remembers the relaunches."""
 
     relaunched: list[tuple[RelaunchOffer, str]] = field(default_factory=list)
     again: Resubmission | None = AGAIN
@@ -189,7 +189,7 @@ class FakeFixes:
 
 @dataclass
 class FakeJobActions:
-    """Remembers what was done; refuses when told to."""
+    """Remembers the actions; refuses on request."""
 
     performed: list[JobAction] = field(default_factory=list)
     paged: list[str] = field(default_factory=list)
@@ -255,7 +255,7 @@ class FakeStacks:
 
 @dataclass
 class FakeDrills:
-    """Remembers what was answered: it is the input pipeline."""
+    """Remembers the answers; the right one is the input pipeline."""
 
     answered: list[tuple[str, str | None]] = field(default_factory=list)
 
@@ -279,7 +279,7 @@ class FakeDrills:
 
 @dataclass
 class FakeQuestions:
-    """Remembers what was asked; does not answer when told so."""
+    """Remembers the questions; on request it does not answer."""
 
     asked: list[Question] = field(default_factory=list)
     place: PlaceInQueue = field(default_factory=make_place)
@@ -292,7 +292,7 @@ class FakeQuestions:
     refusal: UserError | None = None
 
     def answer(self, question: Question) -> Any:
-        if question is Question.FAILED_TODAY:  # the first screen asks it, whatever else is asked
+        if question is Question.FAILED_TODAY:  # the first screen always asks it
             return self.failed
         self.asked.append(question)
         if self.refusal is not None:
@@ -339,7 +339,7 @@ class FakeLogs:
 
 @dataclass
 class FakeNotices:
-    """Writes down what would be told."""
+    """Records the notices."""
 
     in_tmux: list[str] = field(default_factory=list)
     commands: list[Notice] = field(default_factory=list)

@@ -43,7 +43,7 @@ LOST = (
 
 
 class FakeSession:
-    """Shows what a test gives it. `push` is what a source's answer does."""
+    """Shows the snapshots of a test. `push` acts like a source's answer."""
 
     def __init__(self, snapshot: Snapshot, histories: dict[str, History] | None = None) -> None:
         self._snapshot = snapshot
@@ -121,14 +121,15 @@ def make_stacks() -> Stacks:
 
 
 def make_place(**parts: Part[Any]) -> PlaceInQueue:
-    """What a site without accounting tells, but for what a test gives."""
+    """The answers of a site without accounting, except those that a test gives."""
     untold: Part[Any] = Part(None, "Slurm accounting storage is disabled")
     named = {"priorities": untold, "fair_share": untold, "associations": untold, "qos": untold}
     return PlaceInQueue(**{**named, "reservations": Part(()), **parts})
 
 
 def make_drills() -> tuple[DrillEntry, ...]:
-    """One that was not launched yet, one whose run waits for its answer, one that needs what is not here."""
+    """A drill that was not launched yet, a drill whose run waits for its answer, a drill whose requirement is
+    missing here."""
     causes = ("input_bound", "slow_storage", "memory_pressure", "too_many_workers")
     drill = Drill("input_bound", causes, Twin("baseline"))
     names = {"idle_hands": "The epochs take long", "typo": "It worked yesterday", "full_card": "It stops"}
@@ -141,7 +142,7 @@ def make_drills() -> tuple[DrillEntry, ...]:
 
 
 def make_summary(uid: int = 1000, run_id: str = RUN_ID, **more: Any) -> Summary:
-    """A run of a recipe that goes on; a test tells any field."""
+    """A running run of a recipe; a test can set any field."""
     made = Summary(
         *(uid, run_id, "ddp", False, "RUNNING", 512.0, True, None, None, None),
         created_time_s=NOW_S - 60,
@@ -153,7 +154,7 @@ def make_summary(uid: int = 1000, run_id: str = RUN_ID, **more: Any) -> Summary:
 
 
 def make_cohort(num_people: int = 2) -> Cohort:
-    """Some who run, and one who has nothing."""
+    """Some learners with runs, and one without."""
     people = [
         Person(f"learner{n:02}", 1000 + n, True, (make_summary(1000 + n, f"run-{n}"),))
         for n in range(num_people)
@@ -164,7 +165,7 @@ def make_cohort(num_people: int = 2) -> Cohort:
 def make_judgement(run_id: str, answer: Answer | None = None, **told: object) -> Judgement:
     choices = (Choice("slow_storage", "A disk is slow."), Choice("input_bound", "The steps wait."))
     judgement = Judgement(run_id, f"/runs/{run_id}", "typo", choices, answer)
-    return replace(judgement, **told)  # type: ignore[arg-type]  # a test tells any field
+    return replace(judgement, **told)  # type: ignore[arg-type]  # a test can set any field
 
 
 def make_pages() -> tuple[Page, ...]:

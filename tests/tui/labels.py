@@ -1,4 +1,4 @@
-"""The labels of the keys as they are shipped, for tests of what is drawn."""
+"""The shipped labels of the keys, for tests of drawn lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is free, where could I run, when would I start, why am I still pending: asked at the screens."""
+"""Four questions, answered by the screens: free GPUs, places to run, the expected start, the reason for a
+wait."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ async def test_why_a_job_waits_stands_beside_it_and_w_says_it_at_length(size: tu
         assert ports.questions.asked == ["place_in_queue"]
 
 
-async def test_the_place_in_the_queue_is_asked_once_a_minute_and_anew_on_demand() -> None:
+async def test_the_place_in_the_queue_is_asked_once_a_minute_and_again_on_demand() -> None:
     ports = FakePorts()
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(2):
@@ -85,7 +86,7 @@ async def test_a_controller_that_does_not_tell_leaves_the_rest_of_the_job_on_the
         assert "other jobs of this partition" in driver.text()
 
 
-async def test_who_does_not_answer_is_not_asked_again_by_every_screen_that_opens() -> None:
+async def test_a_silent_controller_is_not_asked_again_by_every_screen_that_opens() -> None:
     ports = FakePorts(questions=FakeQuestions(refusal=UserError("Unable to contact slurm controller")))
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(3):
@@ -99,7 +100,7 @@ async def test_who_does_not_answer_is_not_asked_again_by_every_screen_that_opens
         await driver.until(lambda: len(ports.questions.asked) == 2, "asked again after a while")
 
 
-async def test_nothing_is_asked_for_somebody_elses_job_or_in_a_recording() -> None:
+async def test_no_query_is_sent_for_another_user_s_job_or_in_a_recording() -> None:
     foreign = make_job("30", "bob", **WAITING, reason="Priority")
     ports = FakePorts()
     async with opened(queue(foreign), ports) as driver:
@@ -113,7 +114,7 @@ async def test_nothing_is_asked_for_somebody_elses_job_or_in_a_recording() -> No
         assert ports.questions.asked == []
 
 
-async def test_somebody_elses_waiting_job_tells_its_standing_and_where_it_is_planned() -> None:
+async def test_another_user_s_waiting_job_shows_its_place_and_its_planned_nodes() -> None:
     waiting = make_job("30", "bob", **WAITING, reason="Priority", priority=10, scheduled_nodes="node2")
     first = replace(waiting, job_id="31", user="eve", priority=20)
     elsewhere = replace(first, job_id="32", partition="other")
@@ -128,7 +129,7 @@ async def test_somebody_elses_waiting_job_tells_its_standing_and_where_it_is_pla
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_enter_on_a_node_shows_which_job_has_which_of_its_gpus(size: tuple[int, int]) -> None:
+async def test_enter_on_a_node_shows_the_job_on_each_gpu(size: tuple[int, int]) -> None:
     snapshot = make_snapshot(jobs=(make_job("12", "bob", name="[@click=app.quit]x", nodes="node1"),), runs=())
     nodes = (replace(snapshot.nodes[0], gpu_indices=(1,)), *snapshot.nodes[1:])
     ports = FakePorts(questions=FakeQuestions(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),)))
@@ -182,7 +183,7 @@ async def test_where_a_job_could_start_is_one_key_away(size: tuple[int, int]) ->
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_the_history_says_how_well_ended_jobs_used_what_they_had_and_who_says_so(
+async def test_the_history_shows_how_well_ended_jobs_used_their_resources_and_its_source(
     size: tuple[int, int],
 ) -> None:
     ended = make_job("9", name="old", state="TIMEOUT", end_time_s=NOW_S - 600, time_used_s=1800)

@@ -64,7 +64,7 @@ async def test_own_jobs_stand_first_and_are_marked_by_a_sign() -> None:
         assert [row.split()[0] for row in rows] == ["▸", "▸", "12", "13"]
 
 
-async def test_a_hides_what_others_run_and_shows_it_again() -> None:
+async def test_a_hides_the_jobs_of_others_and_shows_them_again() -> None:
     async with opened() as driver:
         await driver.press("a")
         assert "vasp" not in driver.text()
@@ -95,7 +95,7 @@ async def test_the_cursor_stays_on_its_job_when_jobs_come_above_it() -> None:
         assert queue.cursor_key == "12"  # type: ignore[attr-defined]  # a KeyedTable
 
 
-async def test_a_controller_that_does_not_answer_is_said_with_the_age_of_what_is_shown() -> None:
+async def test_a_controller_that_does_not_answer_is_shown_with_the_age_of_the_data() -> None:
     words = "slurmctld does not answer: Unable to contact slurm controller (connect failure)"
     sources = MappingProxyType(
         {"jobs": status("jobs", 42, words), "nodes": status("nodes", 42, words), "runs": status("runs")}
@@ -212,7 +212,7 @@ async def test_x_and_y_in_one_burst_cancel_nothing() -> None:
         assert driver.ports.job_actions.performed == []
 
 
-async def test_somebody_elses_job_cannot_be_cancelled() -> None:
+async def test_another_user_s_job_cannot_be_cancelled() -> None:
     async with opened() as driver:
         await driver.press("down", "down", "x")
         await driver.sees("job 12 is bob's, not yours")
@@ -250,7 +250,7 @@ async def test_without_the_right_to_change_anything_keys_say_why(mode: Mode, rea
         assert driver.ports.launches.requests == []
 
 
-async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
+async def test_the_fix_shows_its_changes_and_relaunches_on_y_alone() -> None:
     async with opened() as driver:
         await driver.press("enter")
         await driver.reaches("job")
@@ -348,8 +348,8 @@ async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
 
 
 async def test_help_lists_every_key_that_works_on_the_screen() -> None:
-    """Of each screen that keys lead to from the first one, in one app: to start it costs more than the
-    keys."""
+    """Checks each screen that keys reach from the first one, in one app, because its start costs more than
+    the keys."""
     path: dict[str, list[str]] = {
         "cluster": [],
         "runs": ["r"],

@@ -1,4 +1,4 @@
-"""Who looks decides how much is asked: keys, focus, and an hour without either."""
+"""Attention decides the number of queries: keys, focus, and an hour without either."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ async def test_the_counter_stands_in_the_footer_and_a_note_wins_over_it() -> Non
 
 
 @pytest.mark.parametrize(("duration_s", "is_slow"), [(0.4, False), (SLOW_S, True), (None, False)])
-def test_a_controller_that_makes_one_wait_is_told_as_slow(duration_s: float | None, is_slow: bool) -> None:
+def test_the_footer_names_a_controller_slow_when_its_answer_takes_long(
+    duration_s: float | None, is_slow: bool
+) -> None:
     sources = MappingProxyType({"jobs": replace(status("jobs"), duration_s=duration_s)})
     spending = Spending(3, 1.5, is_waiting=True)
     shown = plain(spending_line(replace(make_snapshot(sources=sources), spending=spending)))

@@ -13,9 +13,9 @@ from tests.tui.fake_ports import FakePorts
 
 
 async def burst(driver: Driver, *keys: str) -> None:
-    """All keys before any of them is looked at, as one read of the terminal gives them.
+    """All keys arrive before the first one is handled, as from one read of the terminal.
 
-    What begins with `paste:` is pasted.
+    A text that begins with `paste:` is pasted.
     """
     for key in keys:
         kind, _, text = key.partition("paste:")
@@ -68,7 +68,7 @@ async def test_tab_in_a_packet_leads_to_the_next_field_and_selects_its_value() -
         assert (first.value, second.value) == ("114", "3")
 
 
-async def test_enter_in_a_packet_submits_what_stands_before_it() -> None:
+async def test_enter_in_a_packet_submits_the_characters_before_it() -> None:
     ports = FakePorts()
     async with opened(ports=ports) as driver:
         field, *_ = await open_form(driver)
@@ -102,7 +102,7 @@ async def test_a_filter_typed_and_entered_in_one_packet_stands() -> None:
         await driver.until(lambda: driver.text().splitlines()[2:-2] == before.splitlines()[2:-2], "all rows")
 
 
-async def test_what_is_typed_in_the_palette_stays_in_order() -> None:
+async def test_text_typed_into_the_palette_stays_in_order() -> None:
     async with opened() as driver:
         await driver.press("ctrl+p")
         await driver.until(lambda: isinstance(driver.app.focused, Input), "the palette")
@@ -129,7 +129,7 @@ async def test_enter_behind_an_edit_launches_nothing_until_the_new_plan_was_show
         assert ports.launches.submitted[-1].resources.num_nodes == 4
 
 
-async def test_what_is_typed_behind_enter_changes_neither_the_launch_nor_the_value_shown() -> None:
+async def test_keys_after_enter_change_neither_the_launch_nor_the_value_shown() -> None:
     ports = FakePorts()
     async with opened(ports=ports) as driver:
         field = await open_plan(driver)
@@ -143,7 +143,7 @@ async def test_what_is_typed_behind_enter_changes_neither_the_launch_nor_the_val
 
 
 async def test_a_value_that_no_plan_was_asked_for_yet_stops_the_launch() -> None:
-    """The field's own message has not come round: what counts is the text that stands there."""
+    """The field's own message has not arrived yet; the text in the field counts."""
     ports = FakePorts()
     async with opened(ports=ports) as driver:
         field = await open_plan(driver)
@@ -154,7 +154,7 @@ async def test_a_value_that_no_plan_was_asked_for_yet_stops_the_launch() -> None
         assert not ports.launches.submitted
 
 
-async def test_a_plan_that_comes_in_leaves_what_was_typed_meanwhile() -> None:
+async def test_a_plan_that_comes_in_leaves_text_that_was_typed_meanwhile() -> None:
     ports = FakePorts()
     async with opened(ports=ports) as driver:
         field = await open_plan(driver)
@@ -168,7 +168,7 @@ async def test_a_plan_that_comes_in_leaves_what_was_typed_meanwhile() -> None:
         assert field.value == "4"
 
 
-async def test_a_new_form_keeps_what_was_typed_while_it_was_built() -> None:
+async def test_a_new_form_keeps_text_that_was_typed_while_it_was_built() -> None:
     ports = FakePorts()
     async with opened(ports=ports) as driver:
         field = await open_plan(driver)

@@ -1,5 +1,5 @@
-"""The Cohort screen, driven by keys: forty people in a small terminal, who is missing, what is asked
-again."""
+"""The Cohort screen, driven by keys: forty learners in a small terminal, the missing ones, and the
+refresh."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_forty_people_are_scrolled_through_in_a_small_terminal() -> None:
         await driver.sees("learner39")
 
 
-async def test_trouble_is_said_in_words_and_a_filter_finds_it() -> None:
+async def test_a_learner_s_trouble_is_named_in_words_and_a_filter_finds_it() -> None:
     cohort = make_cohort(3)
     runs = (
         make_summary(1000, "a", code="NUM001", severity=Severity.CRITICAL),
@@ -58,7 +58,7 @@ async def test_trouble_is_said_in_words_and_a_filter_finds_it() -> None:
         assert driver.place == "cohort"
 
 
-async def test_the_directory_is_read_again_while_somebody_looks() -> None:
+async def test_the_directory_is_read_again_while_the_screen_is_watched() -> None:
     ports = FakePorts()
     async with opened(ports=ports) as driver:
         await driver.press("L")
@@ -68,7 +68,7 @@ async def test_the_directory_is_read_again_while_somebody_looks() -> None:
         await driver.sees("6 people")
 
 
-async def test_enter_opens_ones_own_run_and_nobody_elses() -> None:
+async def test_enter_opens_ones_own_run_and_no_run_of_others() -> None:
     cohort = make_cohort(1)
     mine = replace(cohort.people[0], runs=(make_summary(run_id=RUN_ID),))
     other = replace(cohort.people[0], user="zac", runs=(make_summary(run_id="other"),))
@@ -82,7 +82,7 @@ async def test_enter_opens_ones_own_run_and_nobody_elses() -> None:
         await driver.reaches("job")
 
 
-async def test_without_a_shared_directory_it_says_what_to_set() -> None:
+async def test_without_a_shared_directory_the_screen_names_the_setting() -> None:
     refusal = UserError("no shared directory is known", "set share in [launch]")
     async with opened(ports=FakePorts(questions=FakeQuestions(refusal=refusal)), size=(120, 24)) as driver:
         await driver.press("L")

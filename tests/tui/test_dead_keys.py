@@ -1,4 +1,4 @@
-"""A key that does nothing here says why, in one line beside the keys."""
+"""A key without an action here shows the reason, in one line beside the keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEAD = [
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
-async def test_a_dead_key_says_what_it_does_where_it_works(size: tuple[int, int]) -> None:
+async def test_a_dead_key_says_where_it_works_and_its_action(size: tuple[int, int]) -> None:
     """Each from the first screen on, in one app: to start it costs more than the keys."""
     async with opened(size=size) as driver:
         for path, key, words in DEAD:
@@ -64,7 +64,7 @@ async def test_the_words_are_gone_with_the_next_key() -> None:
         assert "marks" not in driver.text()
 
 
-async def test_what_is_typed_into_a_field_is_text() -> None:
+async def test_keys_typed_into_a_field_are_text() -> None:
     async with opened() as driver:
         await driver.press("slash", *"m0Bx")
         assert driver.app.screen.query_one(FilterLine).value == "m0Bx"

@@ -74,7 +74,7 @@ def test_a_newcomer_sees_a_whole_cluster_from_the_first_moment(player: Player) -
     wait_until(lambda: [run.state for run in player.now.runs] == ["RUNNING"] * 2, 5, "two runs, which go on")
 
 
-def test_the_demo_tells_of_a_finding_its_fix_and_what_the_fix_did(player: Player) -> None:
+def test_the_demo_shows_a_finding_its_fix_and_the_result_of_the_fix(player: Player) -> None:
     player.go_to(player.length_s + 1)
     wait_until(lambda: len(player.now.runs) == 4, 10, "all runs")
     player.follow_all()
@@ -146,7 +146,7 @@ async def test_the_screens_play_it_under_its_watermark_and_write_nothing(
                 await pilot.pause(0.05)
 
         await sees("node3", "train_small", "DEMO", "1/6 a cluster at work")
-        # A step moves the cursor to the job that is told of, and no other key is taken.
+        # A step moves the cursor to the job of the caption, and no other key is accepted.
         for number in ("2/6", "3/6"):
             await pilot.press("full_stop")
             await sees(number)

@@ -1,4 +1,4 @@
-"""`d` says on one screen what works here, what does not, and what to do."""
+"""`d` shows on one screen the working parts, the broken parts, and the remedies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPORT = Report(
 )
 
 
-def test_every_check_has_a_sign_what_was_found_why_and_what_to_do() -> None:
+def test_every_check_has_a_sign_a_result_a_reason_and_a_remedy() -> None:
     lines = [plain(row) for row in report_lines(REPORT, 80)]
     assert lines[0].strip() == "one thing does not work here: roots (runs)"
     assert "   ✓ controller cluster tiger answers" in lines

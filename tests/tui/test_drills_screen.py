@@ -73,7 +73,7 @@ async def test_a_drill_that_cannot_show_its_symptom_here_is_not_launched() -> No
         assert driver.place == "drills"
 
 
-async def test_until_it_is_answered_no_screen_tells_what_is_wrong() -> None:
+async def test_no_screen_shows_the_cause_before_the_answer() -> None:
     async with opened(a_drill_that_went_wrong(), size=(80, 24)) as driver:
         await driver.press("r")
         await driver.reaches("runs")
@@ -93,9 +93,7 @@ async def test_until_it_is_answered_no_screen_tells_what_is_wrong() -> None:
         assert "NUM001" not in driver.text()
 
 
-async def test_a_wrong_answer_is_told_what_speaks_against_it_and_the_right_one_shows_proof_and_lesson() -> (
-    None
-):
+async def test_a_wrong_answer_gets_counter_evidence_and_the_right_one_gets_proof_and_lesson() -> None:
     async with opened(a_drill_that_went_wrong(), size=(80, 24)) as driver:
         await open_run(driver)
         await driver.press("i")
@@ -136,7 +134,7 @@ async def test_a_run_that_is_no_drill_has_no_answer() -> None:
         assert driver.place == "job"
 
 
-async def test_who_may_change_nothing_answers_nothing() -> None:
+async def test_a_read_only_screen_takes_no_answer() -> None:
     async with opened(a_drill_that_went_wrong(), mode=Mode.READONLY) as driver:
         await open_run(driver)
         await driver.press("i")

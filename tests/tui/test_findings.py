@@ -1,4 +1,5 @@
-"""What is wrong with all jobs of one's own: one screen, from anywhere, and the worst in every top line."""
+"""The findings of all own jobs: one screen, reachable from anywhere, and the worst finding in every top
+line."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ async def test_f_on_an_own_job_submits_its_script_with_another_time_and_memory(s
         assert driver.place == "finding"
 
 
-async def test_f_on_a_job_whose_script_nobody_has_says_so_in_one_sentence() -> None:
+async def test_f_on_a_job_without_a_script_says_so_in_one_sentence() -> None:
     ports = FakePorts(fixes=FakeFixes(again=None))
     async with opened(with_foreign_job(), ports) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "99"))
@@ -151,7 +152,7 @@ async def test_f_on_a_job_whose_script_nobody_has_says_so_in_one_sentence() -> N
         await driver.sees("job 99: nobody has its batch script any more")
 
 
-async def test_f_on_a_job_of_somebody_else_says_that_only_own_jobs_are_submitted() -> None:
+async def test_f_on_another_user_s_job_says_that_only_own_jobs_are_submitted() -> None:
     async with opened(with_foreign_job("bob")) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "99"))
         await driver.reaches("job")
@@ -191,7 +192,7 @@ async def test_over_a_screen_of_one_run_stands_its_own_finding_or_that_it_is_els
         await driver.until(lambda: "✖ GPU003 99" in driver.text().splitlines()[0], "the worst of all again")
 
 
-async def test_what_was_found_on_the_job_of_the_run_on_screen_is_not_elsewhere() -> None:
+async def test_a_finding_on_the_job_of_the_run_on_screen_is_not_called_elsewhere() -> None:
     """The job was judged as a foreign one until its run was known; the list of runs is read more rarely."""
     snapshot = make_snapshot()
     judged = {RUN_ID: replace(snapshot.diagnoses[RUN_ID], findings=()), "17": grave("17")}
@@ -206,7 +207,7 @@ async def test_what_was_found_on_the_job_of_the_run_on_screen_is_not_elsewhere()
         assert "elsewhere" not in driver.text().splitlines()[0]
 
 
-async def test_over_a_job_stands_what_concerns_it() -> None:
+async def test_the_top_line_of_a_job_shows_the_job_s_own_finding() -> None:
     session = with_foreign_job()
     async with opened(session, size=(80, 24)) as driver:
         await driver.sees("GPU003")
@@ -216,7 +217,7 @@ async def test_over_a_job_stands_what_concerns_it() -> None:
         assert "NUM001" not in driver.text().splitlines()[0]
 
 
-async def test_running_jobs_are_followed_whoever_launched_them_and_those_of_others_never() -> None:
+async def test_own_running_jobs_are_followed_with_any_launcher_and_jobs_of_others_never() -> None:
     async with opened(with_foreign_job()) as driver:
         assert set(driver.session.watches[-1].targets) >= {"99", RUN_ID}
     async with opened(with_foreign_job(user="bob")) as driver:
@@ -316,7 +317,7 @@ async def test_many_jobs_with_one_cause_are_one_line_and_enter_opens_the_newest(
         await driver.sees("job 40, yours")
 
 
-async def test_what_goes_wrong_while_one_works_takes_neither_the_focus_nor_the_cursor() -> None:
+async def test_a_job_that_goes_wrong_meanwhile_moves_neither_the_focus_nor_the_cursor() -> None:
     session = with_foreign_job()
     wrong = session.snapshot
     async with opened(session) as driver:
@@ -431,7 +432,7 @@ async def test_the_job_of_another_user_is_read_only_while_it_is_open() -> None:
         await driver.until(lambda: "41" not in driver.session.watches[-1].targets, "no longer")
 
 
-async def test_a_job_that_no_list_has_is_asked_for_and_told_if_slurm_knows_none() -> None:
+async def test_a_job_in_no_list_is_asked_for_and_the_screen_says_if_slurm_does_not_know_it() -> None:
     before = make_snapshot()
     async with opened(FakeSession(before)) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "999"))
@@ -471,7 +472,7 @@ async def test_a_failure_is_listed_once_when_the_run_of_a_judged_job_becomes_kno
         assert session.watches[-1].targets[0] in (RUN_ID, CHILD_ID)
 
 
-async def test_a_job_with_the_number_of_somebody_elses_older_run_keeps_its_finding() -> None:
+async def test_a_job_with_the_number_of_another_user_s_older_run_keeps_its_finding() -> None:
     session = with_foreign_job()
     before = session.snapshot
     run = replace(before.runs[0], run_id=CHILD_ID, job_id="99", user="bob")

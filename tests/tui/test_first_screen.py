@@ -39,7 +39,7 @@ def detail(driver: Driver) -> str:
     )
 
 
-async def test_a_training_tells_how_it_goes_in_its_line_and_the_nodes_what_was_measured() -> None:
+async def test_a_training_shows_its_progress_in_its_row_and_the_nodes_show_their_measurements() -> None:
     session = FakeSession(make_snapshot(), {RUN_ID: add_gpus(make_history(lost_at=150))})
     async with opened(session, size=(120, 36), are_all_shown=False) as driver:
         await driver.sees("✖ NUM001")
@@ -91,7 +91,7 @@ async def test_a_view_is_saved_under_a_name_chosen_again_and_found_by_its_name(t
         assert not driver.app.context.are_all_shown
 
 
-async def test_what_failed_today_is_listed_with_what_the_queue_has_forgotten() -> None:
+async def test_todays_failures_are_listed_also_when_the_queue_has_forgotten_them() -> None:
     failed = replace(make_job("9", "ada"), state="FAILED", end_time_s=NOW_S - 3600)
     old = replace(failed, job_id="8", end_time_s=NOW_S - 90_000)
     told = PastJobs(tuple(PastJob(job, source="seen") for job in (failed, old)), (), 0)
@@ -106,7 +106,7 @@ async def test_what_failed_today_is_listed_with_what_the_queue_has_forgotten() -
         assert list(driver.app.screen.query_one("#queue", KeyedTable).keys) == ["17", "18"]
 
 
-async def test_a_run_that_completed_with_a_critical_cause_is_among_what_failed_today() -> None:
+async def test_a_run_that_completed_with_a_critical_cause_is_among_todays_failures() -> None:
     run = make_run(state="COMPLETED", ended_time_s=NOW_S - 60)
     targets = MappingProxyType({RUN_ID: make_target(run)})
     forgotten = make_snapshot(jobs=(), runs=(run,), targets=targets)
@@ -120,7 +120,7 @@ async def test_a_run_that_completed_with_a_critical_cause_is_among_what_failed_t
         await driver.reaches("job")
 
 
-async def test_an_empty_queue_says_what_one_can_do() -> None:
+async def test_an_empty_queue_names_the_next_steps() -> None:
     nothing = make_snapshot(jobs=(), runs=(), targets=MappingProxyType({}), diagnoses=MappingProxyType({}))
     async with opened(FakeSession(nothing), are_all_shown=False, size=(80, 24)) as driver:
         await driver.sees("You have no jobs. 1: train a small model, +: launch yours, a: everybody's")
@@ -128,7 +128,7 @@ async def test_an_empty_queue_says_what_one_can_do() -> None:
 
 @asynccontextmanager
 async def started(directory: Path) -> AsyncIterator[Driver]:
-    """coach as it is opened by a person whose caches lie in this directory."""
+    """coach as a user opens it whose caches are in this directory."""
     session, ports, clock = FakeSession(make_snapshot()), FakePorts(), Clock()
     opening = Opening(session, ports.ports(), Mode.LIVE, "ada", "slurm · tiger", "slurm")
     settings = load({"COACH_HOME": str(directory)})

@@ -97,7 +97,7 @@ async def test_a_job_that_coach_did_not_launch_has_the_same_screen_once_it_is_me
         assert session.watches[-1].targets == ("18",)
 
 
-async def test_of_a_job_in_which_nothing_measures_it_is_said_what_would() -> None:
+async def test_a_job_that_nothing_measures_names_the_key_that_measures_it() -> None:
     async with opened(size=(80, 24)) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "18"))
         await driver.reaches("job")
@@ -105,7 +105,7 @@ async def test_of_a_job_in_which_nothing_measures_it_is_said_what_would() -> Non
         await driver.sees("no GPU was measured; t on the job measures inside of it")
 
 
-async def test_somebody_elses_gpus_are_not_looked_into() -> None:
+async def test_another_user_s_gpus_are_not_measured() -> None:
     async with opened(size=(80, 24)) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "12"))
         await driver.reaches("job")

@@ -28,7 +28,7 @@ def labels_in(rows: list[str]) -> list[str]:
 async def test_help_begins_with_the_footer_and_has_each_key_once(
     size: tuple[int, int], path: list[str]
 ) -> None:
-    """It is one list with one scroll bar."""
+    """The help is one list with one scroll bar."""
     async with opened(size=size) as driver:
         await driver.press(*path)
         below = driver.app.screen

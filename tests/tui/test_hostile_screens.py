@@ -24,7 +24,7 @@ STRANGE = "".join(text for text in HOSTILE if text != LONG)
 
 
 class _Poisoning:
-    """Whatever a port answers, with hostile text in it."""
+    """Any answer of a port, with hostile text in it."""
 
     def __init__(self, inner: object, text: str, *, is_filled: bool = False) -> None:
         self._inner = inner
@@ -106,6 +106,6 @@ async def test_the_palette_shows_recipes_as_they_are_named() -> None:
 
 
 def _commands(driver: Driver) -> str:
-    """What the palette lists, once its search has come to an end."""
+    """The palette's list after its search has ended."""
     listed = "\n".join(str(option.prompt) for option in driver.app.screen.query_one(CommandList).options)
     return listed if "All your runs" not in listed else ""

@@ -81,7 +81,7 @@ async def test_some_tasks_of_an_array_that_cannot_be_named_are_left_alone() -> N
         assert driver.place == "cluster"
 
 
-async def test_nobody_elses_job_is_selected() -> None:
+async def test_jobs_of_others_cannot_be_selected() -> None:
     async with opened(waiting()) as driver:
         await driver.press("end", "space")
         await driver.sees("job 12 is bob's, not yours")
@@ -95,7 +95,7 @@ async def test_nobody_elses_job_is_selected() -> None:
         ("U", "it is not held"),
     ],
 )
-async def test_what_the_screen_knows_to_be_impossible_is_said_beside_the_keys(key: str, why: str) -> None:
+async def test_a_key_that_is_impossible_here_shows_its_reason(key: str, why: str) -> None:
     async with opened() as driver:
         await driver.press(key)
         await driver.sees(why)
@@ -122,7 +122,7 @@ async def test_a_new_limit_is_typed_shown_as_a_command_and_changed_only_by_y() -
         await driver.sees("21 was given a lower time limit")
 
 
-async def test_a_limit_that_is_none_is_refused_and_can_be_typed_again() -> None:
+async def test_an_invalid_time_limit_is_refused_and_can_be_typed_again() -> None:
     async with opened(waiting()) as driver:
         await driver.press("T", *"::", "enter")
         await driver.sees("not a time limit")
@@ -201,7 +201,7 @@ async def test_where_nothing_may_be_changed_every_action_is_off_and_says_why(mod
         assert driver.place == "cluster"
 
 
-async def test_what_slurm_refuses_is_shown_whole_and_can_be_left() -> None:
+async def test_slurm_s_refusal_is_shown_whole_and_can_be_left() -> None:
     refusal = UserError("scontrol: 21: Requested operation is presently disabled")
     async with opened(waiting(), FakePorts(job_actions=FakeJobActions(refusal=refusal))) as driver:
         await driver.press("h")
@@ -251,7 +251,7 @@ async def test_the_log_of_a_runs_job_is_the_runs_in_both_streams() -> None:
         await driver.sees("oh no")
 
 
-async def test_a_log_that_is_not_there_names_the_place_where_it_was_looked_for() -> None:
+async def test_a_missing_log_names_the_searched_place() -> None:
     session = waiting()
     async with opened(session) as driver:
         await driver.press("l")

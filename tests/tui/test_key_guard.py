@@ -1,4 +1,4 @@
-"""A key answers what was on the screen when it arrived."""
+"""A key answers the screen that was shown when it arrived."""
 
 from __future__ import annotations
 

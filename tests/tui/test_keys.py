@@ -43,7 +43,7 @@ def test_a_letter_means_the_same_on_every_screen() -> None:
 
 
 @pytest.mark.parametrize("spec", SCREENS, ids=lambda spec: spec.name)
-def test_a_screen_binds_what_the_table_says_and_nothing_beside_it(spec: ScreenSpec) -> None:
+def test_a_screen_binds_exactly_the_keys_of_the_table(spec: ScreenSpec) -> None:
     screen = spec.load()
     assert bindings_of(spec) == screen.BINDINGS
     for key in keys_of(spec):
@@ -64,7 +64,7 @@ def test_no_letter_of_the_table_moves_in_a_list_or_a_text() -> None:
 
 
 @pytest.mark.parametrize("spec", SCREENS, ids=lambda spec: spec.name)
-def test_a_key_of_another_screen_says_what_it_does_and_where(spec: ScreenSpec) -> None:
+def test_a_key_of_another_screen_names_its_action_and_its_screen(spec: ScreenSpec) -> None:
     here = {key.key for key in keys_of(spec)}
     for name in sorted({key.key for key in KEYS} - here):
         words = why_dead(name, None, spec)

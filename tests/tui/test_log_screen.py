@@ -1,4 +1,4 @@
-"""The log screen: any part of a file of any size, what is searched for, and its end in sight."""
+"""The log screen: any part of a file of any size, a search, and the growing end."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ async def test_a_stream_without_times_says_why_both_cannot_be_one(tmp_path: Path
         await driver.sees("start")
 
 
-async def test_a_file_that_is_gone_shows_what_was_read_last(tmp_path: Path) -> None:
+async def test_a_file_that_is_gone_shows_the_lines_that_were_read_last(tmp_path: Path) -> None:
     path = _write(tmp_path, _steps(30))
     session = _session(path)
     path.unlink()

@@ -45,7 +45,7 @@ async def test_only_rows_in_sight_are_made_wherever_the_cursor_goes(rendered: li
     assert len(set(rendered)) < 200
 
 
-async def test_a_filter_over_all_of_them_shows_what_it_found(rendered: list[str]) -> None:
+async def test_a_filter_over_the_whole_queue_shows_its_matches(rendered: list[str]) -> None:
     async with opened(FakeSession(make_snapshot(jobs=jobs_of_bob()))) as driver:
         await driver.sees(f"{NUM_JOBS:,} jobs")
         await driver.press("slash", *"id:4321", "enter")

@@ -1,4 +1,4 @@
-"""A new launch: `+` lists what can be launched from here, Enter opens its plan."""
+"""A new launch: `+` lists the launchable programs here, Enter opens the plan of one."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_where_nothing_may_be_launched_the_list_is_shown_and_enter_says_wh
         assert driver.place == "new_launch"
 
 
-async def test_what_is_written_meanwhile_is_found_by_reading_again(
+async def test_files_written_meanwhile_are_found_by_reading_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

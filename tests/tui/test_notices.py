@@ -50,7 +50,7 @@ async def test_a_start_is_a_toast_a_line_of_tmux_and_a_command_where_the_config_
         assert driver.app.focused is not None
 
 
-async def test_the_ways_are_offered_once_and_nothing_is_told_before_the_config_says_so(
+async def test_the_ways_are_offered_once_and_no_notice_comes_before_the_config_asks_for_it(
     tmp_path: Path,
 ) -> None:
     offered, session = tmp_path / "new" / "offered", FakeSession(make_snapshot())
@@ -99,6 +99,6 @@ def test_the_users_command_gets_the_notice_and_no_shell(tmp_path: Path) -> None:
         ("sh -c 'echo no mail here >&2; exit 3'", "notify.command: exit status 3: no mail here"),
     ],
 )
-def test_a_command_that_fails_is_told(command: str, words: str) -> None:
+def test_a_failing_command_is_reported(command: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         run(command)

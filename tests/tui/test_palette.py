@@ -1,4 +1,4 @@
-"""The palette lists what can be done on the screen below it, and does it there."""
+"""The palette lists the actions of the screen below it, and runs them there."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_markup_in_a_name_is_shown_as_it_stands() -> None:
         assert str(shown) == "launch [red]x [ \u241b[31m\n[@click=app.quit]y[/]"
 
 
-async def test_who_leaves_while_commands_are_looked_for_leaves_without_an_error() -> None:
+async def test_quitting_during_a_search_of_the_palette_is_no_error() -> None:
     async with opened() as driver:
         search = driver.app.run_worker(asyncio.Event().wait())
         await driver.settle()

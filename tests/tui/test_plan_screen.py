@@ -1,4 +1,4 @@
-"""The plan of a launch, driven by keys: what is submitted is what was shown, and a refusal leads to its
+"""The plan of a launch, driven by keys: coach submits exactly the shown plan, and a refusal leads to its
 answer."""
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mende
 
 
 @pytest.mark.parametrize("again", [pytest.param("1", marks=pytest.mark.long), "4"])
-async def test_a_field_that_was_erased_and_typed_again_is_what_was_typed(again: str) -> None:
+async def test_a_field_that_was_erased_and_typed_again_holds_the_new_text(again: str) -> None:
     async with opened() as driver:
         await open_plan(driver)
         await driver.press("4")
@@ -200,7 +200,7 @@ RESERVATION = Refused(["reserved"], "reservation", [Choice("workshop", {"reserva
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_refusal_moves_to_the_field_marks_it_and_offers_what_there_is(size: tuple[int, int]) -> None:
+async def test_a_refusal_moves_to_the_field_marks_it_and_offers_the_choices(size: tuple[int, int]) -> None:
     async with opened(ports=FakePorts(launches=FakeLaunches(refusals=[ACCOUNT])), size=size) as driver:
         await open_plan(driver)
         await driver.press("enter")
@@ -230,7 +230,7 @@ async def test_from_three_refusals_to_a_submission_it_takes_six_keys() -> None:
         )
 
 
-async def test_what_was_typed_answers_as_well_and_a_digit_after_a_letter_is_a_digit() -> None:
+async def test_a_typed_answer_counts_too_and_a_digit_after_a_letter_is_a_digit() -> None:
     ports = FakePorts(launches=FakeLaunches(refusals=[ACCOUNT]))
     async with opened(ports=ports) as driver:
         await open_plan(driver)
@@ -242,7 +242,7 @@ async def test_what_was_typed_answers_as_well_and_a_digit_after_a_letter_is_a_di
         assert ports.launches.submitted[0].request.account == "m12"
 
 
-async def test_a_choice_can_take_out_what_the_config_has() -> None:
+async def test_a_choice_can_remove_a_value_of_the_config() -> None:
     without = Refused(["expired"], "reservation", [Choice("none", {"reservation": ""})])
     ports = FakePorts(launches=FakeLaunches(refusals=[without]))
     async with opened(ports=ports) as driver:

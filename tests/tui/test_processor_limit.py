@@ -21,14 +21,14 @@ class Used:
     ("used_s", "left"),
     [(479.0, Left.ENOUGH), (480.0, Left.LITTLE), (569.0, Left.LITTLE), (570.0, Left.NONE)],
 )
-def test_what_is_left_of_ten_minutes(used_s: float, left: Left) -> None:
+def test_the_processor_limit_tells_when_little_of_ten_minutes_is_left(used_s: float, left: Left) -> None:
     assert ProcessorLimit(600.0, lambda: used_s).left() is left
 
 
 @pytest.mark.parametrize(
     ("used_s", "left"), [(13.0, Left.ENOUGH), (14.0, Left.LITTLE), (16.0, Left.LITTLE), (17.0, Left.NONE)]
 )
-def test_of_a_small_limit_enough_is_kept_to_leave_in_words(used_s: float, left: Left) -> None:
+def test_a_small_processor_limit_leaves_enough_time_for_the_last_message(used_s: float, left: Left) -> None:
     assert ProcessorLimit(20.0, lambda: used_s).left() is left
 
 

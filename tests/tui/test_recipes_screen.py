@@ -1,5 +1,4 @@
-"""The Recipes screen, driven by keys: read a step, see what it changes, fill in its form, and come to the
-plan."""
+"""The Recipes screen, driven by keys: read a step, see its changes, fill in its form, and reach the plan."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ async def test_the_ladder_is_read_step_by_step_with_lesson_and_diff() -> None:
         assert "what ddp changes from baseline" in driver.text()
 
 
-async def test_typing_into_the_form_shows_what_it_changes_in_the_script() -> None:
+async def test_typing_into_the_form_shows_its_changes_in_the_script() -> None:
     async with opened() as driver:
         await open_recipes(driver)
         await driver.press("j", "tab", "tab")
@@ -41,7 +40,7 @@ async def test_typing_into_the_form_shows_what_it_changes_in_the_script() -> Non
         await driver.sees("+srun --kill-on-bad-exit=1 coach run -- torchrun trainers/ddp.py --lr 0.3")
 
 
-async def test_a_value_that_cannot_be_is_said_beside_its_meaning() -> None:
+async def test_an_impossible_value_shows_its_error_beside_its_meaning() -> None:
     async with opened() as driver:
         await open_recipes(driver)
         await driver.press("j", "tab", "tab", "-", "1")

@@ -1,4 +1,4 @@
-"""Keys of a job on the rows that name one: the queue, the verdicts above it, the runs, the ended jobs."""
+"""A job's keys on every row that names a job: the queue, the verdicts above it, the runs, the ended jobs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_f_on_a_row_of_the_runs_fixes_it() -> None:
         await driver.reaches("fix")
 
 
-async def test_f_on_nobody_elses_job_and_on_nothing() -> None:
+async def test_f_on_another_users_job_or_on_no_row_explains_itself() -> None:
     async with opened(queue_of(make_job("12", "bob"))) as driver:
         await driver.press("F")
         await driver.sees("job 12 is bob's, not yours")
@@ -92,7 +92,7 @@ async def test_f_on_several_selected_jobs_says_that_it_fixes_one() -> None:
         await driver.sees("F fixes one job: the cursor names it")
 
 
-async def test_f_on_a_run_that_nobody_has_read_names_the_way() -> None:
+async def test_f_on_an_unread_run_names_the_key_that_reads_it() -> None:
     snapshot = make_snapshot(targets=MappingProxyType({}), diagnoses=MappingProxyType({}))
     async with opened(FakeSession(snapshot)) as driver:
         await driver.press("home", "F")

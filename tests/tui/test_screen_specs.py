@@ -1,4 +1,4 @@
-"""Every screen is declared once; who adds one writes its file, its renderer and one line."""
+"""Every screen is declared once; a new screen needs its file, its renderer and one line."""
 
 from __future__ import annotations
 

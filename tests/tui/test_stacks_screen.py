@@ -1,5 +1,5 @@
-"""`S`: where the ranks of a hanging run stand, on one screen; a job that coach did not launch is entered
-after a question only."""
+"""`S`: the current lines of a hanging run's ranks, on one screen. coach enters a foreign job only after a
+question."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_job_that_coach_did_not_launch_is_entered_after_y_alone() -> Non
         assert driver.ports.stacks.taken.count("srun --jobid=21 --overlap python stacks") == 1
 
 
-async def test_on_a_small_screen_the_answer_stands_first_and_what_slurm_refuses_is_said_whole() -> None:
+async def test_a_small_screen_shows_the_answer_first_and_slurm_s_refusal_whole() -> None:
     ports = FakePorts(
         stacks=FakeStacks(refusal=UserError("job 17: no stacks: srun: error: Slurm job 17 has expired"))
     )

@@ -1,5 +1,5 @@
-"""Whether something may be changed follows the settings while coach is open, with the words of who says
-so."""
+"""The permission to change something follows the settings while coach is open, with the reason of the user or
+the site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the terminal sends, in pieces, becomes the keys that were pressed."""
+"""Bytes of the terminal, in pieces, become the pressed keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Line:
         self.events: list[object] = []
 
     def send(self, *pieces: str, apart_s: float = 0.15) -> list[object]:
-        """What has come of it once the last piece is long in."""
+        """The resulting keys, long after the last piece."""
         self.events = []
         for piece in pieces:
             self._add(piece)
@@ -94,7 +94,7 @@ def test_keys_behind_esc_are_keys_of_their_own(line: Line) -> None:
     assert line.send("\x1b\x7f") == ["ctrl+w"], "Alt and Backspace"
 
 
-def test_what_comes_behind_esc_does_not_wait(line: Line) -> None:
+def test_keys_after_esc_do_not_wait(line: Line) -> None:
     line._add("\x1bjk")
     assert line.events == ["escape", "j", "k"]
 
@@ -121,7 +121,7 @@ def test_a_paste_in_pieces_is_one_paste(line: Line) -> None:
     assert key == "z"
 
 
-def test_reports_of_the_terminal_stay_what_they_are(line: Line) -> None:
+def test_reports_of_the_terminal_are_not_taken_for_keys(line: Line) -> None:
     for cut in (1, 3, 6):
         report = "\x1b[<0;12;7M"
         (mouse,) = line.send(report[:cut], report[cut:])

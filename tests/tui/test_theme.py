@@ -93,7 +93,7 @@ def test_good_warning_and_error_stay_apart_for_the_colour_blind(name: str, kind:
         assert apart >= LEAST_APART, f"{one} and {other}: {apart:.1f}"
 
 
-def test_the_key_goes_round_our_themes_and_leaves_one_of_textual() -> None:
+def test_the_theme_key_cycles_through_coach_s_themes_and_leaves_textual_s() -> None:
     names = [DEFAULT_THEME]
     while (name := next_own(names[-1])) not in names:
         names.append(name)
@@ -101,7 +101,7 @@ def test_the_key_goes_round_our_themes_and_leaves_one_of_textual() -> None:
     assert next_own("nord") == OWN_THEMES[0]
 
 
-async def test_a_user_changes_the_colours_by_a_key_and_is_told_how_to_keep_them() -> None:
+async def test_a_key_changes_the_colours_and_the_note_says_how_to_keep_them() -> None:
     async with opened() as driver:
         await driver.press("ctrl+t")
         assert driver.app.theme == "day"

@@ -40,7 +40,7 @@ async def type_in(driver: Driver, text: str) -> None:
     await driver.press(*(names.get(char, char) for char in text))
 
 
-async def test_the_queue_takes_the_words_of_the_command_line_and_counts_what_it_shows() -> None:
+async def test_the_queue_takes_the_words_of_the_command_line_and_counts_its_matches() -> None:
     async with opened() as driver:
         await driver.press("slash")
         await type_in(driver, "state:pending user:me")
@@ -50,7 +50,7 @@ async def test_the_queue_takes_the_words_of_the_command_line_and_counts_what_it_
         assert len(ids(driver)) == 4
 
 
-async def test_a_slip_is_said_beside_the_line_and_the_last_good_filter_stays() -> None:
+async def test_a_filter_with_a_mistake_shows_the_error_and_the_last_good_filter_stays() -> None:
     async with opened() as driver:
         await driver.press("slash")
         await type_in(driver, "user:bob gpus:1x")
@@ -61,7 +61,7 @@ async def test_a_slip_is_said_beside_the_line_and_the_last_good_filter_stays() -
         await driver.until(lambda: "expected" not in driver.text(), "no slip any more")
 
 
-async def test_escape_gives_up_what_is_typed() -> None:
+async def test_escape_drops_typed_text() -> None:
     async with opened() as driver:
         await driver.press("slash", "z", "z", "escape")
         assert len(ids(driver)) == 4
@@ -140,7 +140,7 @@ async def test_nothing_is_kept_where_nothing_may_be_changed(mode: Mode, tmp_path
     assert not (tmp_path / FILE_NAME).exists()
 
 
-async def test_what_was_kept_and_means_nothing_any_more_is_told_and_the_rest_counts(tmp_path: Path) -> None:
+async def test_a_kept_view_with_an_unknown_key_is_reported_and_the_rest_of_it_applies(tmp_path: Path) -> None:
     ViewStore(tmp_path).keep({"queue": View("colour:red", "-id", "")})
     async with opened(views=ViewStore(tmp_path)) as driver:
         await driver.sees('no key "colour"')

@@ -1,5 +1,5 @@
-"""A walk through all screens at the three sizes: no half is empty while there is more to see, and everything
-can be read in 16 colours."""
+"""A walk through all screens at the three sizes: no half stays empty while content is cut off, and all text
+is readable in 16 colours."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def empty_halves(screen: CoachScreen, strips: Sequence[Strip]) -> Iterator[str]:
 
 
 def hidden_text(strips: Sequence[Strip]) -> Iterator[str]:
-    """Texts that have the colour of what is behind them where a terminal has 16 colours."""
+    """Texts in the colour of their background on a terminal with 16 colours."""
     for strip in strips:
         for text, style, _ in strip:
             if style is not None and text.strip() and len(set(in_16(style))) == 1:
@@ -56,7 +56,7 @@ def in_16(style: Style) -> tuple[int | None, ...]:
 
 
 async def faults_of(driver: Driver) -> set[tuple[str, str]]:
-    """What is wrong with which screen."""
+    """Screen → its faults."""
     found = set()
     for cls in screen_classes():
         driver.app.push_screen(cls(driver.app.context, **arguments(cls, "")))
@@ -90,7 +90,7 @@ async def test_a_line_longer_than_its_pane_ends_in_a_mark() -> None:
         assert [row[-1] for row in rows] == ["›"]
 
 
-def test_what_16_colours_cannot_show_apart_is_found() -> None:
+def test_colours_that_16_colours_merge_are_found() -> None:
     same = Style(color=Color.parse("#0f1318"), bgcolor=Color.parse("#101010"))
     apart = Style(color=Color.parse("#ffffff"), bgcolor=Color.parse("#101010"))
     assert len(set(in_16(same))) == 1

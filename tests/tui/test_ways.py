@@ -91,7 +91,7 @@ async def test_a_screen_that_is_open_comes_back_to_the_top_instead_of_opening_tw
         ("history", "history", "history"),
     ],
 )
-async def test_a_name_leads_to_what_has_it(words: str, place: str, trail: str) -> None:
+async def test_a_name_leads_to_its_screen(words: str, place: str, trail: str) -> None:
     async with opened() as driver:
         await go_to(driver, words)
         await driver.reaches(place)
@@ -131,7 +131,7 @@ async def test_a_code_or_words_of_a_title_lead_to_the_page_of_the_rule(words: st
         assert "NUM001" in first_line(driver)
 
 
-async def test_rules_that_come_late_are_offered_for_what_has_been_typed() -> None:
+async def test_rules_that_load_late_are_offered_for_text_typed_before() -> None:
     is_read = threading.Event()
 
     class Late(FakeQuestions):
@@ -227,7 +227,7 @@ async def test_e_explains_each_value_of_the_row_under_the_cursor() -> None:
         (["shift+tab", "Y"], "node3"),
     ],
 )
-async def test_y_copies_what_a_row_is_called(path: list[str], copied: str) -> None:
+async def test_y_copies_the_name_of_a_row(path: list[str], copied: str) -> None:
     async with opened() as driver:
         for key in path:
             await driver.press(key)
@@ -258,7 +258,7 @@ async def test_outside_of_tmux_the_terminal_is_asked() -> None:
         assert driver.app.clipboard == "17"
 
 
-async def test_plus_opens_what_can_be_launched() -> None:
+async def test_plus_opens_the_form_of_a_new_launch() -> None:
     async with opened() as driver:
         await driver.press("plus")
         await driver.reaches("new_launch")

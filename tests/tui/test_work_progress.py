@@ -1,4 +1,4 @@
-"""What lasts longer than a second is told, and the first Esc stops it."""
+"""Work of more than a second is shown, and the first Esc stops it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Works:
         return self.progress.words(shipped)
 
 
-def test_what_takes_less_than_a_second_is_not_told() -> None:
+def test_work_of_less_than_a_second_is_not_shown() -> None:
     works = Works()
     work = works.progress.begin("planning ddp", lambda: works.stopped.append("ddp"))
     works.now_s = 10.9
@@ -37,7 +37,7 @@ def test_what_takes_less_than_a_second_is_not_told() -> None:
     assert works.words == ""
 
 
-def test_what_was_stopped_is_told_to_its_screen_and_its_result_is_dropped() -> None:
+def test_stopped_work_is_reported_to_its_screen_and_its_result_is_dropped() -> None:
     works = Works()
     work = works.progress.begin("planning ddp", lambda: works.stopped.append("ddp"))
     works.now_s = 12.0
@@ -47,7 +47,7 @@ def test_what_was_stopped_is_told_to_its_screen_and_its_result_is_dropped() -> N
     assert not works.progress.stop()
 
 
-def test_what_changes_something_is_told_and_never_stopped_halfway() -> None:
+def test_work_that_changes_something_is_shown_and_never_stopped_halfway() -> None:
     works = Works()
     works.progress.begin("submitting", None)
     works.now_s = 14.0

@@ -1,8 +1,8 @@
-"""Every text of the screens, to be read for its English: `python -m tests.tui.texts` walks all screens at
-80 columns and 24 lines, and prints each distinct line under the first screen that shows it.
+"""Print every text of the screens, to check its English: `python -m tests.tui.texts` walks all screens at 80
+columns and 24 lines, and prints each distinct line under the first screen that shows it.
 
-The walk is of the scripted session, once with jobs and once without any. On each screen it goes through all
-pages, then does what each key of it does and keeps what is said beside the keys.
+The walk uses the scripted session, once with jobs and once without. On each screen it goes through all pages,
+then presses each key and keeps the note beside the keys.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ async def _pages(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
 
 
 async def _notes(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
-    """What the keys of a screen say without leaving it. The screens that they would open are not built: the
-    walk comes to each of them by itself."""
+    """The notes of a screen's keys, without leaving the screen. The screens that keys would open are not
+    built, because the walk visits each of them anyway."""
     with patch.object(driver.app, "push_screen", lambda *_, **__: AwaitComplete()):
         keys = screen.keys()
         for key in keys:

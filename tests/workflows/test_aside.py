@@ -5,7 +5,7 @@ import threading
 from coach.workflows.sharing import Aside
 
 
-def test_what_hangs_aside_holds_up_nobody_and_newer_news_take_the_place_of_older() -> None:
+def test_hanging_work_delays_no_caller_and_newer_work_of_a_kind_replaces_older() -> None:
     aside, done, goes_on = Aside(), list[str](), threading.Event()
     begun = threading.Event()
 

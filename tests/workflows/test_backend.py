@@ -31,7 +31,7 @@ def test_without_both_it_is_this_machine(tmp_path: Path) -> None:
     assert resolve_backend("auto", {"PATH": str(tmp_path)}) == "local"
 
 
-def test_what_was_asked_for_is_obeyed_and_a_misspelling_refused(tmp_path: Path) -> None:
+def test_a_named_backend_is_used_and_a_misspelling_refused(tmp_path: Path) -> None:
     assert resolve_backend("local", {"PATH": str(tmp_path), "SLURM_CONF": "/x"}) == "local"
     with pytest.raises(UserError, match="expected one of auto, slurm, local"):
         resolve_backend("slrum", {})

@@ -62,7 +62,7 @@ set = { lr = 0.01 }
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A coach with one drill, of which one run has ended."""
+    """A coach with one drill and one ended run of it."""
     data = tmp_path / "data"
     shutil.copytree(REPOSITORY / "recipes", data / "recipes", ignore=shutil.ignore_patterns("drills"))
     (data / "trainers").symlink_to(REPOSITORY / "trainers")
@@ -122,7 +122,7 @@ def test_until_it_is_answered_check_and_list_tell_nothing(
     assert drill["run_dir"] == str(home / "runs" / RUN_ID)
 
 
-def test_no_other_way_to_its_files_tells_more(
+def test_naming_its_files_shows_no_more_of_an_open_drill(
     home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir = home / "runs" / RUN_ID
@@ -166,7 +166,7 @@ def test_the_engine_judges_a_copy_without_the_names_like_any_other_run(
     assert (first["cause"], first["primary"]) == ("nan_loss", True)
 
 
-def test_a_wrong_answer_says_what_speaks_against_it_and_leaves_the_drill_open(
+def test_a_wrong_answer_shows_counter_evidence_and_leaves_the_drill_open(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, out, _ = coach(capfd, "drill", "strange_loss", "--answer", "input_bound")
@@ -217,7 +217,7 @@ def test_a_drill_that_was_solved_and_launched_again_stays_solved_in_the_list(
     assert "solved before" in out
 
 
-def test_who_gives_up_is_told_and_it_does_not_count_as_solved(
+def test_giving_up_shows_the_diagnosis_and_does_not_count_as_solved(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, out, _ = coach(capfd, "drill", "strange_loss", "--give-up")
@@ -253,7 +253,7 @@ def test_the_lesson_is_not_to_be_read_among_the_recipes(settings: Settings) -> N
         find_recipe("strange_loss", settings)
 
 
-def test_a_drill_comes_with_its_fault_and_what_a_person_says_wins(settings: Settings) -> None:
+def test_a_drill_has_its_fault_s_values_and_a_person_s_values_win(settings: Settings) -> None:
     plain = with_defaults(LaunchRequest("strange_loss"), settings)
     assert (plain.set["lr"], plain.mem, plain.gpus_per_node) == (1e20, "900M", 0)
     asked = LaunchRequest("strange_loss", set={"lr": 2}, mem="2G", env={"A": "mine"})
@@ -265,7 +265,7 @@ def test_a_drill_comes_with_its_fault_and_what_a_person_says_wins(settings: Sett
     assert (dict(child.set), child.mem) == ({}, None)
 
 
-def test_what_a_drill_needs_is_told_where_it_is_missing() -> None:
+def test_a_drill_names_its_missing_requirement() -> None:
     def why(need: Need, site: Site) -> str | None:
         return why_skipped(Drill("a", ("a", "b", "c", "d"), Twin("baseline"), needs=(need,)), site)
 

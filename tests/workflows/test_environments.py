@@ -1,5 +1,5 @@
-"""Environments from the config to a relaunch: which one trains, the notes in the plan, and that a fix keeps
-it."""
+"""Environments from the config to a relaunch: the one that trains, the notes in the plan, and the fix that
+keeps it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_the_site_s_environment_trains_where_nobody_says_otherwise(desk: Desk) -> None:
+def test_the_site_s_environment_is_the_default(desk: Desk) -> None:
     plan = desk.plan(LaunchRequest("ddp"))
     assert plan.environment == PYTORCH
     assert "module purge" in plan.script

@@ -173,7 +173,7 @@ def test_values_that_a_launch_leaves_out_come_from_the_config(world: World) -> N
     assert with_defaults(LaunchRequest("ddp"), settings).time_limit_s == 1200
 
 
-def test_a_python_that_is_not_there_is_refused(world: World) -> None:
+def test_a_missing_python_is_refused(world: World) -> None:
     with pytest.raises(UserError, match="--python /no/such: no such file"):
         world.plan(LaunchRequest("ddp", python="/no/such"))
 
@@ -317,7 +317,7 @@ def test_a_parent_that_is_kept_or_waited_for_is_left_alone(
     assert not (world.root / "scancel.args").exists()
 
 
-def test_what_a_cancelled_parent_loses_is_counted_from_its_newest_checkpoint() -> None:
+def test_the_lost_steps_of_a_cancelled_parent_count_from_its_newest_checkpoint() -> None:
     from coach.model.training.run import Checkpoint
 
     saved = (Checkpoint("a", 20, 0.0), Checkpoint("b", 40, 0.0))

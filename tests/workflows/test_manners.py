@@ -1,5 +1,5 @@
-"""A live session spares Slurm: it counts its questions, sleeps when nobody looks, and does not ask about jobs
-off the screen."""
+"""A live session spares Slurm: it counts its questions, sleeps when no user looks, and does not ask about
+jobs off the screen."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def session(settings: Settings) -> Iterator[tuple[WatchSession, Answering]]:
     assert [t.name for t in threading.enumerate() if t.name.startswith("source ")] == []
 
 
-def test_the_picture_tells_what_was_asked_and_a_quarter_of_what_the_site_gives_back(
+def test_the_snapshot_shows_the_calls_made_and_a_quarter_of_the_site_s_refill_rate(
     session: tuple[WatchSession, Answering],
 ) -> None:
     running, _ = session
@@ -80,7 +80,7 @@ def test_the_picture_tells_what_was_asked_and_a_quarter_of_what_the_site_gives_b
     wait_until(is_told, 10, "the spending is told")
 
 
-def test_who_looks_decides_what_may_be_spent(session: tuple[WatchSession, Answering]) -> None:
+def test_focus_and_recent_keys_decide_the_call_budget(session: tuple[WatchSession, Answering]) -> None:
     running, io = session
     assert running.attend(0.0, is_focused=True, is_run_open=False) == Attention()
     assert io.budget.limit_per_min == ACTIVE_PER_MIN

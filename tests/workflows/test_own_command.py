@@ -44,14 +44,14 @@ def run(tmp_path: Path, program: str, redirection: str) -> Diagnosis:
     ("program", "cause"),
     [(NAN, "nan_loss"), (CRASH, "module_not_found"), (TORN, "checkpoint_corrupt")],
 )
-def test_it_is_diagnosed_from_what_it_printed(
+def test_an_own_command_is_diagnosed_from_its_output(
     tmp_path: Path, program: str, cause: str, redirection: str
 ) -> None:
     assert cause in [finding.cause for finding in run(tmp_path, program, redirection).findings]
 
 
 @pytest.mark.parametrize("redirection", [">> my.log 2>&1", "2>&1 | cat"])
-def test_what_an_earlier_command_left_in_the_same_log_is_not_said_of_this_one(
+def test_an_earlier_command_s_error_in_the_same_log_is_not_blamed_on_this_one(
     tmp_path: Path, redirection: str
 ) -> None:
     assert [finding.cause for finding in run(tmp_path, CRASH, redirection).findings] == ["module_not_found"]

@@ -24,7 +24,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(runs_root=tmp_path / "runs", cache_dir=tmp_path / "cache", config_dir=tmp_path)
 
 
-def test_root_is_held_back_and_told_how_to_go_on(settings: Settings) -> None:
+def test_root_is_stopped_and_the_error_names_the_option(settings: Settings) -> None:
     held = held_back(settings, {}, uid=0)
     assert is_held_back(held)
     with pytest.raises(UserError) as refused:
@@ -33,7 +33,7 @@ def test_root_is_held_back_and_told_how_to_go_on(settings: Settings) -> None:
     assert "--as-root" in (refused.value.hint or "")
 
 
-def test_an_ordinary_user_and_root_that_means_it_are_not_held_back(settings: Settings) -> None:
+def test_an_ordinary_user_and_root_with_as_root_are_not_stopped(settings: Settings) -> None:
     for free in (held_back(settings, {}, uid=1000), held_back(settings, {"COACH_AS_ROOT": "1"}, uid=0)):
         assert free == settings
         refuse_if_readonly(free, "launches nothing")

@@ -68,7 +68,7 @@ def test_a_changed_site_file_counts_in_a_running_session(
     wait_until(lambda: threshold() == 2 and not problem(), 10, "the mended file is in force")
 
 
-def test_how_often_slurm_is_asked_is_part_of_what_a_source_is() -> None:
+def test_a_changed_interval_makes_a_new_source() -> None:
     settings = Settings(Path("/r"), Path("/c"), Path("/d"))
     slower = replace(settings, jobs_interval_s=60.0)
     before = slurm_sources(FakeIo(), settings, "me", Watch())
@@ -88,7 +88,7 @@ def test_the_pause_that_the_site_demands_holds_also_for_a_job_that_has_just_come
     assert source.interval_s == 20
 
 
-def test_rules_muted_and_advised_while_it_runs_are_so_at_the_next_look() -> None:
+def test_muting_and_advice_that_change_while_coach_runs_apply_at_the_next_look() -> None:
     settings = Settings(Path("/r"), Path("/c"), Path("/d"))
     engine = LazyEngine(settings)
     snapshot = TargetSnapshot(target="17", now_s=None, job=None, run=None, exit=None)

@@ -55,7 +55,7 @@ def asked(place: Path) -> LaunchRequest:
     return LaunchRequest("ddp", python="python3", share=str(place))
 
 
-def test_the_plan_says_what_is_shared_and_the_run_is_seen_as_soon_as_it_waits(
+def test_the_plan_lists_the_shared_facts_and_the_cohort_sees_the_run_as_soon_as_it_waits(
     world: World, place: Path
 ) -> None:
     plan = world.plan(asked(place))
@@ -88,7 +88,7 @@ def test_a_run_that_is_cancelled_while_it_waits_is_not_waited_for_any_longer(
     assert [told["state"] for told in shared(place)] == ["CANCELLED"]
 
 
-def test_a_directory_that_is_unsafe_is_refused_to_who_named_it_and_left_out_where_the_config_did(
+def test_an_unsafe_directory_is_refused_on_the_command_line_and_skipped_from_the_config(
     world: World, place: Path
 ) -> None:
     place.chmod(0o777)
@@ -100,7 +100,7 @@ def test_a_directory_that_is_unsafe_is_refused_to_who_named_it_and_left_out_wher
     assert any("shares no summary" in warning for warning in plan.warnings)
 
 
-def test_a_person_may_say_none_unless_the_site_has_locked_it(world: World, place: Path) -> None:
+def test_a_person_may_share_nothing_unless_the_site_has_locked_it(world: World, place: Path) -> None:
     world.settings = replace(world.settings, launch=LaunchDefaults(share=str(place)))
     assert world.plan().request.share == str(place)
     plan = world.plan(LaunchRequest("ddp", python="python3", share="none"))
@@ -137,7 +137,7 @@ def recorded(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     return make
 
 
-def test_who_checks_a_run_tells_the_cohort_what_was_found(
+def test_checking_a_run_shares_its_finding_with_the_cohort(
     recorded: Callable[..., Path], place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     recorded()
@@ -159,7 +159,7 @@ def test_a_read_only_coach_shares_nothing(
     assert list(place.iterdir()) == []
 
 
-def test_the_cohort_hears_of_a_drill_whether_it_was_solved_and_never_what_it_was(
+def test_the_cohort_sees_if_a_drill_was_solved_and_never_its_cause(
     recorded: Callable[..., Path], place: Path, capfd: pytest.CaptureFixture[str], world: World
 ) -> None:
     from coach.config import load
@@ -173,9 +173,7 @@ def test_the_cohort_hears_of_a_drill_whether_it_was_solved_and_never_what_it_was
     assert (told["finding"], told["is_judged"], told["is_solved"]) == (None, False, False)
 
 
-def test_an_open_coach_passes_on_what_is_new(
-    recorded: Callable[..., Path], place: Path, tmp_path: Path
-) -> None:
+def test_an_open_coach_shares_new_results(recorded: Callable[..., Path], place: Path, tmp_path: Path) -> None:
     run = read_run(SystemIo({}), recorded())
     diagnosis = Diagnosis(RUN_ID, "COMPLETED", (), ())
     snapshot = Snapshot(

@@ -48,7 +48,7 @@ def locked(*keys: str, **launch: Any) -> Settings:
         ("sbatch.nice", {"sbatch": {"nice": "0"}}, {"sbatch": {"nice": "1"}}, "--sbatch nice=1"),
     ],
 )
-def test_a_flag_or_the_plan_cannot_say_what_the_site_locked(
+def test_a_flag_or_the_plan_cannot_change_a_locked_key(
     key: str, launch: dict[str, Any], said: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -57,7 +57,7 @@ def test_a_flag_or_the_plan_cannot_say_what_the_site_locked(
     assert (caught.value.hint or "").startswith("leave it out: the site")
 
 
-def test_what_is_not_said_or_said_alike_takes_the_site_s_value() -> None:
+def test_a_launch_that_leaves_or_repeats_the_site_s_value_takes_it() -> None:
     settings = locked("partition", "time", "sbatch.nice", partition="gpu", time="10:00", sbatch={"nice": "0"})
     plain = with_defaults(LaunchRequest("ddp"), settings)
     assert (plain.partition, plain.time_limit_s, plain.sbatch) == ("gpu", 600, {"nice": "0"})
@@ -66,7 +66,7 @@ def test_what_is_not_said_or_said_alike_takes_the_site_s_value() -> None:
     assert with_defaults(other, settings).sbatch == {"nice": "0", "comment": "x"}
 
 
-def test_what_an_earlier_launch_brings_along_gives_way_to_the_lock() -> None:
+def test_values_inherited_from_an_earlier_launch_give_way_to_the_lock() -> None:
     settings = locked("partition", "mem", "sbatch", partition="gpu")
     fix = AppliedFix("MEM001", "smaller batch", {"batch_size": 16})
     inherited = LaunchRequest("ddp", partition="old", sbatch={"nice": "9"}, parent_run_id="p", fix=fix)

@@ -23,15 +23,13 @@ def past(number: int, **said: object) -> PastRun:
     return replace(made, **said)  # type: ignore[arg-type]
 
 
-def test_attempts_at_the_same_come_oldest_first_and_without_what_came_later_or_was_something_else() -> None:
+def test_earlier_attempts_at_the_same_training_come_oldest_first_without_later_or_other_runs() -> None:
     known = [past(4), past(2), past(1), past(9), past(3, work="recipe amp"), past(5)]
     found = across(past(5), known)
     assert [each.target for each in found.attempts] == ["run-1", "run-2", "run-4"]
 
 
-def test_tasks_of_one_array_are_one_attempt_and_what_was_queued_before_the_last_failed_is_no_answer_to_it() -> (
-    None
-):
+def test_tasks_of_one_array_are_one_attempt_and_a_run_queued_before_the_failure_is_no_remedy() -> None:
     tasks = [past(1, target=f"17_{task}") for task in range(5)]
     queued_early = past(3, target="18", submitted_s=0.0)
     found = across(past(5), [*tasks, queued_early])
@@ -39,7 +37,7 @@ def test_tasks_of_one_array_are_one_attempt_and_what_was_queued_before_the_last_
     assert len(across(past(5), tasks).attempts) == 1
 
 
-def test_a_job_is_known_again_by_its_script_and_folder_whatever_number_its_name_has() -> None:
+def test_a_job_is_recognised_by_script_and_folder_with_any_number_in_its_name() -> None:
     one = replace(job("17"), work_dir="/w/exp1", command=None, name="train-1")
     other = replace(one, job_id="18", work_dir="/w/exp2", name="train-2")
     assert work_of(None, one) == work_of(None, other)

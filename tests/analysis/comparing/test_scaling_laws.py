@@ -39,7 +39,7 @@ def test_the_fits_of_a_published_series_are_those_that_others_found() -> None:
     assert told.best_num_ranks == pytest.approx(250, abs=15)
 
 
-def test_a_forecast_is_a_band_that_holds_what_the_machine_did_later() -> None:
+def test_a_forecast_is_a_band_that_holds_the_later_measurement() -> None:
     until_32 = {n: time for n, time in MINUTES.items() if n <= 32}
     for kind in (STRONG, WEAK):
         told = measured(until_32, kind)
@@ -49,7 +49,7 @@ def test_a_forecast_is_a_band_that_holds_what_the_machine_did_later() -> None:
 
 
 @pytest.mark.parametrize(("law", "kind"), [(amdahl, STRONG), (gustafson, WEAK)])
-def test_a_law_finds_the_share_that_its_own_curve_was_made_of(law: Law, kind: str) -> None:
+def test_a_scaling_law_recovers_the_serial_share_of_its_own_curve(law: Law, kind: str) -> None:
     told = scaling_of([Size(n, 100 * law(0.1, n), 64 * (n if kind == WEAK else 1)) for n in (1, 2, 4)])
     assert told is not None
     assert told.kind == kind

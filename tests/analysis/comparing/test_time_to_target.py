@@ -48,7 +48,7 @@ def test_the_time_is_reported_with_and_without_start_up_and_in_steps() -> None:
     )
 
 
-def test_a_run_that_did_not_get_there_says_its_best() -> None:
+def test_a_run_below_its_target_shows_its_best_accuracy() -> None:
     told = time_to_target(run(*evaluations(0.5, 0.71, 0.7)))
     assert told is not None
     assert target_words(told) == "accuracy 0.9 not reached (best 0.71)"

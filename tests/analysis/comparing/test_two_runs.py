@@ -156,7 +156,7 @@ def test_the_interval_covers_the_truth_also_for_bursty_series() -> None:
     assert covered >= 180
 
 
-def test_nothing_is_better_or_worse_before_both_runs_have_made_a_step() -> None:
+def test_runs_are_not_comparable_before_both_have_made_a_step() -> None:
     """While a run starts, its node uses little memory: that is not an effect of the fix."""
     before, after = examples.history(series(0.1, seed=1)), examples.history([])
     for history, used in ((before, 1280.0), (after, 91.0)):

@@ -49,14 +49,14 @@ OF_THE_MANUAL = [
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_column_says_what_it_is_and_where_it_comes_from(table: str) -> None:
+def test_every_column_has_a_meaning_and_a_source(table: str) -> None:
     for column in TABLES[table]:
         what, origin, _ = COLUMNS[f"{table}.{column.name}"]
         assert what
         assert origin
 
 
-def test_every_state_of_slurm_is_explained_with_what_to_do() -> None:
+def test_every_state_of_slurm_is_explained_with_a_remedy() -> None:
     assert {*OF_THE_MANUAL, *FINAL_STATES} <= JOB_STATES.keys()
     told = explain_column("queue", "state", "STATE", "OUT_OF_MEMORY", "jobs")
     assert told is not None

@@ -1,5 +1,5 @@
-"""Somebody else's batch script is read and changed in the words of its framework; the rest of it stays as it
-is."""
+"""Another user's batch script: its options are read and changed in the words of its framework, and its other
+lines stay unchanged."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_a_start_makes_a_notice_and_waiting_does_not() -> None:
     ]
 
 
-def test_a_failed_job_is_told_with_its_cause_as_soon_as_that_is_known() -> None:
+def test_a_failed_job_is_announced_with_its_cause_as_soon_as_that_is_known() -> None:
     notices = begun(picture(job("17", "RUNNING")))
     assert notices.notices(picture(job("17", "FAILED"))) == []
     assert notices.notices(picture(now_s=1002.0, diagnoses={"17": FAILED})) == [
@@ -45,7 +45,7 @@ def test_a_failed_job_is_told_with_its_cause_as_soon_as_that_is_known() -> None:
     assert notices.notices(picture(now_s=1003.0, diagnoses={"17": FAILED})) == []
 
 
-def test_a_failed_job_without_a_cause_is_told_all_the_same() -> None:
+def test_a_failed_job_without_a_cause_is_announced_too() -> None:
     notices = begun(picture(job("17", "RUNNING")), picture(job("17", "TIMEOUT")))
     assert notices.notices(picture(now_s=1000.0 + CAUSE_S)) == [Notice("17", "TIMEOUT", is_bad=True)]
 
@@ -56,7 +56,7 @@ def test_a_good_end_makes_one_notice() -> None:
     assert notices.notices(picture(job("17", "COMPLETED"))) == []
 
 
-def test_a_finding_of_a_running_job_is_told_once() -> None:
+def test_a_finding_of_a_running_job_is_announced_once() -> None:
     notices = begun(picture(job("17", "RUNNING")))
     slow = {"17": Diagnosis("17", "RUNNING", (finding("GPU005", Severity.WARNING),), ())}
     told = notices.notices(picture(job("17", "RUNNING"), diagnoses=slow))
@@ -71,7 +71,7 @@ def test_many_events_at_once_make_one_notice() -> None:
     assert notices.notices(picture(*ended)) == [Notice(None, "5 of your jobs have news", is_bad=False)]
 
 
-def test_a_job_that_came_and_went_between_two_pictures_is_told_and_one_of_before_is_not() -> None:
+def test_a_job_that_came_and_went_between_two_snapshots_is_announced_and_an_older_one_is_not() -> None:
     notices = begun(picture())
     short = job("18", "COMPLETED", end_time_s=1001.0)
     old = job("12", "FAILED", end_time_s=900.0)

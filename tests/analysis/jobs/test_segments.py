@@ -6,7 +6,7 @@ from coach.analysis.jobs.segments import segment_words
 from coach.model.training.run import Segment
 
 
-def test_segments_are_told_as_one_training_with_what_was_lost() -> None:
+def test_segments_are_shown_as_one_training_with_the_lost_work() -> None:
     first = Segment(0.0, 3600.0, "node1", None, "out/checkpoint-9", 61.0, "the time limit was near")
     second = Segment(3700.0, None, "node2", "out/checkpoint-9", None, None, None)
     assert segment_words((first, second)) == (
@@ -17,10 +17,10 @@ def test_segments_are_told_as_one_training_with_what_was_lost() -> None:
     )
 
 
-def test_any_other_training_tells_of_no_segments() -> None:
+def test_any_other_training_shows_no_segments() -> None:
     assert segment_words(()) == ()
 
 
-def test_an_end_that_nobody_explained_says_so() -> None:
+def test_an_unexplained_end_of_a_segment_says_so() -> None:
     only = Segment(None, 10.0, None, None, None, None, None)
     assert segment_words((only,)) == ("one training in 1 segment", "segment 1, ended: not known why")

@@ -48,7 +48,7 @@ def test_too_many_files_are_packed_even_if_they_are_small() -> None:
     assert plan.after == Volume(130, 2_002_000)
 
 
-def test_a_run_that_is_alive_keeps_all_and_what_is_not_enough_says_so() -> None:
+def test_a_living_run_keeps_all_records_and_a_saving_that_is_too_small_is_reported() -> None:
     plan = plan_thinning([heavy(OLD), heavy(NEW)], {OLD}, RecordLimits(30 * MB, 1000))
     assert {step.run_id for step in plan.steps} == {NEW}
     assert plan.is_over

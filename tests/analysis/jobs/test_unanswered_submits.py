@@ -78,7 +78,7 @@ def test_a_run_that_has_begun_or_ended_has_not_lost_its_job() -> None:
     assert not has_lost_its_job(run(submission="never_submitted"))
 
 
-def test_the_screens_show_the_job_that_was_found_and_that_there_is_none() -> None:
+def test_the_screens_show_a_found_job_and_the_absence_of_one() -> None:
     lost, other = run(), run("20261121-142234-ddp-4f2b")
     joined = RunJobs(None)
     joined.see_runs([other, lost])
@@ -116,6 +116,6 @@ def test_each_run_of_a_sweep_is_its_own_task_of_the_array_that_waits() -> None:
     assert {run_id: each.job_id for run_id, each in told.items()} == {others[1]: "7_2"}
 
 
-def test_a_batch_file_that_says_itself_where_its_output_goes_is_known_by_its_script() -> None:
+def test_a_batch_file_with_its_own_output_path_is_recognised_by_its_script() -> None:
     row = replace(job("7", "/home/ada/slurm-7.out"), command=f"{ROOT}/{RUN_ID}/job.sh")
     assert jobs_in_queue([run()], [row])[RUN_ID].job_id == "7"

@@ -43,7 +43,7 @@ def test_each_change_of_a_state_is_reported_once() -> None:
     assert watched.is_done
 
 
-def test_a_run_is_told_by_its_own_state_with_the_words_of_its_row() -> None:
+def test_a_run_is_announced_by_its_own_state_with_the_words_of_its_row() -> None:
     watched = WatchedJobs([RUN_ID])
     row = job(state="RUNNING", nodes="n1")
     assert words(watched.news(picture(row, runs=(run("RUNNING"),)))) == [(RUN_ID, "RUNNING on n1", False)]
@@ -82,7 +82,7 @@ def test_a_job_that_slurm_forgot_is_not_waited_for_while_slurm_answers() -> None
     assert watched.is_done
 
 
-def test_findings_above_info_are_told_while_it_runs_and_again_when_they_come_back() -> None:
+def test_findings_above_info_are_announced_while_a_job_runs_and_again_when_they_come_back() -> None:
     watched = WatchedJobs(["17"])
     row = job(state="RUNNING")
     slow, info = finding("GPU001", Severity.WARNING), finding("JOB006", Severity.INFO)
@@ -99,7 +99,7 @@ def test_findings_above_info_are_told_while_it_runs_and_again_when_they_come_bac
     assert watched.news(picture(row, diagnoses=judged, targets={"17": ending})) == []
 
 
-def test_all_that_is_active_is_the_user_s_runs_and_his_other_jobs_an_array_once() -> None:
+def test_the_active_list_holds_the_user_s_runs_and_other_jobs_with_each_array_once() -> None:
     jobs = [job("17", "RUNNING"), job("18"), job("19_1"), job("19_[2-9]"), job("20", "FAILED")]
     jobs.append(job("21", "RUNNING", user="eve"))
     runs = (run("RUNNING"), replace(run("COMPLETED", "20"), run_id="20261121-142233-ddp-0000"))

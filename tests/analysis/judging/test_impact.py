@@ -66,7 +66,7 @@ def test_all_jobs_are_ranked_by_cost_and_the_gravest_is_the_worst() -> None:
     assert gravest.finding.rule == "MEM001"
 
 
-def test_of_two_that_cost_the_same_the_one_that_ended_last_comes_first() -> None:
+def test_jobs_of_equal_cost_are_ordered_by_the_latest_end() -> None:
     found = {}
     for name, ended_s in (("17", NOW_S - 60), ("18", NOW_S - 5), ("19", NOW_S - 30)):
         failed = replace(target("FAILED", 0), target=name, now_s=ended_s)
@@ -84,7 +84,7 @@ def test_a_job_that_ended_days_ago_is_history() -> None:
     assert worst(found, NOW_S + 90_000) is None
 
 
-def test_jobs_with_the_same_cause_are_one_group_and_errors_are_told_apart_by_their_words() -> None:
+def test_jobs_with_the_same_cause_are_one_group_and_different_errors_are_different_groups() -> None:
     def of(target: str, rule: str, cause: str, summary: str) -> RankedFinding:
         found = replace(FINDING, rule=rule, cause=cause, summary=summary)
         return RankedFinding(target, None, "FAILED", found, None, None)

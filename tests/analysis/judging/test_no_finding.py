@@ -1,4 +1,4 @@
-"""Not looked at, nothing known and healthy are different facts, and one function tells them apart."""
+"""Not looked at, nothing known, and healthy are three different facts; one function distinguishes them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_each_diagnosis_has_one_word(diagnosis: Diagnosis | None, look: Look) ->
     assert look_of(diagnosis) is look
 
 
-def test_an_unread_job_is_not_told_that_nothing_was_found_in_it() -> None:
+def test_an_unread_job_is_not_called_free_of_findings() -> None:
     assert why_no_fix(None) == "not looked at yet: no fix is known"
     assert why_no_fix(replace(JUDGED, state="PENDING")).startswith("not looked at: it has not started")
     assert why_no_fix(JUDGED) == "nothing known: no finding, so no fix"
@@ -47,7 +47,7 @@ def test_an_unread_job_is_not_told_that_nothing_was_found_in_it() -> None:
     assert meaning_of(replace(JUDGED, state="RUNNING")).startswith("nothing known: too little was measured")
 
 
-def test_a_drill_that_is_not_answered_yet_tells_nothing_by_its_word() -> None:
+def test_the_word_of_an_unanswered_drill_gives_nothing_away() -> None:
     drilled = replace(run(), drill="slow", drill_answer=None)
     told = as_told(replace(JUDGED, has_gone_well=True), drilled, {"slow"})
     assert look_of(told) is Look.NOTHING_KNOWN

@@ -34,11 +34,11 @@ from coach.model.judging.outcome import EarlierRun, End, Outcome, RankEnd
         ),
     ],
 )
-def test_it_says_what_ended_it_and_what_was_lost(outcome: Outcome | None, text: str) -> None:
+def test_the_outcome_names_the_cause_of_the_end_and_the_lost_work(outcome: Outcome | None, text: str) -> None:
     assert outcome_text(outcome) == text
 
 
-def test_a_line_tells_how_the_runs_above_it_ended() -> None:
+def test_a_line_reports_the_ends_of_the_runs_above_it() -> None:
     first, second = EarlierRun("a.log", 1, 9, "KeyError"), EarlierRun("a.log", 10, 19, "TypeError")
     assert [*earlier_runs_lines(None), *earlier_runs_lines(Outcome(End.UNKNOWN))] == []
     assert [*earlier_runs_lines(Outcome(End.UNKNOWN, earlier=(first,)))] == [

@@ -30,7 +30,7 @@ def all_of(*tasks: Judged) -> Diagnosis:
     ).diagnosis
 
 
-def test_each_cause_is_told_once_with_its_tasks_and_the_gravest_leads() -> None:
+def test_each_cause_is_shown_once_with_its_tasks_and_the_gravest_leads() -> None:
     found = all_of(
         task(1, "FAILED", finding("ENV007", "module_not_found", "n1")),
         task(2, "COMPLETED", finding("JOB006", "memory_over_request", severity=Severity.INFO)),
@@ -51,7 +51,7 @@ def test_hundreds_of_tasks_are_named_by_their_ends() -> None:
     assert one.summary == "300 of 300 (17_0, 17_1 … 17_299): said by ENV007"
 
 
-def test_what_follows_from_a_cause_and_what_one_task_alone_lacks_is_left_to_that_task() -> None:
+def test_symptoms_and_data_missing_from_one_task_stay_out_of_the_array_s_verdict() -> None:
     symptom = Finding(
         *(
             "DST005",
@@ -77,7 +77,7 @@ def test_what_follows_from_a_cause_and_what_one_task_alone_lacks_is_left_to_that
     assert found.not_measured == (NO_GPU,)
 
 
-def test_the_state_is_the_liveliest_and_of_what_has_ended_the_worst() -> None:
+def test_the_state_of_several_jobs_is_the_liveliest_or_the_worst_end() -> None:
     rows = [job("17_1", "COMPLETED"), job("17_2", "FAILED"), job("17_3", "TIMEOUT"), job("17_4", "TIMEOUT")]
     assert state_of([*rows, job("17_[5-9]", "PENDING")]) == "PENDING"
     assert state_of([*rows, job("17_[5-9]", "PENDING"), job("17_4", "RUNNING")]) == "RUNNING"

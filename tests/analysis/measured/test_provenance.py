@@ -7,7 +7,7 @@ from coach.lookback.history import History
 from coach.model.training.telemetry import HostSample, Rung, SensorGap
 
 
-def test_a_number_says_who_measured_it_when_and_which_gpus_it_does_not_show() -> None:
+def test_a_number_names_its_source_its_time_and_the_gpus_that_it_leaves_out() -> None:
     history = History()
     history.add_samples([SensorGap("n1", "gpu.utilization")])
     assert provenance(history, "n1", 10.0) is None

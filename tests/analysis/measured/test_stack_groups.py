@@ -136,7 +136,7 @@ def test_processes_without_a_rank_are_named_by_their_number() -> None:
     assert spell([at(None), at(2), at(1)]) == "ranks 1-2, pid 100 on node1"
 
 
-def test_the_report_tells_for_every_rank_by_which_means_and_why_by_no_higher_one() -> None:
+def test_the_report_names_for_every_rank_its_method_and_the_reason_against_a_better_one() -> None:
     missed = (Missed("py-spy", "ptrace is refused here"),)
     stacks = of(at(0, IN_ALL_REDUCE), at(1, IN_LOADER, rung="faulthandler", missed=missed, cpu_pct=None))
     text = [row.text for row in report(stacks, merge(stacks))]

@@ -59,7 +59,7 @@ def told_gpu() -> TraceReport:
     return report(gpu_trace())
 
 
-def test_idle_time_is_what_neither_kernels_nor_copies_cover_and_says_what_the_host_did() -> None:
+def test_idle_time_is_covered_by_neither_kernels_nor_copies_and_names_the_host_s_work() -> None:
     told = told_gpu()
     assert (told.is_gpu, told.num_steps, told.num_kernels) == (True, 2, 2)
     assert told.window_s == pytest.approx(2e-3)
@@ -107,7 +107,7 @@ def test_short_kernels_with_much_idle_time_mean_that_the_host_is_too_slow() -> N
     assert "the host cannot launch them fast enough" in remark
 
 
-def test_an_operator_counts_without_what_it_calls_on_its_own_thread() -> None:
+def test_the_time_of_an_operator_excludes_its_calls_on_the_same_thread() -> None:
     told = {
         row.name: row.time_s
         for row in top_operators(

@@ -153,7 +153,7 @@ def test_columns_are_named_by_the_words_of_the_filter() -> None:
         VOCABULARY.orders("-subit")
 
 
-def test_the_history_knows_the_same_words_and_how_well_a_job_used_what_it_had() -> None:
+def test_the_history_knows_the_queue_s_keys_and_the_efficiency_of_a_job() -> None:
     past = past_job_vocabulary("ada", expand_nodes)
     idle = PastJob(job("1", "COMPLETED", num_gpus=2), Efficiency(gpu_pct=4.0), "run")
     busy = PastJob(job("2", "FAILED", exit_code=1), Efficiency(gpu_pct=95.0))

@@ -4,7 +4,7 @@ from coach.analysis.queueing.arrays import fold, parse_task_ids, unfold
 from tests.analysis.made_jobs import job
 
 
-def test_an_array_is_one_row_with_how_many_tasks_are_in_which_state() -> None:
+def test_an_array_is_one_row_that_counts_its_tasks_by_state() -> None:
     rows = [
         job("17_[3-8%2]", reason="JobArrayTaskLimit"),
         job("17_0", "COMPLETED"),

@@ -20,7 +20,7 @@ def partition(name: str, state: str = "up", *, is_exclusive: bool = False) -> Pa
     return Partition(name, True, state, None, None, 1, 1, None, None, (), 4, is_exclusive=is_exclusive)
 
 
-def test_only_gpus_on_which_a_job_could_start_now_are_free() -> None:
+def test_a_gpu_is_free_only_if_a_job_could_start_on_it_now() -> None:
     nodes = (
         node("n1", "mixed", 1),
         node("n2", "mixed+drain", 1),

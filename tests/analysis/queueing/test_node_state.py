@@ -53,7 +53,7 @@ def test_a_state_of_a_newer_slurm_shows_as_itself_and_takes_no_jobs() -> None:
     assert why_no_job(node("idle+hibernating")) == "its state is idle+hibernating"
 
 
-def test_sinfo_s_signs_mean_what_scontrol_writes_out() -> None:
+def test_sinfo_s_suffixes_mean_the_flags_that_scontrol_spells_out() -> None:
     assert split_state("down*") == ("down", "not_responding")
     assert split_state("mix$") == ("mixed", "maint")
     assert split_state("MIXED+DRAIN+NOT_RESPONDING") == ("mixed", "drain", "not_responding")

@@ -17,7 +17,7 @@ from coach.model.teaching.cohort import Cohort
 from tests.tui.fake_session import NOW_S, make_summary
 
 
-def test_of_every_recipe_and_drill_the_newest_run_counts() -> None:
+def test_the_newest_run_of_every_recipe_and_drill_counts() -> None:
     old = make_summary(1, "a", created_time_s=10.0)
     new = make_summary(1, "b", created_time_s=20.0)
     drill = make_summary(1, "c", is_drill=True, thing="ddp")
@@ -26,7 +26,7 @@ def test_of_every_recipe_and_drill_the_newest_run_counts() -> None:
     assert person.is_expected is None
 
 
-def test_a_learner_on_the_roster_who_was_never_seen_has_no_run() -> None:
+def test_a_learner_of_the_roster_without_files_has_no_run() -> None:
     people = people_of([make_summary(1)], {1: "bob"}, {"ada": 7, "bob": 1})
     cohort = Cohort("/shared", people)
     assert [(each.user, each.uid, each.is_expected) for each in people] == [
@@ -61,7 +61,7 @@ def test_a_learner_who_waits_too_long_is_named_with_the_minutes() -> None:
     assert [user for user, _ in waiting_long(cohort, NOW_S, 0.0)] == ["bob", "ada", "eve"]
 
 
-def test_a_run_that_should_go_on_and_says_nothing_is_not_called_running() -> None:
+def test_a_silent_run_that_should_go_on_is_not_called_running() -> None:
     assert state_words(make_summary(), NOW_S) == "RUNNING"
     assert state_words(make_summary(updated_time_s=NOW_S - 720), NOW_S) == "silent 12 min"
     assert state_words(make_summary(updated_time_s=NOW_S - 720, state="COMPLETED"), NOW_S) == "COMPLETED"

@@ -51,7 +51,7 @@ def test_recipes_one_after_the_other_are_added_up_and_may_be_too_much() -> None:
         (Shape(1, 0, 16), 16),
     ],
 )
-def test_whatever_runs_out_first_ends_a_round(shape: Shape, expected: int) -> None:
+def test_the_scarcest_resource_limits_the_runs_at_once(shape: Shape, expected: int) -> None:
     assert at_once(shape, FOUR) == expected
 
 
@@ -75,7 +75,7 @@ def test_nodes_out_of_service_are_not_counted_and_busy_ones_are() -> None:
     assert place_of("partition gpu", nodes).num_gpus == 12
 
 
-def test_without_minutes_the_time_is_measured_and_what_the_recipe_costs_else_its_limit() -> None:
+def test_without_minutes_the_measured_time_counts_or_else_the_time_limit() -> None:
     item = replace(ITEM, minutes=None)
     measured = replace(
         TRIED, started_time_s=100.0, ended_time_s=120.0, state="COMPLETED", gpu_hours=0.1, time_limit_s=1800
@@ -95,7 +95,7 @@ def test_a_recipe_without_a_plan_leaves_the_answer_open() -> None:
     assert (nowhere.fits, nowhere.places) == (None, ())
 
 
-def test_a_run_for_which_there_is_no_room_at_all_does_not_fit() -> None:
+def test_a_run_without_any_room_does_not_fit() -> None:
     day = fit(plan(ITEM, ITEM), [TRIED, replace(TRIED, shape=Shape(1, 8, 4))])
     assert (day.shares[1].at_once, day.shares[1].rounds, day.fits) == (0, None, False)
 

@@ -42,7 +42,7 @@ def coach(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     return status, out, err
 
 
-def test_what_a_run_has_shared_is_what_the_teacher_reads(
+def test_the_teacher_reads_the_summary_that_a_run_has_shared(
     tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert share(a_run(tmp_path, place), {"code": "NUM001", "severity": "critical"}) is None
@@ -53,7 +53,7 @@ def test_what_a_run_has_shared_is_what_the_teacher_reads(
 
 
 @pytest.mark.root
-def test_everybody_is_told_by_the_owner_of_the_files_and_who_is_missing_is_named(
+def test_learners_are_known_by_the_owner_of_their_files_and_missing_ones_are_named(
     tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for uid in (60001, 60002):
@@ -90,7 +90,7 @@ def test_the_members_of_a_group_are_expected(place: Path, capfd: pytest.CaptureF
     assert "no-such-group: no such group" in err
 
 
-def test_the_config_says_where_and_who(
+def test_the_config_gives_the_cohort_directory_and_the_roster(
     tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, _, err = coach(capfd)

@@ -1,5 +1,5 @@
-"""`coach drill --all` on the command line: what it prints, and when it fails. What it runs is in
-tests/workflows and tests/drills."""
+"""`coach drill --all` on the command line: its output and its exit status. tests/workflows and tests/drills
+test the runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def told(monkeypatch: pytest.MonkeyPatch, *results: DrillResult) -> None:
     monkeypatch.setattr("coach.cli.teaching.drill_all.run_drills", run_drills)
 
 
-def test_what_cannot_be_shown_here_is_skipped_with_its_reason_and_is_no_failure(
+def test_a_drill_that_cannot_run_here_is_skipped_with_its_reason_and_is_no_failure(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     words = ("--all", "--only", "generous_memory", "--format", "json")
@@ -93,7 +93,7 @@ def test_words_that_do_not_belong_together_are_refused(capfd: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_closed_terminal_or_a_kill_leaves_nothing_running_and_what_was_measured_is_printed(
+def test_a_closed_terminal_or_a_kill_leaves_nothing_running_and_the_results_are_printed(
     number: signal.Signals, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleaned: list[bool] = []

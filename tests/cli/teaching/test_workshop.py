@@ -1,4 +1,4 @@
-"""`coach workshop`: what an organizer reads of the day's arithmetic."""
+"""`coach workshop`: the day's arithmetic as an organizer reads it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_forty_learners_are_shown_their_rounds_and_the_sum() -> None:
     ]
 
 
-def test_a_day_that_is_too_short_a_run_without_room_and_what_nobody_knows_are_told_apart() -> None:
+def test_a_day_too_short_a_run_without_room_and_an_unknown_time_have_lines_of_their_own() -> None:
     *_, short = fit_lines(Fit(40, 300, (GPU,), (BASELINE,)))
     assert short == "✖ 40 learners do not fit: 9:00, there are 5:00"
     huge = Share("huge", 32, 64, 0, None, None, "")

@@ -1,5 +1,5 @@
-"""Fixes keep to what is there: a device, a node's memory, several GPUs; and they say what they do to what is
-learned."""
+"""Fixes respect the hardware (a device, a node's memory, several GPUs) and state their effect on the
+training's result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.rules.examples import diagnose_log, judge, run, steps
 @pytest.mark.parametrize(
     ("model", "batch", "is_learning_changed"), [("gpt", 8, False), ("simplecnn", 8, True), ("gpt", 7, True)]
 )
-def test_a_smaller_micro_batch_says_what_it_does_to_what_is_learned(
+def test_the_fix_of_a_smaller_micro_batch_states_its_effect_on_learning(
     model: str, batch: int, is_learning_changed: bool
 ) -> None:
     (fix,) = smaller_micro_batch(run({"model": model, "batch_size": batch, "gradient_accumulation": 1}))
@@ -144,7 +144,7 @@ def test_workers_are_never_more_than_the_cpus_of_a_rank(
         ("Quadro RTX 5000", False),
     ],
 )
-def test_a_gpu_of_which_only_the_name_is_known_has_bf16_by_its_name(name: str, is_offered: bool) -> None:
+def test_bf16_support_follows_the_gpu_s_name_if_nothing_else_is_known(name: str, is_offered: bool) -> None:
     (fix,) = bf16(run(device={"type": "cuda", "name": name}), "bf16")
     assert bool(fix.changes) is is_offered
 
@@ -159,7 +159,7 @@ def test_a_gpu_of_which_only_the_name_is_known_has_bf16_by_its_name(name: str, i
         ({"checkpoint_every": 100}, {"signal": "USR1@60"}, {}),
     ],
 )
-def test_what_a_launch_says_already_is_not_changed_to_be_saved_before_its_limit(
+def test_the_fix_that_saves_before_the_limit_keeps_options_that_the_launch_has(
     parameters: dict[str, int], asked: dict[str, str], changes: dict[str, object]
 ) -> None:
     (fix,) = saved_before_limit(run(parameters, asked), 3600, 0.5, "Save")
@@ -167,7 +167,7 @@ def test_what_a_launch_says_already_is_not_changed_to_be_saved_before_its_limit(
     assert not fix.changes_learning
 
 
-def test_a_short_job_is_not_signalled_and_anothers_program_is_told_what_the_signal_does() -> None:
+def test_a_short_job_is_not_signalled_and_a_foreign_program_s_fix_explains_the_signal() -> None:
     assert not next(iter(saved_before_limit(run(), 60, 0.5, "Save"))).changes
     (fix,) = saved_before_limit(replace(run(), recipe=""), 3600, None, "Save")
     assert dict(fix.changes) == {"signal": "USR1@300"}

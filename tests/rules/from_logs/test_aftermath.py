@@ -14,7 +14,7 @@ ERROR = "ModuleNotFoundError: No module named 'einops'"
 LIFE = "2026-11-21 03:00:01 INFO worker: one more file"
 
 
-def test_a_log_is_searched_for_signs_once_however_many_errors_stand_in_it(
+def test_a_log_is_searched_for_signs_once_with_any_number_of_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     searched: list[LogTail] = []

@@ -70,7 +70,9 @@ def test_a_job_ends_as_slurm_says(
         ("step 1\n", End.UNKNOWN, None),
     ],
 )
-def test_a_log_alone_tells_an_end_by_its_blocks(text: str, end: End, because: str | None) -> None:
+def test_the_end_of_a_log_without_a_job_is_read_from_its_error_blocks(
+    text: str, end: End, because: str | None
+) -> None:
     assert (logged(text).end, logged(text).reason) == (end, because)
 
 
@@ -85,7 +87,7 @@ def test_the_rank_that_ended_first_is_no_bystander() -> None:
     assert (first.rank, first.exit_code) == (1, -9)
 
 
-def test_an_error_after_which_the_program_went_on_was_survived() -> None:
+def test_an_error_counts_as_survived_if_the_program_went_on() -> None:
     text = RAISED + "".join(f"2026-11-21 03:00:01 INFO worker: file {i}\n" for i in range(20))
     assert [block.type for block in logged(text).survived] == ["ValueError"]
     assert logged(text).end is End.UNKNOWN

@@ -22,9 +22,9 @@ def test_a_size_that_a_log_prints_is_read_with_its_unit(text: str, mib: float) -
 
 
 @pytest.mark.parametrize("text", [None, "", "much", "GiB", "1.2.3 GiB", "7 XiB"])
-def test_what_is_no_size_is_unknown_and_not_zero(text: str | None) -> None:
+def test_a_text_that_is_no_size_is_unknown_and_not_zero(text: str | None) -> None:
     assert parse_mib(text) is None
 
 
-def test_sizes_from_a_gibibyte_on_are_told_in_gibibytes() -> None:
+def test_sizes_from_a_gibibyte_on_are_shown_in_gibibytes() -> None:
     assert (size_text(1023.0), size_text(1024.0), size_text(7895.0)) == ("1023 MiB", "1.0 GiB", "7.7 GiB")

@@ -1,4 +1,4 @@
-"""A log with several runs: where the last one begins, and what does not begin one."""
+"""A log with several runs: the first line of the last run, and lines that do not start a run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_lsf_s_report_stands_above_a_job_s_output_or_below_it(log: str) -> None:
 @pytest.mark.parametrize(
     "log",
     [
-        # Counters start anew: epochs, stages, an elastic restart.
+        # Counters start again: epochs, stages, an elastic restart.
         STEPS * 3 + OOM,
         BANNER + STEPS + CAUGHT + STEPS + OOM,
         # A start without an end above it: another stage of the same script.
@@ -84,7 +84,7 @@ def test_lsf_s_report_stands_above_a_job_s_output_or_below_it(log: str) -> None:
         "+ python prepare.py\ndone\n+ python train.py\n" + STEPS + OOM,
         # The last words of a dying program repeat one of its first lines.
         "Training of the small model begins\n" + STEPS + OOM + "Training of the small model begins\n",
-        # A header that tells the same job twice.
+        # A header that names the same job twice.
         "SLURM_JOB_ID=17\n" + STEPS + "SLURM_JOB_ID=17\n" + OOM,
     ],
 )

@@ -62,7 +62,7 @@ def test_the_rank_that_left_no_dump_is_named_where_the_others_agree() -> None:
     assert (odd.ranks, odd.how) == ((1,), "left no dump")
 
 
-def test_ranks_that_agree_and_those_of_one_rank_alone_name_nobody() -> None:
+def test_ranks_that_agree_and_a_single_rank_name_no_odd_rank() -> None:
     first = records_of("operation")[0]
     assert odd_ranks([]) is None
     assert odd_ranks([replace(first, rank=rank) for rank in range(3)]) is None

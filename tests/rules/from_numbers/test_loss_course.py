@@ -80,7 +80,7 @@ def _loss(row: Row) -> float:
     return row.get("train_loss", row.get("loss", row.get("train/loss", math.nan)))
 
 
-# Typed after what these frameworks print; the numbers are of the recorded trainings.
+# Typed in the form of these frameworks' output; the numbers are of the recorded trainings.
 STYLES: dict[str, Callable[[Row], str]] = {
     "plain": lambda row: f"step {row['step']:.0f} loss: {_loss(row):.4f}",
     "transformers": lambda row: (
@@ -112,7 +112,7 @@ def said(name: str, style: str, extra: str = "") -> Diagnosis:
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_loss_that_is_not_finite_is_seen_in_what_any_framework_prints(style: str) -> None:
+def test_a_loss_that_is_not_finite_is_seen_in_any_framework_s_output(style: str) -> None:
     assert "NUM001" in rules_of(said("nan-from-start", style))
 
 
@@ -123,14 +123,14 @@ def test_a_model_that_only_guesses_is_seen_in_its_log(style: str) -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", HEALTHY)
-def test_healthy_curves_stay_silent_in_what_any_framework_prints(name: str, style: str) -> None:
+def test_healthy_curves_stay_silent_in_any_framework_s_output(name: str, style: str) -> None:
     extra = {"healthy-adversaries": "discriminator: 321 parameters", "healthy-rewarded": "reward 0.1"}.get(
         name, ""
     )
     assert rules_of(said(name, style, extra)) == []
 
 
-def test_what_transformers_prints_is_the_course_that_its_state_tells() -> None:
+def test_the_course_of_transformers_log_is_that_of_its_state_file() -> None:
     state = json.loads((FRAMEWORKS / "transformers" / "checkpoint-40" / "trainer_state.json").read_bytes())
     told = [entry["loss"] for entry in state["log_history"] if "loss" in entry]
     hits = scan((FRAMEWORKS / "transformers.log").read_text())
@@ -139,7 +139,7 @@ def test_what_transformers_prints_is_the_course_that_its_state_tells() -> None:
     assert len(told) == 20
 
 
-def test_keras_and_nanogpt_evaluations_show_what_was_learned_by_heart() -> None:
+def test_keras_and_nanogpt_evaluations_show_overfitting() -> None:
     keras = [
         f"Epoch {epoch}/9 - 1s - loss: {1 / epoch:.4f} - val_loss: {0.5 + abs(epoch - 3) / 5:.4f}\n"
         for epoch in range(1, 9)
@@ -165,7 +165,7 @@ def test_a_converged_evaluation_that_varies_near_zero_is_no_overfitting() -> Non
     assert not _log(log).findings
 
 
-def test_gradients_that_are_beyond_any_model_are_told_from_the_lines_of_a_log() -> None:
+def test_exploding_gradients_are_found_in_the_lines_of_a_log() -> None:
     lines = [f"{{'loss': 11.{n}, 'grad_norm': {4e12 * 1.5**n}, 'epoch': 0.1}}\n" for n in range(9)]
     (finding,) = _log("".join(lines)).findings
     assert (finding.rule, finding.cause) == ("NUM010", "loss_divergence")

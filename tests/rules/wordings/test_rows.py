@@ -1,4 +1,4 @@
-"""What is wrong in a table of wordings is said with its place, and with what would be right."""
+"""A mistake in a table of wordings is named with its place and its correction."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_file_may_hold_thresholds_alone() -> None:
         ("[[group]]", "[[group]", "Expected"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(old: str, new: str, words: str | None) -> None:
+def test_a_mistake_in_a_row_is_named_with_its_place(old: str, new: str, words: str | None) -> None:
     assert old in GOOD
     text = GOOD.replace(old, new)
     if words is None:

@@ -1,4 +1,5 @@
-"""The project's own rows: each matches its example, is quick, says where it was met, and is nobody else's."""
+"""The project's own rows: each matches its example, is quick, names its origin, and matches no example of
+another rule."""
 
 from __future__ import annotations
 

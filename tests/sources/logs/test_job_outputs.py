@@ -60,7 +60,7 @@ def test_the_path_follows_the_job_to_its_node() -> None:
     paths = OutputPaths(_Slurm())
     paths.learn([replace(JOB, nodes=None, stdout="/o/%N", state="PENDING")])
     assert paths.of("17") == ()
-    paths.learn([replace(JOB, nodes="node[3-4]", stdout=None)])  # everybody's queue does not tell the paths
+    paths.learn([replace(JOB, nodes="node[3-4]", stdout=None)])  # everybody's queue holds no paths
     assert paths.of("17") == (Path("/o/node3"),)
 
 
@@ -185,7 +185,7 @@ def test_another_users_active_job_is_queried_each_minute_and_an_own_one_never() 
     assert len(io.asked) == 4
 
 
-def test_a_job_that_nobody_knows_has_no_row() -> None:
+def test_a_job_that_slurm_does_not_know_has_no_row() -> None:
     io = _Slurm()
     (reading,) = JobRowSource(io, "17", OutputPaths(io), "bob").poll()
     assert reading.payload == JobRow("17", None)

@@ -94,7 +94,7 @@ def test_a_program_whose_output_all_goes_through_a_logger_ends_with_the_error_it
     assert told(text) == [("code_error", NUMBER)]
 
 
-def test_the_time_before_a_line_is_still_known_and_what_was_shown_of_the_log_stays_as_it_is() -> None:
+def test_a_stripped_prefix_still_gives_the_line_s_time_and_the_shown_log_keeps_it() -> None:
     lines = [f"2024-01-02T03:04:{n:02d}Z [pod-7] {line}" for n, line in enumerate(FAILED.splitlines())]
     hits, tail = read("".join(f"{line}\n" for line in lines))
     (hit,) = (hit for hit in hits if hit.rule == "COD001")
@@ -171,7 +171,7 @@ def test_no_log_among_the_fixtures_was_broken_or_spaced() -> None:
     assert not {path: layout for path, layout in layouts.items() if layout.width or layout.is_spaced}
 
 
-def test_a_log_of_a_few_lines_tells_no_layout() -> None:
+def test_a_log_of_a_few_lines_has_no_layout() -> None:
     assert layout_of(b"> a\n> b\n") == layout_of(b"") == Layout()
 
 

@@ -160,7 +160,9 @@ def test_a_number_that_means_something_is_found_among_lines_that_differ_in_numbe
         (r"page 0-9", False),
     ],
 )
-def test_a_pattern_that_means_a_digit_is_told_from_one_that_takes_any(pattern: str, is_blind: bool) -> None:
+def test_a_pattern_for_one_digit_is_distinguished_from_one_for_any_digit(
+    pattern: str, is_blind: bool
+) -> None:
     assert is_digit_blind(pattern) is is_blind
 
 
@@ -210,7 +212,7 @@ def test_the_memory_for_kinds_is_bounded_when_no_line_is_like_another() -> None:
     ],
     ids=["error-and-loss", "progress-without-newline", "ranks"],
 )
-def test_of_lines_that_all_hold_a_literal_and_differ_in_digits_few_are_decoded(
+def test_few_of_many_lines_that_differ_only_in_digits_are_decoded(
     line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     num_lines = 60_000

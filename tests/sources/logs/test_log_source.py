@@ -83,7 +83,7 @@ def test_an_unfinished_last_line_is_scanned_at_the_next_look() -> None:
     assert chunk_of(source.poll()).hits == ()
 
 
-def test_a_log_that_was_replaced_begins_anew() -> None:
+def test_a_replaced_log_is_read_from_its_start() -> None:
     io = FakeIo()
     io.write(str(PATH), b"x\n" * 5000)
     source = source_of(io)
@@ -171,7 +171,7 @@ def test_lines_from_before_the_run_are_counted_but_not_searched() -> None:
     assert hit.line == 2004
 
 
-def test_a_file_that_began_anew_since_is_searched_from_its_start() -> None:
+def test_a_restarted_file_is_searched_from_its_start() -> None:
     io = FakeIo()
     io.write(str(PATH), b"Killed\n" + b"step 1\n" * 2000)
     source = LogSource(io, "r", lambda: (PATH,), lambda: (KILLED,), start_of=lambda path: 1 << 20)
@@ -198,7 +198,7 @@ def test_the_first_look_at_a_log_that_has_ended_has_all_of_its_last_words(tmp_pa
     assert seen == ["X"]
 
 
-def test_it_is_known_when_a_log_was_last_written_to() -> None:
+def test_the_time_of_the_last_write_to_a_log_is_known() -> None:
     io = FakeIo()
     io.write(str(PATH), b"step 1\n")
     io.modified[str(PATH)] = io.now_s - 300.0

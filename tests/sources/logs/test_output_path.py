@@ -68,7 +68,7 @@ def test_values_that_a_pending_job_lacks_are_not_guessed() -> None:
             replace(
                 JOB, job_id="17_4", raw_job_id="23", stdout="/data/slurm-23.out", stderr="/data/slurm-23.out"
             ),
-            ["/data/slurm-17_4.out"],  # 22.05's squeue tells what no slurmd writes
+            ["/data/slurm-17_4.out"],  # 22.05's squeue prints a path that no slurmd writes
         ),
         (replace(JOB, job_id="17_4", raw_job_id="23"), ["/home/ada/slurm-17_4.out"]),
         (replace(JOB, job_id="17_4", raw_job_id="23", stdout="%A-%a-%j"), ["/home/ada/17-4-23"]),
@@ -90,5 +90,5 @@ def test_both_streams_are_found_and_a_common_file_is_listed_once(job: Job, paths
     ],
     ids=["not started", "tasks that wait", "no directory"],
 )
-def test_a_path_that_nobody_can_know_is_none(job: Job) -> None:
+def test_an_output_path_with_unknown_parts_is_none(job: Job) -> None:
     assert output_paths(job) is None

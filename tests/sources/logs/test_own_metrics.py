@@ -143,7 +143,7 @@ def test_beside_another_run_of_the_same_directory_no_file_is_taken() -> None:
     )
 
 
-def test_two_runs_with_directories_of_their_own_are_told_apart() -> None:
+def test_two_runs_with_their_own_directories_get_their_own_metrics() -> None:
     io = io_at()
     mine, other = (("train.py", "--output_dir", f"out/{name}") for name in "xy")
     source = source_of(io, own_run(words=mine), own_run("y", other))

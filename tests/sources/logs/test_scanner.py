@@ -199,7 +199,7 @@ def test_bytes_that_are_not_utf_8_do_not_hide_a_hit() -> None:
     assert hit.line == 2
 
 
-def test_a_binary_file_is_said_to_be_one_and_gives_no_hits() -> None:
+def test_a_binary_file_is_named_as_binary_and_gives_no_hits() -> None:
     scanner = LogScanner(ALL, "log")
     data = b"Killed\n" + b"\0\x01" * 5000 + b"\nKilled\n"
     assert scanner.feed(data) + scanner.flush() == []
@@ -213,7 +213,7 @@ def test_a_nul_far_into_a_text_does_not_make_it_binary() -> None:
     assert [hit.line for hit in scan(data)] == [4002]
 
 
-def test_of_an_endless_line_only_the_beginning_is_searched() -> None:
+def test_only_the_beginning_of_an_endless_line_is_searched() -> None:
     long = b"x" * MAX_LINE_BYTES
     loud = Signature("X", "x", ("Killed",), "Killed")
     assert scan(long + b"Killed\nKilled\n", (loud,)) == scan(long + b"......\nKilled\n", (loud,))

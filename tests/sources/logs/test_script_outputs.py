@@ -49,7 +49,7 @@ def test_a_log_named_in_a_script_matches_its_pattern(script: str, file: str) -> 
         "cat < input.txt",
     ],
 )
-def test_what_is_the_program_s_own_no_text_or_could_be_any_file_is_no_log_of_the_script(script: str) -> None:
+def test_program_files_binary_files_and_unclear_paths_are_no_logs_of_the_script(script: str) -> None:
     assert named_outputs(f"{script}\n", JOB) == ()
 
 

@@ -27,7 +27,7 @@ def test_a_file_or_a_dead_link_where_a_directory_is_wanted_is_named(tmp_path: Pa
     assert why_not_writable(tmp_path / "gone" / "runs") == f"{tmp_path / 'gone'} is a link to nowhere"
 
 
-def test_somebody_elses_directory_is_named_as_the_reason(
+def test_another_user_s_directory_is_named_as_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_, **__: False)  # root may write everywhere

@@ -15,7 +15,7 @@ from coach.sources.machine.found_environments import (
 )
 
 
-def test_conda_s_own_list_is_read_and_what_was_deleted_is_left_out(tmp_path: Path) -> None:
+def test_conda_s_own_list_is_read_and_deleted_environments_are_left_out(tmp_path: Path) -> None:
     for name in ("base", "torch"):
         (tmp_path / name / "conda-meta").mkdir(parents=True)
     (tmp_path / ".conda").mkdir()

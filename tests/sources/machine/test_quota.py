@@ -34,7 +34,7 @@ tmpfs /scratch/memory tmpfs rw 0 0
 """
 
 
-def test_a_quota_that_is_nearly_used_up_says_what_is_left() -> None:
+def test_a_quota_that_is_nearly_used_up_shows_the_space_left() -> None:
     home = parse_quota(QUOTA)["/dev/mapper/home"]
     assert home == Quota(9_000_000 * 1024, 10_000_000 * 1024, 41203, 60000)
     assert (home.left_bytes, home.left_files) == (1_000_000 * 1024, 18797)

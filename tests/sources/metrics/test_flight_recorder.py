@@ -93,7 +93,7 @@ def test_a_nested_name_that_would_fill_the_memory_is_ignored() -> None:
     assert record.calls == (Call(7, "nccl:all_reduce", ((4,),)),)
 
 
-def test_dumps_are_read_as_they_come_and_again_when_they_are_written_anew(tmp_path: Path) -> None:
+def test_dumps_are_read_as_they_come_and_again_when_they_are_rewritten(tmp_path: Path) -> None:
     paths = [tmp_path / "nccl_trace_rank_0", tmp_path / "nccl_trace_rank_1"]
     source = FlightRecorderSource(SystemIo(os.environ), "17", lambda: paths)
 

@@ -90,7 +90,7 @@ def test_lightnings_csv_is_read_without_its_means_of_epochs() -> None:
     assert evaluations(events) == [9, 19]
 
 
-def test_a_csv_that_is_written_anew_with_one_more_column_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_csv_rewritten_with_one_more_column_goes_on_at_its_last_row(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     path.write_text("step,loss\n1,3.0\n2,2.5\n")
     source = follow([path])

@@ -74,7 +74,7 @@ def test_the_files_of_all_nodes_are_followed_and_a_run_without_any_is_no_error()
     assert bursts_of(source) == [(1, 9.0)]
 
 
-def test_of_each_rank_the_newest_two_bursts_are_kept() -> None:
+def test_the_newest_two_bursts_of_each_rank_are_kept() -> None:
     monitor = Monitor("me", None)
     monitor.watch({"x": ()})
     for second in range(5):

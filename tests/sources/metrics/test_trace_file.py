@@ -44,7 +44,7 @@ def test_the_events_are_the_same_wherever_the_pieces_end(
     assert (trace.rank, trace.world_size, trace.device) == (3, 8, "NVIDIA H100")
 
 
-def test_what_is_too_large_is_refused_before_it_is_held(
+def test_a_trace_that_is_too_large_is_refused_before_it_fills_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "trace.json.gz"
@@ -59,7 +59,7 @@ def test_what_is_too_large_is_refused_before_it_is_held(
                 read_trace(IO, path)
 
 
-def test_what_has_no_time_or_is_not_looked_at_is_no_event() -> None:
+def test_a_trace_entry_without_a_time_or_of_another_kind_is_no_event() -> None:
     sound = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2}
     assert event_of(sound) is not None
     for change in (
@@ -84,4 +84,4 @@ def test_collectives_are_known_on_the_device_and_on_the_host() -> None:
     assert kind("kernel", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t") is Work.COMMUNICATION
     assert kind("kernel", "other", **{"Collective name": "allreduce"}) is Work.COMMUNICATION
     assert kind("user_annotation", "gloo:all_reduce") is Work.HOST_COMMUNICATION
-    assert kind("user_annotation", "nccl:all_reduce") is Work.ANNOTATION  # its kernel is what counts
+    assert kind("user_annotation", "nccl:all_reduce") is Work.ANNOTATION  # only its kernel counts

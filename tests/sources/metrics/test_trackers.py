@@ -128,7 +128,7 @@ def test_a_broken_block_costs_its_own_records_and_no_others() -> None:
     assert told[-20:] == list(range(40, 60))
 
 
-def test_a_broken_block_is_counted_once_however_often_the_file_is_looked_at(tmp_path: Path) -> None:
+def test_a_broken_block_is_counted_once_in_many_looks_at_the_file(tmp_path: Path) -> None:
     records = [history(loss=str(n), note=f'"{"x" * 3000}"') for n in range(60)]
     data, path = bytearray(framed(records)), tmp_path / "run-1.wandb"
     data[BLOCK + 5000] ^= 0xFF

@@ -1,7 +1,8 @@
-"""While the controller is away one probe is sent for all, and its return is told to all at once.
+"""While the controller is away, one probe is sent for all sources, and all sources learn of its return at
+once.
 
-The controller is a value, and the clock is the test's. What real coaches ask of a real one that is away is
-counted in docs/measured/faults.md.
+The controller is a value, and the clock is the test's. docs/measured/faults.md counts the calls of real
+coaches to a real controller that is away.
 """
 
 from __future__ import annotations

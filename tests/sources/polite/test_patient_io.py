@@ -1,4 +1,4 @@
-"""An answer that comes after the limit is used, and what is still open is not asked twice.
+"""An answer that comes after the limit is used, and an open query is not sent twice.
 
 The client is a script that a test lets answer.
 """
@@ -22,7 +22,7 @@ LIMIT_S = 0.6
 
 
 class Slow:
-    """A squeue that answers when it is told to; a scontrol that never does."""
+    """A squeue that answers on request, and a scontrol that never answers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -246,7 +246,7 @@ def test_a_queue_that_is_too_long_to_be_shared_is_read_by_each_coach(
     assert not list(tmp_path.glob("jobs-*"))
 
 
-def test_a_lock_whose_coach_was_killed_on_this_machine_holds_nobody_up(
+def test_a_lock_of_a_coach_killed_on_this_machine_delays_no_other(
     controller: Controller, tmp_path: Path
 ) -> None:
     pid = os.fork()

@@ -49,7 +49,7 @@ def told(files: dict[str, bytes]) -> list[tuple[str, str, int | None, str | None
         (b"", "it is empty"),
     ],
 )
-def test_a_torn_safetensors_file_tells_how_many_bytes_it_lacks(data: bytes, why: str | None) -> None:
+def test_the_missing_bytes_of_a_torn_safetensors_file_are_known(data: bytes, why: str | None) -> None:
     io = FakeIo()
     io.write("/m.safetensors", data)
     assert why_torn(io, Path("/m.safetensors")) == why

@@ -102,7 +102,7 @@ def test_unfinished_files_and_other_files_are_skipped(tmp_path: Path) -> None:
         (summary(state=" " * MAX_SUMMARY_BYTES), "larger than"),
     ],
 )
-def test_a_file_of_another_form_is_named_with_what_is_wrong(tmp_path: Path, value: Any, why: str) -> None:
+def test_a_file_of_another_form_is_named_with_its_mistake(tmp_path: Path, value: Any, why: str) -> None:
     put(tmp_path, summary("run-0"), f"{ME}-run-0.json")
     put(tmp_path, value)
     found = read_shared(tmp_path)
@@ -112,7 +112,7 @@ def test_a_file_of_another_form_is_named_with_what_is_wrong(tmp_path: Path, valu
     assert why in problem
 
 
-def test_nobody_can_speak_in_the_name_of_another() -> None:
+def test_a_file_in_another_user_s_name_is_refused() -> None:
     data = json.dumps(summary()).encode()
     assert parse_summary(data, "1000-run-1.json", 1000).uid == 1000
     with pytest.raises(ValueError, match="as its name"):
@@ -120,13 +120,13 @@ def test_nobody_can_speak_in_the_name_of_another() -> None:
 
 
 @pytest.mark.parametrize("is_solved", [None, True, False])
-def test_the_cause_of_a_drill_is_not_told_even_where_it_was_written(is_solved: bool | None) -> None:
+def test_the_cause_of_a_drill_is_dropped_even_from_a_file_that_holds_it(is_solved: bool | None) -> None:
     drill = summary(recipe=None, drill="typo", is_solved=is_solved)
     told = parse_summary(json.dumps(drill).encode(), "1000-run-1.json", 1000)
     assert (told.code, told.severity, told.is_judged, told.is_solved) == (None, None, False, is_solved)
 
 
-def test_a_user_with_thousands_of_files_crowds_nobody_out(
+def test_a_user_with_thousands_of_files_displaces_no_other_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cohort, "MAX_FILES_PER_USER", 2)
@@ -139,7 +139,7 @@ def test_a_user_with_thousands_of_files_crowds_nobody_out(
 
 
 @pytest.mark.root
-def test_thousands_of_files_of_one_user_hide_nobody_else_s(
+def test_thousands_of_files_of_one_user_hide_no_other_user_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mallory's file names begin with his own uid, or with Ada's and an older run; they may even come first
@@ -155,7 +155,7 @@ def test_thousands_of_files_of_one_user_hide_nobody_else_s(
     assert found.left_out == {None: 1501, mallory: 199}
 
 
-def test_a_directory_that_is_not_there_is_one_line_with_what_would_be_right(tmp_path: Path) -> None:
+def test_a_missing_directory_is_one_line_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file") as error:
         read_shared(tmp_path / "nowhere")
     assert "--share" in (error.value.hint or "")

@@ -126,7 +126,7 @@ def test_a_run_that_was_removed_is_not_listed_from_the_index(root: Path, tmp_pat
     assert len(listed(RunListSource(CountingIo(), root, index=index)).runs) == MIN_RUNS - 1
 
 
-def test_a_drill_is_read_anew_because_its_answer_comes_after_its_end(tmp_path: Path) -> None:
+def test_a_drill_is_read_again_because_its_answer_comes_after_its_end(tmp_path: Path) -> None:
     make_runs(tmp_path / "runs", MIN_RUNS)
     name = "20261121-000003-ddp-0000"
     path = tmp_path / "runs" / name / "run.json"

@@ -43,7 +43,7 @@ def test_a_queue_that_does_not_change_writes_nothing(tmp_path: Path) -> None:
     assert len((tmp_path / FILE_NAME).read_text().splitlines()) == 1
 
 
-def test_other_users_jobs_are_not_kept_and_nobody_else_reads_the_file(tmp_path: Path) -> None:
+def test_other_users_jobs_are_not_kept_and_other_users_cannot_read_the_file(tmp_path: Path) -> None:
     seen = SeenJobs(tmp_path)
     assert seen.remember([job(user="bob")], "ada", 1000.0) == 0
     seen.remember([job()], "ada", 1000.0)
@@ -100,7 +100,7 @@ def test_the_file_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(found) == 20
 
 
-def test_of_a_very_long_queue_only_the_newest_jobs_are_written_once(
+def test_only_the_newest_jobs_of_a_very_long_queue_are_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seen_jobs, "MAX_JOBS", 20)

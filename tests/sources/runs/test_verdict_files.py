@@ -29,7 +29,7 @@ def written(path: Path, time_s: float) -> None:
     os.utime(path, (time_s, time_s))
 
 
-def test_a_run_that_ended_anew_after_its_verdict_is_judged_again(tmp_path: Path) -> None:
+def test_a_run_that_ended_again_after_its_verdict_is_judged_again(tmp_path: Path) -> None:
     assert verdict_of_run(tmp_path) is None
     assert keep_verdict_of_run(tmp_path, VERDICT)
     assert verdict_of_run(tmp_path) == VERDICT

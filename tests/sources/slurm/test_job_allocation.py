@@ -15,7 +15,7 @@ def test_a_step_must_request_gpus_that_came_with_the_whole_node() -> None:
     assert (part.num_nodes, part.nodes, part.num_gpus_untold, part.memory_mib) == (2, "node[2-3]", None, 600)
 
 
-def test_no_memory_limit_is_none_and_a_pending_job_has_no_allocation() -> None:
+def test_a_missing_memory_limit_is_none_and_a_pending_job_has_no_allocation() -> None:
     text = captured("allocation-two-nodes-22.05.txt").decode()
     unlimited = parse_allocation(text.replace("Mem=600 ", "Mem=0 "))
     assert unlimited is not None
@@ -23,7 +23,7 @@ def test_no_memory_limit_is_none_and_a_pending_job_has_no_allocation() -> None:
     assert parse_allocation("JobId=17 JobName=x\n   NumNodes=1 NumCPUs=1\n") is None
 
 
-def test_the_peaks_of_all_steps_together_bound_what_a_node_uses() -> None:
+def test_the_sum_of_all_steps_peaks_bounds_the_memory_of_a_node() -> None:
     steps = parse_steps(captured("steps-22.05.txt").decode())
     assert [step.step_id.partition(".")[2] for step in steps] == ["batch", "0", "batch", "0"]
     peak = memory_peak_mib(steps[2:], 2)

@@ -103,7 +103,7 @@ def test_a_recorded_stream_has_whole_lines_and_is_replayed_without_real_names(
     assert all("node" not in sample.node for sample in reading.payload.samples)
 
 
-def test_a_command_that_is_not_there_is_a_reading_with_an_error() -> None:
+def test_a_missing_command_is_a_reading_with_an_error() -> None:
     readings: list[Reading] = []
     StreamSource("17", ("no-such-srun",), dict(os.environ)).run(readings.append, threading.Event())
     assert [reading.error for reading in readings] == ["no-such-srun: command not found"]

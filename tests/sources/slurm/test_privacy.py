@@ -67,7 +67,7 @@ def test_denied_partitions_do_not_hide_the_nodes() -> None:
     assert (partitions, len(nodes), hidden) == ((), 3, {"partitions"})
 
 
-def test_the_picture_keeps_what_is_hidden_until_it_is_shown_again() -> None:
+def test_a_snapshot_lists_a_hidden_part_until_slurm_shows_it_again() -> None:
     monitor = Monitor("me", None)
     for payload in (NodeList((), is_hidden=True), JobList((), is_all=True, are_others_hidden=True)):
         source = "nodes" if isinstance(payload, NodeList) else "jobs"

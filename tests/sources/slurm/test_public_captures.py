@@ -85,7 +85,7 @@ def test_partitions_of_the_newer_versions() -> None:
 
 
 def test_a_partitions_name_with_blanks_is_whole() -> None:
-    """slurm.conf takes such a name in quotes."""
+    """slurm.conf accepts a name like this in quotes."""
     told = text("scontrol-partitions-newer").replace("PartitionName=dev", "PartitionName=CPU nodes (amd)")
     (partition,) = parse_partitions(told, ())[0]
     assert partition.name == "CPU nodes (amd)"

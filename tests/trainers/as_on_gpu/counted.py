@@ -42,14 +42,14 @@ class Ended(BaseException):
 
 
 class Reads(TorchDispatchMode):
-    """Counts item(), bool(), int() and float() of a tensor, which are one operation; the other ways are
-    patched below."""
+    """Counts item(), bool(), int() and float() of a tensor, which are one operation; other synchronizations
+    are patched below."""
 
     num = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
-            return NotImplemented  # the DTensor takes it apart, and what it reads comes here again
+            return NotImplemented  # the DTensor splits it, and the parts arrive here again
         self.num += func is torch.ops.aten._local_scalar_dense.default
         return func(*args, **(kwargs or {}))
 

@@ -1,10 +1,11 @@
-"""Train some steps as one rank of many that are not there, and print what the rank holds and says as JSON.
+"""Train some steps as one rank of many imaginary ones, and print the rank's parameters, collectives and
+reports as JSON.
 
     python on_fake_ranks.py RUN_DIR CACHE_DIR NAME@RANK/RANKS=FLAG:VALUE,… …
 
-torch's fake process group lets one process be any rank of any number: its collectives move nothing and return
-at once. Values are therefore wrong; shapes, placements, collectives and memory are those of a real rank. A
-trainer that asks all ranks for an object gets its own answer from each. All trainers run in this process.
+torch's fake process group lets one process be any rank of any number: its collectives move no data and return
+at once. So values are wrong; shapes, placements, collectives and memory are those of a real rank. A trainer
+that gathers an object from all ranks gets its own object from each. All trainers run in this process.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Step(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
-            return NotImplemented  # the DTensor takes it apart, and what it calls comes here again
+            return NotImplemented  # the DTensor splits it, and its calls arrive here again
         name = func.__name__.partition(".")[0]
         if func.namespace in ("c10d", "_c10d_functional") and name not in NO_COLLECTIVES:
             self.collectives.append(collective(NAMES.get(name, name), args))
@@ -104,7 +105,7 @@ class Step(TorchDispatchMode):
 
 
 def collective(name: str, args: Any) -> str:
-    """A collective in words: its name, what this rank gives or gets, and among how many ranks."""
+    """A collective in words: its name, the data of this rank, and the number of ranks."""
     place = 1 if name in OUTPUT_FIRST and isinstance(args[1], torch.Tensor) else 0
     tensors = tree_leaves(args[place])
     numbers, kind = sum(tensor.numel() for tensor in tensors), str(tensors[0].dtype).removeprefix("torch.")
@@ -210,7 +211,7 @@ def note_bucket(watch, bucket):  # type: ignore[no-untyped-def] # DDP refuses an
 
 
 def meta_of_neighbour(flags: dict[str, Any], stage: Any, of_stage: int) -> Any:
-    """What a neighbour in the pipeline says of the tensors that it hands on."""
+    """The metadata of the tensors that a pipeline neighbour hands on."""
     shape = (int(flags["batch_size"]), 128, 2 * int(flags["width"]))
     metas = _utils.extract_tensor_metas((torch.empty(shape, requires_grad=True),))
     kind = _utils._StageForwardMeta if of_stage < stage.stage_index else _utils._StageBackwardMeta

@@ -1,10 +1,10 @@
-"""Step trainers on the CPU by the optimizer path that they take on a GPU, and print what came of it as JSON.
+"""Run steps of trainers on the CPU by the optimizer path of a GPU, and print the results as JSON.
 
     python step_every_trainer.py FOLDER NUM_STEPS TRAINER.py ...
 
-On a GPU torch updates all parameters of a group in one call (`foreach`, `fused`). Its tables of devices for
-that name no CPU, so this program adds it. torch is imported once and each rank of each trainer is forked from
-it: the import takes longer than the steps.
+On a GPU torch updates all parameters of a group in one call (`foreach`, `fused`). torch's tables of devices
+for this path do not hold the CPU, so this program adds it. It imports torch once and forks each rank of each
+trainer, because the import takes longer than the steps.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def add_cpu_to_the_devices_of_grouped_updates() -> None:
 
 
 class Training:
-    """One trainer, whose ranks run."""
+    """One trainer with running ranks."""
 
     def __init__(self, name: str, folder: Path, num_steps: int) -> None:
         self.name = name

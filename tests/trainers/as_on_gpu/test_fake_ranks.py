@@ -1,4 +1,4 @@
-"""What one rank of many holds, says and keeps in memory, at numbers of ranks that no test machine has.
+"""The parameters, reports and memory of one rank, at numbers of ranks that no test machine has.
 
 The model is the GPT of 875,264 parameters in 69 tensors: 4 blocks of 198,272, and 82,176 outside of them. A
 batch is one sequence of 128 x 128 numbers. AdamW keeps two numbers for each parameter, and a step count for
@@ -44,8 +44,7 @@ class Rank:
 
     @property
     def said(self) -> list[str]:
-        """The collectives of a step in their order; equal ones that follow each other as one, with their
-        number."""
+        """The collectives of a step in order; equal neighbours are one entry with their number."""
         return [f"{len([*same])} x {words}" for words, same in itertools.groupby(self.collectives)]
 
     def numbers_in(self, name: str) -> int:
@@ -64,9 +63,9 @@ def fake_ranks(trainer: Trainer, tmp_path: Path, *wanted: str) -> list[Rank]:
 
 
 def fsdp_says(ranks: int) -> list[str]:
-    """All parts are gathered for the forward pass, the blocks again for the backward pass, the next before
-    the gradients of the one before it are reduced. What lies in no block stays gathered. The norm adds up
-    that of each tensor."""
+    """All parts are gathered for the forward pass, and the blocks again for the backward pass: the next block
+    before the gradients of the previous one are reduced. Parameters outside of blocks stay gathered. The norm
+    adds up the norms of all tensors."""
     among, share, rest = f"float32 among {ranks}", BLOCK // ranks, REST // ranks
     return [
         f"{ASKS_WHO_STOPS} among {ranks}",
@@ -131,7 +130,7 @@ def last_stage_says(tp: int, dp: int, pp: int) -> list[str]:
 
 
 @pytest.mark.train
-def test_each_rank_of_eight_holds_says_and_keeps_what_its_lesson_tells(
+def test_each_of_eight_ranks_holds_reports_and_keeps_the_share_in_its_lesson(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     fsdp, hybrid, without_reshard, ddp, heads, mesh = fake_ranks(
@@ -187,7 +186,7 @@ def test_each_rank_of_eight_holds_says_and_keeps_what_its_lesson_tells(
 
 @pytest.mark.language
 @pytest.mark.train
-def test_each_rank_of_the_language_model_holds_and_says_what_its_lesson_tells(
+def test_each_rank_of_the_language_model_holds_and_reports_the_share_in_its_lesson(
     trainer: Trainer, tmp_path: Path
 ) -> None:
     """2 blocks of 49,984 parameters in 16 tensors; outside of them 320 tokens and 32 places of 64 numbers,
@@ -201,7 +200,7 @@ def test_each_rank_of_the_language_model_holds_and_says_what_its_lesson_tells(
     whole = 2 * block + rest
     assert fsdp.parameters == fsdp.gradients == 4 * whole // 8
     assert fsdp.optimizer == 2 * fsdp.parameters + 4 * num_tensors
-    assert fsdp.numbers_in("all_gather") * 8 == 4 * block + rest  # what both ends need stays gathered
+    assert fsdp.numbers_in("all_gather") * 8 == 4 * block + rest  # parameters of both ends stay gathered
     assert fsdp.numbers_in("reduce_scatter") == whole
 
     split = [placed for _, placed in heads.shapes if "S(" in placed]
@@ -213,7 +212,9 @@ def test_each_rank_of_the_language_model_holds_and_says_what_its_lesson_tells(
 
 @pytest.mark.long
 @pytest.mark.train
-def test_each_rank_of_128_holds_and_says_what_a_rank_of_eight_does(trainer: Trainer, tmp_path: Path) -> None:
+def test_each_of_128_ranks_holds_and_reports_its_share_like_one_of_eight(
+    trainer: Trainer, tmp_path: Path
+) -> None:
     first, last, mesh = fake_ranks(
         trainer,
         tmp_path,

@@ -1,4 +1,4 @@
-"""The list of what only a GPU can show has every trainer and every test that needs one."""
+"""The list of results that only a GPU can show contains every trainer and every test that needs one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def marks_in(path: Path) -> Iterator[tuple[str, str]]:
             yield node.name, " ".join([*of_module, *map(ast.unparse, node.decorator_list)])
 
 
-def test_every_trainer_says_what_only_a_gpu_can_show() -> None:
+def test_every_trainer_lists_the_results_that_only_a_gpu_can_show() -> None:
     trainers = {path.stem for path in TRAINERS.glob("*.py") if not path.stem.startswith("drill_")}
     assert trainers == set(LISTED["trainers"]) - {"all"}
 

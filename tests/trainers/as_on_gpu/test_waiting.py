@@ -1,4 +1,4 @@
-"""Nobody waits: no step waits for the GPU or for the other ranks more often than it must."""
+"""No step waits for the GPU or for the other ranks more often than it must."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def test_a_rising_line_goes_from_bottom_left_to_top_right() -> None:
     assert rows[1][-1] == "⠀"
 
 
-def test_what_is_not_finite_breaks_the_line() -> None:
+def test_a_value_that_is_not_finite_breaks_the_line() -> None:
     whole = plot([[(0, 0.5), (1, 0.5), (2, 0.5)]], 9, 1, (0, 2), (0, 1))
     broken = plot([[(0, 0.5), (1, NAN), (2, 0.5)]], 9, 1, (0, 2), (0, 1))
     assert "⠀" not in whole[0]
@@ -52,11 +52,11 @@ def test_with_little_room_the_first_chart_stays_large_and_the_others_become_stri
     assert "▂" in rows[3]
     assert "█" not in rows[3].split("▇")[0]
     assert rows[-1].strip() == "M: power, memory"
-    # A strip stands above the same axis: what was not measured is a dot.
+    # A strip is above the same axis; unmeasured values are dots.
     assert rows[3][18 + 1 + 31] == "·"
 
 
-def test_what_happened_stands_below_the_charts_with_a_legend_and_a_findings_stretch_is_shaded() -> None:
+def test_events_stand_below_the_charts_with_a_legend_and_a_findings_stretch_is_shaded() -> None:
     notes = Notes(
         [Mark(25, "C", "checkpoint"), Mark(50, "E", "epoch end"), Mark(75, "C", "checkpoint")],
         [Stretch(50, 100, "DAT001")],
@@ -74,7 +74,7 @@ def test_what_happened_stands_below_the_charts_with_a_legend_and_a_findings_stre
     assert shaded == 26
 
 
-def test_a_logarithmic_scale_names_powers_of_ten_and_leaves_out_what_is_not_above_0() -> None:
+def test_a_logarithmic_scale_labels_powers_of_ten_and_leaves_out_values_up_to_0() -> None:
     points = [(float(at), 10.0 ** -(at / 20)) for at in range(80)] + [(90.0, 0.0), (100.0, -1.0)]
     rows = [
         plain(row) for row in chart_lines([Chart("loss", "", (points,), is_log=True)], 60, 14, XAxis(0, 100))
@@ -98,7 +98,7 @@ def test_charts_keep_to_their_place(size: tuple[int, int], points: list[tuple[fl
     assert all(line_width(row) <= width for row in rows)
 
 
-def test_lines_are_told_apart_by_how_they_are_drawn_and_the_legend_draws_them_so() -> None:
+def test_each_line_has_a_stroke_of_its_own_and_the_legend_shows_it() -> None:
     ends = (0, 100)
     lines = tuple([(at, value) for at in ends] for value in (0.0, 33.0, 67.0, 100.0))
     legend, _, *rows = chart_lines(
@@ -112,7 +112,7 @@ def test_lines_are_told_apart_by_how_they_are_drawn_and_the_legend_draws_them_so
 
 
 def _flat(cells: str) -> str:
-    """Which dots along the first eight are set, whatever their height."""
+    """The set dots among the first eight, at any height."""
     return "".join("#" if ord(cell) & dots else " " for cell in cells[:4] for dots in (0x47, 0xB8))
 
 

@@ -39,7 +39,7 @@ def test_loss_and_gpus_share_one_axis_at_every_size(size: tuple[int, int]) -> No
     assert len(edges) == 1
 
 
-def test_what_has_no_room_is_named_with_the_key_that_brings_it_up() -> None:
+def test_charts_without_room_are_named_with_the_key_that_shows_them() -> None:
     history = make_gpu_job(1, 1)
     assert drawn(history, 78, 9)[-1].strip().startswith("M: ")
     second = drawn(history, 78, 12, CourseView(first=1))
@@ -59,7 +59,7 @@ def test_steps_without_a_time_have_an_axis_of_steps() -> None:
     assert axis_of(History(), None, NOW_S, is_live=True) is None
 
 
-def test_a_loss_that_is_not_finite_is_said_in_the_title() -> None:
+def test_a_loss_that_is_not_finite_is_named_in_the_title() -> None:
     assert "loss NaN ✖ not finite from step 150" in drawn(make_history(lost_at=150), 78, 9)[0]
 
 
@@ -111,7 +111,7 @@ async def test_z_and_m_change_the_scale_and_the_large_curve_of_a_job() -> None:
         await driver.sees("─ throughput")
 
 
-def test_the_pace_of_sequences_is_told_in_tokens_too() -> None:
+def test_the_pace_of_sequences_is_shown_in_tokens_too() -> None:
     history = make_history()
     text = "\n".join(drawn(history, 118, 40, CourseView(tokens_per_sample=128)))
     assert re.search(r"throughput [\d,.]+ samples/s · [\d,.]+ tokens/s", text)

@@ -8,7 +8,7 @@ from coach.tui.render.curve import bar, curve_lines, sparkline
 from coach.tui.render.text import line_width, plain
 
 
-def test_what_is_not_finite_breaks_the_line_and_is_said() -> None:
+def test_a_value_that_is_not_finite_breaks_the_line_and_is_named() -> None:
     rows = curve_lines("loss", [(1, 2.0), (2, float("nan")), (3, float("nan"))], 60, 8)
     assert "loss NaN" in plain(rows[0])
     assert "not finite from step 2" in plain(rows[0])
@@ -27,7 +27,7 @@ def test_before_the_first_value_the_curve_says_so() -> None:
     assert "no value yet" in plain(curve_lines("loss", [], 40, 6)[1])
 
 
-def test_a_bar_tells_what_was_not_measured_from_nothing() -> None:
+def test_a_bar_shows_unmeasured_and_zero_differently() -> None:
     assert bar(None, 4) == "····"
     assert bar(0.0, 4) == "░░░░"
     assert bar(1.0, 4) == "████"

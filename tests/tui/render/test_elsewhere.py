@@ -1,4 +1,4 @@
-"""A run of another login node on the screens: where it is and what was last known of it, never a verdict."""
+"""A run of another login node on the screens: its place and its last known state, never a verdict."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import NOW_S, make_history, make_job, make_run, status
 
 
-def test_what_asks_for_an_action_stands_first_and_empty_cells_are_left_out() -> None:
+def test_cells_that_ask_for_an_action_come_first_and_empty_cells_are_left_out() -> None:
     cells = [
         (Column("name", "NAME", 9), Cell("ddp")),
         (Column("account", "ACCOUNT", 9), Cell("")),
@@ -21,7 +21,7 @@ def test_what_asks_for_an_action_stands_first_and_empty_cells_are_left_out() -> 
     assert [each.name for each in told] == ["STATE", "NAME"]
 
 
-def test_a_waiting_job_says_its_reason_at_length_with_what_to_do() -> None:
+def test_a_waiting_job_explains_its_reason_and_the_remedy() -> None:
     job = make_job("13", state="PENDING", reason="QOSMaxJobsPerUserLimit", nodes=None)
     row = job_rows(Queue((job,), ("13",)), None, NOW_S).row(0)
     told = explain_cells("queue", [*zip(JOB_COLUMNS, row.cells, strict=True)], job)
@@ -38,7 +38,7 @@ def test_a_job_explains_its_training_by_its_metrics_with_their_age() -> None:
 
 
 @pytest.mark.parametrize("width", [78, 118, 198])
-def test_an_explanation_fits_and_tells_its_age(width: int) -> None:
+def test_an_explanation_fits_and_shows_its_age(width: int) -> None:
     told = Explained("STATE", "RUNNING", "it runs " * 20, "squeue, field State", "look " * 30, "jobs")
     sources = {"jobs": status("jobs", 3.0)}
     rows = explained_lines([told], None, sources, NOW_S, width)

@@ -1,4 +1,4 @@
-"""What the GPUs of a job do, in lines."""
+"""The activity of a job's GPUs, in lines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_value_that_has_grown_old_is_marked_and_not_compared() -> None:
     assert heat_rows(history, history.gpus, fresh, UTILIZATION)[0].values[7] is None
 
 
-def test_a_gpu_that_its_node_no_longer_tells_of_is_marked_before_the_node_is_silent() -> None:
+def test_a_gpu_missing_from_its_node_s_records_is_marked_before_the_node_is_silent() -> None:
     history = make_gpu_job()
     history.add_samples([make_gpu("node01", gpu, NOW_S + 12) for gpu in range(8) if gpu != 6])
     rows = text(grid_lines(history, history.gpus, NOW_S + 12, 119)).splitlines()
@@ -67,7 +67,7 @@ def test_a_gpu_that_its_node_no_longer_tells_of_is_marked_before_the_node_is_sil
     assert ("node01", 6) not in newest_samples(history, history.gpus, NOW_S + 12)
 
 
-def test_it_is_said_where_the_numbers_come_from_and_what_they_do_not_show() -> None:
+def test_the_screen_names_the_source_of_its_numbers_and_their_gaps() -> None:
     history = make_gpu_job(num_nodes=3)
     history.add_samples([HostSample("node02", NOW_S - 3, num_gpus=6, num_gpus_allotted=8)], Rung.STEP)
     shown = text(source_lines(history, history.nodes, 4, NOW_S + 10))
@@ -80,7 +80,7 @@ def test_it_is_said_where_the_numbers_come_from_and_what_they_do_not_show() -> N
     )
 
 
-def test_gpus_of_the_job_that_nobody_sees_have_a_place_in_the_map() -> None:
+def test_gpus_of_the_job_without_measurements_have_a_place_in_the_map() -> None:
     history = make_gpu_job(num_nodes=2, per_node=6)
     history.add_samples([HostSample("node02", NOW_S, num_gpus=6, num_gpus_allotted=8)])
     fresh = newest_samples(history, history.gpus, NOW_S)
@@ -105,7 +105,7 @@ def test_the_spread_names_the_least_and_the_most() -> None:
     assert power.endswith("16/16")
 
 
-def test_what_the_hardware_reported_is_told_and_nothing_where_all_is_well() -> None:
+def test_hardware_reports_are_shown_and_healthy_hardware_shows_nothing() -> None:
     history = make_gpu_job()
     assert text(trouble_lines(history, history.gpus, NOW_S, 79)).split(", ") == [
         " ▲ Xid 79 on node01 gpu 3",
@@ -121,7 +121,7 @@ def test_what_the_hardware_reported_is_told_and_nothing_where_all_is_well() -> N
     assert "node01 gpu 5: 17 of 18 NVLinks active" in shown
 
 
-def test_each_rank_has_a_row_with_what_it_holds() -> None:
+def test_each_rank_has_a_row_with_its_memory() -> None:
     head, first, *_ = text(process_lines(make_gpu_job(2).processes("node02"), NOW_S, 79)).splitlines()
     assert head.split() == ["RANK", "NODE", "PID", "GPU", "GPU", "MEM", "CPU", "RSS", "AGE", "PROCESS"]
     assert first.split() == ["8", "node02", "4000", "0", "59.6G", "98%", "5.08G", "1", "s", "python3.11"]

@@ -1,4 +1,4 @@
-"""A group of runs as lines, on the screen and as text: what it took to reach an accuracy stands there."""
+"""A group of runs as lines, on the screen and as text, with the time to reach an accuracy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def group(*targets: TimeToTarget | None) -> Group:
     return Group("group", "baseline", "lr", table("lr", members))
 
 
-def test_a_group_with_a_target_says_who_reached_it() -> None:
+def test_a_group_with_a_target_names_the_runs_that_reached_it() -> None:
     told = "\n".join(map(plain, group_lines(group(REACHED, NOT_REACHED), 200)))
     assert "0.9 in 12" in told
     assert "0.9 not reached (best 0.71)" in told

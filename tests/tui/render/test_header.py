@@ -30,7 +30,7 @@ def test_no_age_is_cut_in_half() -> None:
         assert shown.endswith((" s", "ddp-4f2a"))
 
 
-def test_a_trouble_shared_by_sources_is_said_once_with_the_oldest_age() -> None:
+def test_a_problem_shared_by_sources_is_shown_once_with_the_oldest_age() -> None:
     sources = MappingProxyType(
         {"jobs": status("jobs", 10, "no answer"), "nodes": status("nodes", 42, "no answer")}
     )

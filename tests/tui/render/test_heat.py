@@ -23,7 +23,7 @@ def test_64_nodes_with_8_gpus_each_are_on_one_small_screen() -> None:
     assert "digit: tens of %" in plain(rows[-1])
 
 
-def test_where_there_is_room_the_numbers_are_whole() -> None:
+def test_with_enough_room_the_numbers_are_whole() -> None:
     few = plain(heat_lines(make_rows(4), POWER, 79, 18)[0])
     assert few.split() == ["node01"] + ["▆", "71"] * 8
     more = "\n".join(map(plain, heat_lines(make_rows(30), POWER, 85, 18)))
@@ -36,14 +36,14 @@ def test_more_nodes_than_fit_are_all_there_to_be_scrolled_to() -> None:
     assert "node99" in "\n".join(map(plain, rows))
 
 
-def test_what_is_not_known_is_a_dash_and_who_is_far_from_the_others_stands_out() -> None:
+def test_an_unknown_value_is_a_dash_and_an_outlier_is_marked() -> None:
     rows = [HeatRow("node01", (71.0, None, 8.0, 70.0, 100.0)), HeatRow("node02", (69.0,) * 5)]
     spans = heat_lines(rows, POWER, 79, 10)[0]
     assert [span.text.strip(" ▁▂▃▄▅▆▇█") for span in spans[1:6]] == ["71", "–", "▲  8", "70", "▲100"]
     assert [span.tone for span in spans[1:6]] == ["accent", "muted", "warning", "accent", "warning"]
 
 
-def test_of_long_names_the_end_is_shown() -> None:
+def test_long_names_show_their_end() -> None:
     rows = [HeatRow(f"rack-b-gpu-h100-{index:04}", (50.0,) * 8) for index in range(3)]
     shown = "\n".join(map(plain, heat_lines(rows, POWER, 79, 10)))
     assert all(f"-h100-{index:04}" in shown for index in range(3))

@@ -1,4 +1,4 @@
-"""A node: its GPUs with what they do, the jobs on it, and its last hours."""
+"""A node: its GPUs with their activity, its jobs, and its last hours."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_it_opens_on_its_gpus_then_the_job_that_holds_most(size: tuple[int, int]
     assert "newest" in rows[-1]
 
 
-def test_what_is_not_measured_is_said_with_the_key_that_measures_and_the_allocation_is_shown() -> None:
+def test_without_measurements_the_node_shows_its_allocation_and_the_key_that_measures() -> None:
     rows = lines(subject(), 78, 40)
     assert "use is not measured here: t on a job of yours" in rows[-1]
     allocated = next(row for row in rows if "CPUs allocated" in row)

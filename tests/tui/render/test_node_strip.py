@@ -30,7 +30,7 @@ def test_few_nodes_have_a_sign_for_each_gpu() -> None:
     assert row.startswith(" a100     █░░░ █░░░  2/8 GPUs allocated, 6 free · 2 nodes")
 
 
-def test_what_is_measured_stands_below_what_is_allocated_and_says_its_age() -> None:
+def test_measured_use_is_shown_with_its_age_below_the_allocation() -> None:
     allocated, used = shown(2, 120, {"a100-1": DeviceUse(1, 95.0, 100.0)})
     assert "2/8 GPUs allocated" in allocated
     assert used.startswith(" in use   ···· █···  100% use measured on 1 GPU of yours, 5 s old")

@@ -1,4 +1,4 @@
-"""Several runs over each other, told apart without a colour."""
+"""Several runs in one chart, distinguishable without colour."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def test_by_time_a_slower_run_is_longer_and_by_step_all_end_together() -> None:
     assert last_of("A", by_time) < 50 < last_of("B", by_time)
 
 
-def test_without_a_step_it_is_said() -> None:
+def test_runs_without_a_known_step_say_so() -> None:
     rows = overlay_lines([Overlaid("x", None, History())], OverlayView(), 78, 12, shipped)
     assert "no step of these runs is known" in plain(rows[0])

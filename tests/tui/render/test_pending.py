@@ -1,4 +1,4 @@
-"""Why a job waits, as it is told on the screens."""
+"""The reason why a job waits, on the screens."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_job_that_runs_waits_for_nothing() -> None:
     assert why_lines(make_job(), NOW_S, 80) == []
 
 
-def test_a_dependency_names_the_job_and_what_has_to_become_of_it() -> None:
+def test_a_dependency_names_the_job_and_the_state_it_has_to_reach() -> None:
     job = make_job(**WAITING, reason="Dependency", dependency="afterok:15(unfulfilled),singleton")
     assert short_reason(job)[0] == "· after 15"
     shown = text(why_lines(job, NOW_S, 100))
@@ -104,7 +104,7 @@ def test_the_parts_of_a_heterogeneous_job_are_one_row_and_are_listed() -> None:
     assert "20+1" in shown
 
 
-def test_a_place_in_the_queue_tells_what_bears_on_this_job_and_what_the_site_hides() -> None:
+def test_a_place_in_the_queue_shows_the_jobs_ahead_and_the_facts_that_the_site_hides() -> None:
     factors = PriorityFactors("17_[3-8]", "ada", "gpu", 310, 10, 300, None, 0, 0, None, 0, None)
     other = PriorityFactors("18", "ada", "gpu", 999, 999, None, None, None, None, None, None, None)
     place = make_place(
@@ -174,7 +174,7 @@ def test_first_tasks_that_failed_alike_offer_to_cancel_the_rest() -> None:
         (("CANCELLED", "CANCELLED", "RUNNING"), ALIKE),
     ],
 )
-def test_one_failure_none_left_a_success_other_causes_or_a_cancel_offer_nothing(
+def test_no_cancel_is_offered_unless_several_tasks_failed_alike_and_some_still_wait(
     states: tuple[str, ...], rules: dict[str, Finding]
 ) -> None:
     assert failed_alike_lines(array_of(*states), rules, 80, shipped) == []

@@ -1,4 +1,4 @@
-"""A plan's fields, and what changing one asks for."""
+"""A plan's fields, and the launch that a changed field requests."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_a_changed_field_asks_for_that_and_an_emptied_one_for_the_default() -> N
     ("name", "text"),
     [("num_nodes", "0"), ("num_nodes", "two"), ("gpus_per_node", "-1"), ("time_limit_s", "soon")],
 )
-def test_what_is_no_number_or_time_is_refused_with_what_would_be_right(name: str, text: str) -> None:
+def test_a_text_that_is_no_number_or_time_is_refused_with_a_correct_example(name: str, text: str) -> None:
     with pytest.raises(UserError) as refused:
         edited(REQUEST, name, text)
     assert "expected" in refused.value.message + (refused.value.hint or "")
 
 
-def test_every_field_of_a_sites_sbatch_can_be_edited_and_this_machine_has_none_of_them() -> None:
+def test_every_field_of_a_sites_sbatch_can_be_edited_and_a_local_plan_has_no_such_field() -> None:
     site = {
         "account",
         "qos",
@@ -110,7 +110,7 @@ def test_a_choice_changes_all_that_it_needs_and_can_take_a_default_out() -> None
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_what_there_is_to_choose_from_fits_below_the_refusal(width: int) -> None:
+def test_the_choices_fit_below_the_refusal(width: int) -> None:
     choices = [Choice(f"project-{number}", {"account": f"project-{number}"}) for number in range(9)]
     refused = Refused(["a very long line of a site " * 20, "the last"], "account", choices, "try --account")
     rows = refusal_lines(refused, "account", width, 9)
@@ -143,7 +143,7 @@ def test_a_script_line_with_an_escape_is_shown_not_obeyed() -> None:
     assert rows == [" 1  #!/bin/bash", " 2  echo ␛[2J"]
 
 
-def test_a_diff_says_with_signs_what_its_colours_say() -> None:
+def test_a_diff_has_a_sign_for_every_colour() -> None:
     rows = diff_lines(["--- a", "+++ b", "@@ -1 +1 @@", "-old", "+new", " same"])
     assert [row[0].tone for row in rows] == ["muted", "muted", "accent", "removed", "added", ""]
 

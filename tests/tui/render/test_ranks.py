@@ -58,13 +58,13 @@ def test_a_rank_that_lags_and_one_that_holds_more_memory_are_odd() -> None:
     assert "rank 1" in plain(oddest_line(ranks, 80))
 
 
-def test_a_rank_stands_on_the_node_on_which_its_process_was_seen() -> None:
+def test_a_rank_is_shown_on_the_node_of_its_process() -> None:
     history = make_ranks(40)
     history.add_samples([HostSample("gpu07", NOW_S), ProcessSample("gpu07", NOW_S, 1, "python", ODD)])
     assert "rank 37 on gpu07" in plain(oddest_line(ranks_of(history), 80))
 
 
-def test_what_no_rank_tells_is_not_judged() -> None:
+def test_a_value_that_no_rank_reports_is_not_judged() -> None:
     history = History()
     history.add_steps(Step(rank, 1, NOW_S) for rank in range(3))
     ranks = ranks_of(history)

@@ -17,7 +17,7 @@ def page(name: str) -> Page:
     return next(each for each in pages(settings)[0] if each.recipe.name == name)
 
 
-def test_what_a_lesson_teaches_and_what_is_to_be_seen_are_told_apart() -> None:
+def test_a_lesson_and_its_expected_results_are_separate_texts() -> None:
     taught, expected = lesson_parts(page("amp").lesson)
     assert "autocast" in taught
     assert "The same loss curve" not in taught
@@ -27,7 +27,7 @@ def test_what_a_lesson_teaches_and_what_is_to_be_seen_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("width", [104, 164])
-def test_lesson_diff_and_what_to_expect_stand_side_by_side(width: int) -> None:
+def test_lesson_diff_and_expected_results_are_shown_side_by_side(width: int) -> None:
     rows = side_by_side(page("amp"), width)
     assert max(map(line_width, rows)) <= width
     shown = "\n".join(map(plain, rows))
@@ -37,7 +37,7 @@ def test_lesson_diff_and_what_to_expect_stand_side_by_side(width: int) -> None:
     assert not first.startswith(" what amp"), "the diff stands beside the lesson"
 
 
-def test_on_a_narrow_terminal_what_to_expect_is_a_page_of_its_own() -> None:
+def test_on_a_narrow_terminal_the_expected_results_are_a_page_of_their_own() -> None:
     rows = expected_lines(page("amp"), 48)
     assert max(map(line_width, rows)) <= 48
     assert "The same loss curve" in "\n".join(map(plain, rows))

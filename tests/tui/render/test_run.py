@@ -47,7 +47,7 @@ def test_gpus_that_could_not_be_measured_are_named_with_the_reason_never_as_zero
     assert "0%" not in shown
 
 
-def test_a_run_that_asked_for_no_gpu_is_told_so_instead() -> None:
+def test_a_run_that_asked_for_no_gpu_shows_that_instead() -> None:
     shown = text(node_lines(make_history(), [GAP], False, NOW_S, 100))
     assert "no GPU was asked for" in shown
     assert "driver" not in shown
@@ -61,7 +61,7 @@ def test_each_value_of_a_node_has_its_age() -> None:
     assert "250/400 W" in shown
 
 
-def test_nothing_measured_yet_is_said() -> None:
+def test_a_run_without_measurements_yet_says_so() -> None:
     assert "nothing measured on the nodes yet" in text(node_lines(History(), [], None, NOW_S, 80))
     assert "no rank has written a step yet" in text(rank_lines(History(), 80))
     assert "not measured yet" in text([step_time_line([], 80)])
@@ -106,7 +106,7 @@ def test_not_judged_is_not_healthy() -> None:
     assert "✓ healthy" in text(findings_lines(replace(known, has_gone_well=True), 80, True, shipped))
 
 
-def test_the_detail_lists_what_was_not_measured_and_how_to_get_it() -> None:
+def test_the_detail_lists_missing_measurements_and_how_to_get_them() -> None:
     shown = text(finding_detail(nan_diagnosis(), 100, shipped))
     assert "gpu.utilization: no NVIDIA driver" in shown
     assert "run on a node with GPUs" in shown
@@ -122,7 +122,7 @@ def test_times_come_from_the_queue_while_it_runs_and_from_the_run_when_it_ended(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_accuracy_that_was_asked_for_is_told_with_what_it_took(width: int) -> None:
+def test_the_target_accuracy_is_shown_with_the_time_it_took(width: int) -> None:
     run = make_run()
     asked = replace(run, parameters={**run.parameters, "target_accuracy": 0.9}, state="COMPLETED")
     best = MetricEvent(0, "eval", NOW_S, 100, {"accuracy": 0.71})

@@ -26,7 +26,9 @@ class Play:
 @pytest.mark.parametrize("width", [80, 120, 200])
 @pytest.mark.parametrize("place", ["first", "job", ""])
 @pytest.mark.parametrize("name", CAPTIONS)
-def test_a_caption_says_what_is_seen_and_the_key_that_goes_on(name: str, place: str, width: int) -> None:
+def test_a_caption_describes_the_picture_and_names_the_key_that_goes_on(
+    name: str, place: str, width: int
+) -> None:
     shown = plain(caption_line(name, 3, 6, "train_small 12345", place, shipped, width))
     assert line_width(caption_line(name, 3, 6, "train_small 12345", place, shipped, width)) <= width
     assert shown.startswith(" 3/6 ")
@@ -43,7 +45,7 @@ def test_the_captions_follow_the_time_of_the_recording() -> None:
         assert play.story.chapter.name == name
 
 
-def test_the_next_caption_is_skipped_to_and_the_one_before_is_told_again() -> None:
+def test_a_key_skips_to_the_next_caption_and_another_repeats_the_one_before() -> None:
     play = Play()
     play.story.go_on()
     assert play.played_s == 8.0

@@ -1,4 +1,4 @@
-"""A run whose launch was interrupted on the screens: what Slurm knows of it stands in place of its state."""
+"""A run with an interrupted launch on the screens: Slurm's record of it replaces its state."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_filter_needs_every_word() -> None:
     assert matching(rows, "  ") is rows
 
 
-def test_of_fifty_thousand_jobs_only_those_that_are_looked_at_become_lines() -> None:
+def test_only_the_visible_ones_of_fifty_thousand_jobs_become_lines() -> None:
     made: list[int] = []
 
     def render(number: int) -> Row:

@@ -1,4 +1,4 @@
-"""Other people's text is harmless, and numbers say what is not known."""
+"""Other people's text is made harmless, and unknown numbers are shown as unknown."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_cell_is_exactly_as_wide_as_its_column(text: str, width: int) -> None:
     assert cell_len(fit(text, width, "right")) == width
 
 
-def test_what_was_cut_has_an_ellipsis() -> None:
+def test_a_text_that_was_cut_has_an_ellipsis() -> None:
     assert fit("abcdef", 4) == "abc…"
     assert plain(clip(line("abc", Span("defgh", "good")), 6)) == "abcde…"
     assert plain(crop(line("abc", "defgh"), 6)) == "abcdef"
@@ -83,7 +83,7 @@ def test_unknown_is_never_zero() -> None:
         (8.28e-4, "8.28e-4"),
     ],
 )
-def test_numbers_are_short_and_say_what_is_not_finite(value: float, shown: str) -> None:
+def test_numbers_are_short_and_inf_and_nan_are_spelt_out(value: float, shown: str) -> None:
     assert number(value) == shown
 
 

@@ -61,7 +61,7 @@ def test_a_wide_line_has_steps_time_to_go_speed_memory_and_power() -> None:
         assert told in row
 
 
-def test_a_loss_that_is_lost_is_said_with_a_sign_and_an_old_use_with_its_age() -> None:
+def test_a_nan_loss_has_a_sign_and_an_old_gpu_use_has_its_age() -> None:
     old = DeviceUse(1, NOW_S - 240, 62.0)
     for width, said in ((200, "62% 4 min"), (80, "62% old")):
         row = line_at(width, training(math.nan, old), None)
@@ -69,7 +69,7 @@ def test_a_loss_that_is_lost_is_said_with_a_sign_and_an_old_use_with_its_age() -
         assert said in row
 
 
-def test_what_is_not_measured_is_a_dash_and_of_an_ended_job_nothing_is_used_now() -> None:
+def test_unmeasured_values_and_the_current_use_of_an_ended_job_are_dashes() -> None:
     assert {cell.text for cell in training_cells(None, is_running=True, now_s=NOW_S)} == {"–"}
     cells = training_cells(training(), is_running=False, now_s=NOW_S)
     assert [cell.text for cell in cells[1:2] + cells[3:]] == ["–"] * 5
@@ -94,7 +94,7 @@ def test_no_finding_is_healthy_only_where_it_was_seen_to_train() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 7), (108, 20), (200, 40)])
-def test_the_curves_of_running_trainings_fill_what_they_are_given(width: int, height: int) -> None:
+def test_the_curves_of_running_trainings_fill_the_lines_they_get(width: int, height: int) -> None:
     shown = [(heading(str(number), "ddp", None, None), training()) for number in range(3)]
     rows = curve_blocks(shown, width, height)
     assert height - height // 7 < len(rows) <= height
@@ -107,7 +107,7 @@ def test_without_room_or_training_there_are_no_curves() -> None:
     assert curve_blocks([(heading("1", "ddp", None, None), training())], 100, 4) == []
 
 
-def test_without_curves_the_newest_runs_or_what_can_be_launched_fill_the_lines() -> None:
+def test_without_curves_the_newest_runs_or_the_recipes_fill_the_lines() -> None:
     run, verdict = make_run(ended_time_s=NOW_S - 300), Cell("✖ NUM001 nan loss", "critical")
     rows = run_lines([(run, "FAILED", verdict), (run, None, None)], NOW_S, 80, 5)
     assert [line_width(row) <= 80 for row in rows] == [True, True]

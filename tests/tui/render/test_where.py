@@ -1,4 +1,5 @@
-"""Where a job could start now, and what one node has: nothing unknown is taken for free, or for allowed."""
+"""The places where a job could start now, and the resources of one node: unknown is never shown as free or
+allowed."""
 
 from __future__ import annotations
 
@@ -30,21 +31,21 @@ def test_the_strip_counts_only_gpus_on_which_a_job_could_start_now() -> None:
     assert "cpus 4/12" in shown
 
 
-def test_each_partition_says_the_most_on_one_node_and_what_is_idle_but_not_free() -> None:
+def test_each_partition_shows_the_most_gpus_on_one_node_and_those_idle_but_not_free() -> None:
     shown = text(where_lines(SNAPSHOT.partitions, FREE, None, 120))
     assert "free 3 of 6 a100 on 2 nodes, at most 2 on one node" in shown
     assert "2 idle but not free: " in shown
     assert "at most 1-00:00:00" in shown
 
 
-def test_a_node_that_does_not_say_what_is_in_use_is_unknown_not_free() -> None:
+def test_a_node_that_does_not_report_its_use_is_unknown_not_free() -> None:
     node = Node("n1", "idle", None, ("gpu",), 4, 0, 1, 0, (GpuCount("a100", 4, None),))
     partition = replace(GPU, gpus=(GpuCount("a100", 4, None),))
     free = free_by_partition([node], [partition])
     assert "free – of 4 a100" in text(where_lines([partition], free, None, 100))
 
 
-def test_who_may_use_a_partition_is_told_as_far_as_the_site_tells_it() -> None:
+def test_the_users_of_a_partition_are_shown_as_far_as_the_site_tells_them() -> None:
     assert why_no_access(GPU, None) == (True, ())
     of_ml = replace(GPU, allow_accounts=("ml", "hep"))
     assert why_no_access(of_ml, MINE) == (True, ("with account ml",))
@@ -55,7 +56,7 @@ def test_who_may_use_a_partition_is_told_as_far_as_the_site_tells_it() -> None:
     assert why_no_access(replace(GPU, state="drain"), MINE) == (False, ("it is drain",))
 
 
-def test_a_node_says_its_state_in_words_who_gave_the_reason_and_why_nothing_is_free() -> None:
+def test_a_node_shows_its_state_in_words_the_author_of_the_reason_and_why_nothing_is_free() -> None:
     node = replace(
         SNAPSHOT.nodes[2], reason="bad fan \x1b[31m[bold]", reason_user="root", reason_time_s=NOW_S - 7200
     )
@@ -67,7 +68,7 @@ def test_a_node_says_its_state_in_words_who_gave_the_reason_and_why_nothing_is_f
     assert "the idle ones are not free" in shown
 
 
-def test_each_gpu_says_whose_it_is_that_it_is_idle_or_that_nobody_tells() -> None:
+def test_each_gpu_shows_its_user_or_idle_or_unknown() -> None:
     node = replace(SNAPSHOT.nodes[0], gpus=(GpuCount("a100", 3, 2),), gpu_indices=(0, 2))
     slots = allocation_map([node], [GpuAllocation("12", ("node1",), "a100", 1, (0,))])
     shown = text(slot_lines(slots, {"12": make_job("12", "bob", name="vasp")}, True, 80)).splitlines()
@@ -76,7 +77,7 @@ def test_each_gpu_says_whose_it_is_that_it_is_idle_or_that_nobody_tells() -> Non
     assert "in use by a job that is not told" in shown[2]
 
 
-def test_what_the_site_hides_is_said_and_never_as_nothing() -> None:
+def test_facts_that_the_site_hides_are_named_as_hidden_and_never_shown_as_zero() -> None:
     node = replace(SNAPSHOT.nodes[0], gpus=(GpuCount("a100", 1, 1),), gpu_indices=(0,))
     slots = allocation_map([node], [])
     hidden = text(slot_lines(slots, {}, True, 80, are_others_hidden=True))

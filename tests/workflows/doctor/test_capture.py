@@ -94,7 +94,7 @@ def test_hostile_queues_keep_their_rows_and_states_and_lose_their_names(name: st
     assert "\x1b" not in text
 
 
-def test_nodes_keep_what_is_parsed_and_lose_what_people_wrote() -> None:
+def test_captured_nodes_keep_parsed_fields_and_lose_people_s_text() -> None:
     raw = captured("scontrol-nodes-22.05.txt").decode()
     before, _ = parse_nodes(raw)
     text = strike_pairs(raw, STRIKES)
@@ -122,7 +122,7 @@ def test_ended_jobs_are_read_from_a_capture() -> None:
     ]
 
 
-def test_of_the_configuration_only_what_coach_reads_is_told() -> None:
+def test_a_capture_shows_the_values_only_of_keys_that_coach_reads() -> None:
     text = strike_config(
         "AccountingStoragePass   = hunter22\nSlurmctldHost[0]        = ctl.alice-lab.org(10.0.0.7)\n"
         "SLURM_VERSION           = 23.11.4\nPrivateData             = jobs,usage\n",

@@ -34,7 +34,7 @@ def test_the_exit_status_says_whether_the_main_job_would_work() -> None:
     assert report(Check("launch", "b", UNKNOWN), Check("roots", "c", WRONG)).exit_status == 1
 
 
-def test_the_verdict_names_what_decided_it() -> None:
+def test_the_doctor_s_verdict_names_the_check_that_decided_it() -> None:
     fine, unsure = Check("slurm", "a", OK), Check("launch", "environment", UNKNOWN)
     wrong = Check("roots", "runs", WRONG)
     assert report(fine).verdict == "all well: a launch works here"
@@ -48,7 +48,7 @@ def test_a_slurm_that_has_all_that_coach_asks_for_is_well(version: str) -> None:
     assert {check.state for check in slurm.judge_config({"SLURM_VERSION": version})} == {OK}
 
 
-def test_an_old_slurm_is_told_what_it_lacks_since_when_and_what_to_set() -> None:
+def test_an_old_slurm_lists_its_missing_features_their_version_and_the_setting() -> None:
     *_, lacking = slurm.judge_config({"SLURM_VERSION": "18.08.4", "ClusterName": "old"})
     assert (lacking.state, lacking.because) == (WARNING, "from 19.05 on")
     assert 'launch.gpu_request = "gres"' in (lacking.todo or "")
@@ -58,7 +58,7 @@ def test_a_missing_version_is_unknown() -> None:
     assert slurm.judge_config({})[-1].state is UNKNOWN
 
 
-def test_a_site_with_a_tight_rate_limit_is_told_that_coach_keeps_to_a_quarter_of_it() -> None:
+def test_coach_keeps_to_a_quarter_of_a_site_s_tight_rate_limit() -> None:
     config = {"SlurmctldParameters": "rl_enable,rl_bucket_size=40,rl_refill_rate=4,rl_refill_period=60"}
     tight = slurm.judge_pace(config)
     assert (tight.state, tight.todo) == (OK, None)
@@ -67,7 +67,7 @@ def test_a_site_with_a_tight_rate_limit_is_told_that_coach_keeps_to_a_quarter_of
     assert "a quarter" in (tight.because or "")
 
 
-def test_slurm_s_usual_rate_limit_and_none_leave_coach_its_own() -> None:
+def test_coach_keeps_its_own_pace_with_slurm_s_default_rate_limit_and_without_one() -> None:
     for config in ({"SlurmctldParameters": "rl_enable"}, {}):
         pace = slurm.judge_pace(config)
         assert pace.state is OK
@@ -105,7 +105,7 @@ def test_a_queue_that_cannot_be_read_or_only_in_part_is_not_well() -> None:
     assert (refused.state, refused.because) == (WRONG, "Invalid job format specification: tres-per-task")
 
 
-def test_gpus_are_told_by_partition_and_their_absence_with_its_reason() -> None:
+def test_gpus_are_listed_by_partition_and_their_absence_with_its_reason() -> None:
     def partition(name: str, state: str, *gpus: GpuCount) -> Partition:
         per_node = 4 if gpus else 0
         return Partition(name, False, state, None, None, 2, 2, 8, 0, gpus, per_node)
@@ -147,7 +147,7 @@ def test_a_place_is_well_when_it_can_be_written_and_has_room(
     assert "/scratch/ada" in (check.value or "")
 
 
-def test_a_root_that_is_not_the_first_choice_says_what_was_passed_over() -> None:
+def test_a_root_that_is_not_the_first_choice_names_the_rejected_ones() -> None:
     room = Room("/home/ada/coach/runs", "runs_root", None, None, {})
     chosen = (
         "/home/ada/coach/runs (home); passed over: /scratch/ada/coach/runs ($SCRATCH): cannot be written by "
@@ -170,7 +170,9 @@ TERMINAL = Terminal("xterm-256color", 256, "UTF-8", 120, 40, None)
         (Terminal("xterm", 8, "UTF-8", None, None, None), [UNKNOWN]),
     ],
 )
-def test_a_terminal_is_judged_by_what_the_screens_need(terminal: Terminal, states: list[CheckState]) -> None:
+def test_a_terminal_is_judged_by_the_needs_of_the_screens(
+    terminal: Terminal, states: list[CheckState]
+) -> None:
     checks = here.judge_terminal(terminal)
     assert [check.state for check in checks] == states
     assert all(check.todo for check in checks if check.state is not OK)
@@ -181,7 +183,7 @@ def test_no_terminal_at_all_keeps_nothing_from_working() -> None:
     assert not check.is_needed
 
 
-def test_a_file_server_whose_clock_is_off_is_told_and_by_how_much(tmp_path: Path) -> None:
+def test_a_file_server_s_wrong_clock_is_reported_with_its_offset(tmp_path: Path) -> None:
     assert here.judge_skew(tmp_path, read_skew(tmp_path)).state is OK
     assert list(tmp_path.iterdir()) == []
     ahead = here.judge_skew(tmp_path, Skew(90.0, 0.1))

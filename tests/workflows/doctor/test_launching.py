@@ -44,7 +44,7 @@ def test_an_unusual_plan_is_a_warning(tmp_path: Path) -> None:
     assert "lr = 30" in (check.because or "")
 
 
-def test_torch_that_nobody_can_vouch_for_is_not_well(ddp: Plan, tmp_path: Path) -> None:
+def test_an_unverified_torch_is_unknown_and_not_well(ddp: Plan, tmp_path: Path) -> None:
     known = judge_environment(ddp, EnvironmentCheck(torch="2.6.0"), has_own_torch=False)
     assert (known.state, known.value) == (CheckState.OK, "/env/bin/python, torch 2.6.0")
 
@@ -60,7 +60,7 @@ def test_torch_that_nobody_can_vouch_for_is_not_well(ddp: Plan, tmp_path: Path) 
     assert "pytorch/2.6" in (check.value or "")
 
 
-def test_slurm_s_yes_is_told_with_when_it_would_start(ddp: Plan) -> None:
+def test_slurm_s_yes_is_shown_with_the_expected_start(ddp: Plan) -> None:
     said = (
         "sbatch: Job 5 to start at 2026-11-21T07:00:00 using 1 processors on nodes node1 in partition gpu\n"
     )
@@ -69,7 +69,7 @@ def test_slurm_s_yes_is_told_with_when_it_would_start(ddp: Plan) -> None:
     assert (check.because or "").startswith("Job 5 to start at")
 
 
-def test_slurm_s_no_is_told_in_its_words_with_the_option_to_set(ddp: Plan) -> None:
+def test_slurm_s_no_is_shown_in_its_own_words_with_the_option_to_set(ddp: Plan) -> None:
     said = (
         "sbatch: error: Invalid account or account/partition combination specified\n"
         "allocation failure: Invalid account or account/partition combination specified\n"

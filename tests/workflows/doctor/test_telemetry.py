@@ -45,7 +45,7 @@ def test_a_site_whose_accounting_measures_no_gpu_says_so() -> None:
     )
 
 
-def test_ssh_is_off_until_it_is_allowed_and_then_tells_how_the_node_answered() -> None:
+def test_ssh_is_off_until_it_is_allowed_and_then_reports_the_node_s_answer() -> None:
     assert judge_ssh(False, None).todo == "telemetry.ssh = true"
     assert judge_ssh(True, None).value == "not tried: you have no running job"
     assert judge_ssh(True, answer(0)).state is CheckState.OK

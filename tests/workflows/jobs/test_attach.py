@@ -39,7 +39,7 @@ def planned(world: World) -> JobAction:
     return plan_attach("17", world.settings, world.env, world.io, sys.executable)
 
 
-def test_the_question_shows_the_whole_command_what_it_costs_and_the_memory_that_is_left(world: World) -> None:
+def test_the_question_shows_the_whole_command_its_cost_and_the_memory_left(world: World) -> None:
     action = planned(world)
     (command,) = action.commands
     assert command.startswith("srun --jobid=17 --overlap --nodes=2 --ntasks=2 ")
@@ -51,7 +51,7 @@ def test_the_question_shows_the_whole_command_what_it_costs_and_the_memory_that_
     assert Path(action.steps[0].argv[-3], "sample.py").exists()
 
 
-def test_memory_that_is_unknown_is_said_and_memory_that_is_short_is_a_refusal(world: World) -> None:
+def test_unknown_memory_is_a_note_and_short_memory_is_a_refusal(world: World) -> None:
     world.client("sstat", "echo 'sstat: error: no steps running for job 17' >&2; exit 1")
     assert "is not known (sstat: no steps running for job 17)" in planned(world).notes[1]
     world.client("sstat", "echo '17.0|2|450M|'")
@@ -103,7 +103,7 @@ def test_a_run_whose_sampler_writes_is_not_measured_twice(world: World) -> None:
         planned(world)
 
 
-def test_somebody_elses_job_one_that_waits_and_a_read_only_coach_are_refused(world: World) -> None:
+def test_a_foreign_job_a_waiting_job_and_a_read_only_coach_are_refused(world: World) -> None:
     world.client("squeue", queued("PENDING"))
     with pytest.raises(UserError, match="only a running job has an allocation to look into"):
         planned(world)

@@ -164,7 +164,7 @@ def test_a_run_that_came_back_to_life_before_the_answer_stays(world: World) -> N
     assert [kept.because for kept in confirmed.kept] == ["job 18 is PENDING"]
 
 
-def test_a_run_that_is_not_there_is_an_error_and_a_read_only_coach_removes_nothing(world: World) -> None:
+def test_a_missing_run_is_an_error_and_a_read_only_coach_removes_nothing(world: World) -> None:
     with pytest.raises(UserError, match="no such run"):
         plan(world, run_ids=(OLD,))
     run_dir = world.make(OLD)

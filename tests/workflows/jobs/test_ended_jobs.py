@@ -57,7 +57,7 @@ def finished_run(settings: Settings, job_id: str | None, **more: object) -> Path
     return make_run(settings.runs_root, RUN_ID, json.dumps(record))
 
 
-def test_accounting_tells_the_history_where_it_works(settings: Settings) -> None:
+def test_the_history_comes_from_accounting_if_that_works(settings: Settings) -> None:
     past = look(settings, captured("history-24.11.txt"))
     assert past.notes == ()
     by_id = {each.job.job_id: each for each in past.jobs}
@@ -98,7 +98,7 @@ def test_a_job_that_still_runs_is_no_history(settings: Settings) -> None:
     assert remembered.job.job_id == "80"
 
 
-def test_waiting_tasks_of_an_array_are_told_by_themselves_once_they_were_seen_so(settings: Settings) -> None:
+def test_an_array_seen_task_by_task_is_listed_task_by_task(settings: Settings) -> None:
     seen = SeenJobs(settings.cache_dir)
     waiting = [job("81_[0-1]", user="root"), job("82_[0-1]", user="root")]
     seen.remember(waiting, "root", now_s() - 900)
@@ -119,7 +119,7 @@ def test_a_run_and_its_job_are_one_row_and_the_run_says_how_a_forgotten_job_ende
     assert (told.job.state, told.source, told.run_id) == ("COMPLETED", "run", RUN_ID)
 
 
-def test_a_dead_controller_and_no_accounting_leave_what_the_files_know(settings: Settings) -> None:
+def test_without_controller_and_accounting_the_facts_of_the_files_remain(settings: Settings) -> None:
     finished_run(settings, "77")
     past = look(settings, NO_ACCOUNTING, (1, "slurm_load_jobs error: Unable to contact slurm controller\n"))
     assert [each.job.job_id for each in past.jobs] == ["77"]
@@ -146,7 +146,7 @@ def test_the_sampler_s_last_words_fill_in_the_efficiency(settings: Settings) -> 
     assert measure_run(ScriptedIo({}), settings.runs_root / "none").gpu_pct is None
 
 
-def test_what_failed_today_is_known_from_memory_unless_it_was_requeued(settings: Settings) -> None:
+def test_todays_failures_are_remembered_unless_the_job_was_requeued(settings: Settings) -> None:
     seen, ago = SeenJobs(settings.cache_dir), now_s() - 600
     seen.remember(
         [

@@ -139,7 +139,9 @@ def test_an_impossible_action_gives_its_reason_before_any_question(
     ("minutes", "why"),
     [(20, "users may only lower a limit"), (10, "that is its limit already"), (5, "would end at once")],
 )
-def test_a_limit_is_only_lowered_and_not_below_what_was_used(world: World, minutes: int, why: str) -> None:
+def test_a_time_limit_is_only_lowered_and_not_below_the_time_used(
+    world: World, minutes: int, why: str
+) -> None:
     rows(world, "17 RUNNING None 10:00 1")
     with pytest.raises(UserError, match=why):
         planned(world, Verb.TIMELIMIT, "17", time_limit_s=minutes * 60)
@@ -161,7 +163,7 @@ def test_tasks_of_an_array_are_named_as_slurm_takes_them(world: World) -> None:
         planned(world, Verb.TIMELIMIT, "17_4", time_limit_s=360)
 
 
-def test_where_a_step_waits_for_the_job_s_own_no_shell_is_opened(world: World) -> None:
+def test_no_shell_is_opened_on_a_slurm_whose_added_step_would_wait(world: World) -> None:
     rows(world, "17 RUNNING None 10:00 1")
     world.client("srun", "echo slurm 21.08.8")
     with pytest.raises(UserError, match=r"this is Slurm 21\.08\.8: before 22\.05 an added step"):
@@ -170,7 +172,7 @@ def test_where_a_step_waits_for_the_job_s_own_no_shell_is_opened(world: World) -
     assert planned(world, Verb.SHELL, "17").commands[0].startswith("srun --jobid=17 ")
 
 
-def test_what_slurm_refuses_is_told_job_by_job_and_the_rest_is_done(world: World) -> None:
+def test_refused_jobs_are_listed_with_slurm_s_words_and_the_others_are_changed(world: World) -> None:
     rows(world, "17 RUNNING None 10:00 1", "18 RUNNING None 10:00 1")
     words = "Requested operation is presently disabled for job 18"
     world.client("scontrol", f"echo '{words}' >&2; exit 1")

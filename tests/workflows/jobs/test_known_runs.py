@@ -80,7 +80,7 @@ def test_a_silent_controller_leaves_the_state_and_counts_as_alive(world: World) 
     assert "Unable to contact" in (known.queue_error or "")
 
 
-def test_a_run_that_ended_an_hour_ago_may_have_been_requeued_when_nobody_can_be_asked(world: World) -> None:
+def test_without_an_answer_from_slurm_a_run_that_ended_an_hour_ago_may_be_requeued(world: World) -> None:
     world.make(RUN, age_s=3600.0)
     world.make(OTHER)
     world.rows = None
@@ -146,7 +146,7 @@ def test_accounting_knows_a_lost_job_that_the_queue_has_forgotten(world: World) 
     assert [one.run.submission for one in again.runs if one.run.run_id == OTHER] == [Submission.NEVER]
 
 
-def test_a_submission_that_nobody_can_be_asked_about_may_be_queued(world: World) -> None:
+def test_without_an_answer_from_slurm_a_submission_may_be_queued(world: World) -> None:
     world.make(RUN, "PENDING", job_id=None)
     world.rows = None
     one = only(world)
@@ -231,7 +231,7 @@ def test_a_run_of_another_container_cannot_be_judged_from_here(
     assert only(world).alive_because == f"it is on {os.uname().nodename}, not visible from here"
 
 
-def test_a_run_whose_command_nobody_noted_is_alive_while_it_writes(world: World) -> None:
+def test_a_run_without_a_recorded_command_is_alive_while_it_writes(world: World) -> None:
     run_dir = orphan(world)
     os.utime(run_dir / "run.json", (NOW_S - 60, NOW_S - 60))
     why = "run.json does not name the process of its command, and run.json was written within the last day"

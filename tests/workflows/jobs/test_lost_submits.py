@@ -50,7 +50,7 @@ def refusal(world: World, *run_ids: str) -> UserError:
     return caught.value
 
 
-def test_a_run_that_never_reached_slurm_is_called_so(world: World) -> None:
+def test_a_run_that_never_reached_slurm_is_marked_never_submitted(world: World) -> None:
     lose(world)
     world.accounting = ()
     error = refusal(world, RUN)
@@ -65,7 +65,7 @@ def test_a_young_one_may_still_be_on_its_way(world: World) -> None:
     assert "look once more in a minute" in (refusal(world, RUN).hint or "")
 
 
-def test_where_accounting_is_switched_off_that_is_said(world: World) -> None:
+def test_a_switched_off_accounting_is_named(world: World) -> None:
     lose(world)
     error = refusal(world, RUN)
     assert "no job of it is in the queue; accounting does not tell: " in error.message
@@ -102,7 +102,9 @@ def test_a_read_only_coach_finds_the_job_and_writes_nothing(world: World) -> Non
     assert runs.read_json(world.settings.runs_root / RUN / "run.json")["job_id"] is None
 
 
-def test_the_next_launch_says_what_became_of_each_and_asks_only_if_there_is_one(world: World) -> None:
+def test_the_next_launch_reports_each_lost_submission_and_asks_slurm_only_if_there_is_one(
+    world: World,
+) -> None:
     def say(recipe: str) -> tuple[str, ...]:
         return lines_for_launch(recipe, world.settings, world, user_name())
 
@@ -121,13 +123,13 @@ def test_the_next_launch_says_what_became_of_each_and_asks_only_if_there_is_one(
         f"a launch of this recipe is under way: {OTHER}",
     }
     assert world.num_asked == 1
-    # run.json has the job now, but the person who launches has not been told yet.
+    # run.json has the job now, but the user who launches does not know it yet.
     assert any("queued as job 99" in line for line in say("ddp"))
     world.queue()
     assert not any("queued" in line for line in say("ddp"))
 
 
-def test_nothing_is_launched_while_nobody_knows_whether_a_launch_of_it_is_queued(world: World) -> None:
+def test_nothing_is_launched_while_an_earlier_launch_of_it_may_be_queued(world: World) -> None:
     lose(world)
     world.rows = None
     with pytest.raises(UserError, match="Slurm does not answer") as caught:

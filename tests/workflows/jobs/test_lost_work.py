@@ -74,7 +74,7 @@ def work(tmp_path: Path) -> Work:
     return Work(tmp_path)
 
 
-def test_the_newest_complete_one_counts_and_newer_torn_ones_are_said(work: Work) -> None:
+def test_the_newest_complete_checkpoint_counts_and_newer_torn_ones_are_named(work: Work) -> None:
     work.write("out/epoch=1-step=200.ckpt", torch_file(), 60)
     work.write("out/epoch=2-step=300.ckpt", torch_file(), 30)
     work.write("out/epoch=3-step=400.ckpt", torch_file()[:-300], 5)
@@ -107,7 +107,7 @@ def test_hugging_face_writes_its_state_last_and_names_the_parts_of_a_large_model
     ]
 
 
-def test_a_file_of_safetensors_says_itself_how_long_it_is(work: Work) -> None:
+def test_the_length_of_a_safetensors_file_is_read_from_its_header(work: Work) -> None:
     work.write("model_step_10.safetensors", safetensors_file(), 9)
     work.write("model_step_20.safetensors", safetensors_file()[:-5], 5)
     work.write("model_step_30.safetensors", safetensors_file()[:12], 4)
@@ -120,7 +120,7 @@ def test_a_file_of_safetensors_says_itself_how_long_it_is(work: Work) -> None:
     ]
 
 
-def test_of_deepspeed_every_rank_has_a_share_and_latest_names_what_was_finished(work: Work) -> None:
+def test_every_rank_of_deepspeed_has_a_share_and_latest_names_the_finished_checkpoint(work: Work) -> None:
     for step, minutes in ((100, 60), (200, 30), (300, 1)):
         for rank in range(3):
             share = f"ckpt/global_step{step}/bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
@@ -135,7 +135,7 @@ def test_of_deepspeed_every_rank_has_a_share_and_latest_names_what_was_finished(
     ]
 
 
-def test_what_a_rank_of_any_number_has_shared_is_judged_at_once(work: Work) -> None:
+def test_a_checkpoint_share_of_a_huge_rank_number_is_judged_at_once(work: Work) -> None:
     for rank in (0, 10**12):
         work.write(f"global_step5/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt", torch_file(), 9)
     assert work.told() == [("global_step5", "DeepSpeed", 5, "the share of rank 1 is missing")]
@@ -155,7 +155,7 @@ def test_a_checkpoint_from_before_the_job_is_not_its_own(work: Work) -> None:
     assert line.startswith("lost: 01:00:00 of work: no complete checkpoint of its time was found in ")
 
 
-def test_what_a_run_of_coach_below_the_directory_has_saved_is_not_the_job_s(work: Work) -> None:
+def test_checkpoints_of_a_coach_run_below_the_directory_are_not_the_job_s(work: Work) -> None:
     work.write("coach/runs/20260101-120000-ddp-4f2a/run.json", b"{}", 5)
     work.write("coach/runs/20260101-120000-ddp-4f2a/checkpoints/step-00000400.pt", torch_file(), 5)
     assert work.found().saved == ()
@@ -176,7 +176,7 @@ def launched_in(folder: Path, **more: Any) -> Run:
     )
 
 
-def test_of_a_run_of_coachs_own_its_checkpoints_are_looked_at_wherever_it_runs(tmp_path: Path) -> None:
+def test_the_lost_work_of_a_coach_run_counts_from_its_own_checkpoints(tmp_path: Path) -> None:
     work = Work(tmp_path / "checkpoints")
     work.write("step-300.pt", torch_file(), 30)
     work.write("step-400.pt", torch_file()[:-300], 5)
@@ -208,7 +208,7 @@ dcp.save({"model": model.state_dict()}, checkpoint_id=folder / "sharded" / "step
 
 
 @pytest.mark.train
-def test_what_torch_itself_writes_is_whole_until_it_is_cut(work: Work) -> None:
+def test_a_real_torch_checkpoint_is_whole_until_it_is_cut(work: Work) -> None:
     subprocess.run([sys.executable, "-c", REAL, str(work.folder)], check=True, capture_output=True)
     sharded, single = work.folder / "sharded" / "step-9", work.folder / "model_step_7.pt"
     for path in sharded.iterdir():

@@ -12,7 +12,7 @@ NOT_HERE = (
 )
 
 
-def test_a_site_with_accounting_tells_every_part_in_five_questions() -> None:
+def test_a_site_with_accounting_gives_every_part_in_five_queries() -> None:
     io = ScriptedIo(
         {
             "priorities": captured("priorities-24.11.txt"),

@@ -60,7 +60,7 @@ def test_an_interpreter_that_needs_more_than_its_path_is_not_used(
     assert planned(world, RUN).argv[7] == sys.executable
 
 
-def test_a_job_that_coach_did_not_launch_is_asked_about_also_where_it_says_coach_run(world: World) -> None:
+def test_stacks_of_a_foreign_job_need_a_question_also_under_coach_run(world: World) -> None:
     queue_says(world, "RUNNING")
     plan = planned(world, "17")
     assert plan.must_ask
@@ -70,7 +70,7 @@ def test_a_job_that_coach_did_not_launch_is_asked_about_also_where_it_says_coach
     assert planned(world, RUN).must_ask
 
 
-def test_what_does_not_run_and_what_cannot_be_shared_is_refused_before_anything_is_run(world: World) -> None:
+def test_stacks_are_refused_first_for_a_waiting_job_an_old_slurm_and_a_read_only_coach(world: World) -> None:
     queue_says(world, "PENDING")
     with pytest.raises(UserError, match="it is PENDING"):
         planned(world, "17")
@@ -95,7 +95,7 @@ def test_a_node_that_was_silent_is_counted_and_the_others_are_shown_and_kept(wor
     assert list((world.settings.runs_root / runs.CODE_FOLDER).glob("*/coach/node/startup/sitecustomize.py"))
 
 
-def test_when_no_node_answers_slurms_words_are_told_and_what_would_help(world: World) -> None:
+def test_when_no_node_answers_slurms_words_are_shown_with_a_remedy(world: World) -> None:
     queue_says(world, "RUNNING")
     plan = planned(world, "17")
     world.client(
@@ -121,11 +121,11 @@ def test_the_step_knows_nothing_of_an_allocation_that_coach_itself_runs_in(world
     "value",
     [{}, {"ranks": 7}, {"ranks": [7, {}, {"pid": "x"}]}, {"ranks": [{"pid": True}]}],
 )
-def test_a_nodes_file_that_says_something_else_is_no_rank(value: dict[str, Any]) -> None:
+def test_a_node_s_file_with_other_content_is_no_rank(value: dict[str, Any]) -> None:
     assert parse_stacks(value) == ()
 
 
-def test_of_a_rank_that_says_nothing_but_its_process_everything_else_is_unknown() -> None:
+def test_a_rank_that_gives_only_its_process_has_no_other_known_value() -> None:
     (rank,) = parse_stacks(
         {"node": "n", "ranks": [{"pid": 7, "flight": 3, "threads": [{"frames": 3}], "missed": [1]}]}
     )

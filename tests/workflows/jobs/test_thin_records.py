@@ -142,7 +142,9 @@ def test_thinned_telemetry_says_so_and_covers_the_whole_run(world: World) -> Non
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_thinned_metrics_say_what_share_is_left_also_when_thinned_twice(world: World, ranks: int) -> None:
+def test_thinned_metrics_state_the_share_that_is_left_also_when_thinned_twice(
+    world: World, ranks: int
+) -> None:
     run_dir = world.make(OLD)
     with_metrics(run_dir, ranks, steps=40_000 // ranks)
     thin_part(run_dir, Part.METRICS)
@@ -151,7 +153,7 @@ def test_thinned_metrics_say_what_share_is_left_also_when_thinned_twice(world: W
     assert share in (2, 4)
     assert len(steps) == pytest.approx(40_000 / share, abs=3)
     (file,) = (run_dir / "metrics").iterdir()
-    file.write_bytes(file.read_bytes() * 3)  # stands for a longer record
+    file.write_bytes(file.read_bytes() * 3)  # imitates a longer record
     thin_part(run_dir, Part.METRICS)
     assert thinned_metrics(world, run_dir)[1][0] == 4 * share
 
@@ -192,7 +194,7 @@ def test_a_thinned_run_does_not_look_alive_again(world: World) -> None:
 
 
 class KilledError(BaseException):
-    """Stands for the end of the process at this place."""
+    """Imitates the end of the process at this place."""
 
 
 @pytest.mark.parametrize("nth", range(3))
@@ -244,7 +246,7 @@ def test_alive_runs_open_drills_and_runs_of_others_are_not_thinned(
     assert look(world) == ()
 
 
-def test_a_part_with_a_file_of_somebody_elses_making_or_a_link_stays(world: World, tmp_path: Path) -> None:
+def test_a_part_that_holds_a_foreign_file_or_a_link_stays(world: World, tmp_path: Path) -> None:
     run_dir = world.make(OLD)
     with_metrics(run_dir, ranks=2, steps=2)
     (run_dir / "metrics" / "notes.txt").write_text("mine")

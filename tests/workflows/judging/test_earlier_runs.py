@@ -34,7 +34,7 @@ BEGIN_S = 1_795_000_000.0
 
 
 class Machine:
-    """The runs of one user on one machine, and `coach check` on it."""
+    """One user's runs on one machine, and `coach check` there."""
 
     def __init__(self, root: Path) -> None:
         self.settings = Settings(root / "runs", root / "cache", root / "config")
@@ -75,7 +75,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_the_fifth_failure_is_known_as_the_fifth_though_nobody_looked_at_the_others(machine: Machine) -> None:
+def test_the_fifth_failure_is_counted_as_the_fifth_without_verdicts_of_the_others(machine: Machine) -> None:
     names = [machine.run(number, batch_size=512 // number) for number in range(1, 6)]
     first, again = machine.check(names[-1])[0], machine.check(names[-1])[-1]
     assert (first.rule, first.is_primary) == ("MEM001", True)
@@ -100,13 +100,13 @@ def test_runs_of_other_users_are_not_part_of_ones_own_past(machine: Machine) -> 
     assert {past.target for past in Verdicts(machine.settings.cache_dir).read().values()} == {own}
 
 
-def test_a_run_of_the_past_is_judged_by_what_was_before_it(machine: Machine) -> None:
+def test_a_past_run_is_judged_by_the_runs_before_it(machine: Machine) -> None:
     names = [machine.run(number) for number in range(1, 6)]
     machine.check(names[-1])
     assert [finding.rule for finding in machine.check(names[1])] == ["MEM001"]
 
 
-def test_a_log_is_read_once_for_that_however_often_is_asked(machine: Machine) -> None:
+def test_the_log_of_an_earlier_run_is_read_only_once(machine: Machine) -> None:
     names = [machine.run(number) for number in range(1, 4)]
     assert len(machine.check(names[-1])) == 2
     kept = (machine.settings.cache_dir / FILE_NAME).read_bytes()
@@ -116,7 +116,7 @@ def test_a_log_is_read_once_for_that_however_often_is_asked(machine: Machine) ->
     assert (machine.settings.cache_dir / FILE_NAME).read_bytes() == kept
 
 
-def test_all_own_jobs_are_judged_before_any_of_them_is_put_beside_the_others(
+def test_all_own_jobs_are_judged_before_they_are_compared(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [machine.run(number) for number in range(1, 4)]
@@ -154,7 +154,7 @@ def test_a_muted_rule_about_the_past_is_silent(machine: Machine) -> None:
     assert [finding.rule for finding in checker.target(names[-1]).diagnosis.findings] == ["MEM001"]
 
 
-def test_what_is_kept_survives_torn_lines_strange_values_and_another_coach(tmp_path: Path) -> None:
+def test_kept_verdicts_survive_torn_lines_strange_values_and_another_coach(tmp_path: Path) -> None:
     one, other = Verdicts(tmp_path), Verdicts(tmp_path)
     strange = past(
         1, parameters={"lr": float("nan"), "deep": {"x": 1}, "name": "caf\udce9"}, summary="x" * 9999
@@ -172,7 +172,7 @@ def test_what_is_kept_survives_torn_lines_strange_values_and_another_coach(tmp_p
     assert one.read() == other.read()
 
 
-def test_what_accounting_told_and_what_the_log_told_are_kept_together_in_whatever_order(
+def test_accounting_and_log_are_kept_together_in_either_order(
     tmp_path: Path,
 ) -> None:
     settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
@@ -190,7 +190,7 @@ def test_what_accounting_told_and_what_the_log_told_are_kept_together_in_whateve
         assert (known.memory_asked_mib, known.is_judged, known.work) == (32768.0, True, judged.work)
 
 
-def test_where_nothing_can_be_kept_the_diagnosis_is_made_all_the_same(machine: Machine) -> None:
+def test_an_unwritable_cache_does_not_stop_the_diagnosis(machine: Machine) -> None:
     machine.settings.cache_dir.write_text("a file where the folder would be")
     name = machine.run(1)
     assert [finding.rule for finding in machine.check(name)] == ["MEM001"]
@@ -206,7 +206,7 @@ def test_the_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(verdicts.read()) <= MAX_RUNS
 
 
-def test_what_one_coach_notes_it_need_not_read_again_and_what_another_notes_it_does(tmp_path: Path) -> None:
+def test_a_coach_reads_only_the_verdicts_that_another_coach_wrote(tmp_path: Path) -> None:
     one, other = Verdicts(tmp_path), Verdicts(tmp_path)
     for number in range(3):
         one.keep(past(number))

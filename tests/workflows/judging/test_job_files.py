@@ -38,7 +38,7 @@ def names(paths: tuple[Path, ...]) -> list[str]:
     return [str(path.relative_to("/w")) for path in paths]
 
 
-def test_the_names_that_slurm_torchrun_and_trainers_give_are_found_and_what_slurm_said_stands_first() -> None:
+def test_log_names_of_slurm_torchrun_and_trainers_are_found_and_slurm_s_path_comes_first() -> None:
     io = FakeIo()
     for path in (
         "slurm-17.out",
@@ -96,7 +96,7 @@ def test_a_task_keeps_the_log_with_its_number_though_the_next_began_in_the_same_
     assert files.metrics() == ()
 
 
-def test_what_was_written_before_or_long_after_the_job_is_not_its_own() -> None:
+def test_files_written_before_or_long_after_the_job_are_not_its_own() -> None:
     io = FakeIo()
     write(io, "/w/a/metrics.csv", START_S - 3600)
     write(io, "/w/b/metrics.csv", END_S + 3600)
@@ -122,7 +122,7 @@ def test_a_job_that_ran_above_or_below_at_the_time_may_have_written_it_too(work_
     assert names(job_files(io, aside).metrics()) == ["project/metrics.csv"]
 
 
-def test_what_may_be_of_another_job_that_ran_there_at_the_time_is_not_taken_and_that_is_said() -> None:
+def test_files_that_may_belong_to_another_job_are_left_out_and_named() -> None:
     io = FakeIo()
     write(io, "/w/slurm-17.out")
     write(io, "/w/metrics.csv")
@@ -132,7 +132,7 @@ def test_what_may_be_of_another_job_that_ran_there_at_the_time_is_not_taken_and_
     assert "other jobs that ran there too (18)" in files.lines()[0]
 
 
-def test_a_job_that_followed_in_the_same_directory_keeps_what_it_wrote_itself() -> None:
+def test_a_later_job_in_the_same_directory_keeps_its_own_files() -> None:
     io = FakeIo()
     write(io, "/w/a/metrics.csv")
     write(io, "/w/b/metrics.csv", END_S + 60)
@@ -178,7 +178,7 @@ def test_a_job_that_waits_has_no_files_and_its_directory_is_looked_at_only_when_
     assert job_files(io, job=waiting).found() is None
 
 
-def test_a_running_job_is_looked_at_again_for_what_it_began_to_write() -> None:
+def test_a_running_job_is_looked_at_again_for_new_files() -> None:
     io = FakeIo(START_S + 30)
     running = replace(JOB, state="RUNNING", end_time_s=END_S + 9999)
     files = job_files(io, job=running)
@@ -258,7 +258,7 @@ def test_the_newest_runs_of_wandb_and_mlflow_are_found_and_their_other_files_are
     assert names(files.logs()) == ["slurm-17.out"]
 
 
-def test_of_a_database_the_run_of_the_job_s_time_is_taken(tmp_path: Path) -> None:
+def test_the_run_in_a_database_is_chosen_by_the_job_s_time(tmp_path: Path) -> None:
     statements = [
         "CREATE TABLE runs (run_uuid TEXT, start_time INT, end_time INT)",
         "CREATE TABLE latest_metrics (run_uuid TEXT)",

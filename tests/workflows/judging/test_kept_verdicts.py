@@ -38,7 +38,7 @@ def test_a_job_s_verdict_is_found_again_without_slurm(tmp_path: Path) -> None:
     assert (tmp_path / "cache" / "verdicts").stat().st_mode & 0o077 == 0
 
 
-def test_the_next_job_of_the_same_number_and_one_that_runs_again_are_judged_anew(tmp_path: Path) -> None:
+def test_a_later_job_of_the_same_number_and_a_rerun_are_judged_again(tmp_path: Path) -> None:
     settings, io = kept(tmp_path)
     again = job("17", "RUNNING", user=user_name(), submit_time_s=2000.0)
     SeenJobs(settings.cache_dir).remember([again], user_name(), io.now() + 1.0)
@@ -46,7 +46,7 @@ def test_the_next_job_of_the_same_number_and_one_that_runs_again_are_judged_anew
     assert kept_verdict("18", settings, io) is None
 
 
-def test_the_job_of_somebody_else_is_not_kept(tmp_path: Path) -> None:
+def test_another_user_s_job_is_not_kept(tmp_path: Path) -> None:
     settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
     io = SystemIo({"PATH": "/nowhere"})
     theirs = job("17", "FAILED", user="somebody-else", end_time_s=990.0)
@@ -54,7 +54,7 @@ def test_the_job_of_somebody_else_is_not_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-def test_the_first_rank_and_the_work_lost_are_told_of_a_kept_verdict_too() -> None:
+def test_a_kept_verdict_too_names_the_first_rank_and_the_lost_work() -> None:
     assert why_lines(VERDICT) == [
         "17  FAILED: it ended with ValueError, rank 1 first, on n2",
         "  critical COD001: ValueError: no",
@@ -62,7 +62,7 @@ def test_the_first_rank_and_the_work_lost_are_told_of_a_kept_verdict_too() -> No
     ]
 
 
-def test_a_verdict_of_wrong_types_is_told_as_far_as_it_goes() -> None:
+def test_a_verdict_with_wrong_types_is_shown_as_far_as_it_can_be_read() -> None:
     torn = {"target": 3, "state": [], "outcome": {"end": "no end"}, "findings": [{"fixes": 1, "subject": 2}]}
     assert why_lines(torn)[0] == "–  state not known"
     assert all("\x1b" not in line for line in why_lines({**VERDICT, "target": "\x1b]0;owned\x07"}))

@@ -1,5 +1,4 @@
-"""The jobs that `coach check` judges when nobody names a target: each own job once, from one question to the
-queue."""
+"""The jobs that `coach check` judges without a target: each own job once, from one query to the queue."""
 
 from __future__ import annotations
 
@@ -86,7 +85,7 @@ def test_of_an_array_of_thousands_those_that_run_or_failed_are_read_and_the_rest
     assert (len(own.targets), own.num_left_out) == (MAX_TARGETS, 52)
 
 
-def test_a_queue_that_does_not_answer_is_said_in_its_words(settings: Settings) -> None:
+def test_a_queue_that_does_not_answer_is_reported_in_slurm_s_words(settings: Settings) -> None:
     with pytest.raises(UserError, match="command not found"):
         own_targets(settings, FakeIo(), "ada", "slurm")
 

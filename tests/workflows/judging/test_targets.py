@@ -136,7 +136,7 @@ def write_run(fake: FakeIo, settings: Settings, run_id: str, record: dict[str, o
     fake.write(f"{settings.runs_root}/{run_id}/run.json", json.dumps(record).encode())
 
 
-def test_slurm_that_does_not_answer_is_said_in_its_words(settings: Settings) -> None:
+def test_a_slurm_that_does_not_answer_is_reported_in_its_own_words(settings: Settings) -> None:
     with pytest.raises(UserError, match="Slurm does not answer: squeue: command not found"):
         resolve_target("42", settings, FakeIo(), "slurm", "me")
 

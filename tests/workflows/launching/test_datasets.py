@@ -88,7 +88,7 @@ def test_fetched_data_lie_where_trainers_look_and_count_as_verified(
     assert (first.kind, first.state, first.is_used) == ("real", "verified", True)
 
 
-def test_without_a_network_it_says_so_and_what_to_do(
+def test_without_a_network_the_error_says_so_and_names_the_remedy(
     settings: Settings, env: dict[str, str], tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=r"no network here: 127.0.0.1 cannot be reached") as caught:
@@ -122,9 +122,7 @@ def test_a_copied_archive_does_without_a_network(
     assert file.exists()
 
 
-def test_somebody_s_files_are_not_overwritten(
-    settings: Settings, env: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_user_s_files_are_not_overwritten(settings: Settings, env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "data" / "folder").mkdir(parents=True)
     with pytest.raises(UserError, match="something else is there"):
         fetch(settings, env, lambda done, whole: None, archive=ARCHIVE)

@@ -50,7 +50,7 @@ def test_the_ladder_begins_with_the_first_step_and_follows_next() -> None:
     assert [recipe.name for recipe in linked] == ["baseline", "ddp"]
 
 
-def test_every_step_says_what_its_trainer_changes(settings: Settings) -> None:
+def test_every_step_names_the_changes_of_its_trainer(settings: Settings) -> None:
     by_name = {page.recipe.name: page for page in pages(settings)[0]}
     assert by_name["baseline"].previous is None
     amp = by_name["amp"]
@@ -75,7 +75,7 @@ def test_a_copy_of_a_bench_is_started_by_hand_with_options_that_it_has(tmp_path:
     assert "max_steps" in get_recipe("prefetcher").parameters
 
 
-def test_a_copy_by_another_name_keeps_what_its_recipe_declares(tmp_path: Path) -> None:
+def test_a_copy_by_another_name_keeps_the_fields_of_its_recipe(tmp_path: Path) -> None:
     eject(get_recipe("pipeline_parallel"), tmp_path / "stages")
     toml = tmp_path / "stages" / "pipeline_parallel.toml"
     toml.write_text(toml.read_text().replace('name = "pipeline_parallel"', 'name = "unet"', 1))
@@ -83,7 +83,7 @@ def test_a_copy_by_another_name_keeps_what_its_recipe_declares(tmp_path: Path) -
     assert (copied.name, copied.uneven_by_design) == ("unet", True)
 
 
-def test_a_copy_overwrites_nobody_s_work(mine: Path) -> None:
+def test_a_copy_overwrites_no_file(mine: Path) -> None:
     with pytest.raises(UserError, match="is there already, and not empty"):
         eject(get_recipe("baseline"), mine)
     assert not (mine / "baseline.toml").exists()
@@ -97,7 +97,9 @@ def test_a_copy_of_a_sweep_still_finds_the_parameters_it_inherits(tmp_path: Path
     assert copy.parameters == get_recipe("scale").parameters
 
 
-def test_a_folder_is_a_recipe_and_one_without_says_how_to_make_it(mine: Path, tmp_path: Path) -> None:
+def test_a_folder_is_a_recipe_and_one_without_a_toml_explains_how_to_make_it(
+    mine: Path, tmp_path: Path
+) -> None:
     assert get_recipe(str(mine)).path == mine / "ddp.toml"
     assert get_recipe(str(mine / "ddp.toml")).own_trainers == mine
     (mine / "other.toml").write_text((mine / "ddp.toml").read_text())
@@ -107,7 +109,7 @@ def test_a_folder_is_a_recipe_and_one_without_says_how_to_make_it(mine: Path, tm
         get_recipe(str(tmp_path))
 
 
-def test_a_user_s_trainer_is_what_the_job_starts(mine: Path, settings: Settings) -> None:
+def test_the_job_starts_the_user_s_trainer(mine: Path, settings: Settings) -> None:
     (mine / "notes").mkdir()
     (mine / "notes" / "big.bin").write_bytes(b"x" * 100)
     (mine / "ddp.py").write_text("print('mine')\n")
@@ -145,7 +147,7 @@ def test_the_config_s_recipes_are_listed_last_and_found_by_name(mine: Path, sett
         find_recipe("mine", settings)
 
 
-def test_the_config_s_keys_launch_what_they_name(mine: Path, settings: Settings) -> None:
+def test_the_launch_keys_of_the_config_launch_their_recipes(mine: Path, settings: Settings) -> None:
     assert ("1", "baseline") in {key[:2] for key in recipe_keys(settings)}
     own = replace(settings, recipe_keys={"6": "compile", "7": str(mine), "9": "compil"})
     keys = {key: (name, title) for key, name, title in recipe_keys(own)}
@@ -188,7 +190,7 @@ def test_recipes_on_the_command_line_eject_show_and_diff(tmp_path: Path) -> None
     assert (snapshot / "trainers" / "amp.py").is_file()
 
 
-def test_what_is_wrong_with_a_sweep_or_an_expectation_is_named(tmp_path: Path) -> None:
+def test_a_mistake_in_a_sweep_or_an_expectation_is_named(tmp_path: Path) -> None:
     text = get_recipe("scale").path.read_text()
     path = tmp_path / "scale.toml"
     for old, new, words in (
@@ -206,7 +208,7 @@ def test_what_is_wrong_with_a_sweep_or_an_expectation_is_named(tmp_path: Path) -
             read_recipe(path)
 
 
-def test_every_recipe_names_rules_and_next_steps_that_exist_and_says_what_to_expect() -> None:
+def test_every_recipe_names_existing_rules_and_next_steps_and_its_expected_results() -> None:
     recipes, problems = find_recipes()
     assert problems == ()
     names, codes = {recipe.name for recipe in recipes}, {rule.code for rule in rule_classes()}

@@ -57,7 +57,7 @@ def test_an_accounting_database_that_hangs_delays_a_refusal_by_no_more_than_its_
     assert (caught.value.field, caught.value.choices) == ("account", ())
 
 
-def test_what_the_site_says_of_a_job_that_it_takes_is_told(world: World) -> None:
+def test_the_site_s_message_about_an_accepted_job_is_shown(world: World) -> None:
     world.client("sbatch", "echo 'sbatch: Your project has used 95 % of its hours.' >&2; echo 17")
     submitted = submit(world.plan(), world.settings, world.env, world.io)
     assert (submitted.job_id, submitted.notes) == (
@@ -76,7 +76,7 @@ def test_a_submission_whose_answer_was_lost_keeps_the_run_that_may_be_queued(wor
     assert Path(plan.run_dir, "job.sh").is_file()
 
 
-def test_what_the_site_locks_is_known_to_the_plan_by_field_and_reason(world: World) -> None:
+def test_the_plan_knows_the_site_s_locks_by_field_and_reason(world: World) -> None:
     locks = {
         "launch.time": Lock("one hour each", "/etc/coach/site.toml:8"),
         "launch.sbatch": Lock("no more", "s:9"),
@@ -109,7 +109,7 @@ echo 17
 """
 
 
-def test_what_a_site_asked_for_is_the_next_launch_s_default_once_it_was_taken(world: World) -> None:
+def test_options_that_a_site_demanded_and_accepted_become_the_next_launch_s_defaults(world: World) -> None:
     with pytest.raises(Refused):
         launched(world)
     with pytest.raises(Refused):
@@ -176,7 +176,7 @@ def test_a_reservation_that_was_left_out_is_forgotten(world: World) -> None:
     assert "workshop" not in (settings.config_dir / "remembered.toml").read_text()
 
 
-def test_an_answer_that_cannot_be_written_is_told_and_fails_nothing(
+def test_an_answer_that_cannot_be_saved_is_reported_and_fails_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Refused):

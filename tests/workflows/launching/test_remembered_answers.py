@@ -24,7 +24,7 @@ def test_an_answer_counts_at_once_and_at_the_next_start(tmp_path: Path) -> None:
     assert again.origins["launch.account"] == f"{tmp_path}/remembered.toml:4"
 
 
-def test_an_answer_of_one_cluster_is_not_told_to_another(tmp_path: Path) -> None:
+def test_an_answer_of_one_cluster_is_not_used_for_another(tmp_path: Path) -> None:
     settings = config.load(env(tmp_path))
     remember(settings, "tiger", "launch.account", "pi")
     remember(settings, "tiger", "launch.reservation", "class")
@@ -55,7 +55,7 @@ def test_a_key_that_the_site_locked_is_not_remembered(tmp_path: Path) -> None:
     assert not (tmp_path / "remembered.toml").exists()
 
 
-def test_a_variable_stands_above_what_was_remembered(tmp_path: Path) -> None:
+def test_a_variable_wins_over_a_remembered_answer(tmp_path: Path) -> None:
     settings = config.load(env(tmp_path, COACH_LAUNCH_ACCOUNT="now"))
     assert remember(settings, "tiger", "launch.account", "later").launch.account == "now"
     assert config.load(env(tmp_path, COACH_LAUNCH_ACCOUNT="now")).launch.account == "now"
@@ -68,7 +68,7 @@ def test_only_single_values_of_a_launch_are_remembered(tmp_path: Path, key: str)
         remember(config.load(env(tmp_path)), "tiger", key, "x")
 
 
-def test_a_spoilt_memory_is_told_and_does_not_stop_anything(tmp_path: Path) -> None:
+def test_a_damaged_file_of_answers_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "remembered.toml").write_text('["tiger".launch]\naccount = 3\nqos = "gpu"\n')
     settings = config.load(env(tmp_path))
     assert (settings.launch.account, settings.launch.qos) == (None, "gpu")

@@ -30,7 +30,7 @@ def planned(world: World, target: str) -> LaunchRequest | JobAction:
     return plan_resubmit(target, world.settings, world.env, world.io)
 
 
-def test_a_number_that_slurm_gave_anew_does_not_launch_the_old_run_again(world: World) -> None:
+def test_a_reused_job_number_does_not_launch_the_old_run_again(world: World) -> None:
     recorded(world, state="COMPLETED", ended_time_s=MADE_S + 60, recipe="ddp", launch={"recipe": "ddp"})
     world.client("scontrol", f"printf '{DETAIL}'")
     world.client("squeue", queued("RUNNING", submitted=NEXT_YEAR))
@@ -51,7 +51,7 @@ def test_a_number_that_slurm_gave_anew_does_not_launch_the_old_run_again(world: 
     assert isinstance(planned(world, RUN), LaunchRequest)  # the id of a run needs no question to Slurm
 
 
-def test_a_script_that_cannot_be_kept_is_told_in_words_and_nothing_is_submitted(world: World) -> None:
+def test_a_script_that_cannot_be_saved_is_an_error_and_nothing_is_submitted(world: World) -> None:
     cache = world.root / "cache"
     cache.write_text("no directory")
     kept = str(cache / "resubmit" / "17.sh")

@@ -65,7 +65,7 @@ def test_a_sweep_is_one_plan_with_a_run_for_each_value(world: World) -> None:
     assert planned.run_json["expects"] == ["GPU005"]
 
 
-def test_values_are_said_by_the_plural_or_by_the_parameter_s_own_name(world: World) -> None:
+def test_values_are_set_by_the_plural_or_by_the_parameter_s_own_name(world: World) -> None:
     for said in ({"batch_sizes": "8, 16"}, {"batch_size": "8,16"}):
         planned = plan(world, "sweep_batch", set=said)
         assert [each.parameters["batch_size"] for each in (planned, *planned.others)] == [8, 16]
@@ -177,7 +177,7 @@ def test_runs_are_ranked_by_any_metric_and_those_without_it_come_last() -> None:
         best_first(points, "lr")
 
 
-def test_a_group_of_which_one_run_is_refused_is_taken_back(world: World) -> None:
+def test_a_group_is_cancelled_if_one_of_its_runs_is_refused(world: World) -> None:
     world.env["LAST_JOB"] = "18"
     with pytest.raises(
         UserError, match=r"run 3 of 3 was refused, those before it were cancelled.*Invalid qos"

@@ -142,7 +142,7 @@ def test_a_child_that_is_not_healthy_counts_when_it_is_as_fast_as_the_twin(tmp_p
         assert bool(result.misses) is not is_fixed
 
 
-def test_what_is_only_worth_knowing_is_found_too_and_has_to_be_gone_from_the_child(tmp_path: Path) -> None:
+def test_an_info_finding_counts_as_diagnosed_and_must_be_gone_from_the_child(tmp_path: Path) -> None:
     worth_knowing = finding("input_bound", TYPED, severity=Severity.INFO)
     runs = {"idle_hands": watched(worth_knowing, live_s=1.0), "baseline": watched()}
     mended = only(tmp_path, "idle_hands", {**runs, "child": watched()})
@@ -152,7 +152,9 @@ def test_what_is_only_worth_knowing_is_found_too_and_has_to_be_gone_from_the_chi
     assert (still.is_diagnosed, still.is_fixed) == (True, False)
 
 
-def test_where_no_fix_helps_the_edit_of_the_code_does_which_makes_the_twin(tmp_path: Path) -> None:
+def test_if_no_fix_helps_the_edit_that_turns_the_drill_into_its_twin_counts_as_the_cure(
+    tmp_path: Path,
+) -> None:
     broken = watched(finding("input_bound"), state="FAILED")
     told = Told({"long_epochs": STUCK, "baseline": watched(), "child": broken}, tmp_path)
     (result,) = results(told, "long_epochs")
@@ -187,7 +189,7 @@ def test_a_child_that_needs_another_fix_gets_it_until_the_chain_has_to_end(tmp_p
     )
 
 
-def test_a_twin_in_which_something_is_found_is_no_twin(tmp_path: Path) -> None:
+def test_a_twin_with_a_finding_fails_the_drill(tmp_path: Path) -> None:
     loud = watched(finding("slow_storage"))
     result = only(tmp_path, "idle_hands", {"idle_hands": STUCK, "baseline": loud, "child": watched()})
     assert [miss for miss in result.misses if "not silent" in miss and "slow_storage" in miss]
@@ -232,7 +234,7 @@ def test_no_more_run_at_once_than_the_site_allows_and_one_on_this_machine(
     assert told.is_stopped
 
 
-def test_nothing_more_is_launched_when_nobody_waits_any_longer(tmp_path: Path) -> None:
+def test_nothing_more_is_launched_after_the_drills_are_closed(tmp_path: Path) -> None:
     names = ("missing_piece", "lost_helper", "many_handles", "heavy_start")
     told = Told({name: UserError("no") for name in names}, tmp_path)
     settings = Settings(Path("/runs"), Path("/cache"), Path("/"))

@@ -33,7 +33,7 @@ def test_the_example_is_a_plan_also_when_all_that_it_offers_is_taken(tmp_path: P
     assert evening.sbatch == {"comment": "workshop"}
 
 
-def test_what_a_recipe_says_wins_over_what_the_day_says(tmp_path: Path) -> None:
+def test_a_recipe_s_values_win_over_those_of_the_day(tmp_path: Path) -> None:
     text = (
         f'{HEAD}[launch]\npartition = "gpu"\naccount = "lab"\nsbatch = {{ comment = "a", licenses = "x" }}\n'
         '[recipes.baseline]\naccount = "teaching"\ntime = "10:00"\nsbatch = { comment = "b" }\nminutes = '
@@ -73,7 +73,7 @@ def test_what_a_recipe_says_wins_over_what_the_day_says(tmp_path: Path) -> None:
         ("learners = \n", None, "not TOML"),
     ],
 )
-def test_a_mistake_is_told_with_its_file_its_line_and_its_key(
+def test_a_mistake_is_shown_with_its_file_its_line_and_its_key(
     tmp_path: Path, text: str, line: int | None, words: str
 ) -> None:
     with pytest.raises(UserError) as refused:
@@ -83,7 +83,7 @@ def test_a_mistake_is_told_with_its_file_its_line_and_its_key(
     assert words in refused.value.message
 
 
-def test_a_plan_that_is_not_there_leads_to_the_example(tmp_path: Path) -> None:
+def test_a_missing_plan_leads_to_the_example(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file") as refused:
         read_workshop_plan(tmp_path / "none.toml", "auto", Settings(tmp_path, tmp_path, tmp_path))
     assert "coach workshop example" in (refused.value.hint or "")

@@ -120,7 +120,7 @@ def test_a_second_coach_or_the_next_one_does_not_run_it_again(session: Session) 
     assert len(session.told()) == 1
 
 
-def test_of_two_coaches_at_the_same_moment_one_gets_it(session: Session) -> None:
+def test_only_one_of_two_coaches_claims_a_job_at_the_same_moment(session: Session) -> None:
     one, other = (IdleClaims(session.settings.cache_dir, "c") for _ in range(2))
     assert (one.last_s(JOB), other.last_s(JOB)) == (None, None)
     assert [one.claim(JOB, None), other.claim(JOB, None)] == [True, False]
@@ -138,7 +138,7 @@ def test_gpus_that_worked_again_and_are_idle_again_are_another_time(
     session.measure(900)
     looked(source)
     (kept,) = (session.settings.cache_dir / "idle-gpus").iterdir()
-    os.utime(kept, (session.io.now_s, session.io.now_s))  # stands for the file server's clock
+    os.utime(kept, (session.io.now_s, session.io.now_s))  # imitates the file server's clock
     session.measure(120, busy_pct=50.0)
     looked(source)
     session.measure(660)
@@ -160,7 +160,7 @@ def test_gpus_that_worked_again_and_are_idle_again_are_another_time(
     ],
     ids=["somebody-else", "ends", "unseen-gpu", "unknown-gpus", "old", "held", "memory-untold", "use-untold"],
 )
-def test_it_is_not_run_where_it_is_not_ones_own_or_not_certain(
+def test_the_idle_command_is_not_run_for_a_foreign_or_an_uncertain_job(
     session: Session, change: Callable[[Session], object]
 ) -> None:
     session.measure(900)
@@ -182,7 +182,7 @@ def test_a_process_that_works_or_is_on_a_gpu_keeps_a_job_from_being_idle(
     assert idle_gpus(session.history, 1, now_s) is None
 
 
-def test_a_process_that_has_just_started_is_none_that_works_but_alone_it_is_not_known(
+def test_a_process_that_has_just_started_is_not_work_and_alone_leaves_idleness_unknown(
     session: Session,
 ) -> None:
     session.measure(900)
@@ -193,7 +193,7 @@ def test_a_process_that_has_just_started_is_none_that_works_but_alone_it_is_not_
     assert idle_gpus(session.history, 1, now_s) is None
 
 
-def test_idle_from_the_first_sample_on_is_told_as_such() -> None:
+def test_idleness_since_the_first_sample_has_no_known_start() -> None:
     history = History()
     history.add_samples([ProcessSample("n", 90.0, 7, "bash", cpu_pct=0.0)])
     history.add_samples(
@@ -213,7 +213,7 @@ def test_idle_from_the_first_sample_on_is_told_as_such() -> None:
         (("/bin/sh", "-c", "sleep 60"), "ended after 0 s"),
     ],
 )
-def test_a_command_that_fails_is_told_and_not_run_again(
+def test_a_failing_idle_command_is_reported_and_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], words: str
 ) -> None:
     monkeypatch.setattr(idle_command, "TIMEOUT_S", 0.2 if "sleep 60" in command else 60.0)
@@ -227,7 +227,7 @@ def test_a_command_that_fails_is_told_and_not_run_again(
     assert looked(source) is None
 
 
-def test_where_it_cannot_be_remembered_it_is_not_run(session: Session) -> None:
+def test_the_idle_command_is_not_run_if_the_run_cannot_be_remembered(session: Session) -> None:
     session.settings.cache_dir.write_text("a file, where a folder is to be")
     session.measure(900)
     words = looked(session.source())
@@ -236,7 +236,7 @@ def test_where_it_cannot_be_remembered_it_is_not_run(session: Session) -> None:
     assert session.told() == []
 
 
-def test_it_is_off_without_a_command_when_read_only_and_where_the_site_says_so(session: Session) -> None:
+def test_the_idle_command_is_off_when_unset_read_only_or_switched_off_by_the_site(session: Session) -> None:
     settings = session.settings
     assert may_run(settings)
     off = frozenset({Switch.IDLE_COMMAND})

@@ -199,7 +199,7 @@ def test_run_directories_are_left_alone_where_nothing_may_be_changed(
     assert (run_dir / "run.json").read_bytes() == before
 
 
-def test_a_dead_controller_is_said_and_the_last_picture_stays(
+def test_a_dead_controller_is_named_and_the_last_snapshot_stays(
     sessions: list[WatchSession], settings: Settings
 ) -> None:
     io = QueueAndDisk()
@@ -213,7 +213,7 @@ def test_a_dead_controller_is_said_and_the_last_picture_stays(
     assert session.snapshot.sources["jobs"].data_time_s is not None
 
 
-def test_a_wrong_threshold_in_the_config_is_told_and_the_rules_run_with_their_defaults(
+def test_a_wrong_threshold_in_the_config_is_reported_and_the_rules_use_their_defaults(
     sessions: list[WatchSession], settings: Settings, run_dir: Path
 ) -> None:
     settings = replace(settings, thresholds={"XYZ999": {"x": 1.0}})

@@ -80,7 +80,7 @@ def test_each_look_thins_one_part_at_most_until_the_limit_is_met(world: World) -
     assert packed(world) == IDS[:3]
 
 
-def test_a_limit_that_thinning_cannot_meet_is_said(world: World) -> None:
+def test_a_limit_that_thinning_cannot_meet_is_reported(world: World) -> None:
     settings = replace(world.settings, max_records_files=250, is_readonly=True)
     shown = picture(world)
     source = RecordsSource(settings, Clock({}), lambda: shown)

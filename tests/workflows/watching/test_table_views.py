@@ -22,7 +22,7 @@ def test_at_the_first_start_there_is_no_view_and_no_error(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("said", [b"", b"\x00\xff", b"[" * 100_000, b'{"tables": {"queue"'])
-def test_a_damaged_file_is_told_in_one_line_and_does_not_count(tmp_path: Path, said: bytes) -> None:
+def test_a_damaged_file_is_reported_in_one_line_and_ignored(tmp_path: Path, said: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(said)
     views, problem = ViewStore(tmp_path).read()
     assert views == {}
@@ -39,7 +39,7 @@ def test_a_damaged_file_is_told_in_one_line_and_does_not_count(tmp_path: Path, s
         '{"tables": {"queue": {"filter": 5, "sort": "\\u001b[31m", "columns": "' + "x" * 2000 + '"}}}',
     ],
 )
-def test_a_file_that_somebody_else_wrote_does_no_harm(tmp_path: Path, said: str) -> None:
+def test_another_user_s_file_does_no_harm(tmp_path: Path, said: str) -> None:
     (tmp_path / FILE_NAME).write_text(said)
     views, problem = ViewStore(tmp_path).read()
     assert views in ({}, {"queue": View()})
@@ -70,7 +70,7 @@ def test_a_saved_view_is_the_same_at_the_next_start_and_lies_with_the_config(tmp
 
 
 @pytest.mark.parametrize("said", ["[", "a = ", "\x00", "x = 1\nx = 2"])
-def test_a_damaged_file_of_saved_views_is_told_and_does_not_count(tmp_path: Path, said: str) -> None:
+def test_a_damaged_file_of_saved_views_is_reported_and_ignored(tmp_path: Path, said: str) -> None:
     (tmp_path / SAVED_FILE_NAME).write_text(said)
     views, problem = ViewStore(tmp_path, tmp_path).read_saved()
     assert views == {}
@@ -78,7 +78,7 @@ def test_a_damaged_file_of_saved_views_is_told_and_does_not_count(tmp_path: Path
     assert problem.endswith("; it does not count")
 
 
-def test_of_a_saved_view_only_what_can_be_one_counts(tmp_path: Path) -> None:
+def test_only_the_valid_parts_of_saved_views_count(tmp_path: Path) -> None:
     text = 'mine = 3\n["\\u001b[31m"]\nall = true\n[big]\nfilter = 7\nsort = "-gpu"\nall = "yes"\n'
     (tmp_path / SAVED_FILE_NAME).write_text(text)
     assert ViewStore(tmp_path, tmp_path).read_saved() == ({"big": SavedView("big", View(sort="-gpu"))}, None)
