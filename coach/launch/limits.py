@@ -71,7 +71,7 @@ def _check_time(asked_s: int | None, most_s: int, place: str | None) -> None:
             "no time limit",
             f"at most {format_time(most_s)}",
             place,
-            f"say one with --time {format_time(most_s)}",
+            f"set one with --time {format_time(most_s)}",
         )
     if asked_s > most_s:
         most = format_time(most_s)

@@ -63,7 +63,7 @@ def check_long(
     if found is None:
         raise UserError(
             f"--until-done: how does {own.words[0]} get the checkpoint to resume from?",
-            f'say it: --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it itself, '
+            f'add --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it itself, '
             "for example by $COACH_RESUME_FROM",
         )
     return found
@@ -80,7 +80,7 @@ def _check_batch(request: LaunchRequest, own: OwnProgram, text: str) -> str:
         if not takes_arguments:
             raise UserError(
                 f"--resume-with: {name} does not hand its arguments on",
-                f'write "$@" behind the training in it, or {_BY_VARIABLE}, and say --resume-with {BY_ITSELF}',
+                f'write "$@" after the training in it, or {_BY_VARIABLE}, and say --resume-with {BY_ITSELF}',
             )
         return _checked(request.resume_with)
     if "COACH_RESUME_FROM" in text:
@@ -89,7 +89,7 @@ def _check_batch(request: LaunchRequest, own: OwnProgram, text: str) -> str:
     if found is None:
         raise UserError(
             f"--until-done: how does the training in {name} get the checkpoint to resume from?",
-            f"write {_BY_VARIABLE} behind it; or --resume-with {BY_ITSELF} if it finds it itself",
+            f"write {_BY_VARIABLE} after it; or --resume-with {BY_ITSELF} if it finds it itself",
         )
     return found
 

@@ -110,7 +110,7 @@ def _check_sbatch(key: str, value: str) -> None:
         raise UserError(f"--sbatch {key}: the script relies on its own value of {key}", "leave it out")
     if key == "gres" and "gpu" in value:
         raise UserError(
-            f"--sbatch gres={value}: GPUs are asked for by --gpus and --gpu-type",
+            f"--sbatch gres={value}: --gpus and --gpu-type request GPUs",
             "use --gpu-request gres where the site wants them spelt as GRES",
         )
     if value:

@@ -143,7 +143,7 @@ def get_training(name: str) -> Training:
     """The training with this reference. Raises UserError that lists the existing names."""
     found = _REFERENCE.fullmatch(name)
     if found is None:
-        raise UserError(f"{name}: no reference to a training", "expected for example coach.toml:pretrain")
+        raise UserError(f"{name}: not a reference to a training", "expected for example coach.toml:pretrain")
     path = Path(found["path"]).expanduser().absolute()
     trainings = {each.name: each for each in read_project(path)}
     if found["name"] not in trainings:

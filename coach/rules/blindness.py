@@ -53,7 +53,7 @@ _OF_A_RUN = {
     Need.GPU_TELEMETRY: (
         "no sample came from its sampler",
         (
-            "the sampler starts and ends with the training: where that ran, its standard error tells why no "
+            "the sampler starts and ends with the training: where that ran, its standard error says why no "
             "sample came"
         ),
     ),

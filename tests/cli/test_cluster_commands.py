@@ -213,7 +213,7 @@ def test_why_says_in_plain_words_what_each_job_waits_for(
 ) -> None:
     assert run_recorded(clients, jobs, settings, "--why") == 0
     shown, said = capsys.readouterr()
-    assert "not told here: fair share: not at this site" in said
+    assert "not available here: fair share: not at this site" in said
     assert "you have as much as the QOS allows: running jobs" in shown
     assert "its time limit is longer than its partition allows" in shown
     assert run_recorded(clients, jobs, settings, "--format", "json") == 0

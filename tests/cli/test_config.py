@@ -185,7 +185,7 @@ def test_with_a_broken_site_file_help_and_the_check_still_work(coach: Coach) -> 
 
 def test_one_key_is_told_with_what_it_sets_and_what_it_takes(coach: Coach) -> None:
     lines, _ = coach("--explain", "slurm.sbatch_timeout_s")
-    assert "Time that sbatch may take, with a site's plugins and wrapper around it. Its value: seconds, " in (
+    assert "Timeout of sbatch, which includes a site's plugins and wrapper. Its value: seconds, " in (
         "\n".join(lines)
     )
     assert not any("Its value:" in line for line in coach("--explain", "slurm")[0])

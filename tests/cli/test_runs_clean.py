@@ -131,7 +131,7 @@ def test_records_are_thinned_on_request_and_a_dry_run_only_says_what_would_be(sh
     assert (done["is_thinned"], done["freed_files"], done["problems"]) == (True, 299, [])
     assert [path.name for path in folder.iterdir()] == ["packed.jsonl"]
     refused = shell.coach("clean", "--records", "--older-than", "1d")
-    assert (refused.returncode, "about all runs" in refused.stderr) == (2, True)
+    assert (refused.returncode, "records of all runs" in refused.stderr) == (2, True)
 
 
 def test_what_coach_keeps_beside_the_records_is_told_and_stays(shell: Shell) -> None:

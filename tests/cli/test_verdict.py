@@ -49,7 +49,7 @@ def test_the_first_line_is_the_verdict() -> None:
     well = [judged("1"), judged("2", state="PENDING", is_read=False), judged("3", state="COMPLETED")]
     assert (
         verdict_lines(well, NOW_S)[0]
-        == "✓ Nothing is wrong in what was measured (1 running, 1 waiting, 1 ended)"
+        == "✓ No problem found in the measurements (1 running, 1 waiting, 1 ended)"
     )
     bad = [*well, judged("4", Severity.WARNING), judged("5", Severity.CRITICAL)]
     assert verdict_lines(bad, NOW_S)[0].startswith("✖ 2 of 5 jobs went wrong: 1 critical, 1 warning")

@@ -94,7 +94,7 @@ def test_settings_that_only_a_site_may_set_are_read(place: Place) -> None:
 )
 def test_a_user_cannot_say_what_only_the_site_may(place: Place, text: str) -> None:
     place.user(text)
-    with pytest.raises(UserError, match=r"config\.toml:[12]: .*only the site's file may say this"):
+    with pytest.raises(UserError, match=r"config\.toml:[12]: .*only the site's file may set this"):
         place.load()
 
 
@@ -183,7 +183,7 @@ def test_the_site_s_least_interval_is_not_undercut(place: Place) -> None:
     assert settings.least_jobs_interval_s == 30
     assert settings.notes == (
         (
-            f"{place.user_file}:2: poll.jobs_interval_s = 5 does not count: the site's minimum is 30 "
+            f"{place.user_file}:2: poll.jobs_interval_s = 5 is ignored: the site's minimum is 30 "
             f"({place.site_file}:2)"
         ),
     )
@@ -251,7 +251,11 @@ def test_a_site_file_that_was_named_and_is_missing_is_told(place: Place) -> None
             "environment variable COACH_LAUNCH_NODES: launch.nodes = 'two': expected a whole",
         ),
         ("COACH_READONLY", "maybe", "expected true or false"),
-        ("COACH_LAUNCH_ACOUNT", "x", "environment variable COACH_LAUNCH_ACOUNT: no key is set by it"),
+        (
+            "COACH_LAUNCH_ACOUNT",
+            "x",
+            "environment variable COACH_LAUNCH_ACOUNT: it sets no key of the config",
+        ),
         ("COACH_RUNS_ROOT", "runs", "expected a path from the root"),
     ],
 )

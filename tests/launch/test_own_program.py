@@ -120,7 +120,7 @@ def test_ranks_are_an_offer_to_a_script_and_none_to_a_command(home: Path) -> Non
     assert offered.notes[0] == "your script, started by torchrun: 4 ranks on 1 node, 4 GPUs per node"
     asked = planned(own(home, "train.py"), nproc_per_node=2, num_nodes=2, partition="gpu")
     assert '--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"' in training(asked)
-    with pytest.raises(UserError, match="coach starts a command as it stands"):
+    with pytest.raises(UserError, match="coach starts a command unchanged"):
         planned(own(home, None, "python", "train.py"), nproc_per_node=2, partition="gpu")
 
 

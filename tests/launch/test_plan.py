@@ -162,7 +162,7 @@ def test_a_fix_that_asks_for_more_than_there_is_gets_all_there_is_and_it_is_said
 def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: Path) -> None:
     nodes = (node("n1", ("gpu",), gpus=4), node("n2", ("gpu",), gpus=2))
     site = Site("slurm", (partition("gpu", 2, gpus=4),), nodes)
-    with pytest.raises(UserError, match="1 of 2 nodes in partition gpu have so many GPUs"):
+    with pytest.raises(UserError, match="1 of 2 nodes in partition gpu have that many GPUs"):
         plan(tmp_path, site=site, partition="gpu", num_nodes=2, gpus_per_node=4)
     assert plan(tmp_path, site=site, partition="gpu", num_nodes=2).resources.gpus_per_node == 2
 

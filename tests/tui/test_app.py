@@ -259,7 +259,7 @@ async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
         text = driver.text()
         for part in (
             "lr  1e+20  →  0.05",
-            "changes what is learned",
+            "changes the training result",
             "is still running",
             "(•) cancel",
             "40 steps would be lost",

@@ -89,7 +89,7 @@ async def test_until_it_is_answered_no_screen_tells_what_is_wrong() -> None:
         assert "NUM001" not in driver.text()
         await driver.press("f")
         await driver.reaches("findings")
-        await driver.sees("1 not told, drill: answer first")
+        await driver.sees("1 hidden, drill: answer first")
         assert "NUM001" not in driver.text()
 
 

@@ -95,7 +95,7 @@ async def test_the_fix_of_a_job_that_coach_did_not_launch_is_its_script_as_a_dif
         await driver.press("enter", "end")
         await driver.sees("+python train.py --num_workers 6")
         text += driver.text()
-        for part in ("if it is ended now:", "lost: 0.3 GPU-hours", "-python train.py --num_workers 2"):
+        for part in ("if you cancel it now:", "lost: 0.3 GPU-hours", "-python train.py --num_workers 2"):
             assert part in text, part
         assert driver.ports.fixes.relaunched == []
         assert driver.ports.launches.requests == []
@@ -236,7 +236,7 @@ async def test_a_job_that_ended_today_is_read_when_its_findings_are_asked_for_an
         session.push(session.snapshot)
         await driver.until(lambda: "41" in session.watches[-1].targets, "the ended job is read")
         assert "40" not in session.watches[-1].targets
-        assert "1 not looked at" in driver.text()
+        assert "1 not checked" in driver.text()
 
 
 async def test_home_opens_with_a_job_that_failed_today_though_the_queue_has_forgotten_it() -> None:
@@ -349,7 +349,7 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
     async with opened(session, size=(80, 24)) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "41"))
         await driver.reaches("job")
-        await driver.sees("– not looked at yet · looking for its files")
+        await driver.sees("– not checked yet · looking for its files")
         await driver.until(lambda: session.watches[-1].targets[:1] == ("41",), "it is followed first")
         read = TargetSnapshot("41", NOW_S, job=job)
         diagnosis = replace(idle("41"), state="FAILED")

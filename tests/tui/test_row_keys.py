@@ -96,7 +96,7 @@ async def test_f_on_a_run_that_nobody_has_read_names_the_way() -> None:
     snapshot = make_snapshot(targets=MappingProxyType({}), diagnoses=MappingProxyType({}))
     async with opened(FakeSession(snapshot)) as driver:
         await driver.press("home", "F")
-        await driver.sees("not looked at yet: ")
+        await driver.sees("not checked yet: ")
         assert driver.place == "cluster"
 
 

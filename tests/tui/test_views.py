@@ -147,7 +147,7 @@ async def test_what_was_kept_and_means_nothing_any_more_is_told_and_the_rest_cou
         assert ids(driver) == ["18", "17", "13", "12"]
     (tmp_path / FILE_NAME).write_bytes(b"\xff")
     async with opened(views=ViewStore(tmp_path)) as driver:
-        await driver.sees("not what coach wrote")
+        await driver.sees("not in the form that coach writes")
         assert len(ids(driver)) == 4
 
 

@@ -61,9 +61,11 @@ def change_lines(offer: RelaunchOffer, width: int) -> list[Line]:
             )
         )
     if offer.fix.changes_learning:
-        rows.append(line(Span(" ▲ this changes what is learned: the child is another experiment", "warning")))
+        rows.append(
+            line(Span(" ▲ this changes the training result: it will differ from the parent's", "warning"))
+        )
     else:
-        rows.append(line(Span(" ✓ this does not change what is learned", "good")))
+        rows.append(line(Span(" ✓ this does not change the training result", "good")))
     rows.extend(
         clip(line(muted(" ▲ "), Span(printable(text), "warning")), width) for text in offer.plan.warnings
     )

@@ -43,7 +43,7 @@ def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> l
         head = f"no diff: {found.problem}"
     rows: list[Line] = [line(muted(f" {text}")) for text in wrap(printable(head), width - 2)]
     if lost:
-        rows.append(line(muted(" if it is ended now:")))
+        rows.append(line(muted(" if you cancel it now:")))
         rows.extend(line(muted(f"   {text}")) for said in lost for text in wrap(printable(said), width - 4))
     shown = None
     for each in found.fixes:
@@ -57,7 +57,7 @@ def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> l
 def _fix_lines(each: ForeignFix, width: int) -> list[Line]:
     rows: list[Line] = [line(strong(f" {text}")) for text in wrap(printable(each.fix.title), width - 2)]
     if each.fix.changes_learning:
-        rows.append(line(Span(" ▲ this changes what is learned", "warning")))
+        rows.append(line(Span(" ▲ this changes the training result", "warning")))
     said = (*([each.fix.command] if each.fix.command is not None else []), *each.unsaid)
     rows.extend(line(f"   {text}") for word in said for text in wrap(printable(word), width - 4))
     return [*rows, *(diff_lines(each.diff) if each.diff else ())]

@@ -52,7 +52,7 @@ class FindingsScreen(ListScreen, screen="findings"):
         if num_unread:
             title += f" · {num_unread} {Look.NOT_LOOKED_AT.value}"
         if num_held := sum(why_withheld(each) is not None for each in context.diagnoses.values()):
-            title += f" · {num_held} not told, drill: answer first"
+            title += f" · {num_held} hidden, drill: answer first"
         self.table.set_title(
             f'{title} · filter "{printable(query)}": {self.table.num_rows}' if query else title
         )

@@ -107,7 +107,7 @@ def lost_lines(
             *torn,
         )
     where = found.directory if found.is_whole else f"the searched part of {found.directory}"
-    return (f"lost: {cost}: no complete checkpoint of its time was found in {where}", *torn)
+    return (f"lost: {cost}: no complete checkpoint of this attempt was found in {where}", *torn)
 
 
 def _named(saved: Saved, found: SavedFound) -> str:

@@ -100,7 +100,7 @@ def test_the_primary_finding_stands_first_with_word_and_sign_and_its_consequence
 
 
 def test_not_judged_is_not_healthy() -> None:
-    assert text(findings_lines(None, 80, True, shipped)) == " – not looked at yet"
+    assert text(findings_lines(None, 80, True, shipped)) == " – not checked yet"
     known = Diagnosis("x", "RUNNING", (), ())
     assert "? nothing known" in text(findings_lines(known, 80, True, shipped))
     assert "✓ healthy" in text(findings_lines(replace(known, has_gone_well=True), 80, True, shipped))
@@ -110,7 +110,7 @@ def test_the_detail_lists_what_was_not_measured_and_how_to_get_it() -> None:
     shown = text(finding_detail(nan_diagnosis(), 100, shipped))
     assert "gpu.utilization: no NVIDIA driver" in shown
     assert "run on a node with GPUs" in shown
-    assert "changes what is learned" in shown
+    assert "changes the training result" in shown
 
 
 def test_times_come_from_the_queue_while_it_runs_and_from_the_run_when_it_ended() -> None:

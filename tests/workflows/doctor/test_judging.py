@@ -219,7 +219,7 @@ def test_an_environment_whose_torch_cannot_be_seen_from_here_asks_to_be_describe
         modules, EnvironmentCheck(unknown="not checked until the job starts"), True
     )
     assert (check.state, check.value) == (OK, "modules=pytorch/2.6")
-    assert 'say torch = "2.6.0" in [environments.pt]' in (check.todo or "")
+    assert 'add its version to [environments.pt], for example torch = "2.6.0"' in (check.todo or "")
     known = environments.judge_configured(modules, EnvironmentCheck(torch="2.6.0"), True)
     assert (known.value, known.todo) == ("modules=pytorch/2.6, torch 2.6.0", None)
 

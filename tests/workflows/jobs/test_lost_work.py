@@ -152,7 +152,7 @@ def test_a_checkpoint_from_before_the_job_is_not_its_own(work: Work) -> None:
     work.write("pretrained.pt", torch_file(), 600)
     assert work.found(NOW_S - 3600).saved == ()
     (line,) = lost_lines(work.found(NOW_S - 3600), NOW_S - 3600, None, NOW_S)
-    assert line.startswith("lost: 01:00:00 of work: no complete checkpoint of its time was found in ")
+    assert line.startswith("lost: 01:00:00 of work: no complete checkpoint of this attempt was found in ")
 
 
 def test_what_a_run_of_coach_below_the_directory_has_saved_is_not_the_job_s(work: Work) -> None:
@@ -194,7 +194,7 @@ def test_of_a_run_of_coachs_own_its_checkpoints_are_looked_at_wherever_it_runs(t
 
 def test_a_run_that_has_saved_nothing_yet_loses_all(tmp_path: Path) -> None:
     (line,) = lost_of_run(Then(), launched_in(tmp_path))
-    assert line.startswith("lost: 16.0 GPU-hours: no complete checkpoint of its time was found in ")
+    assert line.startswith("lost: 16.0 GPU-hours: no complete checkpoint of this attempt was found in ")
 
 
 REAL = """

@@ -27,7 +27,7 @@ def test_a_damaged_file_is_told_in_one_line_and_does_not_count(tmp_path: Path, s
     views, problem = ViewStore(tmp_path).read()
     assert views == {}
     assert problem is not None
-    assert problem.endswith("not what coach wrote; it does not count")
+    assert problem.endswith("not in the form that coach writes; it does not count")
 
 
 @pytest.mark.parametrize(
