@@ -57,7 +57,9 @@ def test_a_broken_new_file_is_told_once_and_the_settings_before_it_stay(place: P
     assert not follower.look()
     place.site("[launch]\nqos = 3\n")
     assert follower.look()
-    assert follower.problem == (f"{site}:2: launch.qos = 3: expected a string; the earlier settings stay in force")
+    assert follower.problem == (
+        f"{site}:2: launch.qos = 3: expected a string; the earlier settings stay in force"
+    )
     assert follower.settings.launch.qos == "good"
     assert not follower.look()
     place.site('[launch]\nqos = "better"\n')

@@ -47,7 +47,7 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
 
     terminal.send("W")
     terminal.wait_for(
-        "free 3 of 6 a100 on 2 nodes, at most 2 on one node", "2 idle but not free: it is drained"
+        "free 3 of 6 a100 on 2 nodes, at most 2 on one node", "2 idle, not available: it is drained"
     )
     terminal.send("Escape")
     terminal.wait_for("LEFT/START")

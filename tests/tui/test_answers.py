@@ -81,7 +81,7 @@ async def test_a_controller_that_does_not_tell_leaves_the_rest_of_the_job_on_the
     ports = FakePorts(questions=FakeQuestions(refusal=UserError("slurm_load_jobs error: Unable to contact")))
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         await driver.press("enter")
-        await driver.sees("▲ not told: slurm_load_jobs error: Unable to contact")
+        await driver.sees("▲ not available: slurm_load_jobs error: Unable to contact")
         assert "other jobs of this partition" in driver.text()
 
 
@@ -90,7 +90,7 @@ async def test_who_does_not_answer_is_not_asked_again_by_every_screen_that_opens
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(3):
             await driver.press("enter")
-            await driver.sees("▲ not told: Unable to contact")
+            await driver.sees("▲ not available: Unable to contact")
             await driver.press("escape")
             await driver.reaches("cluster")
         assert ports.questions.asked == ["place_in_queue"]

@@ -495,4 +495,4 @@ async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it(
         await driver.reaches("finding")
         await driver.sees("→ Read the samples from local disks")
         await driver.press("F")
-        await driver.sees("advice is yours to follow")
+        await driver.sees("coach cannot apply this advice")

@@ -144,7 +144,7 @@ async def test_a_limit_that_was_edited_meanwhile_is_not_answered_with_the_old_co
     ports = FakePorts(job_actions=SlowJobActions())
     async with opened(waiting(), ports) as driver:
         await driver.press("T", *"15", "enter")
-        await driver.sees("asking what would be run")
+        await driver.sees("preparing the command")
         await driver.press("shift+tab", "end", "0")
         await driver.sees("Enter shows the exact command")
         gate.set()

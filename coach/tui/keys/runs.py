@@ -13,8 +13,8 @@ RUN_KEYS: tuple[Key, ...] = (
         word="fix",
         description="Show the change that a fix makes",
         tooltip=(
-            "The changed launch as a diff: y relaunches. For a job that coach did not launch a form that "
-            "submits its script again; advice where no change of the launch mends it"
+            "The changed launch as a diff: y relaunches. For a job that coach did not launch: a form that "
+            "submits its script again, or advice if no change of the launch helps"
         ),
         places=frozenset({Kind.JOBS, "finding", "history", "runs"}),
         elsewhere="shows a fix, or submits a job again: choose one in the queue",

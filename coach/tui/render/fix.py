@@ -27,7 +27,7 @@ _MAX_LOST = 3
 """The most checkpoints shown: the one to resume from, and the newest unusable ones."""
 _CHOICE_TEXT = {
     "cancel": "cancel this run, then launch the child in its place",
-    "keep": "let it run on beside the child",
+    "keep": "let it run beside the child",
     "wait": "the child starts when this run has ended",
 }
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 AGAIN_FIELDS = (
     ("time", "time limit", "Ended after this time, as 1:30:00."),
     ("mem", "memory per node", "RAM on each node, as 16G or 800M."),
-    ("exclude", "leave out nodes", "Runs on none of these: n1,n[3-5]."),
+    ("exclude", "leave out nodes", "Nodes to leave out: n1,n[3-5]."),
     ("array", "array tasks", "Tasks to run again, as 3,7 or 0-9."),
 )
 """For each field: option of sbatch, label, meaning."""
@@ -51,7 +51,7 @@ def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> l
             shown = each.finding
             rows.extend((BLANK, *why_lines(each.finding, width)))
         rows.extend((BLANK, *_fix_lines(each, width)))
-    return [*rows, BLANK, line(muted(" no script is changed by coach: a change above is yours to make"))]
+    return [*rows, BLANK, line(muted(" coach changes no script: make a change above yourself"))]
 
 
 def _fix_lines(each: ForeignFix, width: int) -> list[Line]:

@@ -185,7 +185,7 @@ def place_lines(place: PlaceInQueue, job: Job, now_s: float, width: int) -> list
         rows += labelled("reserved", _reservation(reservation, now_s), width)
     for what, because in place.missing():
         rows += labelled("not told", f"{what}: {because}", width)
-    return rows or [line(muted(" nothing that bears on it: no priorities, shares, limits or reservations"))]
+    return rows or [line(muted(" nothing affects it: no priorities, shares, limits or reservations"))]
 
 
 def _told(part: Part[tuple[T, ...]]) -> tuple[T, ...]:

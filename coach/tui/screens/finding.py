@@ -97,6 +97,6 @@ class FindingScreen(CoachScreen, screen="finding"):
         if any(fix.changes for fix in fixes) or self.context.run(self.run_id) is None:
             self.post_message(FixRequested(self.run_id))
         elif fixes:
-            self.note("advice is yours to follow: it stands behind each →")
+            self.note("coach cannot apply this advice: follow the text after each →")
         else:
             self.note(why_no_fix(diagnosis))

@@ -16,7 +16,7 @@ from coach.tui.render.stacks import question_lines, stacks_lines
 from coach.tui.render.text import Line, clip, line, muted, printable, strong
 from coach.tui.widgets.lines import LinesView
 
-_PLANNING = "looking how the job can be entered…"
+_PLANNING = "finding a way into the job…"
 _TAKING = "taking the stacks of every rank, fifteen seconds at most…"
 
 

@@ -75,7 +75,7 @@ def test_it_is_said_where_the_numbers_come_from_and_what_they_do_not_show() -> N
     assert "srun --overlap): 1 node, 13 s old" in shown
     assert "node02: 6 of 8 GPUs visible" in shown
     assert "nothing measured on 1 of 4 nodes" in shown
-    assert "node01 is silent: its last word is 101 s old" in text(
+    assert "node01 is silent: its last sample is 101 s old" in text(
         source_lines(history, history.nodes[:1], 1, NOW_S + 100)
     )
 

@@ -33,7 +33,7 @@ def test_the_strip_counts_only_gpus_on_which_a_job_could_start_now() -> None:
 def test_each_partition_says_the_most_on_one_node_and_what_is_idle_but_not_free() -> None:
     shown = text(where_lines(SNAPSHOT.partitions, FREE, None, 120))
     assert "free 3 of 6 a100 on 2 nodes, at most 2 on one node" in shown
-    assert "2 idle but not free: " in shown
+    assert "2 idle, not available: " in shown
     assert "at most 1-00:00:00" in shown
 
 
@@ -73,7 +73,7 @@ def test_each_gpu_says_whose_it_is_that_it_is_idle_or_that_nobody_tells() -> Non
     shown = text(slot_lines(slots, {"12": make_job("12", "bob", name="vasp")}, True, 80)).splitlines()
     assert "job 12 of bob" in shown[0]
     assert "idle" in shown[1]
-    assert "in use by a job that is not told" in shown[2]
+    assert "in use by an unknown job" in shown[2]
 
 
 def test_what_the_site_hides_is_said_and_never_as_nothing() -> None:
