@@ -45,8 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--best",
         metavar="METRIC",
-        help="rank the runs of a group by this metric: loss, eval_accuracy, "
-        "samples_per_s … (less is better for losses, times and memory)",
+        help="rank the runs of a group by this metric: loss, eval_accuracy, samples_per_s … (less is "
+        "better for losses, times and memory)",
     )
     add_options(parser)
 

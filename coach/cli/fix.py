@@ -52,8 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         help=(
-            "a run id or a job id; for a job that coach did not launch, coach shows its script with the fix "
-            "applied"
+            "a run id or a job id; for a job that coach did not launch, coach shows its script with the "
+            "fix applied"
         ),
     )
     parser.add_argument(
@@ -223,8 +223,8 @@ def _show(offered: RelaunchOffer) -> None:
         say(f"  {name}: {old} → {new}")
     for copy in offered.plan.copies:
         say(
-            f"  {copy.source} stays unchanged: the run gets a copy with "
-            f"new values of {', '.join(copy.changes)}"
+            f"  {copy.source} stays unchanged: the run gets a copy with new values of "
+            f"{', '.join(copy.changes)}"
         )
     learning = "changes the training result: it will differ from the parent's"
     say(f"  this {learning if offered.fix.changes_learning else 'does not change the training result'}")
@@ -241,8 +241,8 @@ def _parent_choice(args: argparse.Namespace, parent: Run) -> ParentChoice:
         return ParentChoice(args.parent)
     if args.trial is None and not is_final(parent.state):
         raise UserError(
-            f"{parent.run_id} is {parent.state or 'not known to have ended'}: "
-            "cancel it, keep it, or wait for its end?",
+            f"{parent.run_id} is {parent.state or 'not known to have ended'}: cancel it, keep it, or wait "
+            "for its end?",
             "--parent cancel, --parent keep or --parent wait",
         )
     return ParentChoice.KEEP

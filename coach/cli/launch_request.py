@@ -105,8 +105,8 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUES",
         action="append",
         default=[],
-        help="a run for each value: lr=1e-4,1e-3, batch_size=16..128*2; with "
-        "several options, a run for each combination",
+        help="a run for each value: lr=1e-4,1e-3, batch_size=16..128*2; with several options, a run for "
+        "each combination",
     )
     parser.add_argument("--random", metavar="N", help="N runs of a sweep, drawn at random")
     parser.add_argument(
@@ -118,8 +118,8 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
         type=_of_brake,
         const=DEFAULT_AFTER,
         metavar="N",
-        help="if the first N runs of a sweep fail with the same cause, do not start the rest "
-        f"(default {DEFAULT_AFTER})",
+        help="if the first N runs of a sweep fail with the same cause, do not start the rest (default "
+        f"{DEFAULT_AFTER})",
     )
     parser.add_argument(
         "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"

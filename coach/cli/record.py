@@ -50,8 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="JOB",
         help=(
-            "also record measurements inside this job of yours that coach did not launch, as `coach attach` "
-            "takes them"
+            "also record measurements inside this job of yours that coach did not launch, as `coach "
+            "attach` takes them"
         ),
     )
     parser.add_argument(

@@ -51,8 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ended",
         metavar="STATE",
         choices=_ENDS,
-        help="the job's final state, while its epilog runs and Slurm does "
-        "not report it yet (for a site's hooks)",
+        help="the job's final state, while its epilog runs and Slurm does not report it yet (for a site's "
+        "hooks)",
     )
     parser.add_argument("--write-verdict", metavar="RUN_DIR", help=argparse.SUPPRESS)
     parser.add_argument(

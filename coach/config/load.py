@@ -287,8 +287,7 @@ def _raise_to_floors(values: dict[str, Said]) -> list[str]:
         if said is not None:
             notes.append(
                 f"{said.origin}: poll.{name} = {said.value:g} is ignored: the site's minimum is "
-                f"{floor.value:g}"
-                f" ({floor.origin})"
+                f"{floor.value:g} ({floor.origin})"
             )
         values[f"poll.{name}"] = floor
     return notes

@@ -114,7 +114,7 @@ def check(path: Path) -> None:
     if _HETEROGENEOUS.search(text):
         raise UserError(
             f"{path}: a heterogeneous job is several jobs, and coach keeps one run of one job",
-            "--as-is submits it; coach shows and judges it",
+            "--as-is submits it; coach shows and checks it",
         )
     array_of(text)
 

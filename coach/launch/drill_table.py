@@ -25,7 +25,7 @@ DRILL_KEYS: Keys = {
     "planted": TableKey(
         'a cause such as "input_bound"', "The cause that its finding must have.", is_needed=True
     ),
-    "also": TableKey(_CAUSES, "Further causes that are judged right."),
+    "also": TableKey(_CAUSES, "Further causes that count as right."),
     "choices": TableKey(
         _CAUSES, "The answers offered to a learner: 4 to 6, the planted one among them.", is_needed=True
     ),

@@ -191,7 +191,7 @@ def _summary_told(snapshot: TargetSnapshot) -> str:
     has_gpus = any(node.gpus for node in summary.nodes)
     if has_gpus and not gpu_means(snapshot, 0.0):
         return "the summary of jobstats has no GPU utilization"
-    return "jobstats told the means of the whole job alone, not their course"
+    return "jobstats reports only the means of the whole job, not the values over time"
 
 
 def _unread_logs(snapshot: TargetSnapshot) -> str:

@@ -37,8 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--roster",
         type=Path,
         metavar="FILE",
-        help="a file of user names, one per line, to list also people who "
-        "have shared nothing (default: cohort.roster)",
+        help="a file of user names, one per line, to list also people who have shared nothing (default: "
+        "cohort.roster)",
     )
     parser.add_argument(
         "--group",

@@ -49,8 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     said.add_argument(
         "--all",
         action="store_true",
-        help="test coach itself: run every drill, find its cause, fix it and measure the gain;"
-        " fixes that change the training result are applied too",
+        help="test coach itself: run every drill, find its cause, fix it and measure the gain; fixes that "
+        "change the training result are applied too",
     )
     parser.add_argument("--only", metavar="NAME,…", help="with --all: only these drills")
     add_ways(parser)

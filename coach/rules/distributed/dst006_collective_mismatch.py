@@ -69,7 +69,9 @@ class CollectiveMismatch(EndingRule):
             "Make all ranks call the same collectives in the same order with the same shapes; see what "
             "differs by rank"
         )
-        yield Fix("Have the calls compared as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}})
+        yield Fix(
+            "Let torch compare the calls as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}
+        )
 
 
 def _differences(words: str) -> str:

@@ -70,11 +70,11 @@ class Hang(Rule):
         Threshold("spin_pct", 95, "percent", "a collective that waits keeps its kernel running"),
         Threshold("spin_power_share", 0.35, "of the power limit", "a kernel that only waits draws less"),
         Threshold(
-            "idle_cpu_pct", 5, "percent of the allotted CPUs", "nobody computes, decodes or compresses"
+            "idle_cpu_pct", 5, "percent of the allotted CPUs", "no process computes, decodes or compresses"
         ),
         Threshold("stack_share", 0.9, "of the stacks", "a rank that works is seen in several lines"),
-        Threshold("told_s", 1800, "seconds", "a job that is silent this long is worth a remark"),
-        Threshold("idle_io_mib_s", 1, "MiB/s", "nobody reads or writes in earnest"),
+        Threshold("told_s", 1800, "seconds", "a job that is silent this long deserves a note"),
+        Threshold("idle_io_mib_s", 1, "MiB/s", "no process reads or writes much"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

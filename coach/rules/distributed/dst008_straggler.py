@@ -81,7 +81,7 @@ class Straggler(Rule):
             "stack_share",
             0.5,
             "of the stacks",
-            "half of 20 stacks is no chance if the true share is below 0.3",
+            "half of 20 stacks is not chance if the true share is below 0.3",
         ),
         Threshold("skip_steps", 10, "steps at the start", "libraries are loaded and kernels chosen in them"),
     )

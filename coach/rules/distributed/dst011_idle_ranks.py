@@ -85,7 +85,7 @@ class IdleRanks(Rule):
             subject=Subject(rank=idle[0]) if len(idle) == 1 else Subject(),
             fixes=(
                 _a_rank_per_device(snapshot.run),
-                Fix("Or ask for one device: one is all that is used"),
+                Fix("Or request one device: only one is used"),
             ),
             severity=Severity.CRITICAL if gpus == expected else None,
         )

@@ -72,10 +72,10 @@ class NoGpuInJob(EndingRule):
         run = snapshot.run
         if run is not None and run.num_gpus and run.device.get("type") == "cpu":
             yield Hit(
-                summary=f"{run.num_gpus} GPUs are held, and the training runs on the CPU",
+                summary=f"{run.num_gpus} GPUs are allocated, but the training runs on the CPU",
                 evidence=(
-                    Evidence("the trainer's own word: device cpu", f"{run.run_dir}/run.json"),
-                    Evidence("GPUs asked for", value=float(run.num_gpus)),
+                    Evidence("the trainer reports: device cpu", f"{run.run_dir}/run.json"),
+                    Evidence("GPUs requested", value=float(run.num_gpus)),
                 ),
                 confidence=0.9,
                 fixes=tuple(self.fixes(None, snapshot)),
@@ -91,7 +91,7 @@ class NoGpuInJob(EndingRule):
             return
         first = earliest(said)
         library = "JAX" if "backend failed" in first.text or "alling back to" in first.text else "TensorFlow"
-        proof = (Evidence("GPUs asked for", value=float(asked)),) if asked else ()
+        proof = (Evidence("GPUs requested", value=float(asked)),) if asked else ()
         yield Hit(
             summary=f"{library} found no CUDA that works, and took the CPU"
             + (f", while the job holds {asked} GPU{'s' if asked > 1 else ''}" if asked else ""),

@@ -59,7 +59,8 @@ class Xid(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and _number(hit) in OF_THE_PROGRAM:
             yield Fix(
-                "Run once with CUDA_LAUNCH_BLOCKING=1: the kernel at fault then stands at its own line",
+                "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line of the failing "
+                "kernel",
                 {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
             )
             yield Fix("If it comes back on this node alone, leave the node out and tell the site")

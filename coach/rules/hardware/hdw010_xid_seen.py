@@ -61,8 +61,8 @@ class XidSeen(Rule):
                 fixes=(
                     Fix(
                         (
-                            "Run once with CUDA_LAUNCH_BLOCKING=1: the kernel at fault then stands at its "
-                            "own line"
+                            "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line of "
+                            "the failing kernel"
                         ),
                         {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
                     )

@@ -87,12 +87,12 @@ class TimeLimit(EndedBySlurm):
         standstill_s = self._standstill_s(snapshot, history)
         if standstill_s is not None and standstill_s > self._patience_s(history):
             yield Fix(
-                f"Look for what it waited for: there was no step in the last {standstill_s / 60:.0f} "
-                "min, and more time would not help"
+                f"Find out what it waited for: there was no step in the last {standstill_s / 60:.0f} min, "
+                "and more time would not help"
             )
             return
         if standstill_s is None:
-            yield Fix("First see whether it was still getting on: a hang reaches any limit")
+            yield Fix("First check that it still made progress: a hang reaches any limit")
         needed_s = self._needed_s(snapshot, history)
         if needed_s is not None:
             why = f"at its pace all steps take {needed_s / 60:.1f} min"

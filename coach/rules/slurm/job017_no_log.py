@@ -94,7 +94,7 @@ def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
         yield Evidence("here the log would be", str(output))
         yield Evidence("and what it prints as errors here", str(errors))
     yield Evidence(
-        "what leaves no log: the folder of the log is not there or not writable on the node, the node "
+        "causes of a missing log: its folder does not exist or is not writable on the node, the node "
         "failed, its prolog failed"
     )
 

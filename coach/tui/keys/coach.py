@@ -93,8 +93,8 @@ COACH_KEYS: tuple[Key, ...] = (
         key="full_stop",
         label=".",
         description="The demo's next caption",
-        tooltip="Goes to the first screen, with the cursor on the row that it explains; skips ahead in "
-        "the recording if need be",
+        tooltip="Goes to the first screen, with the cursor on the row that it explains; skips ahead in the "
+        "recording if need be",
         places=frozenset({Kind.ANY}),
         action="app.next_chapter",
         is_of_story=True,

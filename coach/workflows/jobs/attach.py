@@ -160,9 +160,8 @@ def _memory_note(row: QueuedJob, allocation: Allocation, io: Io) -> str:
     left = allocation.memory_mib - peak
     if left < LEAST_MEMORY_MIB:
         raise UserError(
-            f"job {row.job_id}: its steps have used up to {peak:.0f} of the {allocation.memory_mib} MiB that "
-            "it has on a node: "
-            "a sampler beside them could get the job killed",
+            f"job {row.job_id}: its steps have used up to {peak:.0f} of the {allocation.memory_mib} MiB "
+            "that it has on a node: a sampler beside them could get the job killed",
             f"{LEAST_MEMORY_MIB:.0f} MiB must be left; give the next one more with --mem",
         )
     return (

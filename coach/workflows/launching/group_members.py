@@ -72,7 +72,7 @@ def _array_tasks(request: LaunchRequest, recipe: Recipe) -> list[Member]:
         raise UserError(
             f"{recipe.trainer}: an array of {len(ids.tasks)} tasks: coach keeps a run of each, at most"
             f" {MAX_TASKS}",
-            "--as-is submits it; coach shows and judges its tasks",
+            "--as-is submits it; coach shows and checks its tasks",
         )
     return [
         Member(ARRAY_TASK, task, replace(request, own=replace(request.own, array_task=task)))
