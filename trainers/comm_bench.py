@@ -71,7 +71,7 @@ def parse_arguments() -> argparse.Namespace:
         help="Timed calls of every collective and size, after five that are not timed",
     )
     parser.add_shared("max_seconds")
-    parser.change("max_seconds", help="Time after which no further size is begun; 0: however long it takes")
+    parser.change("max_seconds", help="Time after which no further size starts; 0: no limit")
     parser.add_argument(
         "--collectives",
         default="all",
@@ -95,7 +95,7 @@ def parse_arguments() -> argparse.Namespace:
         max=8192,
         usual=(1, 8192),
         unit="MiB",
-        help="Largest message; a size that the memory does not hold is not begun",
+        help="Largest message; a size that does not fit into memory is skipped",
     )
     parser.add_argument(
         "--pair_kib",
@@ -104,7 +104,7 @@ def parse_arguments() -> argparse.Namespace:
         min=0,
         usual=(64, 65536),
         unit="KiB",
-        help="Message that every two ranks send each other, to find a slow link; 0: none",
+        help="Message between each pair of ranks, to find a slow link; 0: none",
     )
     parser.add_shared("seed")
     parser.change("seed", help="Seed of the model whose gradients are the example; the messages are the same")

@@ -87,10 +87,7 @@ def parse_arguments() -> argparse.Namespace:
         min=0,
         usual=(0, 1000),
         unit="products",
-        help=(
-            "Products of matrices that are computed with each batch; 0: as many as take as long as the copy "
-            "of a batch"
-        ),
+        help=("Matrix products computed with each batch; 0: as many as take as long as copying a batch"),
     )
     parser.add_places()
     parser.change_shared("bench")

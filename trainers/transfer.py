@@ -37,7 +37,7 @@ def parse_arguments() -> argparse.Namespace:
         "--freeze",
         type=bool,
         default=False,
-        help="Train the last layer alone, on what the others have learned",
+        help="Train only the last layer, on the features of the others",
     )
     return parser.parse_args()
 

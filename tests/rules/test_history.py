@@ -94,7 +94,7 @@ def test_memory_that_was_raised_and_used_up_again_is_to_be_measured_first() -> N
 def test_who_lives_longer_with_more_memory_fills_it_as_a_leak_does() -> None:
     longer = replace(asked(2, "64G"), ended_s=2 * 3600.0 + 1200)
     (finding,) = found(Across(longer, (asked(1, "32G"),)))
-    assert "it lived 1200 s instead of 600 s" in finding.summary
+    assert "it ran 1200 s instead of 600 s" in finding.summary
 
 
 def test_the_hosts_memory_does_not_help_the_gpus() -> None:

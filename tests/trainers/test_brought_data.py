@@ -162,16 +162,16 @@ EXPECTED = {
     "flat": "images has shape (20, 64): (image, row, column)",
     "five colours": "images has shape (20, 8, 8, 5)",
     "objects": "cannot be read as arrays of numbers",
-    "text": "images holds <U1: numbers were expected",
-    "too bright": "images holds values from 300 to 300: 0 to 255, or 0 to 1, was expected",
+    "text": "images holds <U1: expected numbers",
+    "too bright": "images holds values from 300 to 300: expected 0 to 255, or 0 to 1",
     "no number": "images holds values from nan to nan",
     "negative": "labels holds -1: classes are numbered from 0 on",
-    "half labels": "labels holds float64 in shape (20,): whole numbers were expected",
-    "one-hot": "labels has shape (20, 2): one number for each image was expected",
-    "text labels": "labels holds <U3 in shape (20,): whole numbers were expected",
+    "half labels": "labels holds float64 in shape (20,): expected whole numbers",
+    "one-hot": "labels has shape (20, 2): expected one number for each image",
+    "text labels": "labels holds <U3 in shape (20,): expected whole numbers",
     "sparse labels": "labels go up to 5000, but only 2 are used: number the classes from 0 on",
     "test beyond": "the test set has label 2, but the training set ends with 1",
-    "none": "there is nothing to look at",
+    "none": "they hold no data",
 }
 
 

@@ -95,7 +95,7 @@ def _at(path: Path) -> _Found:
     if path.is_file() and path.suffix == ".npz":
         return _arrays(path)
     if not path.is_dir():
-        what = "it is no .npz file" if path.exists() else "it is not there"
+        what = "it is not an .npz file" if path.exists() else "it is not there"
         raise Refused(
             "file_not_found",
             f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, "
@@ -117,7 +117,7 @@ def _arrays(path: Path) -> _Found:
     pairs = read_arrays(path)
     for images, labels in pairs:
         if images.shape[1] < 1 or images.shape[2] < 1 or not len(labels):
-            raise TrainerError(f"{shown(path)}: images of shape {images.shape}: there is nothing to look at")
+            raise TrainerError(f"{shown(path)}: images of shape {images.shape}: they hold no data")
     sets = [_of_array(images, labels) for images, labels in pairs]
     is_natural = pairs[0][0].shape[-1] == 3
     return _Found(_name("arrays", path), str(path), sets[0], sets[1] if len(sets) > 1 else None, is_natural)
@@ -314,7 +314,7 @@ def _count_classes(found: _Found, train: Any, test: Any) -> int:
     num_classes = int(trained[-1]) + 1
     where = shown(found.path)
     if len(trained) < 2:
-        raise TrainerError(f"{where}: all training images are of one class: there is nothing to tell apart")
+        raise TrainerError(f"{where}: all training images are of one class: a classifier needs two or more")
     if int(tested[-1]) >= num_classes:
         raise TrainerError(
             f"{where}: the test set has label {int(tested[-1])}, but the training set ends "

@@ -55,7 +55,7 @@ def load_base(args: argparse.Namespace, pairs: Sequence[tuple[str, str]]) -> Bas
     missing = [name for name in (*SIZES, "vocabulary") if name not in made_with]
     if missing:
         raise TrainerError(
-            f"{path}: a checkpoint of another trainer than gpt.py: it says no {', '.join(missing)}"
+            f"{path}: a checkpoint of another trainer than gpt.py: it lacks {', '.join(missing)}"
         )
     if not (path.parent / FILE).is_file():
         raise TrainerError(

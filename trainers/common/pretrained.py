@@ -129,7 +129,7 @@ def _weights(file: Path) -> dict[str, torch.Tensor]:
         or not loaded
         or not all(isinstance(each, torch.Tensor) for each in loaded.values())
     ):
-        raise TrainerError(f"{shown(file)}: no state_dict: a table of names and tensors was expected")
+        raise TrainerError(f"{shown(file)}: no state_dict: expected a table of names and tensors")
     for wrapper in _WRAPPERS:
         if all(str(name).startswith(wrapper) for name in loaded):
             loaded = {str(name)[len(wrapper) :]: tensor for name, tensor in loaded.items()}

@@ -231,7 +231,7 @@ class Training:
             self.metrics.event(
                 "checkpoint_written", self.step, checkpoint_step=written.step, path=path, write_time_s=seconds
             )
-            print_rank0(f"checkpoint of step {written.step} was whole after {seconds:.1f} s")
+            print_rank0(f"checkpoint of step {written.step} was complete after {seconds:.1f} s")
 
     def finish(self, before_leaving: Callable[[], object] = lambda: None) -> NoReturn:
         """Save, and end this process when all ranks have come so far."""
