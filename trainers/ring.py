@@ -59,7 +59,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.change("data_dir", help="not used: nothing is trained")
     parser.change("cache_dir", help="not used")
     parser.change("gpus_per_node", help="GPUs allotted; 0: use the CPU; unset: see environment")
-    parser.change("resume_from", help="not used: a measurement starts anew")
+    parser.change("resume_from", help="not used: a measurement always starts from the beginning")
     return parser.parse_args()
 
 

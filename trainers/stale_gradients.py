@@ -57,7 +57,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.change("seed", help="Seed of initial parameters, order and augmentation")
     parser.change("width", default=16)
     parser.change("num_train_samples", default=2048)
-    parser.change("resume_from", help="not used: all three ways start anew")
+    parser.change("resume_from", help="not used: all three ways start from the beginning")
     return parser.parse_args()
 
 

@@ -31,7 +31,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pretrained",
         default="",
-        help="Whole path of a state_dict, a checkpoint or a run, of the same model; empty: from scratch",
+        help="Full path of a state_dict, a checkpoint or a run of the same model; empty: from scratch",
     )
     parser.add_argument(
         "--freeze",

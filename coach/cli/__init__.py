@@ -36,7 +36,7 @@ COMMANDS_BY_TASK = {
         "fix": "apply the fix of a finding and launch the run again, as a trial or in full",
         "compare": "compare two runs: the effect of a change",
         "watch": "follow runs and jobs to their end, and say why they failed",
-        "stacks": "show where every rank of a running training stands",
+        "stacks": "show the stack of every rank of a running training",
         "trace": "read a torch.profiler trace: idle time, kernels, copies",
         "attach": "measure inside a running job of yours that coach did not launch",
         "explain": "explain a rule, a Slurm state or reason, or a topic",

@@ -84,8 +84,8 @@ def _add_long(parser: argparse.ArgumentParser) -> None:
         type=_segments,
         const=DEFAULT_SEGMENTS,
         metavar="N",
-        help="when the time limit is near, go on from the newest checkpoint in a further segment; N segments "
-        f"at most (default {DEFAULT_SEGMENTS})",
+        help="when the time limit is near, resume from the newest checkpoint in another segment; at most N "
+        f"segments (default {DEFAULT_SEGMENTS})",
     )
     parser.add_argument(
         "--resume-with",

@@ -89,9 +89,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         say(problem)
     num_runs = len(kept.followed) - len(measured)
     what = f"{num_runs} run" + ("" if num_runs == 1 else "s")
-    what += (
-        f" and from inside of {len(measured)} job" + ("" if len(measured) == 1 else "s") if measured else ""
-    )
+    what += f" and from inside {len(measured)} job" + ("" if len(measured) == 1 else "s") if measured else ""
     print(
         f"kept {kept.num_entries} readings, {kept.num_bytes / 1e6:.1f} MB, of {what}: {args.file} "
         f"({kept.size_bytes / 1e3:.0f} kB)"

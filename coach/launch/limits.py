@@ -98,8 +98,7 @@ def within(
     if "time" in changes and limit_s is not None and asked_s is not None and asked_s > limit_s:
         warnings.append(
             f"time limit {format_time(limit_s)}, the most that {target} allows: the fix asks for "
-            f"{format_time(asked_s)},"
-            " so the run has to go on in a next job"
+            f"{format_time(asked_s)}, so the run has to resume in a next job"
         )
         request = replace(request, time_limit_s=limit_s)
     wanted_mib = parse_mem_mib(asked_mem, "mem") if "mem" in changes and asked_mem is not None else 0

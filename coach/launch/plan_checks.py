@@ -63,7 +63,7 @@ def check_run_dir(run_dir: str) -> None:
     check_printable(run_dir, "runs_root")
     if not PurePosixPath(run_dir).is_absolute() or set(run_dir) & set("'\"\\"):
         raise UserError(
-            f"runs_root: {run_dir!r}: quotes and backslashes cannot stand in a batch script",
+            f"runs_root: {run_dir!r}: quotes and backslashes cannot be part of a batch script",
             "set runs_root in config.toml to another directory",
         )
 
@@ -111,7 +111,7 @@ def _check_sbatch(key: str, value: str) -> None:
     if key == "gres" and "gpu" in value:
         raise UserError(
             f"--sbatch gres={value}: --gpus and --gpu-type request GPUs",
-            "use --gpu-request gres where the site wants them spelt as GRES",
+            "use --gpu-request gres if the site wants them as GRES",
         )
     if value:
         _check_value(value, f"--sbatch {key}")

@@ -66,7 +66,7 @@ _OF_A_RUN[Need.GPU_HEALTH] = (_REMEDIES[Need.GPU_HEALTH][0], _OF_A_RUN[Need.GPU_
 _OF_A_RUN[Need.HOST_TELEMETRY] = _OF_A_RUN[Need.GPU_TELEMETRY]
 """The text for a run that coach recorded: advice to use `coach launch` or `coach run` would be wrong."""
 _NO_STEP = (
-    "its trainer writes metrics/rank-<r>.jsonl from the first step on: stderr.log tells how far it came"
+    "its trainer writes metrics/rank-<r>.jsonl from the first step on: stderr.log shows how far it came"
 )
 _NOT_PRINTED = (
     "no line of its output names a loss, and none of its files does",
@@ -124,7 +124,7 @@ class Sight:
     def _missing(self, need: Need) -> NotMeasured:
         if need is Need.GPU_TELEMETRY and self.asked_no_gpu:
             return NotMeasured(
-                need.value, "the run asked for no GPU", "launch with --gpus 1 or more to train on GPUs"
+                need.value, "the run requested no GPU", "launch with --gpus 1 or more to train on GPUs"
             )
         if need is Need.LOG and self.unread_logs:
             return NotMeasured(need.value, self.unread_logs, _REMEDIES[need][1])

@@ -68,7 +68,7 @@ class JobChoice:
             return
         chosen = self._chosen()
         if len(chosen) != 1:
-            self._screen.note(f"{self._label('stacks')} shows where the ranks of one job stand")
+            self._screen.note(f"{self._label('stacks')} shows the stacks of the ranks of one job")
         elif chosen[0].why_not_mine is not None:
             self._screen.note(chosen[0].why_not_mine)
         elif chosen[0].state != "RUNNING":

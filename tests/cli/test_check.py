@@ -66,7 +66,7 @@ def test_a_diverged_run_is_one_json_object_of_the_documented_form(coach) -> None
     assert value["not_measured"] == [
         {
             "what": "gpu.utilization",
-            "because": "the run asked for no GPU",
+            "because": "the run requested no GPU",
             "how": "launch with --gpus 1 or more to train on GPUs",
         }
     ]

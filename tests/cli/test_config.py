@@ -81,7 +81,7 @@ def test_every_value_is_explained_with_file_and_line(coach: Coach, monkeypatch: 
     assert rows["runs_root"] == f'"{coach.root}/runs" environment variable COACH_HOME'
     assert rows["environments.pt"] == f'kind "modules", modules ["pytorch/2.6"] {coach.site}:4'
     assert notes == [
-        f'coach: {coach.user}:4: launch.partition = "gpu2" does not count:'
+        f'coach: {coach.user}:4: launch.partition = "gpu2" is ignored:'
         f" locked by the site ({coach.site}:10): one for the course"
     ]
 

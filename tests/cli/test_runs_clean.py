@@ -58,7 +58,7 @@ def test_the_table_says_how_much_each_run_holds_and_whose_end_nobody_knows(shell
     assert "COMPLETED" in new
     assert "1.3" in new.partition(" kB")[0]
     assert "RUNNING" not in old
-    assert f"how it ended is not known: {OLD}" in done.stderr
+    assert f"how it ended is unknown: {OLD}" in done.stderr
     listed = json.loads(shell.coach("--format", "json").stdout)["runs"]
     assert [(run["state"], run["size_bytes"] > 1000) for run in listed] == [("COMPLETED", True), (None, True)]
 

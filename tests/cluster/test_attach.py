@@ -151,7 +151,7 @@ def test_what_a_job_does_inside_is_kept_in_a_recording_and_played_back_as_it_was
         )
         recording.send_signal(signal.SIGINT)
         wait_until(lambda: recording.poll() is not None, 20, "it ends")
-        assert (recording.returncode, "from inside of 1 job" in words.read_text()) == (0, True)
+        assert (recording.returncode, "from inside 1 job" in words.read_text()) == (0, True)
     finally:
         recording.kill()
         recording.wait()

@@ -20,8 +20,8 @@ SCRIPT = """#!/bin/bash
 BATCH=32
 cat > train.py <<'END'
 import sys
-sys.exit("torch.OutOfMemoryError: CUDA out of " "memory. Tried to allocate 2.00 " "GiB. GPU 0 has a total capacity of 15.77 GiB"
-    " of which 1.12 GiB is free. Of the allocated " "memory 8.00 GiB is allocated " "by PyTorch, and 4.00 GiB is reserved by PyTorch"
+sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB"
+    " of which 1.12 GiB is free. Of the allocated memory 8.00 GiB is allocated by PyTorch, and 4.00 GiB is reserved by PyTorch"
     " but unallocated.")
 END
 python3 train.py --per_device_train_batch_size $BATCH
@@ -71,8 +71,8 @@ with zipfile.ZipFile(whole, "w") as archive:
 open("model_step_40.pt", "wb").write(whole.getvalue())
 open("model_step_80.pt", "wb").write(whole.getvalue()[:-300])
 import sys
-print("torch.OutOfMemoryError: CUDA out of " "memory. Tried to allocate 2.00 " "GiB. GPU 0 has a total capacity of 15.77 GiB"
-    " of which 1.12 GiB is free. Of the allocated " "memory 8.00 GiB is allocated " "by PyTorch, and 4.00 GiB is reserved by PyTorch"
+print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB"
+    " of which 1.12 GiB is free. Of the allocated memory 8.00 GiB is allocated by PyTorch, and 4.00 GiB is reserved by PyTorch"
     " but unallocated.", file=sys.stderr)
 END
 sleep 600
@@ -87,11 +87,11 @@ def test_of_a_job_that_runs_it_is_said_what_ending_it_loses_and_what_is_torn(
 
     def told() -> str:
         text = user_coach("fix", job_id, "MEM001").stdout
-        return text if "torn: " in text else ""
+        return text if "incomplete: " in text else ""
 
     lines = wait_until(told, what="both checkpoints, and the finding").splitlines()
     place = lines.index("if you cancel it now:")
     assert lines[place + 1].startswith("  lost: ")
     assert "since the newest complete checkpoint, model_step_40.pt (PyTorch, step 40)" in lines[place + 1]
-    assert lines[place + 2] == "  torn: model_step_80.pt (PyTorch, step 80): its end is missing"
+    assert lines[place + 2] == "  incomplete: model_step_80.pt (PyTorch, step 80): its end is missing"
     assert "+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in lines

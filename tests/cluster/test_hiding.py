@@ -209,7 +209,7 @@ def test_the_screens_say_what_cannot_be_done_here_and_why(
     )
     terminal.wait_for("· hidden  ", re.compile(rf"▸ +{stays}"), timeout_s=60)
     terminal.send("H")
-    terminal.wait_for("accounting does not tell: Slurm accounting storage is disabled", failed)
+    terminal.wait_for("accounting gives no answer: Slurm accounting storage is disabled", failed)
     terminal.send("Escape")
     terminal.wait_for("· hidden  ")
     terminal.send_packet(f":{stays}\r")
@@ -291,4 +291,4 @@ def test_a_script_that_slurm_does_not_give_is_taken_from_its_file_and_that_is_sa
 
     told = closed_coach("history")
     assert job_id in told.stdout
-    assert "accounting does not tell: Slurm accounting storage is disabled" in told.stderr
+    assert "accounting gives no answer: Slurm accounting storage is disabled" in told.stderr

@@ -119,22 +119,22 @@ def test_a_lock_passes_over_file_memory_and_variable_and_says_so(place: Place) -
     assert settings.locks["launch.partition"] == Lock("one for all", f"{place.site_file}:10")
     assert settings.notes == (
         (
-            f"{place.user_file}:1: readonly = false does not count: locked by the site "
+            f"{place.user_file}:1: readonly = false is ignored: locked by the site "
             f"({place.site_file}:12): an exam is on"
         ),
         (
-            f'{place.user_file}:3: launch.partition = "gpu2" does not count: locked by the site '
+            f'{place.user_file}:3: launch.partition = "gpu2" is ignored: locked by the site '
             f"({place.site_file}:10): one for all"
         ),
         (
-            f"{place.user_file}:5: rules.mute = [] does not count: locked by the site "
+            f"{place.user_file}:5: rules.mute = [] is ignored: locked by the site "
             f"({place.site_file}:13): seen by all"
         ),
         (
-            f"{place.user_file}:7: rules.NUM001.consecutive = 9 does not count: locked by the site "
+            f"{place.user_file}:7: rules.NUM001.consecutive = 9 is ignored: locked by the site "
             f"({place.site_file}:14): tuned here"
         ),
-        'environment variable COACH_LAUNCH_PARTITION: launch.partition = "gpu3" does not count:'
+        'environment variable COACH_LAUNCH_PARTITION: launch.partition = "gpu3" is ignored:'
         f" locked by the site ({place.site_file}:10): one for all",
     )
 
@@ -232,7 +232,7 @@ def test_a_site_file_that_a_variable_names_does_not_pass_the_locks_of_the_instal
     }
     assert site.locks["launch.qos"].origin == f"{etc}:5"
     assert site.notes == [
-        f'{named}:2: launch.qos = "named" does not count: locked by the site ({etc}:5): for good'
+        f'{named}:2: launch.qos = "named" is ignored: locked by the site ({etc}:5): for good'
     ]
 
 

@@ -230,7 +230,7 @@ def test_gpus_of_a_run_that_asked_for_none_are_not_measured_because_it_asked_for
     gap = SensorGap("node1", "gpu.utilization", "no NVIDIA driver", "run on a GPU node")
     snapshot = TargetSnapshot("target", 1.0, run=cpu_run, sensor_gaps=(gap,))
     (missing,) = Engine([rule]).diagnose(snapshot, History()).not_measured
-    assert missing.because == "the run asked for no GPU"
+    assert missing.because == "the run requested no GPU"
 
 
 def test_what_the_sampler_could_not_read_is_told_in_its_own_words() -> None:

@@ -63,7 +63,7 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
     terminal.wait_for("LEFT/START")
 
     terminal.send("H")
-    terminal.wait_for(re.compile(rf"{ended} +ended +COMPLETED"), "accounting does not tell", timeout_s=60)
+    terminal.wait_for(re.compile(rf"{ended} +ended +COMPLETED"), "accounting gives no answer", timeout_s=60)
     terminal.send("Enter")
     terminal.wait_for("the queue, when it was last seen there")
     terminal.send("C-q")

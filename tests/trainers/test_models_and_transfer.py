@@ -113,7 +113,8 @@ print("said", json.dumps(said))
 """
 
 EXPECTED = {
-    "other classes": "the last layer classifier.4 begins anew, as the number of classes is another",
+    "other classes": "the last layer classifier.4 starts from random values, because the number of classes "
+    "differs",
     "same classes": "25 tensors of {folder}/wrapped.pt, the last layer too",
     "from scratch": "nothing: the model begins from scratch",
     "frozen": "the last layer classifier.4 alone is trained, 195 parameters",

@@ -193,12 +193,12 @@ async def test_the_history_says_how_well_ended_jobs_used_what_they_had_and_who_s
         PastJob(make_job("17", state="FAILED", end_time_s=NOW_S - 1000), source="run", run_id=RUN_ID),
     )
     ports = FakePorts(
-        questions=FakeQuestions(past=PastJobs(jobs, ("accounting does not tell: no database",), 0))
+        questions=FakeQuestions(past=PastJobs(jobs, ("accounting gives no answer: no database",), 0))
     )
     async with opened(ports=ports, size=size) as driver:
         await driver.press("H")
         await driver.sees("TIMEOUT")
-        assert "accounting does not tell: no database" in driver.text()
+        assert "accounting gives no answer: no database" in driver.text()
         assert "42%" in driver.text()
         assert "– was RUNNING" in driver.text()
         assert "\x1b" not in driver.text()

@@ -80,7 +80,7 @@ async def test_a_run_without_gpus_says_so_and_still_shows_its_loss() -> None:
     session = watching(make_history(), resources={"num_nodes": 2, "gpus_per_node": 0, "nproc_per_node": 1})
     async with opened(session, size=(80, 24)) as driver:
         await open_gpus(driver)
-        await driver.sees("no GPU was asked for")
+        await driver.sees("no GPU was requested")
         await driver.sees("2 ranks, none far from the others")
         await driver.press("v", "v")
         await driver.sees("─ loss")
@@ -102,7 +102,7 @@ async def test_of_a_job_in_which_nothing_measures_it_is_said_what_would() -> Non
         driver.app.screen.post_message(ScreenOpened("job", "18"))
         await driver.reaches("job")
         await driver.press("D")
-        await driver.sees("no GPU was measured; t on the job measures inside of it")
+        await driver.sees("no GPU was measured; t on the job measures inside it")
 
 
 async def test_somebody_elses_gpus_are_not_looked_into() -> None:

@@ -151,7 +151,7 @@ async def test_keys_of_rows_on_an_empty_history_say_so() -> None:
         for key, words in (
             ("l", "l shows the log of one job"),
             ("D", "D shows the GPUs of one job"),
-            ("S", "S shows where the ranks of one job stand"),
+            ("S", "S shows the stacks of the ranks of one job"),
             ("c", "c compares the run of one job, or those of two"),
             ("F", "F fixes one job"),
         ):

@@ -153,9 +153,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     },
     "data": {
         "default": "auto",
-        "help": "auto: CIFAR-10 where it lies, else generated images; cifar10, generated, "
-        "digits; or the whole "
-        "path of a folder of images by class, of arrays (.npz), or of a Hugging Face set on disk",
+        "help": "auto: CIFAR-10 if it is on disk, else generated images; cifar10, generated, digits; or "
+        "the full path of a folder of images by class, of arrays (.npz), or of a Hugging Face set on disk",
     },
     "image_size": {
         "type": int,
@@ -227,8 +226,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "type": bool,
         "default": False,
         "help": (
-            "Write checkpoints while training goes on: it waits until they are copied to the node's memory, "
-            "not until they are on the disk"
+            "Write checkpoints while training continues: it waits until they are copied to the node's "
+            "memory, not until they are on the disk"
         ),
     },
     "microbatches": {
@@ -384,7 +383,7 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
             "choices": ("simplecnn", "resnet18"),
             "help": "SimpleCNN, or ResNet-18 with width 64, both on images",
         },
-        "data": {"choices": ("auto",), "help": "CIFAR-10 where it lies, else generated images"},
+        "data": {"choices": ("auto",), "help": "CIFAR-10 if it is on disk, else generated images"},
         "image_size": {"choices": (32,), "help": "That of CIFAR-10"},
         "augment": {"choices": ("auto",), "help": "The shifts and mirrors that this recipe makes"},
     },
@@ -463,7 +462,7 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         "run_dir": {"help": "where the results go"},
         "data_dir": {"help": "not used: random numbers do"},
         "cache_dir": {"help": "not used"},
-        "resume_from": {"help": "not used: a measurement starts anew"},
+        "resume_from": {"help": "not used: a measurement always starts from the beginning"},
     },
 }
 """Changes that several trainers make alike: name → shared option → its changed keywords. `cifar10_alone`:

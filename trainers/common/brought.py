@@ -162,7 +162,7 @@ def _folders(path: Path) -> _Found:
         only = sorted(set(sets[0].classes) ^ set(sets[1].classes))
         raise TrainerError(
             f"{shown(path)}: {train.name} and {shown(test.name if test else '')} have other classes: "
-            f"{shown(', '.join(only[:3]))} stands in one alone"
+            f"{shown(', '.join(only[:3]))} is in only one of them"
         )
     images = [Images(_Files(each), np.asarray(each.targets)) for each in sets]
     return _Found(

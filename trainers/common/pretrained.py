@@ -47,7 +47,9 @@ def begin_from(model: nn.Module, path: str) -> str:
     model.load_state_dict(weights, strict=False)
     what = f"{len(weights)} tensors of {shown(file)}"
     if replaced:
-        return f"{what}; the last layer {head} begins anew, as the number of classes is another"
+        return (
+            f"{what}; the last layer {head} starts from random values, because the number of classes differs"
+        )
     return f"{what}, the last layer too"
 
 

@@ -221,7 +221,7 @@ class Training:
         if path is not None:
             seconds = time.perf_counter() - started
             self.metrics.event("checkpoint", self.step, path=str(path), seconds=seconds, reason=reason)
-            how = ", written while training goes on" if self._checkpoints.is_async else ""
+            how = ", written while training continues" if self._checkpoints.is_async else ""
             print_rank0(f"checkpoint at step {self.step}: {path} ({reason}{how})")
 
     def _wait_for_checkpoint(self) -> None:

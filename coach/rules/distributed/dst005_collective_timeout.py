@@ -215,7 +215,7 @@ def _behind(waiting: Mapping[int, _Rank]) -> OddRanks | None:
         return None
     first = min(sequences)
     odd = tuple(number for number, rank in waiting.items() if rank.seq == first)
-    return OddRanks(odd, f"stands at {first}, behind the others")
+    return OddRanks(odd, f"waits at {first}, behind the others")
 
 
 def _enqueued_least(ranks: Mapping[int, _Rank]) -> OddRanks | None:
@@ -254,7 +254,7 @@ def _called_otherwise(waiting: Mapping[int, _Rank]) -> OddRanks | None:
 
 def _fixes(odd: OddRanks | None) -> Iterable[Fix]:
     whom = ranks_text(odd.ranks) if odd else "the rank that did not join"
-    yield Fix(f"Look at {whom}: its last lines, its node, a collective inside of `if rank == 0:`")
+    yield Fix(f"Look at {whom}: its last lines, its node, a collective inside `if rank == 0:`")
     yield Fix(
         "Let torch record the collectives of each rank, and dump them at a timeout",
         {"env": {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}},

@@ -74,7 +74,7 @@ class IdleRanks(Rule):
             Evidence("ranks that make steps: " + ranks_text(at_work), value=len(at_work)),
             Evidence("ranks that were started (world_size)", value=told),
         ]
-        evidence += [Evidence("ranks that the launch asked for", value=asked)] if asked else []
+        evidence += [Evidence("ranks that the launch requested", value=asked)] if asked else []
         evidence += [Evidence("GPUs of the job", value=gpus)] if gpus else []
         what = "GPUs" if gpus == expected else "ranks"
         yield Hit(

@@ -119,11 +119,11 @@ class NoGpuInJob(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if hit.signature == "ordinal":
-            return "A process asked for a GPU beyond those that the job has"
+            return "A process asked for a GPU that the job does not have"
         asked = num_gpus_asked(snapshot)
         if asked:
-            return f"The job asked for {asked} GPU{'s' if asked > 1 else ''}, and the program could use none"
-        return "The program wanted a GPU, and could use none"
+            return f"The job requested {asked} GPU{'s' if asked > 1 else ''}, but the program could use none"
+        return "The program needed a GPU, but could use none"
 
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
         return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO
@@ -131,7 +131,8 @@ class NoGpuInJob(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and hit.signature == "ordinal":
             yield Fix(
-                "Start as many ranks on a node as the job has GPUs there: --nproc-per-node and --gpus alike"
+                "Start as many ranks on a node as the job has GPUs there: the same number for "
+                "--nproc-per-node and --gpus"
             )
         elif not num_gpus_asked(snapshot):
             yield Fix(

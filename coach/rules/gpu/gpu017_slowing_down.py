@@ -79,7 +79,7 @@ class SlowingDown(Rule):
             "quarter_growth",
             1.05,
             "times the quarter before",
-            "a pace that changed once stands still in some quarter",
+            "a pace that changed only once is steady in some quarter",
         ),
         Threshold("min_points", 64, "points of the curve", "sixteen in each quarter"),
         Threshold("min_s", 100, "seconds of steps", "caches and clocks settle within the first minute"),
@@ -154,7 +154,9 @@ class SlowingDown(Rule):
             yield Fix(f"Look for what {repeated}")
         else:
             yield Fix(f"Look for what {kept}; or {repeated}")
-        yield Fix("Profile a late step beside an early one with torch.profiler: what has grown stands out")
+        yield Fix(
+            "Profile a late step beside an early one with torch.profilerand compare which part has grown"
+        )
 
     def _has_grown(self, memory: list[float]) -> bool:
         return (

@@ -66,7 +66,7 @@ class Xid(EndingRule):
             yield Fix("If it comes back on this node alone, leave the node out and tell the site")
         else:
             yield Fix(
-                "Leave this node out (--exclude=NODE), go on from the last checkpoint, and tell the site "
+                "Leave this node out (--exclude=NODE), resume from the last checkpoint, and tell the site "
                 "the number"
             )
 

@@ -68,7 +68,7 @@ class XidSeen(Rule):
                     )
                     if is_own
                     else Fix(
-                        f"Leave {node} out, go on from the last checkpoint, and tell the site the number",
+                        f"Leave {node} out, resume from the last checkpoint, and tell the site the number",
                         without(snapshot.run, node),
                     ),
                 ),

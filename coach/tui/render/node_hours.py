@@ -56,7 +56,7 @@ def past_lines(
 
 
 def _unmeasured_line(label: KeyLabel, width: int) -> Line:
-    words = f" use is not measured here: {label('attach')} on a job of yours measures inside of it"
+    words = f" use is not measured here: {label('attach')} on a job of yours measures inside it"
     return clip(line(muted(words)), width)
 
 

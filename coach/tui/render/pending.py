@@ -154,7 +154,7 @@ def why_lines(job: Job, now_s: float, width: int) -> list[Line]:
     start = start_words(job, now_s) or f"{UNKNOWN}  Slurm has not estimated it"
     where = f" on {job.scheduled_nodes}" if job.scheduled_nodes else ""
     is_known = job.estimated_start_s is not None
-    note = ": an estimate, made anew whenever the queue changes" if is_known else ""
+    note = ": an estimate, renewed whenever the queue changes" if is_known else ""
     return [*rows, *labelled("starts", f"{start}{where}{note}", width)]
 
 

@@ -68,7 +68,7 @@ class FindingScreen(CoachScreen, screen="finding"):
         """Open the log at the line that proves the marked finding."""
         place = proof_place(self._finding) if self._finding is not None else None
         if place is None:
-            self.note("no line of a log proves this: its proof stands here")
+            self.note("no line of a log proves this: its proof is shown here")
         else:
             self.post_message(ScreenOpened("log", self.run_id, place))
 

@@ -74,7 +74,7 @@ class StacksScreen(DecisionScreen, screen="stacks"):
 
     def reason_off(self, key: Key) -> str | None:
         is_asked = self._plan is not None and self._plan.must_ask
-        return super().reason_off(key) if key.id != "confirm" or is_asked else "nothing is asked"
+        return super().reason_off(key) if key.id != "confirm" or is_asked else "nothing to confirm"
 
     def action_confirm(self) -> None:
         if self._plan is not None and self.admits_key():

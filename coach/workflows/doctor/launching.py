@@ -97,7 +97,7 @@ def judge_environment(plan: Plan, check: EnvironmentCheck, has_own_torch: bool) 
     if check.torch is not None:
         return Check(AREA, "environment", CheckState.OK, f"{what}, torch {check.torch}")
     if plan.environment.kind is not EnvironmentKind.NONE:
-        todo = 'add its version to its description, for example torch = "2.6.0"; else the job checks it at its start'
+        todo = 'add its torch to its description, for example torch = "2.6.0"; the job checks it at its start'
         return Check(AREA, "environment", CheckState.UNKNOWN, what, check.unknown, todo)
     if has_own_torch or "/" in python:
         return Check(AREA, "environment", CheckState.OK, what, check.unknown)

@@ -37,7 +37,7 @@ _USES = (
     _Use(
         "--gpus-per-node",
         (19, 5),
-        'set launch.gpu_request = "gres": GPUs are then asked for as --gres=gpu:N, which every version has',
+        'set launch.gpu_request = "gres": GPUs are then requested as --gres=gpu:N, which every version has',
     ),
 )
 
@@ -87,7 +87,7 @@ def judge_config(config: Mapping[str, str]) -> list[Check]:
 def judge_controller_silence(error: str, ping: str | None) -> list[Check]:
     """The controller that did not answer, in the words of the client that noticed."""
     because = error if ping is None else f"{error}; {ping}"
-    todo = "ask the site, or try again: what runs goes on, and `coach runs` works without the controller"
+    todo = "ask the site, or try again: running jobs continue, and `coach runs` works without the controller"
     if "command not found" in error:
         todo = "put Slurm's clients on the PATH (module load slurm), or train here with --backend local"
     return [Check(AREA, "controller", CheckState.WRONG, "does not answer", because, todo)]

@@ -42,8 +42,8 @@ _SILENT_S = 60.0
 _MAX_SSH_NODES = 8
 
 _COST = (
-    "it costs one job step and one row in the accounting; the job's own steps start and go on beside it, and "
-    "it ends with the job"
+    "it costs one job step and one row in the accounting; the job's own steps start and continue beside "
+    "it, and it ends with the job"
 )
 _SSH_COST = (
     "it costs the job nothing in Slurm; what it sees is what the site shows to an ssh: all GPUs of the node, "

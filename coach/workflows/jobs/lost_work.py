@@ -88,7 +88,7 @@ def lost_lines(
     on."""
     if found.problem is not None:
         return (f"whether a checkpoint is there is not known: {found.directory}: {found.problem}",)
-    torn = tuple(f"torn: {_named(each, found)}: {each.torn}" for each in found.torn)
+    torn = tuple(f"incomplete: {_named(each, found)}: {each.torn}" for each in found.torn)
     newest = found.newest
     since_s = start_s if newest is None else max(newest.time_s, start_s or 0.0)
     cost = _cost(since_s, num_gpus, now_s)

@@ -49,7 +49,7 @@ def test_gpus_that_could_not_be_measured_are_named_with_the_reason_never_as_zero
 
 def test_a_run_that_asked_for_no_gpu_is_told_so_instead() -> None:
     shown = text(node_lines(make_history(), [GAP], False, NOW_S, 100))
-    assert "no GPU was asked for" in shown
+    assert "no GPU was requested" in shown
     assert "driver" not in shown
 
 

@@ -64,7 +64,7 @@ def test_a_node_says_its_state_in_words_who_gave_the_reason_and_why_nothing_is_f
     assert "[bold]" in shown
     assert "root, 2 h ago" in shown
     assert "0 free of 2 a100, 0 in use" in shown
-    assert "the idle ones are not free" in shown
+    assert "the idle ones are not available" in shown
 
 
 def test_each_gpu_says_whose_it_is_that_it_is_idle_or_that_nobody_tells() -> None:

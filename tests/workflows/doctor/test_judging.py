@@ -229,12 +229,12 @@ def test_keys_without_effect_and_locked_keys_are_reported(tmp_path: Path) -> Non
         runs_root=tmp_path,
         cache_dir=tmp_path,
         config_dir=tmp_path,
-        notes=("config.toml:3: partition does not count",),
+        notes=("config.toml:3: partition is ignored",),
         locks={"launch.partition": Lock("exam week", "site.toml:9")},
     )
     files, note, locked = here.judge_config(settings)
     assert files.value == "no file: every value is a default"
-    assert (note.state, note.because) == (WARNING, "config.toml:3: partition does not count")
+    assert (note.state, note.because) == (WARNING, "config.toml:3: partition is ignored")
     assert locked.value == "launch.partition"
 
 

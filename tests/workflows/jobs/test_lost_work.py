@@ -186,7 +186,7 @@ def test_of_a_run_of_coachs_own_its_checkpoints_are_looked_at_wherever_it_runs(t
             "lost: 4.0 GPU-hours since the newest complete checkpoint, step-300.pt (PyTorch, step 300), "
             "00:30:00 old"
         ),
-        "torn: step-400.pt (PyTorch, step 400): its end is missing",
+        "incomplete: step-400.pt (PyTorch, step 400): its end is missing",
     )
     assert lost_of_run(io_, launched_in(tmp_path, state="COMPLETED")) == ()
     assert lost_of_run(io_, launched_in(tmp_path, state="PENDING", started_time_s=None)) == ()
