@@ -91,7 +91,7 @@ def test_a_line_tells_of_the_runs_above_the_judged_one(coach) -> None:  # type: 
     log = f"{raised}KeyError: 'lr'\nnohup: ignoring input\n{raised}ZeroDivisionError: division by zero\n"
     done = coach("check", "-", "--backend", "local", stdin=log.encode())
     assert (done.returncode, "KeyError: 'lr'" in done.stdout) == (1, False)
-    told = "an earlier run in the same log, not judged: it ended at <stdin>:4: KeyError"
+    told = "an earlier run in the same log, not checked: it ended at <stdin>:4: KeyError"
     assert told in done.stdout
 
 

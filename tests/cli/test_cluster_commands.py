@@ -259,7 +259,7 @@ def test_nodes_tell_what_is_free_for_a_job_and_which_job_has_which_gpu(
     assert run_recorded(clients, nodes, settings, "--format", "json") == 0
     node1, node2, node3 = json.loads(capsys.readouterr().out)["nodes"]
     assert (node2["num_gpus"] - node2["num_gpus_allocated"], node2["num_gpus_free"]) == (3, 0)
-    assert "kept free for a job of higher priority" in node2["gpus_not_free_because"]
+    assert "reserved for a higher-priority job" in node2["gpus_not_free_because"]
     assert (node1["gpus_not_free_because"], node3["reason_user"], node3["takes_jobs"]) == (
         None,
         "root",

@@ -1,4 +1,4 @@
-"""`coach fix RUN` as a user types it: a change of the training result is asked for by name, and nothing is tried
+"""`coach fix RUN` as a user types it: a fix that changes the training result is named, and nothing is tried
 twice."""
 
 from __future__ import annotations

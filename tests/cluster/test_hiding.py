@@ -221,10 +221,10 @@ def test_the_screens_say_what_cannot_be_done_here_and_why(
     terminal.send_packet(f":{failed}\r")
     terminal.wait_for("MEM001 cuda out of memory", "F advi")
     terminal.send("F")
-    terminal.wait_for("nobody has its batch script any more", "accounting storage is disabled")
+    terminal.wait_for("its batch script is not available any more", "accounting storage is disabled")
     terminal.wait_for("Halve the micro-batch")
     terminal.send("Escape")
-    terminal.wait_gone("nobody has its batch script")
+    terminal.wait_gone("its batch script is not available")
     terminal.send("C-q")
     assert terminal.wait_exit() == 0
 
@@ -286,7 +286,7 @@ def test_a_script_that_slurm_does_not_give_is_taken_from_its_file_and_that_is_sa
     assert "the script is its file as it is now: the submitted copy is not available" in asked.stderr
     nothing = closed_coach("resubmit", wrapped, "--yes")
     assert nothing.returncode == 2
-    assert "nobody has its batch script any more" in nothing.stderr
+    assert "its batch script is not available any more" in nothing.stderr
     assert "accounting storage is disabled" in nothing.stderr
 
     told = closed_coach("history")

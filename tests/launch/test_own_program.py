@@ -88,7 +88,7 @@ def test_a_batch_file_that_coach_cannot_keep_as_a_run_is_refused_in_words(
     [
         ("-", (), "standard input"),
         ("gone.py", (), "no such file"),
-        (None, (), "was expected"),
+        (None, (), "expected a recipe"),
         ("train.py", ("magic",), "no such offer"),
         ("job.sbatch", ("torchrun",), "cannot put torchrun into a batch file"),
     ],

@@ -148,7 +148,7 @@ async def test_f_on_a_job_whose_script_nobody_has_says_so_in_one_sentence() -> N
         driver.app.screen.post_message(ScreenOpened("job", "99"))
         await driver.reaches("job")
         await driver.press("F")
-        await driver.sees("job 99: nobody has its batch script any more")
+        await driver.sees("job 99: its batch script is not available any more")
 
 
 async def test_f_on_a_job_of_somebody_else_says_that_only_own_jobs_are_submitted() -> None:

@@ -34,8 +34,8 @@ _SIGNS = {
 _MEANINGS = {
     Look.WENT_WRONG: "went wrong",
     Look.NOT_LOOKED_AT: "not checked yet",
-    Look.NOTHING_KNOWN: "nothing known: too little was measured to call it healthy",
-    Look.HEALTHY: "healthy: nothing is wrong in what was measured",
+    Look.NOTHING_KNOWN: "nothing known: too few measurements to call it healthy",
+    Look.HEALTHY: "healthy: no problem found in the measurements",
 }
 
 

@@ -71,7 +71,7 @@ def why_lines(verdict: Mapping[str, Any]) -> list[str]:
     lines = [_cut(f"{target}  {state or 'state not known'}" + (f": {ended}" if ended else ""))]
     finding = next(iter(_tables(verdict, "findings")), None)
     if finding is None:
-        lines.append("  nothing wrong was found in what was measured")
+        lines.append("  no problem found in the measurements")
     else:
         lines += _finding_lines(finding, target)
     if outcome is not None and outcome.end is not End.COMPLETED and (lost := lost_text(outcome)):

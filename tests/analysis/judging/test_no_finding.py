@@ -44,7 +44,7 @@ def test_an_unread_job_is_not_told_that_nothing_was_found_in_it() -> None:
     assert why_no_fix(JUDGED) == "nothing known: no finding, so no fix"
     assert meaning_of(replace(JUDGED, has_gone_well=True)).startswith("healthy")
     assert meaning_of(replace(JUDGED, state="CANCELLED")).endswith("in a job that ended as CANCELLED")
-    assert meaning_of(replace(JUDGED, state="RUNNING")).startswith("nothing known: too little was measured")
+    assert meaning_of(replace(JUDGED, state="RUNNING")).startswith("nothing known: too few measurements")
 
 
 def test_a_drill_that_is_not_answered_yet_tells_nothing_by_its_word() -> None:

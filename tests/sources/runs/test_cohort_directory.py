@@ -82,8 +82,8 @@ def test_unfinished_files_and_other_files_are_skipped(tmp_path: Path) -> None:
         ("[" * 1500, ""),
         ("[]", "schema 1"),
         (summary(schema=2), "schema 1"),
-        (summary(run_id="run-2"), "as its name"),
-        (summary(run_id=None), "as its name"),
+        (summary(run_id="run-2"), "must be its name"),
+        (summary(run_id=None), "must be its name"),
         (summary(recipe=None), "a recipe or a drill"),
         (summary(drill="typo"), "a recipe or a drill"),
         (summary(state=["RUNNING"]), "state"),
@@ -115,7 +115,7 @@ def test_a_file_of_another_form_is_named_with_what_is_wrong(tmp_path: Path, valu
 def test_nobody_can_speak_in_the_name_of_another() -> None:
     data = json.dumps(summary()).encode()
     assert parse_summary(data, "1000-run-1.json", 1000).uid == 1000
-    with pytest.raises(ValueError, match="as its name"):
+    with pytest.raises(ValueError, match="must be its name"):
         parse_summary(data, "1000-run-1.json", 1001)
 
 
