@@ -109,7 +109,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_shared("seed")
     parser.change("seed", help="Seed of the model whose gradients are the example; the messages are the same")
     parser.add_places()
-    parser.change("run_dir", help="where the results go")
+    parser.change("run_dir", help="the directory of the results")
     parser.change("data_dir", help="not used: nothing is trained")
     parser.change("cache_dir", help="not used")
     parser.change("gpus_per_node", help="GPUs allotted; 0: use the CPU; unset: see environment")
@@ -176,7 +176,7 @@ class CommBench:
         if self.rank == 0:
             write_whole(Path(self.args.run_dir) / "comm_bench.json", self.found)
         if self.num_wrong:
-            raise TrainerError(f"{self.num_wrong:,} wrong numbers came out: the column #wrong says where")
+            raise TrainerError(f"{self.num_wrong:,} results are wrong: the column #wrong shows which")
         finish(self.metrics, self.step, reason if reason in STOPPED_EARLY else "max_steps")
 
     def sizes_of(self, name: str) -> dict[str, Any]:

@@ -42,8 +42,8 @@ def parse_arguments() -> argparse.Namespace:
         "--base",
         default="",
         help=(
-            "Run directory or checkpoint of gpt, gpt_ddp, gpt_fsdp or gpt_tp to start from; its sizes are "
-            "taken. Empty: a fresh model, which knows nothing"
+            "Run directory or checkpoint of gpt, gpt_ddp, gpt_fsdp or gpt_tp to start from; the model gets "
+            "its sizes. Empty: a fresh model, not trained yet"
         ),
     )
     parser.add_argument(
@@ -217,7 +217,8 @@ def check_merged(model: GPT, tokens: torch.Tensor) -> None:
     difference = (before - after).abs().max().item()
     if difference > 1e-3 * before.abs().max().item():
         raise TrainerError(
-            f"merged adapters change a logit by {difference:.3g}: they are not what was trained"
+            f"merged adapters change a logit by {difference:.3g}: the merged model differs from the "
+            "trained one"
         )
     print_rank0(
         f"merged: {count_parameters(merged):,} parameters, as the base; "

@@ -53,7 +53,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.change("width", default=32)
     parser.change("num_train_samples", default=2048)
     parser.change("data_dir", help="folder with cifar-10-batches-py")
-    parser.change("cache_dir", help="where generated data is kept")
+    parser.change("cache_dir", help="the directory of generated data")
     return parser.parse_args()
 
 

@@ -152,7 +152,8 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
         )
     if device.type != "cuda":
         print_rank0(
-            "no GPU: a batch is where it is needed, so no way has a copy to hide; pinned memory: not measured"
+            "no GPU: batches are in the right memory already, so there is no copy to hide; pinned memory: "
+            "not measured"
         )
     bench.finish()
 

@@ -55,7 +55,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_shared("seed")
     parser.change("seed", help="Not used: the numbers are known, so that the sums can be checked")
     parser.add_places()
-    parser.change("run_dir", help="where the results go")
+    parser.change("run_dir", help="the directory of the results")
     parser.change("data_dir", help="not used: nothing is trained")
     parser.change("cache_dir", help="not used")
     parser.change("gpus_per_node", help="GPUs allotted; 0: use the CPU; unset: see environment")

@@ -29,7 +29,7 @@ else:
     patience = late("coach.workflows", "patience")
 
 COMMANDS_BY_TASK = {
-    "what went wrong": {
+    "find the cause of a problem": {
         "check": "diagnose a run, a job or a log; without a target, all your jobs",
         "why": "say why a job ended, in six lines at most",
         "ticket": "write a ticket for the help desk about a job, without its secrets",
@@ -41,7 +41,7 @@ COMMANDS_BY_TASK = {
         "attach": "measure inside a running job of yours that coach did not launch",
         "explain": "explain a rule, a Slurm state or reason, or a topic",
     },
-    "what the cluster does": {
+    "see the cluster": {
         "jobs": "list your jobs, or everybody's with --all",
         "history": "list your ended jobs, and how much of their resources they used",
         "nodes": "list the nodes",
@@ -55,7 +55,7 @@ COMMANDS_BY_TASK = {
         "run": "run a command beside the sampler, in a run directory",
         "runs": "list the runs that coach knows",
     },
-    "change jobs of yours": {
+    "change your jobs": {
         "cancel": "cancel jobs or runs",
         "hold": "keep waiting jobs from starting",
         "release": "let held jobs start",

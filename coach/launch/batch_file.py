@@ -95,7 +95,7 @@ def read(path: Path) -> str:
             f"{path}: not UTF-8 text, so it cannot be shown as it would run", "--as-is submits it unread"
         ) from None
     if len(data) > MAX_BYTES or "\0" in text:
-        raise UserError(f"{path}: no batch file: it holds {len(data)} bytes, some of them no text")
+        raise UserError(f"{path}: not a batch file: it holds {len(data)} bytes, and some are not text")
     return text
 
 

@@ -40,12 +40,12 @@ _REMEDIES = {
         "launch it with `coach launch`: 20 stacks of each rank are taken after a minute",
     ),
     Need.JOB_STATE: (
-        "the target is no job or run that the queue or a run directory knows",
+        "the target is not a job or run in the queue or in a run directory",
         "name the job id",
     ),
     **dict.fromkeys(
         (Need.GPU_SUMMARY, Need.CPU_SUMMARY, Need.MEMORY_SUMMARY),
-        ("no summary of jobstats is there", "start the training with `srun … coach run -- COMMAND`"),
+        ("there is no summary of jobstats", "start the training with `srun … coach run -- COMMAND`"),
     ),
 }
 _OF_A_RUN = {
@@ -53,7 +53,7 @@ _OF_A_RUN = {
     Need.GPU_TELEMETRY: (
         "no sample came from its sampler",
         (
-            "the sampler starts and ends with the training: where that ran, its standard error says why no "
+            "the sampler starts and ends with the training: the standard error of the training says why no "
             "sample came"
         ),
     ),
@@ -69,7 +69,7 @@ _NO_STEP = (
     "its trainer writes metrics/rank-<r>.jsonl from the first step on: stderr.log shows how far it came"
 )
 _NOT_PRINTED = (
-    "no line of its output names a loss, and none of its files does",
+    "neither its output nor its files contain a loss",
     "print the loss with its step, write TensorBoard or CSV, or call coach_report.step(loss=…)",
 )
 """The text for a program that was not written for coach."""

@@ -170,7 +170,7 @@ EXPECTED = {
     "one-hot": "labels has shape (20, 2): expected one number for each image",
     "text labels": "labels holds <U3 in shape (20,): expected whole numbers",
     "sparse labels": "labels go up to 5000, but only 2 are used: number the classes from 0 on",
-    "test beyond": "the test set has label 2, but the training set ends with 1",
+    "test beyond": "the test set has label 2, but the last label of the training set is 1",
     "none": "they hold no data",
 }
 

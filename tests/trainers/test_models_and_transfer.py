@@ -127,7 +127,7 @@ EXPECTED = {
     "torn": "torn.pt: no file of weights",
     "no file": "file_not_found: pretrained {folder}/nothing.pt: no such file",
     "no checkpoint": "file_not_found: pretrained {folder}: a folder without checkpoints",
-    "frozen from scratch": "freeze=true leaves all but the last layer as it is: name by pretrained",
+    "frozen from scratch": "freeze=true trains only the last layer: pretrained must name",
 }
 
 
@@ -142,7 +142,7 @@ def said_by(trainer: Trainer, code: str, *arguments: object) -> dict[str, Any]:
 def test_every_model_follows_the_classes_and_says_how_it_differs(trainer: Trainer) -> None:
     said = said_by(trainer, BUILT)
     assert said.pop("resnet50 16 32").endswith("leave width at 64, not 16")
-    assert said.pop("vit_tiny 64 100").endswith("image_size 100 is no multiple")
+    assert said.pop("vit_tiny 64 100").endswith("image_size 100 is not a multiple of 16")
     assert {name: number for name, (number, _) in said.items()} == {
         "simplecnn": 2_472_967,
         "resnet18": 11_172_423,

@@ -235,7 +235,7 @@ def test_who_gives_up_is_told_and_it_does_not_count_as_solved(
     [
         (("strange_loss", "--answer", "nanloss"), "not on the list"),
         (("strange_los", "--answer", "nan_loss"), "did you mean strange_loss?"),
-        (("baseline",), "baseline is no drill"),
+        (("baseline",), "baseline is not a drill"),
         (("--answer", "nan_loss"), "which drill?"),
     ],
 )

@@ -447,7 +447,7 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         "eval_at_end": {"default": True},
         "target_accuracy": {"unit": "share of tokens"},
         "data_dir": {"help": "not used: --text names the text"},
-        "cache_dir": {"help": "where tokens of texts are kept"},
+        "cache_dir": {"help": "the directory of tokenized texts"},
     },
     "bench": {
         "max_steps": {
@@ -459,7 +459,7 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         },
         "max_seconds": {"help": "Time after which no further row starts; 0: no limit"},
         "seed": {"help": "Seed of the random numbers that are computed with"},
-        "run_dir": {"help": "where the results go"},
+        "run_dir": {"help": "the directory of the results"},
         "data_dir": {"help": "not used: random numbers do"},
         "cache_dir": {"help": "not used"},
         "resume_from": {"help": "not used: a measurement always starts from the beginning"},
@@ -506,9 +506,11 @@ class TrainerParser(argparse.ArgumentParser):
     def add_places(self) -> None:
         """Take the options that every launch passes on, whatever the recipe: the places to read and write,
         and the device."""
-        self.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
+        self.add_argument(
+            "--run_dir", default=run_dir_by_hand(), help="the directory of metrics and checkpoints"
+        )
         self.add_argument("--data_dir", help="folder with cifar-10-batches-py")
-        self.add_argument("--cache_dir", help="where generated data is kept")
+        self.add_argument("--cache_dir", help="the directory of generated data")
         self.add_argument(
             "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
         )

@@ -297,8 +297,8 @@ def _split(found: _Found) -> tuple[Any, Any, str]:
         (test if seen[label] % HELD_OUT == 0 else train).append(index)
     if not test:
         raise TrainerError(
-            f"{shown(found.path)}: no test set, and no class has {HELD_OUT} images, of "
-            "which one could be kept for it"
+            f"{shown(found.path)}: no test set, and no class has the {HELD_OUT} images that are needed to "
+            "keep one for it"
         )
     return (
         Subset(found.train, sorted(train)),
@@ -317,8 +317,8 @@ def _count_classes(found: _Found, train: Any, test: Any) -> int:
         raise TrainerError(f"{where}: all training images are of one class: a classifier needs two or more")
     if int(tested[-1]) >= num_classes:
         raise TrainerError(
-            f"{where}: the test set has label {int(tested[-1])}, but the training set ends "
-            f"with {num_classes - 1}"
+            f"{where}: the test set has label {int(tested[-1])}, but the last label of the training set is "
+            f"{num_classes - 1}"
         )
     if num_classes > max(1000, len(train)):
         raise TrainerError(

@@ -39,7 +39,7 @@ class Base:
 
 
 def load_base(args: argparse.Namespace, pairs: Sequence[tuple[str, str]]) -> Base:
-    """The model that --base names, whose sizes `args` get. Without one a fresh model, which knows nothing."""
+    """The model that --base names, whose sizes `args` get. Without one a fresh model, not trained yet."""
     if not args.base:
         tokenizer = learn((asked_and_said(*pair) for pair in pairs), args.vocabulary)
         model = gpt2(*(getattr(args, name) for name in SIZES), _padded(tokenizer), args.dropout)

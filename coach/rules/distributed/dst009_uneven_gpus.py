@@ -81,8 +81,8 @@ class UnevenGpus(Rule):
             subject=Subject(node=odd.node, gpu=odd.gpu),
             fixes=(
                 Fix(
-                    "Look for what one rank does alone (logging, evaluation, saving), and for unequal "
-                    "shards of the data"
+                    "Look for work of one rank alone (logging, evaluation, saving), and for unequal shards "
+                    "of the data"
                 ),
             ),
             since_s=odd.first.time_s,

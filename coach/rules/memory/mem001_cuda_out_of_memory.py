@@ -100,7 +100,7 @@ class CudaOutOfMemory(Rule):
             "fragmented_share",
             0.10,
             "of the device's memory",
-            "below it, what is reserved but unallocated is too little for expandable segments to matter",
+            "below it, the reserved but unallocated memory is too small for expandable segments to matter",
         ),
         Threshold(
             "others_share",

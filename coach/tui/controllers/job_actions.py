@@ -122,7 +122,7 @@ class JobActions:
         findings to other people, so secrets in the quoted lines are removed."""
         name, diagnosis = message.name, message.diagnosis
         text = name if diagnosis is None else mask_text(diagnosis_markdown(diagnosis, name))
-        what = name if diagnosis is None else f"what was found in {name}"
+        what = name if diagnosis is None else f"the findings of {name}"
 
         def tell(is_in_tmux: bool) -> None:
             if is_in_tmux:

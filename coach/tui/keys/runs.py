@@ -26,10 +26,7 @@ RUN_KEYS: tuple[Key, ...] = (
         key="E",
         label="E",
         description="Explain what is under the cursor",
-        tooltip=(
-            "Each value of a row: what it is, where it comes from, how old it is, what to do; of a finding "
-            "the page of its rule"
-        ),
+        tooltip=("Each value of a row: meaning, source, age, next step; of a finding the page of its rule"),
         places=frozenset({Kind.LIST, "explained", "finding", "gpus", "job", "node"}),
         elsewhere="explains a row or a finding: go to one first",
         action="explain",

@@ -243,6 +243,6 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
     def action_answer(self) -> None:
         run = self._run
         if run is None or run.drill is None:
-            self.note(f"this is no drill: {self.context.label('drills')} lists them")
+            self.note(f"this is not a drill: {self.context.label('drills')} lists them")
         else:
             self.post_message(ScreenOpened("answer", run.run_id))

@@ -46,7 +46,7 @@ _COST = (
     "it, and it ends with the job"
 )
 _SSH_COST = (
-    "it costs the job nothing in Slurm; what it sees is what the site shows to an ssh: all GPUs of the node, "
+    "it costs the job nothing in Slurm; it sees the GPUs that the site shows to an ssh: all of the node, "
     "the job's, or none"
 )
 

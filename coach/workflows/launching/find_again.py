@@ -113,7 +113,7 @@ def _notes(
     if named is not None and (
         len(named.rows) > 1 or "_" in named.rows[0].job_id or "+" in named.rows[0].job_id
     ):
-        notes.append("only what its script says makes an array, or several parts, of it again")
+        notes.append("only options in its script make it an array, or a job of several parts, again")
     return tuple(notes)
 
 
