@@ -205,7 +205,7 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
         *(f"#SBATCH{each}" for each in _OPTION.findall(_header(text))),
         *(f"#SBATCH --{key}={quote(value)}" if value else f"#SBATCH --{key}" for key, value in more.items()),
         f"# {path.name} as run {plan.run_id}, written by coach {version}.",
-        "# Above stand the file's own options, then those of the launch. The file stands below, unchanged.",
+        "# Above: the file's own options, then those of the launch. Below: the file, unchanged.",
         f"RUN_DIR={quote(plan.run_dir)}",
         f"CODE={quote(paths.code_dir)}",
         '(umask 077 && mkdir -p "$RUN_DIR")',

@@ -161,12 +161,13 @@ def next_segment_lines(plan: Plan) -> list[str]:
     own = plan.request.own
     places = " ".join(quote(place) for place in places_of(own)) if own is not None else ""
     return [
-        "# Signalled before the limit: go on from the checkpoint of this segment, if it wrote one.",
+        "# Signalled before the limit: resume from the checkpoint of this segment, if it wrote one.",
         "if ((SIGNALLED && STATUS)); then",
         f"  if CHECKPOINT=$({_node_words(plan)} --end -- {places}); then".replace(" -- )", ")"),
         '    echo "coach: the time limit is near; requeuing to go on from $CHECKPOINT"',
         '    if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
-        "    # Where no job may be requeued, a further one goes on, if jobs may be submitted from here.",
+        "    # If Slurm refuses the requeue, submit another job that resumes, if jobs may be submitted "
+        "from here.",
         '    if [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] && NEXT=$(cd -- "$SLURM_SUBMIT_DIR" && sbatch --parsable \\',
         '        --dependency="afterany:$SLURM_JOB_ID" "$RUN_DIR/job.sh"); then',
         f'      {_node_words(plan)} --successor "${{NEXT%%;*}}" || true',
