@@ -33,7 +33,7 @@ COMMANDS_BY_TASK = {
         "check": "diagnose a run, a job or a log; without a target, all your jobs",
         "why": "say why a job ended, in six lines at most",
         "ticket": "write a ticket for the help desk about a job, without its secrets",
-        "fix": "apply the fix of a finding and launch the run again, as a trial or in full",
+        "fix": "apply a finding's fix and launch the run again, short or in full",
         "compare": "compare two runs: the effect of a change",
         "watch": "follow runs and jobs to their end, and say why they failed",
         "stacks": "show the stack of every rank of a running training",

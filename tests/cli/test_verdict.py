@@ -45,7 +45,7 @@ def judged(
 
 
 def test_the_first_line_is_the_verdict() -> None:
-    assert verdict_lines([], NOW_S)[0].startswith("No job of yours")
+    assert verdict_lines([], NOW_S)[0].startswith("You have no job")
     well = [judged("1"), judged("2", state="PENDING", is_read=False), judged("3", state="COMPLETED")]
     assert (
         verdict_lines(well, NOW_S)[0]
@@ -71,7 +71,7 @@ def test_a_job_of_which_nothing_could_be_read_is_not_called_well() -> None:
 
 def test_only_what_has_ended_is_called_ended_and_what_is_being_set_up_waits() -> None:
     setting_up = judged("1", state="CONFIGURING", is_read=False)
-    assert verdict_lines([setting_up], NOW_S)[0].endswith("what was measured (1 waiting)")
+    assert verdict_lines([setting_up], NOW_S)[0].endswith("found in the measurements (1 waiting)")
     stopped = [judged("1", state="SUSPENDED"), judged("2", state="COMPLETING"), judged("3", state="FAILED")]
     assert verdict_lines(stopped, NOW_S)[0].endswith("(1 ended, 2 in another state)")
 

@@ -317,16 +317,16 @@ def entry_of(**fields: object) -> bytes:
     [
         (b"[" * 100_000, "recursion"),
         (b"[]", "expected an object"),
-        (entry_of(t="soon"), "t: a number of seconds"),
-        (entry_of(t=float("nan")), "t: a number of seconds"),
+        (entry_of(t="soon"), "t: expected a number of seconds"),
+        (entry_of(t=float("nan")), "t: expected a number of seconds"),
         (entry_of(k=["run"]), "k: no kind of entry"),
         (entry_of(k="later"), "k: no kind of entry"),
         (b'{"t": 1, "k": "bytes", "data": ""}', "path: expected a text"),
         (b'{"t": 1, "k": "bytes", "path": "/x", "data": 3}', "data: expected a text"),
-        (b'{"t": 1, "k": "dir", "path": "/x", "names": "abc"}', "names: a list of texts"),
+        (b'{"t": 1, "k": "dir", "path": "/x", "names": "abc"}', "names: expected a list of texts"),
         (b'{"t": 1, "k": "again", "of": 7, "dur": 0}', "of: expected the id of an earlier answer"),
-        (entry_of(rc="0"), "rc: a whole number or null"),
-        (entry_of(argv=[["x"]]), "argv: a list of texts"),
+        (entry_of(rc="0"), "rc: expected a whole number or null"),
+        (entry_of(argv=[["x"]]), "argv: expected a list of texts"),
     ],
 )
 def test_a_crafted_line_is_one_error_that_names_it(session: Session, line: bytes, why: str) -> None:

@@ -132,7 +132,7 @@ async def test_a_run_that_is_no_drill_has_no_answer() -> None:
     async with opened() as driver:
         await open_run(driver)
         await driver.press("i")
-        await driver.sees("no drill")
+        await driver.sees("not a drill")
         assert driver.place == "job"
 
 

@@ -37,7 +37,7 @@ def test_every_reason_that_slurm_24_11_can_give_is_explained(reason: str) -> Non
         ("AssocGrpCpuLimit", PendingClass.LIMIT, True, "your group has as much as your account allows: CPUs"),
         ("AssocGrpCPUMinutesLimit", PendingClass.LIMIT, False, "CPUs × minutes"),
         ("MaxGRESRunMinsPerAccount", PendingClass.LIMIT, True, "your account has as much"),
-        ("QOSMaxWallDurationPerJobLimit", PendingClass.LIMIT, False, "lets one job have: time on the clock"),
+        ("QOSMaxWallDurationPerJobLimit", PendingClass.LIMIT, False, "allows one job: time on the clock"),
         ("QOSMinGRES", PendingClass.LIMIT, False, "less than the minimum"),
         ("PartitionTimeLimit", PendingClass.NEVER, False, "longer than its partition allows"),
         ("DependencyNeverSatisfied", PendingClass.NEVER, False, "does not accept"),
