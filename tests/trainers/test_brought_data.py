@@ -154,7 +154,7 @@ EXPECTED = {
     "one class": "{folder}/one: all training images are of one class",
     "class without images": r"Found no valid file for the classes em\x1b[31mpty",
     "other classes": r"train and test have other classes: d\x1b]0;og, dog is in only one of them",
-    "too few": "no test set, and no class has 5 images",
+    "too few": "no test set, and no class has the 5 images",
     "torn": "torn/cat/3.png: cannot be read as an image",
     "torn arrays": "torn.npz: cannot be read as arrays of numbers",
     "no names": "no images and labels in it (it has a, b)",
