@@ -55,8 +55,9 @@ def parser_of_screens() -> argparse.ArgumentParser:
     """The arguments of `coach` without a command."""
     parser = argparse.ArgumentParser(
         prog="coach",
-        description="See a Slurm cluster, launch trainings, be told what is wrong with the proof.",
-        epilog="Without a command, coach opens its screens. `coach COMMAND --help` tells more.\n\n"
+        description="See the cluster, launch a training that is known to be good, and learn why\n"
+        "a job fails or crawls, with the evidence.",
+        epilog="Without a command, coach opens its screens. `coach COMMAND --help` shows more.\n\n"
         + "\n\n".join(_group(task, commands) for task, commands in cli.COMMANDS_BY_TASK.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

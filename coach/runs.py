@@ -271,7 +271,7 @@ def read_json(path: Path) -> Dict[str, Any]:
     except RecursionError:
         raise RunFileError(path, "not valid JSON (nested too deeply)") from None
     if not isinstance(value, dict):
-        raise RunFileError(path, f"a JSON object was expected, found {type(value).__name__}")
+        raise RunFileError(path, f"expected a JSON object, found {type(value).__name__}")
     return value
 
 

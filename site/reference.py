@@ -82,7 +82,7 @@ def man_page(parser: argparse.ArgumentParser) -> str:
     """The page in roff, with a section for each command."""
     page = Manpage(parser, format="single-commands-section")
     page.source, page.manual = f"coach {__version__}", "coach"
-    page.description = "see a Slurm cluster, launch trainings, be told what is wrong"
+    page.description = "see a Slurm cluster, launch trainings, and learn why a job fails or crawls"
     return str(page).rstrip() + "\n" + _MORE.lstrip()
 
 

@@ -31,7 +31,8 @@ def parse_arguments() -> argparse.Namespace:
         "--precision",
         default="bf16",
         choices=["bf16", "fp16"],
-        help="Of the products: bf16 has the range of fp32, fp16 has more digits and needs its loss scaled",
+        help="Number format of the products: bf16 has the range of fp32; fp16 has more digits, and its "
+        "loss must be scaled",
     )
     return parser.parse_args()
 

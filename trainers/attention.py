@@ -51,17 +51,17 @@ def parse_arguments() -> argparse.Namespace:
         default="default",
         choices=["math", "flash", "efficient", "default"],
         help=(
-            "Implementation of attention: the matrix in memory (math), or never whole (flash, efficient); "
-            "default: torch chooses"
+            "Implementation of attention: math keeps the whole matrix in memory, flash and efficient never "
+            "do; default: torch chooses"
         ),
     )
     parser.add_argument(
         "--precision",
         default="bf16",
         choices=["bf16", "fp32"],
-        help="Of the products; flash attention on a GPU needs bf16",
+        help="Number format of the products; flash attention on a GPU needs bf16",
     )
-    parser.change("sequence_length", unit="bytes", help="Bytes that see each other")
+    parser.change("sequence_length", unit="bytes", help="Length of one sequence, in bytes")
     parser.change("lr", default=0.0003, usual=(1e-05, 0.1))
     parser.change(
         "batch_size", default=8, usual=(1, 512), unit="sequences", help="Sequences of one micro-batch"
@@ -97,7 +97,7 @@ def train(args: argparse.Namespace, device: torch.device, training: Training) ->
 
     # Model and optimizer.
     if args.embedding % args.heads:
-        raise TrainerError(f"heads={args.heads} do not share an embedding of {args.embedding} without a rest")
+        raise TrainerError(f"embedding={args.embedding} must be a multiple of heads={args.heads}")
     model = GPT(args.embedding, args.layers, args.heads, args.sequence_length).to(device)
     lr = scaled_lr(args.lr, args.lr_scaling, args.batch_size * args.gradient_accumulation)
     optimizer = build_optimizer(args, model.parameters(), lr)

@@ -57,11 +57,11 @@ def parse_arguments() -> argparse.Namespace:
         help="Size of the square matrices that are multiplied",
     )
     parser.add_places()
-    parser.change("run_dir", help="where the results go")
+    parser.change("run_dir", help="the directory of the results")
     parser.change("data_dir", help="not used: nothing is trained")
     parser.change("cache_dir", help="not used")
     parser.change("gpus_per_node", help="GPUs allotted; they are not used: this is about cores")
-    parser.change("resume_from", help="not used: a measurement starts anew")
+    parser.change("resume_from", help="not used: a measurement always starts from the beginning")
     return parser.parse_args()
 
 

@@ -71,7 +71,7 @@ def parse_arguments() -> argparse.Namespace:
         help="Timed calls of every collective and size, after five that are not timed",
     )
     parser.add_shared("max_seconds")
-    parser.change("max_seconds", help="Time after which no further size is begun; 0: however long it takes")
+    parser.change("max_seconds", help="Time after which no further size starts; 0: no limit")
     parser.add_argument(
         "--collectives",
         default="all",
@@ -95,7 +95,7 @@ def parse_arguments() -> argparse.Namespace:
         max=8192,
         usual=(1, 8192),
         unit="MiB",
-        help="Largest message; a size that the memory does not hold is not begun",
+        help="Largest message; a size that does not fit into memory is skipped",
     )
     parser.add_argument(
         "--pair_kib",
@@ -104,16 +104,16 @@ def parse_arguments() -> argparse.Namespace:
         min=0,
         usual=(64, 65536),
         unit="KiB",
-        help="Message that every two ranks send each other, to find a slow link; 0: none",
+        help="Message between each pair of ranks, to find a slow link; 0: none",
     )
     parser.add_shared("seed")
     parser.change("seed", help="Seed of the model whose gradients are the example; the messages are the same")
     parser.add_places()
-    parser.change("run_dir", help="where the results go")
+    parser.change("run_dir", help="the directory of the results")
     parser.change("data_dir", help="not used: nothing is trained")
     parser.change("cache_dir", help="not used")
     parser.change("gpus_per_node", help="GPUs allotted; 0: use the CPU; unset: see environment")
-    parser.change("resume_from", help="not used: a measurement starts anew")
+    parser.change("resume_from", help="not used: a measurement always starts from the beginning")
     return parser.parse_args()
 
 
@@ -176,7 +176,7 @@ class CommBench:
         if self.rank == 0:
             write_whole(Path(self.args.run_dir) / "comm_bench.json", self.found)
         if self.num_wrong:
-            raise TrainerError(f"{self.num_wrong:,} wrong numbers came out: the column #wrong says where")
+            raise TrainerError(f"{self.num_wrong:,} results are wrong: the column #wrong shows which")
         finish(self.metrics, self.step, reason if reason in STOPPED_EARLY else "max_steps")
 
     def sizes_of(self, name: str) -> dict[str, Any]:

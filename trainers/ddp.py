@@ -38,13 +38,13 @@ def parse_arguments() -> argparse.Namespace:
         min=1,
         usual=(1, 200),
         unit="MB",
-        help="Gradients that travel together: small buckets start earlier, large ones use the network better",
+        help="Size of a bucket of gradients: small buckets start earlier, large ones use the network better",
     )
     parser.add_argument(
         "--compression",
         default="none",
         choices=["none", "fp16", "bf16"],
-        help="Of the gradients while they travel; bf16 needs NCCL",
+        help="Number format of the gradients on the network; bf16 needs NCCL",
     )
     parser.add_argument(
         "--sync_batch_norm",

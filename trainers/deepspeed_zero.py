@@ -33,7 +33,7 @@ def parse_arguments() -> argparse.Namespace:
         type=int,
         default=2,
         choices=[0, 1, 2, 3],
-        help="What is sharded: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 parameters too",
+        help="Sharded state: 0 none, 1 the optimizer's, 2 gradients too, 3 parameters too",
     )
     parser.add_shared("offload")
     parser.add_argument(

@@ -34,8 +34,8 @@ def parse_arguments() -> argparse.Namespace:
         default="fp32",
         choices=["fp32", "bf16"],
         help=(
-            "Of parameters and activations in use; what is kept, and the sums of gradients, stay in fp32. "
-            "Batch norm computes in fp32"
+            "Number format of parameters and activations in use; stored parameters and sums of gradients "
+            "stay in fp32. Batch norm computes in fp32"
         ),
     )
     parser.add_argument(
@@ -43,7 +43,7 @@ def parse_arguments() -> argparse.Namespace:
         type=bool,
         default=True,
         help=(
-            "Let a part's parameters go after its forward pass and gather them again for the backward pass; "
+            "Free a part's parameters after its forward pass and gather them again for the backward pass; "
             "false: more memory, less communication"
         ),
     )
@@ -55,8 +55,8 @@ def parse_arguments() -> argparse.Namespace:
         usual=(1, 64),
         unit="copies",
         help=(
-            "Copies of the model, each cut over its share of the ranks, neighbours: gathered within a node, "
-            "only gradients cross the network (HSDP). Divides the number of ranks"
+            "Copies of the model, each sharded over neighbouring ranks: parameters are gathered within a "
+            "node, and only gradients cross the network (HSDP). Must divide the number of ranks"
         ),
     )
     parser.add_shared("offload", "async_checkpoint")

@@ -79,7 +79,7 @@ def parse_arguments() -> argparse.Namespace:
         max=32768,
         usual=(16, 32768),
         unit="numbers",
-        help="Numbers of a row, and of the bias",
+        help="Numbers in a row, and in the bias",
     )
     parser.add_argument(
         "--compile",

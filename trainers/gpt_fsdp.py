@@ -58,7 +58,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed + training.rank)  # every rank drops out in its own way
     if args.embedding % args.heads:
-        raise TrainerError(f"heads={args.heads} do not share an embedding of {args.embedding} without a rest")
+        raise TrainerError(f"embedding={args.embedding} must be a multiple of heads={args.heads}")
 
     # Data: blocks of the text. Seed and epoch alone decide the order of each epoch, so a resumed run sees the
     # same order.

@@ -66,7 +66,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)  # of dropout too: all ranks drop alike in the parts that all have whole
     if args.embedding % args.heads:
-        raise TrainerError(f"heads={args.heads} do not share an embedding of {args.embedding} without a rest")
+        raise TrainerError(f"embedding={args.embedding} must be a multiple of heads={args.heads}")
 
     # Data: the same blocks of the text in the same order on every rank, because each computes its part of
     # all.

@@ -42,8 +42,8 @@ def parse_arguments() -> argparse.Namespace:
         "--base",
         default="",
         help=(
-            "Run directory or checkpoint of gpt, gpt_ddp, gpt_fsdp or gpt_tp to start from; its sizes are "
-            "taken. Empty: a fresh model, which knows nothing"
+            "Run directory or checkpoint of gpt, gpt_ddp, gpt_fsdp or gpt_tp to start from; the model gets "
+            "its sizes. Empty: a fresh model, not trained yet"
         ),
     )
     parser.add_argument(
@@ -58,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
         min=1,
         usual=(1, 256),
         unit="columns",
-        help="Columns of the small matrices: what is learned has at most so many directions",
+        help="Rank of the small matrices: the update has at most this many directions",
     )
     parser.add_argument(
         "--alpha",
@@ -66,7 +66,7 @@ def parse_arguments() -> argparse.Namespace:
         default=16.0,
         above=0,
         usual=(1, 512),
-        help="What is learned counts alpha / rank times, so that another rank needs no other lr",
+        help="The update is scaled by alpha / rank, so that another rank needs no other lr",
     )
     parser.add_argument(
         "--targets",
@@ -80,7 +80,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.change("lr", default=0.01, usual=(1e-4, 0.1), help="Learning rate of the adapters, after warm-up")
     parser.change("max_steps", default=200)
     parser.change("batch_size", default=16, help="Pairs of one micro-batch")
-    parser.change("weight_decay", default=0.0, help="How much of each adapter a step takes away, times lr")
+    parser.change("weight_decay", default=0.0, help="Share of each adapter that a step subtracts, times lr")
     parser.change("lr_schedule", default="linear")
     parser.change("num_train_samples", unit="pairs")
     return parser.parse_args()
@@ -124,7 +124,7 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, training: Training) -> None:
     torch.manual_seed(args.seed)
     if args.embedding % args.heads:
-        raise TrainerError(f"heads={args.heads} do not share an embedding of {args.embedding} without a rest")
+        raise TrainerError(f"embedding={args.embedding} must be a multiple of heads={args.heads}")
 
     # Data: pairs, of which the response alone is learned. Seed and epoch alone decide the order of each
     # epoch, so a resumed run sees the same order.
@@ -217,7 +217,8 @@ def check_merged(model: GPT, tokens: torch.Tensor) -> None:
     difference = (before - after).abs().max().item()
     if difference > 1e-3 * before.abs().max().item():
         raise TrainerError(
-            f"merged adapters change a logit by {difference:.3g}: they are not what was trained"
+            f"merged adapters change a logit by {difference:.3g}: the merged model differs from the "
+            "trained one"
         )
     print_rank0(
         f"merged: {count_parameters(merged):,} parameters, as the base; "

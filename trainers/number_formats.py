@@ -42,18 +42,18 @@ def parse_arguments() -> argparse.Namespace:
         min=1,
         usual=(256, 100000),
         unit="terms",
-        help="Ones that are added up, one after the other",
+        help="Number of ones to add up, one after the other",
     )
     parser.add_places()
     parser.change_shared("bench")
     parser.change("max_steps", usual=(1, 1000), unit="steps", help="Steps before the gradients are looked at")
-    parser.change("max_seconds", help="Time after which no further table is begun; 0: however long it takes")
+    parser.change("max_seconds", help="Time after which no further table starts; 0: no limit")
     parser.change("seed", help="Seed of initial parameters, order and augmentation")
     parser.change("lr", help="Learning rate of SGD")
     parser.change("width", default=32)
     parser.change("num_train_samples", default=2048)
     parser.change("data_dir", help="folder with cifar-10-batches-py")
-    parser.change("cache_dir", help="where generated data is kept")
+    parser.change("cache_dir", help="the directory of generated data")
     return parser.parse_args()
 
 

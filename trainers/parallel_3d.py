@@ -58,7 +58,8 @@ def parse_arguments() -> argparse.Namespace:
         min=1,
         usual=(1, 8),
         unit="ranks",
-        help="Ranks that share each layer; divides the 4 heads. Neighbours, so that they lie in one node",
+        help="Ranks that share each layer; must divide the 4 heads. They are neighbours, so they share a "
+        "node",
     )
     parser.add_argument(
         "--pp",

@@ -87,10 +87,7 @@ def parse_arguments() -> argparse.Namespace:
         min=0,
         usual=(0, 1000),
         unit="products",
-        help=(
-            "Products of matrices that are computed with each batch; 0: as many as take as long as the copy "
-            "of a batch"
-        ),
+        help=("Matrix products computed with each batch; 0: as many as take as long as copying a batch"),
     )
     parser.add_places()
     parser.change_shared("bench")
@@ -155,7 +152,8 @@ def measure(args: argparse.Namespace, device: torch.device, bench: Bench) -> Non
         )
     if device.type != "cuda":
         print_rank0(
-            "no GPU: a batch is where it is needed, so no way has a copy to hide; pinned memory: not measured"
+            "no GPU: batches are in the right memory already, so there is no copy to hide; pinned memory: "
+            "not measured"
         )
     bench.finish()
 

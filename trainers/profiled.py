@@ -44,7 +44,7 @@ def parse_arguments() -> argparse.Namespace:
         default=2,
         min=0,
         unit="steps",
-        help="Steps that are profiled and thrown away",
+        help="Steps that are profiled and discarded",
     )
     parser.add_argument(
         "--profile_active",

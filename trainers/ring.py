@@ -42,7 +42,7 @@ def parse_arguments() -> argparse.Namespace:
         help="Timed calls of each way, after five that are not timed",
     )
     parser.add_shared("max_seconds")
-    parser.change("max_seconds", help="Time after which no further way is begun; 0: however long it takes")
+    parser.change("max_seconds", help="Time after which no further way starts; 0: no limit")
     parser.add_argument(
         "--size_kib",
         type=int,
@@ -50,16 +50,16 @@ def parse_arguments() -> argparse.Namespace:
         min=1,
         usual=(1, 262144),
         unit="KiB",
-        help="What every rank has, and all add up",
+        help="Data of each rank, which all ranks add up",
     )
     parser.add_shared("seed")
     parser.change("seed", help="Not used: the numbers are known, so that the sums can be checked")
     parser.add_places()
-    parser.change("run_dir", help="where the results go")
+    parser.change("run_dir", help="the directory of the results")
     parser.change("data_dir", help="not used: nothing is trained")
     parser.change("cache_dir", help="not used")
     parser.change("gpus_per_node", help="GPUs allotted; 0: use the CPU; unset: see environment")
-    parser.change("resume_from", help="not used: a measurement starts anew")
+    parser.change("resume_from", help="not used: a measurement always starts from the beginning")
     return parser.parse_args()
 
 

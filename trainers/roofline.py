@@ -49,7 +49,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_places()
     parser.change("data_dir", help="not used: the data are random")
     parser.change("cache_dir", help="not used")
-    parser.change("resume_from", help="not used: a measurement starts anew")
+    parser.change("resume_from", help="not used: a measurement always starts from the beginning")
     return parser.parse_args()
 
 

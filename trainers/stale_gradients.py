@@ -38,7 +38,7 @@ def parse_arguments() -> argparse.Namespace:
         min=0,
         usual=(0, 1000),
         unit="ms",
-        help="Time for which the last worker rests before it sends a gradient, as a slower machine would",
+        help="Time that the last worker waits before it sends a gradient, like a slower machine",
     )
     parser.add_places()
     parser.change(
@@ -53,11 +53,11 @@ def parse_arguments() -> argparse.Namespace:
         unit="gradients",
         help="Gradients in each of the three ways, of all workers together",
     )
-    parser.change("max_seconds", help="Time after which no further way is begun; 0: however long it takes")
+    parser.change("max_seconds", help="Time after which no further way starts; 0: no limit")
     parser.change("seed", help="Seed of initial parameters, order and augmentation")
     parser.change("width", default=16)
     parser.change("num_train_samples", default=2048)
-    parser.change("resume_from", help="not used: all three ways start anew")
+    parser.change("resume_from", help="not used: all three ways start from the beginning")
     return parser.parse_args()
 
 

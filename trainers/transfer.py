@@ -31,13 +31,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pretrained",
         default="",
-        help="Whole path of a state_dict, a checkpoint or a run, of the same model; empty: from scratch",
+        help="Full path of a state_dict, a checkpoint or a run of the same model; empty: from scratch",
     )
     parser.add_argument(
         "--freeze",
         type=bool,
         default=False,
-        help="Train the last layer alone, on what the others have learned",
+        help="Train only the last layer, on the features of the others",
     )
     return parser.parse_args()
 

@@ -29,21 +29,21 @@ else:
     patience = late("coach.workflows", "patience")
 
 COMMANDS_BY_TASK = {
-    "what went wrong": {
-        "check": "diagnose a run, a job or a log; all your jobs without one",
+    "find the cause of a problem": {
+        "check": "diagnose a run, a job or a log; without a target, all your jobs",
         "why": "say why a job ended, in six lines at most",
-        "ticket": "write what a help desk asks for about a job, without secrets",
-        "fix": "launch a run again with the advice of its findings, short or whole",
-        "compare": "compare two runs: what a change did",
-        "watch": "follow runs and jobs to their end, and say why some failed",
-        "stacks": "show where every rank of a running training stands",
+        "ticket": "write a ticket for the help desk about a job, without its secrets",
+        "fix": "apply a finding's fix and launch the run again, short or in full",
+        "compare": "compare two runs: the effect of a change",
+        "watch": "follow runs and jobs to their end, and say why they failed",
+        "stacks": "show the stack of every rank of a running training",
         "trace": "read a torch.profiler trace: idle time, kernels, copies",
         "attach": "measure inside a running job of yours that coach did not launch",
-        "explain": "explain a rule, a state or reason of Slurm, a topic",
+        "explain": "explain a rule, a Slurm state or reason, or a topic",
     },
-    "what the cluster does": {
+    "see the cluster": {
         "jobs": "list your jobs, or everybody's with --all",
-        "history": "list your ended jobs, and how well they used what they had",
+        "history": "list your ended jobs, and how much of their resources they used",
         "nodes": "list the nodes",
         "partitions": "list the partitions",
         "reserved": "list the reservations: who may use which nodes, and when",
@@ -56,7 +56,7 @@ COMMANDS_BY_TASK = {
         "run": "run a command beside the sampler, in a run directory",
         "runs": "list the runs that coach knows",
     },
-    "change jobs of yours": {
+    "change your jobs": {
         "cancel": "cancel jobs or runs",
         "hold": "keep waiting jobs from starting",
         "release": "let held jobs start",
@@ -68,13 +68,13 @@ COMMANDS_BY_TASK = {
     "learn and teach": {
         "drill": "find a planted fault: list the drills, launch one, name the cause",
         "workshop": "rehearse a workshop: do its recipes run, do all learners fit?",
-        "cohort": "show how everybody of a course stands: state, finding, drills",
+        "cohort": "show the progress of everybody in a course: state, finding, drills",
     },
     "set up": {
-        "doctor": "say what works here, what does not, and what to do",
-        "config": "show what is set and who set it, check a file, forget an answer",
-        "rules": "try a file of wordings and thresholds that a site or a user adds",
-        "record": "keep what coach reads in a file, to replay it",
+        "doctor": "check if launches work here; each failed check names its remedy",
+        "config": "show each setting and its origin, check a file, forget an answer",
+        "rules": "test a file of wordings and thresholds from a site or a user",
+        "record": "record everything that coach reads in a file, to replay it",
         "sample": "sample GPUs and processes of this node",
     },
 }
@@ -167,7 +167,11 @@ def sentence(summary: str) -> str:
 
 def add_as_root(parser: argparse.ArgumentParser) -> None:
     """Add the option that lets root change something. Only root sees it in the help."""
-    help_ = "let root change something (also COACH_AS_ROOT=1)" if os.geteuid() == 0 else argparse.SUPPRESS
+    help_ = (
+        "allow root to launch and change jobs (also COACH_AS_ROOT=1)"
+        if os.geteuid() == 0
+        else argparse.SUPPRESS
+    )
     parser.add_argument("--as-root", action="store_true", help=help_)
 
 

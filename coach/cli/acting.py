@@ -22,7 +22,7 @@ from coach.workflows.jobs.job_actions import perform, plan_action
 def configure(parser: argparse.ArgumentParser) -> None:
     """Any number of targets, and `--yes` to answer the question in advance."""
     parser.add_argument(
-        "targets", metavar="ID", nargs="+", help="job ids (17, 17_3, 17_[2-5]) and run ids of yours"
+        "targets", metavar="ID", nargs="+", help="your job ids (17, 17_3, 17_[2-5]) and run ids"
     )
     add_answers(parser)
 

@@ -25,7 +25,7 @@ from coach.workflows.jobs.attach import begin_attach, plan_attach, streams
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """One job, and `--yes` to answer the question in advance."""
-    parser.add_argument("target", metavar="ID", help="the job id of a running job of yours")
+    parser.add_argument("target", metavar="ID", help="the id of your running job")
     parser.add_argument(
         "--python", metavar="FILE", help="the interpreter on the nodes (default: coach's own)"
     )
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("text", "json"),
         default="text",
-        help="json: one object a line, all that is measured",
+        help="json: one object per line, with all measurements",
     )
     add_answers(parser)
 
@@ -71,7 +71,7 @@ def _follow(sources: tuple[StreamSource, ...], printer: _Printer) -> int:
         stop.set()
     if not printer.has_measured:
         raise UserError(
-            printer.error or "nothing was measured", "is that interpreter there on the nodes? --python FILE"
+            printer.error or "nothing was measured", "name an interpreter that the nodes have: --python FILE"
         )
     if printer.error is not None:
         say(printer.error)

@@ -38,7 +38,7 @@ def _group_of(target: str, settings: Settings, io: SystemIo) -> list[str]:
     known = list_runs(io, settings.runs_root)
     named = next((run for run in known if target in (run.run_id, run.job_id)), None)
     if named is None or named.sweep is None:
-        raise UserError(f"{target}: not a run of a sweep", "without --group it is cancelled alone")
+        raise UserError(f"{target}: not a run of a sweep", "leave out --group to cancel this run alone")
     alive = [run.run_id for run in group_of(named.sweep.group_id, known) if not is_final(run.state)]
     if not alive:
         raise UserError(f"{target}: all runs of its group have ended")

@@ -18,8 +18,10 @@ from coach.workflows.doctor import capture
 
 _WIDTH = 160
 _NOTES = (
-    "names of users, accounts, jobs, nodes, partitions and paths are replaced, each always by the same",
-    "of all that coach does not read only the shape is kept; nothing is sent: look at the file",
+    "names of users, accounts, jobs, nodes, partitions and paths are replaced, each by the same word "
+    "everywhere",
+    "of fields that coach does not read, only the format is kept; nothing is sent: read the file before "
+    "you share it",
 )
 
 

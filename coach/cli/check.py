@@ -40,20 +40,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="read this log instead of those that are found; may be given many times",
+        help="read this log instead of the logs that coach finds; may be given many times",
     )
     parser.add_argument(
         "--metrics",
         action="append",
         default=[],
         metavar="FILE",
-        help="read metrics from this file instead of those that are found; may be given many times",
+        help="read metrics from this file instead of the files that coach finds; may be given many times",
     )
     parser.add_argument(
         "--fail-on",
         choices=tuple(_FAIL_ON),
         default="warning",
-        help="exit with status 1 from this severity on (default: warning)",
+        help="exit with status 1 at a finding of this severity or a higher one (default: warning)",
     )
     add_options(parser)
 
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     io = reading_io(settings)
     if args.target in (None, "-") and (args.log or args.metrics):
-        raise UserError("--log and --metrics name the files of one TARGET", "coach check JOB --log FILE")
+        raise UserError("--log and --metrics need one TARGET", "coach check JOB --log FILE")
     checker = Checker(settings, io, Engine(rules_of(settings)), args.backend)
     if args.target is not None:
         named = [tuple(_existing(path) for path in paths) for paths in (args.log, args.metrics)]
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _tell_left_out(number: int) -> None:
     if number:
-        print(f"coach: {number} more jobs were not judged: name them, coach check JOB", file=sys.stderr)
+        print(f"coach: {number} more jobs were not checked: coach check JOB checks one", file=sys.stderr)
 
 
 def _existing(text: str) -> Path:

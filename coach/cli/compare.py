@@ -37,16 +37,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "before",
         metavar="RUN",
         help=(
-            "the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or one "
-            "that a fix made, or that a fix changed"
+            "the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or a "
+            "run before or after a fix"
         ),
     )
     parser.add_argument("after", metavar="RUN", nargs="?", help="the run that was changed")
     parser.add_argument(
         "--best",
         metavar="METRIC",
-        help="rank the runs of a group by it: loss, eval_accuracy, samples_per_s … (less is better for "
-        "losses, times and memory)",
+        help="rank the runs of a group by this metric: loss, eval_accuracy, samples_per_s … (less is "
+        "better for losses, times and memory)",
     )
     add_options(parser)
 

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="FILE",
-        help="name all that is wrong in FILE (default: the files in force); exit status 2 when something is",
+        help="list every problem in FILE (default: the files in force); exit status 2 if there is one",
     )
     what.add_argument(
         "--forget",

@@ -46,7 +46,7 @@ def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
             more = f" and {len(group) - _MAX_NAMED} more" if len(group) > _MAX_NAMED else ""
             yield f"  {word}: {listed}{more}"
     first = next(iter(named[_WENT_WRONG]), parts[0])
-    yield f"  coach check {printable(first.diagnosis.target)} tells all of one"
+    yield f"  coach check {printable(first.diagnosis.target)} shows one in full"
 
 
 def _parts_by_standing(parts: Sequence[Judged]) -> dict[str, list[Judged]]:
@@ -120,7 +120,7 @@ def finding_lines(finding: Finding, indent: str) -> Iterable[str]:
     for item in finding.evidence:
         yield f"{indent}    {_evidence_text(item)}"
     for fix in finding.fixes:
-        asks = " [changes what is learned]" if fix.changes_learning else ""
+        asks = " [changes the training result]" if fix.changes_learning else ""
         yield f"{indent}  fix: {printable(fix.title)}{asks}"
         if fix.command:
             yield f"{indent}       {printable(fix.command)}"

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list",
         action="store_true",
-        help="list all rules, those never seen in a real run apart; then all topics",
+        help="list all rules, then those never seen in a real run, then all topics",
     )
 
 
@@ -77,7 +77,7 @@ def _print_list(settings: Settings) -> None:
     pages = [rule_page(rule, is_muted=rule.code in settings.muted_rules) for rule in rule_classes()]
     for are_proven, heading in (
         (True, ""),
-        (False, "Unproven: nobody has seen them for real, so they are at most info"),
+        (False, "Unproven: never seen in a real run, so their severity is at most info"),
     ):
         shown = [page for page in pages if page.is_proven is are_proven]
         if not shown:

@@ -1,7 +1,7 @@
 """`coach fix RUN`: applies a finding's fix to a run's launch, tries it briefly or launches it fully, and
 shows its effect.
 
-The fixes are the same as on the screens. A fix that changes what is learned always asks first: `--yes` does
+The fixes are the same as on the screens. A fix that changes the training result always asks: `--yes` does
 not cover it.
 """
 
@@ -52,8 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         help=(
-            "a run id or a job id; of a job that coach did not launch, its script is shown as it would have "
-            "to be"
+            "a run id or a job id; for a job that coach did not launch, coach shows its script with the "
+            "fix applied"
         ),
     )
     parser.add_argument(
@@ -68,19 +68,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const=TRIAL_STEPS,
         metavar="STEPS",
         help=(
-            "try it short, with a time limit of its own, before the whole is launched again (default: "
+            "try the fix for a few steps, with a time limit of its own, before the full run (default: "
             f"{TRIAL_STEPS} steps)"
         ),
     )
     parser.add_argument(
         "--parent",
         choices=[choice.value for choice in ParentChoice],
-        help="an active run is cancelled, kept, or waited for",
+        help="cancel an active parent run, keep it, or wait for its end",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask, unless it changes what is learned")
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask, unless the fix changes the training result"
+    )
     parser.add_argument("--change-learning", action="store_true", help="nor then")
     parser.add_argument("--dry-run", action="store_true", help="print the changes and the script, do nothing")
-    parser.add_argument("--wait", action="store_true", help="wait for its end, and compare the two")
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for the end of the new run, and compare it with its parent"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
 
@@ -169,7 +173,7 @@ def _list(found: Sequence[Remedy], format_: str) -> int:
         print_json("fixes", rows)
         return 0
     if not rows:
-        say("nothing was found that a changed launch would mend")
+        say("no finding has a fix that changes the launch")
     print_table(
         ("RULE", "N", "LEARNS OTHERWISE", "FIX"),
         [
@@ -204,11 +208,11 @@ def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -
     if 1 <= number <= len(wanted):
         return wanted[number - 1]
     codes = ", ".join(dict.fromkeys(each.finding.rule for each in found))
-    hint = f"fixes that can be: {codes}" if codes else f"coach check {name} says what to do"
+    hint = f"rules with a fix: {codes}" if codes else f"coach check {name} says what to do"
     if wanted:
         raise UserError(f"--number {number}: {wanted[0].finding.rule} has {len(wanted)}", "--list shows them")
     whose = rule.upper() if rule else "the primary finding"
-    raise UserError(f"{name}: {whose} has no fix that a changed launch can carry out", hint)
+    raise UserError(f"{name}: {whose} has no fix that changes the launch", hint)
 
 
 def _show(offered: RelaunchOffer) -> None:
@@ -218,9 +222,12 @@ def _show(offered: RelaunchOffer) -> None:
     for name, old, new in offered.changes:
         say(f"  {name}: {old} → {new}")
     for copy in offered.plan.copies:
-        say(f"  {copy.source} stays as it is: the run gets a copy with other {', '.join(copy.changes)}")
-    learning = "changes what is learned: the child is another experiment"
-    say(f"  this {learning if offered.fix.changes_learning else 'does not change what is learned'}")
+        say(
+            f"  {copy.source} stays unchanged: the run gets a copy with new values of "
+            f"{', '.join(copy.changes)}"
+        )
+    learning = "changes the training result: it will differ from the parent's"
+    say(f"  this {learning if offered.fix.changes_learning else 'does not change the training result'}")
     for line in offered.plan.warnings:
         say(f"warning: {line}")
     if offered.lost:
@@ -234,8 +241,9 @@ def _parent_choice(args: argparse.Namespace, parent: Run) -> ParentChoice:
         return ParentChoice(args.parent)
     if args.trial is None and not is_final(parent.state):
         raise UserError(
-            f"{parent.run_id} is {parent.state or 'not known to have ended'}: what becomes of it?",
-            "--parent cancel, keep or wait",
+            f"{parent.run_id} is {parent.state or 'not known to have ended'}: cancel it, keep it, or wait "
+            "for its end?",
+            "--parent cancel, --parent keep or --parent wait",
         )
     return ParentChoice.KEEP
 
@@ -244,7 +252,7 @@ def _is_wanted(args: argparse.Namespace, remedy: Remedy, plan: Plan) -> bool:
     is_covered = args.yes and (args.change_learning or not remedy.fix.changes_learning)
     if args.yes and not is_covered and not sys.stdin.isatty():
         raise UserError(
-            "this fix changes what is learned: --yes does not cover that", "--change-learning does"
+            "this fix changes the training result: --yes does not cover that", "--change-learning does"
         )
     return is_confirmed(f"launch {plan.run_id}", is_covered)
 

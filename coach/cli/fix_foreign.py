@@ -46,10 +46,8 @@ def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Set
     if not wanted:
         codes = ", ".join(dict.fromkeys(each.finding.rule for each in found.fixes))
         raise UserError(
-            f"job {job.job_id}: nothing to change was found" + (f" by {rule.upper()}" if rule else ""),
-            f"findings with something to do: {codes}"
-            if codes
-            else f"coach check {job.job_id} says what was seen",
+            f"job {job.job_id}: no fix was found" + (f" for {rule.upper()}" if rule else ""),
+            f"rules with a fix: {codes}" if codes else f"coach check {job.job_id} shows its findings",
         )
     lost = lost_of_job(io, job.job_id, None) if job.state == "RUNNING" else ()
     if format_ == "json":
@@ -83,19 +81,19 @@ def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[
         else f"no diff: {printable(found.problem or '')}"
     ]
     if lost:
-        lines += ["if it is ended now:", *(f"  {printable(line)}" for line in lost)]
+        lines += ["if you cancel it now:", *(f"  {printable(line)}" for line in lost)]
     shown = None
     for each in wanted:
         if each.finding is not shown:
             shown = each.finding
             lines += ["", *finding_lines(replace(each.finding, fixes=()), "")]
-        learning = ": changes what is learned" if each.fix.changes_learning else ""
+        learning = ": changes the training result" if each.fix.changes_learning else ""
         lines += ["", f"fix: {printable(each.fix.title)}{learning}"]
         if each.fix.command is not None:
             lines.append(f"  {printable(each.fix.command)}")
         lines += [f"  {printable(line)}" for line in each.unsaid]
         lines += [printable(line.expandtabs(4)) for line in each.diff]
-    return [*lines, "", "nothing was written: the script is yours"]
+    return [*lines, "", "nothing was written: change the script yourself"]
 
 
 def _object(

@@ -37,7 +37,7 @@ COLUMNS = "id,user,state,reason,part,node,cpus,gpu,used,left,start,name"
 def configure(parser: argparse.ArgumentParser) -> None:
     add_listing(parser, job_vocabulary(None, None, expand_nodes))
     parser.add_argument(
-        "--all", action="store_true", help="everybody's jobs in all partitions; user: implies it"
+        "--all", action="store_true", help="all users' jobs in all partitions; a user: filter implies it"
     )
     parser.add_argument(
         "--why", action="store_true", help="say what each pending job waits for, and what can be done"

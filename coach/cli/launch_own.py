@@ -37,7 +37,8 @@ def add_own(parser: argparse.ArgumentParser) -> None:
         metavar="OFFER",
         action="append",
         default=[],
-        help=f"add to an own training: {'; '.join(f'{name} {what}' for name, what in OFFERS.items())}",
+        help="let coach add to your own training: "
+        f"{'; '.join(f'{name} {what}' for name, what in OFFERS.items())}",
     )
     parser.add_argument(
         "--as-is", action="store_true", help="hand a batch file to sbatch unread; coach follows its job"
@@ -52,7 +53,7 @@ def with_program(request: LaunchRequest, args: argparse.Namespace, settings: Set
         behind = args.behind or ()
         own = read_own_program(args.what, behind, Path.cwd(), args.offers, is_unread=args.as_is)
         return replace(request, own=own) if args.as_is else own_request(own, request)
-    said = {"arguments behind --": args.behind, "--with": args.offers, "--as-is": args.as_is}
+    said = {"arguments after --": args.behind, "--with": args.offers, "--as-is": args.as_is}
     for words, value in said.items():
         if value:
             raise UserError(

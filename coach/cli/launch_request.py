@@ -57,18 +57,18 @@ def _add_resources(parser: argparse.ArgumentParser) -> None:
         "--cpus-per-task", metavar="N", help="CPUs per node, for all its ranks and data workers"
     )
     parser.add_argument(
-        "--cpus-per-gpu", metavar="N", help="CPUs for each GPU, where the site wants them asked for so"
+        "--cpus-per-gpu", metavar="N", help="CPUs for each GPU, for sites that want CPUs requested this way"
     )
     parser.add_argument(
         "--max-restarts",
         metavar="N",
-        help="start all ranks anew, from the newest checkpoint, up to N times after one has failed",
+        help="restart all ranks from the newest checkpoint after a rank has failed, at most N times",
     )
-    parser.add_argument("--gpu-type", metavar="T", help="type of GPU to ask for, as the partition names it")
+    parser.add_argument("--gpu-type", metavar="T", help="type of GPU to request, as the partition names it")
     parser.add_argument(
         "--gpu-request",
         choices=GPU_REQUESTS,
-        help="which option of sbatch asks for GPUs (default: gpus-per-node)",
+        help="the option of sbatch that requests GPUs (default: gpus-per-node)",
     )
     parser.add_argument(
         "--gpm",
@@ -84,8 +84,8 @@ def _add_long(parser: argparse.ArgumentParser) -> None:
         type=_segments,
         const=DEFAULT_SEGMENTS,
         metavar="N",
-        help="when the time limit is near, go on from the newest checkpoint in a further segment; N segments "
-        f"at most (default {DEFAULT_SEGMENTS})",
+        help="when the time limit is near, resume from the newest checkpoint in another segment; at most N "
+        f"segments (default {DEFAULT_SEGMENTS})",
     )
     parser.add_argument(
         "--resume-with",
@@ -105,11 +105,12 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUES",
         action="append",
         default=[],
-        help="a run for each value: lr=1e-4,1e-3, batch_size=16..128*2; of several, for each combination",
+        help="a run for each value: lr=1e-4,1e-3, batch_size=16..128*2; with several options, a run for "
+        "each combination",
     )
     parser.add_argument("--random", metavar="N", help="N runs of a sweep, drawn at random")
     parser.add_argument(
-        "--at-once", metavar="N", help="runs of a sweep that are alive at the same time (default: 4)"
+        "--at-once", metavar="N", help="runs of a sweep that may run at the same time (default: 4)"
     )
     parser.add_argument(
         "--brake",
@@ -117,8 +118,8 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
         type=_of_brake,
         const=DEFAULT_AFTER,
         metavar="N",
-        help="once the first N runs of a sweep have failed alike, the rest does not begin "
-        f"(default {DEFAULT_AFTER})",
+        help="if the first N runs of a sweep fail with the same cause, do not start the rest (default "
+        f"{DEFAULT_AFTER})",
     )
     parser.add_argument(
         "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"
@@ -216,11 +217,13 @@ def pairs(texts: Iterable[str], option: str) -> Mapping[str, str]:
 
 def _of_brake(text: str) -> int:
     if not re.fullmatch(r"\d{1,4}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs: put --brake behind WHAT")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of runs; write WHAT before --brake")
     return int(text)
 
 
 def _segments(text: str) -> int:
     if not re.fullmatch(r"\d{1,4}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of segments: put --until-done behind WHAT")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected a number of segments; write WHAT before --until-done"
+        )
     return int(text)

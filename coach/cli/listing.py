@@ -46,13 +46,16 @@ def add_listing(parser: argparse.ArgumentParser, vocabulary: Vocabulary[Any]) ->
         "query",
         nargs="*",
         metavar="FILTER",
-        help="words that must all be true: KEY:VALUE[,VALUE], or any text",
+        help="conditions that must all hold: KEY:VALUE[,VALUE], or any text",
     )
     parser.add_argument(
-        "--sort", default="", metavar="FIELDS", help="by these fields, with - the largest first: -gpu,user"
+        "--sort",
+        default="",
+        metavar="FIELDS",
+        help="sort by these fields; - puts the largest first: -gpu,user",
     )
     parser.add_argument(
-        "--columns", default="", metavar="FIELDS", help="only these, in this order: id,user,gpu"
+        "--columns", default="", metavar="FIELDS", help="show only these columns, in this order: id,user,gpu"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "\n".join(

@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpus",
         action="store_true",
-        help="each GPU by its index, with the job that has it (dear: 3 RPCs more)",
+        help="list each GPU by its index, with the job that holds it (costs 3 more RPCs)",
     )
     add_clusters(parser)
     add_options(parser)

@@ -30,7 +30,7 @@ def print_place(place: PlaceInQueue) -> None:
     if place.reservations.value:
         _print_reservations(place.reservations.value)
     for what, why in place.missing():
-        print(f"coach: not told here: {what}: {printable(why)}", file=sys.stderr)
+        print(f"coach: not available here: {what}: {printable(why)}", file=sys.stderr)
     parts = (place.priorities, place.fair_share, place.associations, place.qos, place.reservations)
     print_bad_rows(sum(part.num_bad_rows for part in parts))
 
@@ -40,7 +40,7 @@ def _print_priorities(priorities: Sequence[PriorityFactors]) -> None:
     for each in priorities:
         factors = (each.age, each.fair_share, each.job_size, each.partition_factor, each.qos)
         rows.append((each.job_id, *map(format_count, (each.priority, *factors))))
-    print("\nwhat the priority is made of")
+    print("\nparts of the priority")
     print_table(
         ("JOB", "PRIORITY", "AGE", "FAIR SHARE", "SIZE", "PARTITION", "QOS"),
         rows,

@@ -36,9 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "coach recipes [--format {text,json}] [--diff] [RECIPE]\n       coach recipes eject RECIPE DIR"
     )
-    parser.add_argument(
-        "recipe", nargs="?", help="show this one: its lesson, its parameters, what it changes"
-    )
+    parser.add_argument("recipe", nargs="?", help="show this recipe: its lesson, its parameters, its changes")
     parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument(
         "--diff", action="store_true", help="print only how its trainer differs from the step before"

@@ -30,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--for", dest="seconds", type=_seconds, help="stop after this time (default: at Ctrl-C)"
     )
     parser.add_argument(
-        "--anonymize", action="store_true", help="strike users, jobs, accounts and hosts, consistently"
+        "--anonymize",
+        action="store_true",
+        help="replace users, jobs, accounts and hosts, each by the same word everywhere",
     )
     parser.add_argument(
         "--run",
@@ -39,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="RUN",
-        help="follow this run; without it, all runs that are active",
+        help="record this run (default: all active runs)",
     )
     parser.add_argument(
         "--attach",
@@ -48,14 +50,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="JOB",
         help=(
-            "measure inside of this job of yours that coach did not launch, as `coach attach` does, and keep "
-            "it"
+            "also record measurements inside this job of yours that coach did not launch, as `coach "
+            "attach` takes them"
         ),
     )
     parser.add_argument(
         "--python", metavar="FILE", help="the interpreter on the nodes of JOB (default: coach's own)"
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask before a step is put into JOB")
+    parser.add_argument("--yes", action="store_true", help="do not ask before coach starts a step in JOB")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -87,9 +89,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         say(problem)
     num_runs = len(kept.followed) - len(measured)
     what = f"{num_runs} run" + ("" if num_runs == 1 else "s")
-    what += (
-        f" and from inside of {len(measured)} job" + ("" if len(measured) == 1 else "s") if measured else ""
-    )
+    what += f" and from inside {len(measured)} job" + ("" if len(measured) == 1 else "s") if measured else ""
     print(
         f"kept {kept.num_entries} readings, {kept.num_bytes / 1e6:.1f} MB, of {what}: {args.file} "
         f"({kept.size_bytes / 1e3:.0f} kB)"
@@ -124,5 +124,5 @@ def _until_signalled() -> Iterator[Callable[[float | None], object]]:
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text}: a number of seconds above 0 was expected")
+        raise argparse.ArgumentTypeError(f"{text}: expected a number of seconds above 0")
     return value

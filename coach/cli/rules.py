@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", required=True, metavar="check")
-    check = commands.add_parser("check", help="try each row of a file on its own example")
+    check = commands.add_parser("check", help="test each row of a file on its own example")
     check.add_argument("file", metavar="FILE", type=Path, help="a TOML of wordings and thresholds")
     check.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 

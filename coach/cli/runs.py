@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     actions = parser.add_subparsers(title="actions", dest="action", metavar="")
-    clean = "remove runs that have ended: first what would go, then, confirmed, the deed"
+    clean = "list ended runs, ask, then remove them"
     runs_clean.configure(actions.add_parser("clean", help=clean, description=sentence(clean)))
 
 
@@ -68,11 +68,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _print_doubts(queue_error: str | None, forgotten: list[str]) -> None:
     if queue_error is not None:
-        words = "the states of unfinished runs are as they were last written"
+        words = "the states of unfinished runs are as last recorded"
         print(f"coach: the queue does not answer, {words}: {printable(queue_error)}", file=sys.stderr)
     if forgotten:
         names = ", ".join(forgotten[:3]) + (f" and {len(forgotten) - 3} more" if len(forgotten) > 3 else "")
-        print(f"coach: Slurm has forgotten the job, how it ended is not known: {names}", file=sys.stderr)
+        print(f"coach: Slurm has forgotten the job, so how it ended is unknown: {names}", file=sys.stderr)
 
 
 def _fields(item: Run) -> RunFields:

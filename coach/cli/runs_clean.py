@@ -30,7 +30,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", nargs="*", metavar="RUN", help="only these runs (default: all that have ended)"
     )
-    parser.add_argument("--older-than", type=_age, metavar="AGE", help="ended longer ago: 90m, 12h, 30d, 4w")
+    parser.add_argument(
+        "--older-than",
+        type=_age,
+        metavar="AGE",
+        help="only runs that ended longer ago than this: 90m, 12h, 30d, 4w",
+    )
     parser.add_argument(
         "--state",
         action="append",
@@ -46,9 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="thin the records of ended runs, oldest first, until they fit records.max_size and "
         "records.max_files; removes no run, log or checkpoint",
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="with --records: only say what would be thinned"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="with --records: print the plan, thin nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     # Both options may also stand before `clean`: a default here would then overwrite that value.
     said = argparse.SUPPRESS

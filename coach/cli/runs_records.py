@@ -57,11 +57,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def _check_choices(args: argparse.Namespace, settings: Settings) -> None:
     if not args.records:
-        raise UserError(
-            "--dry-run goes with --records", "without it `coach runs clean` lists first, and asks"
-        )
+        raise UserError("--dry-run needs --records", "without it `coach runs clean` lists first, and asks")
     if args.runs or args.older_than or args.state or args.keep or args.checkpoints_only:
-        raise UserError("--records is about all runs", "leave the other choices out")
+        raise UserError("--records thins the records of all runs", "leave out the other options")
     if not args.dry_run:
         refuse_if_readonly(settings, "thins no records", Switch.CLEAN)
 

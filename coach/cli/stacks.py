@@ -18,7 +18,7 @@ from coach.workflows.jobs.stacks import plan_stacks, take_stacks
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """One run or job, and `--yes` to answer the question in advance."""
-    parser.add_argument("target", metavar="RUN", help="a run id or a job id of yours; it has to be running")
+    parser.add_argument("target", metavar="RUN", help="the id of your running job or run")
     parser.add_argument(
         "--python", metavar="FILE", help="an interpreter that the nodes see (default: the training's)"
     )

@@ -48,9 +48,9 @@ def _print_report(path: Path, report: TraceReport) -> None:
         print_line(f"  {share:6.1%}  {name}{f': {more}' if more else ''}")
     if report.gaps:
         print_line("")
-        _print_shares("WHILE NOTHING RAN, THE HOST WAS IN", "OF IDLE", report.gaps)
+        _print_shares("HOST OPERATOR WHILE NOTHING RAN", "OF IDLE", report.gaps)
     print_line("")
-    title = "KERNEL" if report.is_gpu else "OPERATOR, WITHOUT WHAT IT CALLS"
+    title = "KERNEL" if report.is_gpu else "OPERATOR (SELF TIME)"
     _print_shares(title, "OF ALL", report.top)
     if report.copies:
         print_line("")
@@ -75,7 +75,7 @@ def _print_report(path: Path, report: TraceReport) -> None:
 
 def _steps(report: TraceReport) -> str:
     if report.num_steps is None:
-        return f"{_time(report.window_s)}, no steps told to the profiler"
+        return f"{_time(report.window_s)}, the program marks no steps (profiler.step())"
     return f"{report.num_steps} steps of {_time(report.window_s / report.num_steps)}"
 
 
@@ -85,11 +85,11 @@ def _of_window(report: TraceReport) -> list[tuple[str, float, str]]:
     told = report.communication
     if told is not None:
         share = told.time_s / report.window_s
-        words = f"{told.num_calls} collectives, {told.hidden_share:.0%} of it hidden behind computing"
+        words = f"{told.num_calls} collectives, {told.hidden_share:.0%} of their time overlaps with computing"
         rows.append(("communicating", share, words))
     if report.waits is not None:
         rows.append(("the host waits for the device", report.waits.share, f"{report.waits.num_calls} calls"))
-    what = "the device" if report.is_gpu else "the CPU, of what the profiler sees"
+    what = "the device" if report.is_gpu else "the CPU, as far as the profiler records it"
     rows.append(
         (f"nothing runs on {what}", report.idle_share, f"at most {_time(report.longest_gap_s)} at once")
     )

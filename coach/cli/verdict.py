@@ -27,7 +27,7 @@ def verdict_lines(judged: Sequence[Judged], now_s: float) -> list[str]:
     bad = [each for each in ordered if each.worst is not None]
     well = [each for each in ordered if each.worst is None and not each.is_waiting]
     lines = [_verdict(ordered), ""] if ordered else [_verdict(ordered)]
-    tail = ["", "coach check JOB tells all of one job, with its proof and what to do"] if ordered else []
+    tail = ["", "coach check JOB shows one job in full, with its proof and its fixes"] if ordered else []
     room = MAX_LINES - len(lines) - len(tail)
     blocks = [_block(each, now_s) for each in bad] + [[_head(each, now_s)] for each in well]
     for number, block in enumerate(blocks):
@@ -42,7 +42,7 @@ def verdict_lines(judged: Sequence[Judged], now_s: float) -> list[str]:
 
 def _verdict(judged: Sequence[Judged]) -> str:
     if not judged:
-        return "No job of yours is in the queue, and none is known to have ended within a day."
+        return "You have no job in the queue, and none that ended within a day."
     scope = _scope(judged)
     worst = [each.worst for each in judged if each.worst is not None]
     if worst:
@@ -53,11 +53,11 @@ def _verdict(judged: Sequence[Judged]) -> str:
         return f"? Nothing found, but {blind} of {len(judged)} could not be read ({scope})"
     held = sum(why_withheld(each.diagnosis) is not None for each in judged)
     if held:
-        return f"? Nothing found, but {held} of {len(judged)} not told, drill: answer first ({scope})"
+        return f"? Nothing found, but {held} of {len(judged)} hidden, drill: answer first ({scope})"
     unknown = sum(look_of(each.diagnosis) is Look.NOTHING_KNOWN for each in judged)
     if unknown:
         return f"? Nothing found, but nothing is known about {unknown} of {len(judged)} ({scope})"
-    return f"✓ Nothing is wrong in what was measured ({scope})"
+    return f"✓ No problem found in the measurements ({scope})"
 
 
 def _scope(judged: Sequence[Judged]) -> str:

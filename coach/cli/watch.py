@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=tuple(_FAIL_ON),
         default="warning",
-        help="exit with status 1 from this severity on (default: warning)",
+        help="exit with status 1 at a finding of this severity or a higher one (default: warning)",
     )
     add_options(parser)
 
@@ -52,14 +52,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     except KeyboardInterrupt:
         left = watch.num_left
         goes = "goes" if left == 1 else "go"
-        print(f"coach: not watched any more; {left} {goes} on as before", file=sys.stderr)
+        print(f"coach: stopped watching; {left} {goes} on as before", file=sys.stderr)
         return _INTERRUPTED
     if is_json:
         ended = teller.verdicts.values()
         jobs = [{key: value for key, value in each.items() if key != OUTCOME} for each in ended]
         print(json.dumps({"schema": 1, "jobs": jobs}, indent=2))
     elif not teller.has_said:
-        print_line("No job of yours waits or runs.")
+        print_line("You have no pending or running job.")
     worst = [worst_severity(each) for each in teller.verdicts.values()]
     return int(any(each is not None and each >= _FAIL_ON[args.fail_on] for each in worst))
 
@@ -99,6 +99,8 @@ class _Teller:
 
 def _tell_problem(problem: str | None) -> None:
     said = (
-        f"the queue does not answer, still waiting: {printable(problem)}" if problem else "it answers again"
+        f"the queue does not answer, still waiting: {printable(problem)}"
+        if problem
+        else "the queue answers again"
     )
     print(f"coach: {said}", file=sys.stderr, flush=True)

@@ -51,14 +51,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ended",
         metavar="STATE",
         choices=_ENDS,
-        help="how the job ended, if Slurm does not say so yet: its epilog runs (for a site's hooks)",
+        help="the job's final state, while its epilog runs and Slurm does not report it yet (for a site's "
+        "hooks)",
     )
     parser.add_argument("--write-verdict", metavar="RUN_DIR", help=argparse.SUPPRESS)
     parser.add_argument(
         "--fail-on",
         choices=tuple(_FAIL_ON),
         default="warning",
-        help="exit with status 1 from this severity on (default: warning)",
+        help="exit with status 1 at a finding of this severity or a higher one (default: warning)",
     )
     add_options(parser)
 
@@ -125,5 +126,5 @@ def _since_login(settings: Settings, io: SystemIo, format_: str) -> int:
         line = f"  {each.target}  {each.state or 'state not known'}{ago}{said}"
         print_line(cut(printable(line), _WIDTH))
     more = f"… and {len(ended) - room} more; " if len(ended) > room else ""
-    print_line(f"  {more}coach why {printable(ended[0].target)} tells why")
+    print_line(f"  {more}coach why {printable(ended[0].target)} says why")
     return 1

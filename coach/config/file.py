@@ -157,7 +157,7 @@ class _Reader:
             except (UserError, RuntimeError) as problem:
                 if not self._is_site:
                     self._file.problems.append(UserError(str(problem)))
-                unset.append(f"{problem}; it does not count")
+                unset.append(f"{problem}; it is ignored")
         if kept:  # other paths of the list remain, as alternatives
             self._file.values[key.name] = Said(
                 tuple(kept) if isinstance(said, tuple) else kept[0], place, self._is_site
@@ -243,7 +243,7 @@ class _Reader:
 
     def _refuse_site_only(self, *path: str) -> None:
         problem = UserError(
-            f"{self._place(*path)}: {'.'.join(path)}: only the site's file may say this",
+            f"{self._place(*path)}: {'.'.join(path)}: only the site's file may set this",
             "leave it out, or ask the site",
         )
         self._file.problems.append(problem)

@@ -130,7 +130,7 @@ def seconds(least: float) -> Check:
     def check(value: Any) -> float:
         interval_s = number(value)
         if not least <= interval_s < math.inf:
-            raise WrongValueError(f"at least {least:g} s is polite to the controller")
+            raise WrongValueError(f"at least {least:g} s, to spare the controller")
         return interval_s
 
     return WordedCheck(check, f"seconds, at least {least:g}")
@@ -195,7 +195,7 @@ def press(value: Any) -> str:
 
 
 def _fixed(value: Any) -> str:
-    raise WrongValueError("this key leaves or answers a question, and stays as it is")
+    raise WrongValueError("this key leaves or answers a question, and cannot be changed")
 
 
 def list_of(check: Check) -> Check:
@@ -271,7 +271,7 @@ _TAKES: Mapping[Check, str] = {
     press: "a character, or the name of a key: f5, ctrl+x, space, enter …",
     codes: "a list of codes",
     _shared: f"a path from the root, or {NOWHERE}",
-    _fixed: "no other key: it stays as it is",
+    _fixed: "nothing: this key cannot be changed",
     _time: "a time in Slurm's spelling: 30:00, 1-00:00:00",
     _seconds_of_time: "a time in Slurm's spelling: 30:00, 1-00:00:00",
     _mem: "memory in Slurm's spelling: 16G",
@@ -362,8 +362,8 @@ _LAUNCH_SAYS: Mapping[str, str] = {
     "constraint": "Features that each node must have.",
     "mem": "Memory on each node.",
     "cpus_per_task": "CPUs on each node, for all its ranks and data workers.",
-    "gpu_type": "The type of GPU to ask for, as the partition names it.",
-    "gpu_request": "The option of sbatch that asks for GPUs.",
+    "gpu_type": "The type of GPU to request, as the partition names it.",
+    "gpu_request": "The option of sbatch that requests GPUs.",
     "cpus_per_gpu": "CPUs for each GPU, at sites that want CPUs requested this way.",
     "exclude": "Nodes not to use, for example node[3-5].",
     "environment": "The training environment.",
@@ -384,7 +384,7 @@ _SWITCH_SAYS: Mapping[Switch, str] = {
     Switch.ATTACH: "A job step, or an ssh, that measures inside a running job of the user's.",
     Switch.SHELL: "A job step with a shell in a running job of the user's.",
     Switch.STACKS: "A job step that takes the stacks of the ranks of a running job of the user's.",
-    Switch.JOB_VERDICT: "Judging a Slurm job at its end, on its node.",
+    Switch.JOB_VERDICT: "Checking a Slurm job at its end, on its node.",
     Switch.DRILLS: "Planted faults to practise on.",
     Switch.HISTORY: "sacct for the user's jobs that have ended.",
     Switch.FETCH: "Downloading CIFAR-10.",
@@ -405,7 +405,7 @@ KEYS: Mapping[str, Key] = {
         Key(
             "runs_roots",
             some_of(path),
-            "Folders for run directories: the first that can be written counts.",
+            "Folders for run directories: coach uses the first writable one.",
             is_path=True,
             is_site_only=True,
         ),
@@ -437,20 +437,20 @@ KEYS: Mapping[str, Key] = {
             is_path=True,
         ),
         *(Key(f"keys.{digit}", text, f"The recipe that the key {digit} launches.") for digit in LAUNCH_KEYS),
-        *(Key(f"keys.{key_id}", press, "The key that does it on the screens.") for key_id in SCREEN_KEYS),
+        *(Key(f"keys.{key_id}", press, "The key of this action on the screens.") for key_id in SCREEN_KEYS),
         *(Key(f"keys.{key_id}", _fixed, "It stays as it is.") for key_id in FIXED_SCREEN_KEYS),
         Key("readonly", flag, "Remove every action that changes something.", from_text=_from_flag),
         *(_launch_key(name, field) for name, field in LAUNCH_FIELDS.items()),
         Key(
             "poll.jobs_interval_s",
             seconds(MIN_JOBS_INTERVAL_S),
-            "Time between two looks at the queue; it grows by itself while the controller is slow.",
+            "Time between two queries of the queue; coach lengthens it while the controller is slow.",
             from_text=_from_number,
         ),
         Key(
             "poll.nodes_interval_s",
             seconds(MIN_NODES_INTERVAL_S),
-            "Time between two looks at nodes, partitions and everybody's jobs; on Slurm 60 at least.",
+            "Time between two queries of nodes, partitions and all users' jobs; at least 60 on Slurm.",
             from_text=_from_number,
         ),
         Key(
@@ -471,11 +471,11 @@ KEYS: Mapping[str, Key] = {
             "The minimum for every user's poll.nodes_interval_s.",
             is_site_only=True,
         ),
-        Key("slurm.timeout_s", patience, "Time that an answer of Slurm may take.", from_text=_from_number),
+        Key("slurm.timeout_s", patience, "Timeout of an answer of Slurm.", from_text=_from_number),
         Key(
             "slurm.sbatch_timeout_s",
             patience,
-            "Time that sbatch may take, with a site's plugins and wrapper around it.",
+            "Timeout of sbatch, which includes a site's plugins and wrapper.",
             from_text=_from_number,
         ),
         Key(
@@ -495,7 +495,7 @@ KEYS: Mapping[str, Key] = {
         Key(
             "notify.ways",
             list_of(one_of(NOTICE_WAYS)),
-            "How the screens tell that a job starts, ends or gets a finding.",
+            "How the screens report that a job starts, ends or gets a finding.",
         ),
         Key("notify.command", command, "The program that is run for each such notice."),
         Key(

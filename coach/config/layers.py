@@ -70,7 +70,7 @@ def merge(site: Layer, later: Iterable[Layer], lock_of: Mapping[str, Lock]) -> M
                     values.pop("runs_roots", None)
             elif layer.is_told and not _is_same(values.get(key), said):
                 shown = "" if isinstance(said.value, Environment) else f" = {shown_value(said.value)}"
-                notes.append(f"{said.origin}: {key}{shown} does not count: {lock.words}")
+                notes.append(f"{said.origin}: {key}{shown} is ignored: {lock.words}")
     return Merged(values, tuple(notes))
 
 

@@ -286,9 +286,8 @@ def _raise_to_floors(values: dict[str, Said]) -> list[str]:
             continue
         if said is not None:
             notes.append(
-                f"{said.origin}: poll.{name} = {said.value:g} does not count: the site's minimum is "
-                f"{floor.value:g}"
-                f" ({floor.origin})"
+                f"{said.origin}: poll.{name} = {said.value:g} is ignored: the site's minimum is "
+                f"{floor.value:g} ({floor.origin})"
             )
         values[f"poll.{name}"] = floor
     return notes

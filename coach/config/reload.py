@@ -43,7 +43,7 @@ class Follower:
         try:
             changed = reload_if_changed(self.settings, self._env, self._read)
         except UserError as problem:
-            self.problem = f"{problem.message}; the settings before it stay"
+            self.problem = f"{problem.message}; the earlier settings stay in force"
             self.settings = replace(self.settings, files=stamps)  # read again only after the next change
             return True
         if changed is None:
@@ -61,5 +61,5 @@ def _in_the_same_place(new: Settings, old: Settings) -> Settings:
         runs_root=old.runs_root,
         runs_root_text=old.runs_root_text,
         runs_root_candidates=old.runs_root_candidates,
-        notes=(*new.notes, f"runs_root = {new.runs_root} counts from the next start of coach"),
+        notes=(*new.notes, f"runs_root = {new.runs_root} takes effect at the next start of coach"),
     )

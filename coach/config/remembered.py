@@ -19,7 +19,7 @@ from coach.model.errors import UserError
 FILE_NAME = "remembered.toml"
 _TABLE = "launch"
 _HEAD = (
-    "# Written by coach: what launches were answered with, by cluster. `coach config --forget` removes it.\n"
+    "# Written by coach: remembered answers for launches, by cluster. `coach config --forget` removes it.\n"
 )
 
 Remembered = dict[str, dict[str, Said]]
@@ -37,7 +37,7 @@ def read_remembered(path: Path) -> tuple[Remembered, tuple[str, ...]]:
         said = read_text(path)
         tables = parse_toml(path, said) if said is not None else {}
     except UserError as problem:
-        return {}, (f"{problem}; nothing in it counts",)
+        return {}, (f"{problem}; the file is ignored",)
     lines = key_lines(said or "")
     found: Remembered = {}
     problems = []
@@ -48,10 +48,10 @@ def read_remembered(path: Path) -> tuple[Remembered, tuple[str, ...]]:
             check = check_of(key)
             try:
                 if check is None or not can_be_remembered(key):
-                    raise UserError(f"{place}: {key} is nothing that is remembered")
+                    raise UserError(f"{place}: {key} cannot be remembered")
                 found.setdefault(cluster, {})[key] = Said(checked(key, check, value, place), place)
             except UserError as problem:
-                problems.append(f"{problem}; it does not count")
+                problems.append(f"{problem}; it is ignored")
     return found, tuple(problems)
 
 

@@ -50,7 +50,8 @@ def variable_values(env: Mapping[str, str]) -> dict[str, Said]:
         if variable.startswith(_PREFIX) and variable not in _BY_VARIABLE:
             near = get_close_matches(variable, _BY_VARIABLE, 1)
             raise UserError(
-                f"{_place(variable)}: no key is set by it", f"did you mean {near[0]}?" if near else None
+                f"{_place(variable)}: it sets no key of the config",
+                f"did you mean {near[0]}?" if near else None,
             )
     return values
 

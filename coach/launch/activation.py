@@ -91,7 +91,7 @@ def container_lines(
     exports = ["PYTHONNOUSERSITE", *exported_names(variables)]
     lines = [
         (
-            "# Beside the image the training sees runs and code, data and cache, and what was asked for. A "
+            "# The container sees the image, runs, code, data and cache, and the requested binds. The "
             "cache may be new."
         ),
         f"mkdir -p {quote(cache_dir)}",

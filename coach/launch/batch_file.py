@@ -95,7 +95,7 @@ def read(path: Path) -> str:
             f"{path}: not UTF-8 text, so it cannot be shown as it would run", "--as-is submits it unread"
         ) from None
     if len(data) > MAX_BYTES or "\0" in text:
-        raise UserError(f"{path}: no batch file: it holds {len(data)} bytes, some of them no text")
+        raise UserError(f"{path}: not a batch file: it holds {len(data)} bytes, and some are not text")
     return text
 
 
@@ -114,7 +114,7 @@ def check(path: Path) -> None:
     if _HETEROGENEOUS.search(text):
         raise UserError(
             f"{path}: a heterogeneous job is several jobs, and coach keeps one run of one job",
-            "--as-is submits it; coach shows and judges it",
+            "--as-is submits it; coach shows and checks it",
         )
     array_of(text)
 
@@ -205,7 +205,7 @@ def render(plan: Plan, paths: Paths, record: Mapping[str, Any], version: str) ->
         *(f"#SBATCH{each}" for each in _OPTION.findall(_header(text))),
         *(f"#SBATCH --{key}={quote(value)}" if value else f"#SBATCH --{key}" for key, value in more.items()),
         f"# {path.name} as run {plan.run_id}, written by coach {version}.",
-        "# Above stand the file's own options, then those of the launch. The file stands below, unchanged.",
+        "# Above: the file's own options, then those of the launch. Below: the file, unchanged.",
         f"RUN_DIR={quote(plan.run_dir)}",
         f"CODE={quote(paths.code_dir)}",
         '(umask 077 && mkdir -p "$RUN_DIR")',

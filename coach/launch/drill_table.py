@@ -25,15 +25,17 @@ DRILL_KEYS: Keys = {
     "planted": TableKey(
         'a cause such as "input_bound"', "The cause that its finding must have.", is_needed=True
     ),
-    "also": TableKey(_CAUSES, "Further causes that are judged right."),
+    "also": TableKey(_CAUSES, "Further causes that count as right."),
     "choices": TableKey(
         _CAUSES, "The answers offered to a learner: 4 to 6, the planted one among them.", is_needed=True
     ),
-    "needs": TableKey(f"a list of {', '.join(Need)}", "What it needs to show its symptom."),
+    "needs": TableKey(
+        f"a list of {', '.join(Need)}", "Hardware or software without which it shows no symptom."
+    ),
     "is_live": TableKey("true or false", "True if its symptom shows while it runs."),
     "set": TableKey("a table of parameters", "Values of parameters for its launch."),
     "options": TableKey("a table of options", "Options of its launch."),
-    "mend": TableKey("text", "Where the fault is in the code: what the learner edits."),
+    "mend": TableKey("text", "The place of the fault in the code, which the learner edits."),
     "twin": TableKey("a table", "The launch of the same size without the fault.", is_needed=True),
 }
 TWIN_KEYS: Keys = {

@@ -86,7 +86,7 @@ def judge_lines(own_python: str | None, own_file: str | None = None) -> list[str
     """
     if own_python is None:
         return [
-            "# The site turned off verdicts in jobs: the next coach that looks judges the run.",
+            "# The site turned off verdicts in jobs: the next coach that opens checks the run.",
             "OWN_PYTHON=''",
             "",
         ]
@@ -112,7 +112,7 @@ def _judging(own_file: str | None) -> list[str]:
 
 def _requeue() -> list[str]:
     return [
-        "# Signalled before the limit, with a newer checkpoint than at this start: go on from it.",
+        "# Signalled before the limit, with a newer checkpoint than at this start: resume from it.",
         'if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then',
         '  echo "coach: the time limit is near; requeuing to go on from $(newest_checkpoint)"',
         '  if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
@@ -144,8 +144,8 @@ def _local_ending(plan: Plan, own_file: str | None) -> list[str]:
         "# A single write comes first: it keeps the exit status even if the supervisor is killed now.",
         'echo "$STATUS" > "$RUN_DIR/exit_status" || true',
         (
-            "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the "
-            "script says so."
+            "# The supervisor records how the run ended. Without one (started by hand, or dead), the "
+            "script does."
         ),
         'if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then',
         "  STATE=COMPLETED",

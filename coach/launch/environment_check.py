@@ -176,12 +176,12 @@ def _of_python(environment: Environment, python: str, io: Io | None) -> Environm
     if version is not None:
         return EnvironmentCheck(torch=version)
     if io is None:
-        return EnvironmentCheck(unknown="its torch was not found by its files")
+        return EnvironmentCheck(unknown="its torch version is not in its files")
     result = io.run(Query("torch-version", (python, "-c", _ASK)), _TIMEOUT_S)
     printed = result.stdout.decode("ascii", "replace").strip()
     if result.returncode != 0 or not _PRINTED.fullmatch(printed):
-        because = result.error or f"{python} could not tell"
-        return EnvironmentCheck(unknown=f"its torch is not known: {because}")
+        because = result.error or f"{python} did not report its torch version"
+        return EnvironmentCheck(unknown=f"its torch version is unknown: {because}")
     if printed != "none":
         return EnvironmentCheck(torch=printed)
     if environment.setup or "PYTHONPATH" in environment.variables:

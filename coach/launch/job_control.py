@@ -70,7 +70,7 @@ def refusals(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
             continue
         words = match["rest"] or match["more"] or match["words"]
         if words == _UNSPECIFIED:
-            words += ": Slurm tells no reason; a site's own rules (job_submit) refuse in this way"
+            words += ": Slurm gives no reason; a site's own rules (job_submit) refuse in this way"
         if not _NO_WORDS.match(words):
             found.append((match["id"] or match["first"], words))
     return tuple(found)

@@ -71,7 +71,7 @@ def _check_time(asked_s: int | None, most_s: int, place: str | None) -> None:
             "no time limit",
             f"at most {format_time(most_s)}",
             place,
-            f"say one with --time {format_time(most_s)}",
+            f"set one with --time {format_time(most_s)}",
         )
     if asked_s > most_s:
         most = format_time(most_s)
@@ -98,8 +98,7 @@ def within(
     if "time" in changes and limit_s is not None and asked_s is not None and asked_s > limit_s:
         warnings.append(
             f"time limit {format_time(limit_s)}, the most that {target} allows: the fix asks for "
-            f"{format_time(asked_s)},"
-            " so the run has to go on in a next job"
+            f"{format_time(asked_s)}, so the run has to resume in a next job"
         )
         request = replace(request, time_limit_s=limit_s)
     wanted_mib = parse_mem_mib(asked_mem, "mem") if "mem" in changes and asked_mem is not None else 0

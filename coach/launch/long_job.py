@@ -63,7 +63,7 @@ def check_long(
     if found is None:
         raise UserError(
             f"--until-done: how does {own.words[0]} get the checkpoint to resume from?",
-            f'say it: --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it itself, '
+            f'add --resume-with "--resume {{path}}"; or --resume-with {BY_ITSELF} if it finds it itself, '
             "for example by $COACH_RESUME_FROM",
         )
     return found
@@ -80,7 +80,7 @@ def _check_batch(request: LaunchRequest, own: OwnProgram, text: str) -> str:
         if not takes_arguments:
             raise UserError(
                 f"--resume-with: {name} does not hand its arguments on",
-                f'write "$@" behind the training in it, or {_BY_VARIABLE}, and say --resume-with {BY_ITSELF}',
+                f'write "$@" after the training in it, or {_BY_VARIABLE}, and say --resume-with {BY_ITSELF}',
             )
         return _checked(request.resume_with)
     if "COACH_RESUME_FROM" in text:
@@ -89,7 +89,7 @@ def _check_batch(request: LaunchRequest, own: OwnProgram, text: str) -> str:
     if found is None:
         raise UserError(
             f"--until-done: how does the training in {name} get the checkpoint to resume from?",
-            f"write {_BY_VARIABLE} behind it; or --resume-with {BY_ITSELF} if it finds it itself",
+            f"write {_BY_VARIABLE} after it; or --resume-with {BY_ITSELF} if it finds it itself",
         )
     return found
 
@@ -161,12 +161,13 @@ def next_segment_lines(plan: Plan) -> list[str]:
     own = plan.request.own
     places = " ".join(quote(place) for place in places_of(own)) if own is not None else ""
     return [
-        "# Signalled before the limit: go on from the checkpoint of this segment, if it wrote one.",
+        "# Signalled before the limit: resume from the checkpoint of this segment, if it wrote one.",
         "if ((SIGNALLED && STATUS)); then",
         f"  if CHECKPOINT=$({_node_words(plan)} --end -- {places}); then".replace(" -- )", ")"),
         '    echo "coach: the time limit is near; requeuing to go on from $CHECKPOINT"',
         '    if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
-        "    # Where no job may be requeued, a further one goes on, if jobs may be submitted from here.",
+        "    # If Slurm refuses the requeue, submit another job that resumes, if jobs may be submitted "
+        "from here.",
         '    if [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] && NEXT=$(cd -- "$SLURM_SUBMIT_DIR" && sbatch --parsable \\',
         '        --dependency="afterany:$SLURM_JOB_ID" "$RUN_DIR/job.sh"); then',
         f'      {_node_words(plan)} --successor "${{NEXT%%;*}}" || true',

@@ -27,10 +27,10 @@ _RESOURCES: Mapping[str, str] = MappingProxyType(
         "constraint": "A feature that the nodes must have, as the site names it.",
         "exclude": "Nodes to leave out, as node1,node[3-5].",
         "gpu_type": "The type of GPU{gpu_type}; empty: any type.",
-        "gpu_request": "Slurm's word for asking for GPUs: gpus-per-node or gres.",
+        "gpu_request": "The option of sbatch that requests GPUs: gpus-per-node or gres.",
         "cpus_per_gpu": "CPU cores for each GPU, instead of CPUs per task.",
         "environment": "The named environment that has torch; empty: the one that coach found.",
-        "has_gpm": "true also measures how busy parts of the GPU are, where the GPU can tell.",
+        "has_gpm": "true also measures how busy parts of the GPU are, if the GPU reports it.",
         "sbatch": "More options of sbatch, as comment=text mail-type=END.",
     }
 )

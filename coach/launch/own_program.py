@@ -64,12 +64,12 @@ def read_own_program(
         if offer not in OFFERS:
             raise UserError(f"--with {offer}: no such offer", f"expected one of {', '.join(OFFERS)}")
     if len(behind) > _MAX_WORDS:
-        raise UserError(f"{len(behind)} words behind --: at most {_MAX_WORDS}")
+        raise UserError(f"{len(behind)} words after --: at most {_MAX_WORDS}")
     for word in (what or "", *behind):
         check_printable(word, "the command")
     if what is None and not behind:
         raise UserError(
-            "launch: a recipe, a script, a batch file or `-- COMMAND` was expected",
+            "launch: expected a recipe, a script, a batch file or `-- COMMAND`",
             "for example `coach launch train.py -- --lr 1e-4`; `coach recipes` lists the recipes",
         )
     kind, words = _kind(what, directory, is_unread), (*((what,) if what is not None else ()), *behind)

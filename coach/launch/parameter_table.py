@@ -26,7 +26,7 @@ PARAMETER_KEYS: Keys = {
     "above": TableKey("a number", "Its value must be greater."),
     "min": TableKey("a number", "The smallest allowed value."),
     "max": TableKey("a number", "The largest allowed value."),
-    "choices": TableKey("a list", "The values that it may have; without this any."),
+    "choices": TableKey("a list", "The allowed values; without this key, any."),
     "usual": TableKey("[LOW, HIGH]", "The usual range: the plan warns of a value outside it."),
     "help": TableKey("text", "Its meaning."),
     "unit": TableKey("text", "The unit of its value."),

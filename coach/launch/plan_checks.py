@@ -63,7 +63,7 @@ def check_run_dir(run_dir: str) -> None:
     check_printable(run_dir, "runs_root")
     if not PurePosixPath(run_dir).is_absolute() or set(run_dir) & set("'\"\\"):
         raise UserError(
-            f"runs_root: {run_dir!r}: quotes and backslashes cannot stand in a batch script",
+            f"runs_root: {run_dir!r}: quotes and backslashes cannot be part of a batch script",
             "set runs_root in config.toml to another directory",
         )
 
@@ -110,8 +110,8 @@ def _check_sbatch(key: str, value: str) -> None:
         raise UserError(f"--sbatch {key}: the script relies on its own value of {key}", "leave it out")
     if key == "gres" and "gpu" in value:
         raise UserError(
-            f"--sbatch gres={value}: GPUs are asked for by --gpus and --gpu-type",
-            "use --gpu-request gres where the site wants them spelt as GRES",
+            f"--sbatch gres={value}: --gpus and --gpu-type request GPUs",
+            "use --gpu-request gres if the site wants them as GRES",
         )
     if value:
         _check_value(value, f"--sbatch {key}")

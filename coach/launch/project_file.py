@@ -51,7 +51,7 @@ TRAINING_KEYS: Keys = {
     "command": TableKey(_WORDS, "The command that trains."),
     "batch": TableKey("a path", "The batch file that trains."),
     "arguments": TableKey(_WORDS, "The arguments after the script, the command or the batch file."),
-    "with": TableKey(_WORDS, "Offers that coach adds to it, as `coach launch --with` does."),
+    "with": TableKey(_WORDS, "Additions by coach, as with `coach launch --with`."),
     "parameters": TableKey(
         'a table, for example { lr = "--rate" }',
         "coach's name of a parameter, and the program's own name for it.",
@@ -66,7 +66,7 @@ TRAINING_KEYS: Keys = {
     "cpus_per_task": TableKey("a whole number", "CPUs on each node, for all its ranks and data workers."),
     "cpus_per_gpu": TableKey("a whole number", "CPUs for each GPU."),
     "until_done": TableKey(
-        "a whole number", "Segments at most: near the time limit it goes on in a further one."
+        "a whole number", "Segments at most: near the time limit it resumes in another one."
     ),
     "mem": TableKey("text", "Memory on each node, for example 16G."),
     "partition": TableKey("text", "The partition to submit to."),
@@ -143,7 +143,7 @@ def get_training(name: str) -> Training:
     """The training with this reference. Raises UserError that lists the existing names."""
     found = _REFERENCE.fullmatch(name)
     if found is None:
-        raise UserError(f"{name}: no reference to a training", "expected for example coach.toml:pretrain")
+        raise UserError(f"{name}: not a reference to a training", "expected for example coach.toml:pretrain")
     path = Path(found["path"]).expanduser().absolute()
     trainings = {each.name: each for each in read_project(path)}
     if found["name"] not in trainings:

@@ -87,10 +87,12 @@ RECIPE_KEYS: Keys = {
     "ranks": TableKey("a whole number", "Ranks in all, unless the launch sets them."),
     "max_restarts": TableKey(
         f"a whole number from 0 to {MAX_RESTARTS}",
-        "How often torchrun restarts all ranks after one has failed, unless the launch sets it.",
+        "How many times torchrun restarts all ranks after a failure, unless the launch sets it.",
     ),
     "sweep": TableKey("a table", "Makes a launch a group of runs, one for each value."),
-    "drill": TableKey("a table", "Makes it a drill: the planted fault, and what a learner may answer."),
+    "drill": TableKey(
+        "a table", "Makes it a drill: the planted fault, and the answers offered to a learner."
+    ),
     "remedies": TableKey("a table", "Changes of a launch that carry out a remedy for this recipe."),
     "parameters_of": TableKey(
         "a recipe's name",
@@ -100,7 +102,9 @@ RECIPE_KEYS: Keys = {
 }
 SWEEP_KEYS: Keys = {
     "parameter": TableKey(
-        f"one of the parameters, or {WORLD_SIZE}", "What differs from run to run.", is_needed=True
+        f"one of the parameters, or {WORLD_SIZE}",
+        "The parameter that differs from run to run.",
+        is_needed=True,
     ),
     "values": TableKey("a list", "The values, unless the launch gives others.", is_needed=True),
     "divides": TableKey(
@@ -184,7 +188,7 @@ class Recipe:
     ranks: int | None = None
     """Ranks in all, unless the launch sets them. None: one per device, or two."""
     max_restarts: int | None = None
-    """How often torchrun restarts all ranks after one has failed, unless the launch sets it. None: never."""
+    """How many times torchrun restarts all ranks after a failure, unless the launch sets it. None: never."""
     sweep: Sweep | None = None
     drill: Drill | None = None
     """The planted fault; None: the recipe is no drill."""

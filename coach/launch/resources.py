@@ -24,7 +24,7 @@ MIN_TIME_FOR_SIGNAL_S = 120
 MAX_SIGNAL_LEAD_S = 120
 
 _SAY_GPUS = (
-    "--gpus N asks for N per node, --gpus 0 trains on CPUs; gpus in [launch] of config.toml says it once"
+    "--gpus N asks for N per node, --gpus 0 trains on CPUs; gpus in [launch] of config.toml sets the default"
 )
 
 
@@ -179,7 +179,7 @@ def _without_foreign_type(request: LaunchRequest, target: _Target, notes: list[s
     if target.has_gpus is None:
         return request
     if target.has_gpus:
-        notes.append(f"{target.name} has no {wanted}: the config's GPU type is not asked for")
+        notes.append(f"{target.name} has no {wanted}: the config's GPU type is not requested")
     return replace(request, gpu_type=None)
 
 
@@ -187,7 +187,7 @@ def _gpu_request(request: LaunchRequest) -> str:
     asked = request.gpu_request or GPU_REQUESTS[0]
     if asked not in GPU_REQUESTS:
         raise UserError(
-            f"--gpu-request {asked}: no way to ask for GPUs", f"expected {' or '.join(GPU_REQUESTS)}"
+            f"--gpu-request {asked}: not a way to request GPUs", f"expected {' or '.join(GPU_REQUESTS)}"
         )
     return asked
 
@@ -336,7 +336,7 @@ def _refuse_gpus(asked: int, most: int, target: _Target, num_nodes: int, counts:
         )
     if max(counts, default=0) >= asked:
         enough = sum(count >= asked for count in counts)
-        raise UserError(f"--gpus {asked}: {enough} of {num_nodes} nodes in {target.name} have so many GPUs")
+        raise UserError(f"--gpus {asked}: {enough} of {num_nodes} nodes in {target.name} have that many GPUs")
     raise UserError(f"--gpus {asked}: {target.name} has {most} GPUs per node")
 
 
@@ -373,7 +373,7 @@ def _gpu_type(
     if target.has_gpus is None and gpus:
         return asked
     if request.gpus_per_node == 0:
-        notes.append(f"the launch uses no GPU: GPU type {asked} not asked for")
+        notes.append(f"the launch uses no GPU: GPU type {asked} is not requested")
         return None
     if asked not in types:
         near = get_close_matches(asked, types, 1)
@@ -392,7 +392,7 @@ def _cpus_per_gpu(request: LaunchRequest, gpus: int, notes: list[str]) -> int | 
     is_default = "cpus_per_gpu" in request.defaulted
     if gpus == 0:
         if not is_default:
-            notes.append(f"the launch uses no GPU: {asked} CPUs per GPU not asked for")
+            notes.append(f"the launch uses no GPU: {asked} CPUs per GPU are not requested")
         return None
     if request.cpus_per_task is None or "cpus_per_task" in request.defaulted:
         return asked
@@ -466,8 +466,8 @@ def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: 
     asked = _at_least("--time", request.time_limit_s, 1)
     if asked is None:
         if recipe.time_limit_s is None:
-            site = "it may run for ever" if target.is_local else f"{target.name} has its default"
-            notes.append(f"no time limit: {site}, unless --time says one")
+            site = "it may run forever" if target.is_local else f"{target.name} has its default"
+            notes.append(f"no time limit: {site}, unless --time sets one")
         if limit is not None and recipe.time_limit_s is not None and recipe.time_limit_s > limit:
             notes.append(f"time limit {format_time(limit)}: the most that {target.name} allows")
             return limit
@@ -485,7 +485,7 @@ def signal_of(request: LaunchRequest, own: OwnProgram | None, time_limit_s: int 
     if time_limit_s is None:
         if own is not None or is_long:
             said = "--until-done" if is_long else "--with signal"
-            raise UserError(f"{said}: there is no time limit to warn of", "say one with --time")
+            raise UserError(f"{said}: there is no time limit to signal before", "set one with --time")
         return None
     if request.signal is not None:
         lead = parse_signal_lead(request.signal, "signal")
@@ -508,8 +508,8 @@ def _own_nproc(request: LaunchRequest, own: OwnProgram | None, gpus: int) -> int
     asked = _at_least("--nproc-per-node", request.nproc_per_node, 1)
     if asked is not None and asked > 1 and own.kind is not OwnKind.SCRIPT:
         raise UserError(
-            f"--nproc-per-node {asked}: coach starts a command as it stands",
-            "let the command say it, for example `-- torchrun --nproc-per-node=2 train.py`",
+            f"--nproc-per-node {asked}: coach starts a command unchanged",
+            "put it into the command, for example `-- torchrun --nproc-per-node=2 train.py`",
         )
     if asked is None and "torchrun" in own.offers:
         return max(1, gpus)
@@ -521,7 +521,7 @@ def _own_text(own: OwnProgram, num_nodes: int, nproc: int, gpus: int) -> str:
     if own.kind is OwnKind.SCRIPT and num_nodes * nproc > 1:
         ranks = f"{num_nodes * nproc} ranks on {num_nodes} node{'s' if num_nodes > 1 else ''}"
         return f"your script, started by torchrun: {ranks}, {where}"
-    return f"your {own.kind}, as it stands: {where}"
+    return f"your {own.kind}, unchanged: {where}"
 
 
 def _with_own_cpus(

@@ -132,7 +132,7 @@ def _sbatch_lines(plan: Plan) -> list[str]:
         "cpus-per-task": "per node: ranks × (1 + workers)",
         "cpus-per-gpu": f"{resources.cpus_per_task} per node",
         "output": "in a folder that every node sees already",
-        "open-mode": "a requeued run goes on in the same logs",
+        "open-mode": "a requeued run appends to the same logs",
     }
     lines = [
         _sbatch_line(key, value, comments.get(key)) for key, value in options.items() if value is not None
@@ -143,7 +143,7 @@ def _sbatch_lines(plan: Plan) -> list[str]:
             _sbatch_line(
                 "signal", f"B:USR1@{lead}", "this many seconds before the limit: time for a checkpoint"
             ),
-            _sbatch_line("requeue", "", "and then back into the queue, to go on from it"),
+            _sbatch_line("requeue", "", "and then requeue, to resume from it"),
         ]
     return lines + [_sbatch_line(key, value) for key, value in more.items()]
 
@@ -249,7 +249,7 @@ def kept_lines(name: str, text: str, marker: str) -> list[str]:
 
 def _attempt() -> list[str]:
     return [
-        "# The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.",
+        "# A requeued job appends to its logs: lines above this one belong to an earlier attempt.",
         "if ((${SLURM_RESTART_COUNT:-0})); then",
         '  ATTEMPT="coach: this is attempt $((SLURM_RESTART_COUNT + 1)) of job $SLURM_JOB_ID"',
         '  echo "$ATTEMPT"; echo "$ATTEMPT" >&2',
@@ -329,8 +329,8 @@ def _trainer_variables(plan: Plan) -> list[str]:
     if plan.request.max_restarts:
         lines += [
             (
-                "# Ranks that start anew meet in a store of their own: in a shared one they would find the "
-                "addresses of those that died."
+                "# Restarted ranks use a store of their own: a shared store would hold the addresses of "
+                "dead ranks."
             ),
             "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
         ]
@@ -414,7 +414,7 @@ def measuring_lines(
 def _own_start(directory: str, paths: Paths, plan: Plan) -> list[str]:
     lost = quote(f"{directory}: no such directory")
     lines = [
-        "# The program starts where it was launched; its files get the modes that it wants.",
+        "# The program starts in the directory of the launch, with the user's own umask.",
         'umask "$MASK"',
         f"cd -- {quote(directory)} || stop file_not_found {lost}",
     ]
@@ -465,7 +465,7 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
     command += _torchrun(plan, is_slurm) if is_torchrun(plan) else []
     if plan.request.max_restarts:
         comments += [
-            "# A failed rank: torchrun starts all ranks anew, and they go on from the newest checkpoint."
+            "# A failed rank: torchrun restarts all ranks, and they resume from the newest checkpoint."
         ]
     command += _own_program(plan) if plan.request.own is not None else _trainer(plan, trainer, paths)
     has_agents = not is_slurm and resources.num_nodes > 1
@@ -547,7 +547,7 @@ _PORT = "$((20000 + RANDOM % 10000))"
 def meeting_lines() -> list[str]:
     """Lines that choose the address at which the agents meet."""
     return [
-        "# The nodes of this run are agents on this machine. They meet at a port on which nobody listens.",
+        "# The nodes of this run are agents on this machine. They meet at a free port.",
         f"export MASTER_ADDR=localhost MASTER_PORT={_PORT}",
         'while (exec 3<> "/dev/tcp/localhost/$MASTER_PORT") 2> /dev/null; do',
         f"  MASTER_PORT={_PORT}",

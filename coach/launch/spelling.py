@@ -37,5 +37,7 @@ def check_printable(text: str, what: str) -> str:
     the batch script."""
     for char in text:
         if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-            raise UserError(f"{what} {text!r}: the control character {char!r} cannot stand in a batch script")
+            raise UserError(
+                f"{what} {text!r}: the control character {char!r} cannot be part of a batch script"
+            )
     return text

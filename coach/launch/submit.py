@@ -17,7 +17,7 @@ from coach.sources.commands import run_command
 from coach.sources.io import scrubbed_environment
 
 _JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[\d,%-]+\]))?(?:\+\d+)?", re.ASCII)
-_LOOK_FIRST = "look at the queue before you try again: the controller may have taken it"
+_LOOK_FIRST = "check the queue before you try again: the controller may have accepted the job"
 _KEPT_SLURM_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 

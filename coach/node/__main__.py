@@ -19,11 +19,11 @@ if not __package__:
 COMMANDS = {
     "run": ("coach.node.supervise", "run a command beside the sampler, in a run directory"),
     "sample": ("coach.node.sample", "sample GPUs and processes of this node"),
-    "stacks": ("coach.node.stacks", "write down where every rank on this node stands"),
-    "segment": ("coach.node.segment", "note a segment of a long training, and find its checkpoint"),
-    "brake": ("coach.node.brake", "tell whether the runs of a sweep before this one have failed alike"),
+    "stacks": ("coach.node.stacks", "record the stacks of every rank on this node"),
+    "segment": ("coach.node.segment", "record a segment of a long training, and find its checkpoint"),
+    "brake": ("coach.node.brake", "check if the earlier runs of a sweep failed with the same cause"),
     "curtail": ("coach.node.curtail", "end the training of a batch file before its time limit"),
-    "judge": ("coach.node.judge", "judge a run that has ended, by the interpreter that has coach"),
+    "judge": ("coach.node.judge", "check a run that has ended, with the interpreter that has coach"),
     "ended": ("coach.node.ended", "record in a run directory how the run ended"),
 }
 

@@ -32,9 +32,13 @@ class Ended(NamedTuple):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `brake`."""
-    parser.add_argument("--runs-dir", required=True, metavar="DIR", help="where the runs of the group lie")
+    parser.add_argument("--runs-dir", required=True, metavar="DIR", help="the directory of the group's runs")
     parser.add_argument(
-        "--after", required=True, type=int, metavar="N", help="number of runs that must fail alike"
+        "--after",
+        required=True,
+        type=int,
+        metavar="N",
+        help="number of runs that must fail with the same cause",
     )
     parser.add_argument("run_ids", nargs="*", metavar="RUN", help="the runs of the group before this one")
 

@@ -228,17 +228,17 @@ class Gpus:
         self._gaps += failed.gaps()
         watch.start()
 
-    def _how(self, error: Any, otherwise: str = "this device does not tell") -> str:
+    def _how(self, error: Any, otherwise: str = "this device does not report it") -> str:
         value = getattr(error, "value", None)
         if value == self._nvml.NVML_ERROR_NO_PERMISSION:
-            return "the driver tells it to administrators only: ask them"
-        return "a newer driver tells it" if value == self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND else otherwise
+            return "the driver reports it to administrators only: ask them"
+        return "a newer driver reports it" if value == self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND else otherwise
 
     def _why_no_nvml(self, error: Any) -> Gap:
         nvml = self._nvml
         if error.value in (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
             return _NO_DRIVER
-        return ("gpu.utilization", f"NVML: {error}", "`nvidia-smi` on this node tells more")
+        return ("gpu.utilization", f"NVML: {error}", "`nvidia-smi` on this node shows more")
 
 
 def _of_instances(indices: List[int]) -> Gap:
@@ -263,5 +263,5 @@ _NO_DRIVER: Gap = (
     "run on a node with NVIDIA GPUs and their driver; in a container, pass the driver in (--nv)",
 )
 _HOW_LOST = "the driver lost the device: leave this node out (--exclude) and tell its administrators"
-_HOW_OLD_BINDING = "a newer nvidia-ml-py tells it"
+_HOW_OLD_BINDING = "a newer nvidia-ml-py reports it"
 _HOW_XID = "`dmesg` on the node has them (NVRM: Xid)"

@@ -41,7 +41,9 @@ class Mounts:
         lustre = [mount for mount, kind in parse_mounts(self._mountstats()) if kind == "lustre"]
         if lustre and not self._lustre():
             because = f"{lustre[0]} is Lustre, whose statistics only root may read on this node"
-            self.gaps.append(("mount", because, "`lctl get_param llite.*.stats` as an administrator tells"))
+            self.gaps.append(
+                ("mount", because, "`lctl get_param llite.*.stats` as an administrator shows them")
+            )
 
     def sample(self, time_s: float) -> List[Dict[str, Any]]:
         """Fields of mount records, the busiest first. `time_s` is a monotonic clock."""

@@ -198,7 +198,7 @@ class Output:
     def tell_loss(self) -> None:
         """Print at the end what the copier could not: that the logs are incomplete."""
         if self._has_untold_loss:
-            words = "the disk took no more for a time, what the command printed is not kept whole"
+            words = "the disk was full for a time, so the stored output is incomplete"
             with contextlib.suppress(OSError, ValueError):
                 print(f"coach run: {self._place_of_logs}: {words}", file=sys.stderr, flush=True)
 

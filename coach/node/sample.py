@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # scancel sends it to every process of a step
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if args.interval <= 0:
-        print(f"coach sample: --interval {args.interval:g}: a number above 0 was expected", file=sys.stderr)
+        print(f"coach sample: --interval {args.interval:g}: expected a number above 0", file=sys.stderr)
         return 2
     if args.pid is not None and args.pid == os.getppid():
         die_with_parent(args.pid)

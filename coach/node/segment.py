@@ -106,7 +106,7 @@ def end(
     further segment; reason None: there must be one."""
     segments = read_segments(paths)
     if not segments:
-        return None, "run.json tells of none"
+        return None, "run.json names none"
     last = segments[-1]
     started_s = last.get("start_time_s")
     found = newest_checkpoint(places, started_s if isinstance(started_s, (int, float)) else now_s)

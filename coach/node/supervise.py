@@ -53,9 +53,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     `runs_root`."""
     command: List[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
-        print(
-            "coach run: a command was expected, for example `coach run -- python train.py`", file=sys.stderr
-        )
+        print("coach run: expected a command, for example `coach run -- python train.py`", file=sys.stderr)
         return 2
     # From here on signals stay blocked until the training can receive them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
@@ -277,9 +275,7 @@ class _Attempt:
             "node": self.node,
             "what": "telemetry",
         }
-        record.update(
-            because=because, how="the training goes on without samples; start it again to have them"
-        )
+        record.update(because=because, how="the training continues without samples; restart it to get them")
         with contextlib.suppress(OSError), open(self.paths.telemetry_of(self.node), "ab") as file:
             file.write(runs.encode_record(record))
 

@@ -151,7 +151,7 @@ def _parse_header(line: bytes, path: Path) -> Header:
         )
     try:
         if not _is_number(value.get("time_s")):
-            raise ValueError("time_s: a number of seconds was expected")
+            raise ValueError("time_s: expected a number of seconds")
         return Header(
             time_s=float(value["time_s"]),
             backend=str(value["backend"]),
@@ -170,7 +170,7 @@ def _parse_header(line: bytes, path: Path) -> Header:
 
 def _parse_chapter(value: Mapping[str, Any]) -> Chapter:
     if not _is_number(value["at_s"]):
-        raise ValueError("at_s of a chapter: a number of seconds was expected")
+        raise ValueError("at_s of a chapter: expected a number of seconds")
     target = value.get("target")
     return Chapter(str(value["name"]), float(value["at_s"]), None if target is None else str(target))
 
@@ -192,18 +192,18 @@ def _check_entry(entry: object, known: set[int]) -> None:
     """Raises ValueError for an entry that a replay cannot use. `known` holds the ids of all earlier
     answers."""
     if not isinstance(entry, dict):
-        raise ValueError("an object was expected")
+        raise ValueError("expected an object")
     kind = entry.get("k")
     fields = _FIELDS.get(kind) if isinstance(kind, str) else None
     if fields is None:
         raise ValueError("k: no kind of entry that this coach knows")
     for name, (is_right, expected) in {"t": _TIME, **fields}.items():
         if not is_right(entry.get(name)):
-            raise ValueError(f"{name}: {expected} was expected")
+            raise ValueError(f"{name}: expected {expected}")
     if kind == "run":
         known.add(entry["id"])
     elif kind == "again" and entry["of"] not in known:
-        raise ValueError("of: the id of an earlier answer was expected")
+        raise ValueError("of: expected the id of an earlier answer")
 
 
 def _is_whole(value: object) -> bool:

@@ -40,12 +40,12 @@ _REMEDIES = {
         "launch it with `coach launch`: 20 stacks of each rank are taken after a minute",
     ),
     Need.JOB_STATE: (
-        "the target is no job or run that the queue or a run directory knows",
+        "the target is not a job or run in the queue or in a run directory",
         "name the job id",
     ),
     **dict.fromkeys(
         (Need.GPU_SUMMARY, Need.CPU_SUMMARY, Need.MEMORY_SUMMARY),
-        ("no summary of jobstats is there", "start the training with `srun … coach run -- COMMAND`"),
+        ("there is no summary of jobstats", "start the training with `srun … coach run -- COMMAND`"),
     ),
 }
 _OF_A_RUN = {
@@ -53,7 +53,7 @@ _OF_A_RUN = {
     Need.GPU_TELEMETRY: (
         "no sample came from its sampler",
         (
-            "the sampler starts and ends with the training: where that ran, its standard error tells why no "
+            "the sampler starts and ends with the training: the standard error of the training says why no "
             "sample came"
         ),
     ),
@@ -66,10 +66,10 @@ _OF_A_RUN[Need.GPU_HEALTH] = (_REMEDIES[Need.GPU_HEALTH][0], _OF_A_RUN[Need.GPU_
 _OF_A_RUN[Need.HOST_TELEMETRY] = _OF_A_RUN[Need.GPU_TELEMETRY]
 """The text for a run that coach recorded: advice to use `coach launch` or `coach run` would be wrong."""
 _NO_STEP = (
-    "its trainer writes metrics/rank-<r>.jsonl from the first step on: stderr.log tells how far it came"
+    "its trainer writes metrics/rank-<r>.jsonl from the first step on: stderr.log shows how far it came"
 )
 _NOT_PRINTED = (
-    "no line of its output names a loss, and none of its files does",
+    "neither its output nor its files contain a loss",
     "print the loss with its step, write TensorBoard or CSV, or call coach_report.step(loss=…)",
 )
 """The text for a program that was not written for coach."""
@@ -124,7 +124,7 @@ class Sight:
     def _missing(self, need: Need) -> NotMeasured:
         if need is Need.GPU_TELEMETRY and self.asked_no_gpu:
             return NotMeasured(
-                need.value, "the run asked for no GPU", "launch with --gpus 1 or more to train on GPUs"
+                need.value, "the run requested no GPU", "launch with --gpus 1 or more to train on GPUs"
             )
         if need is Need.LOG and self.unread_logs:
             return NotMeasured(need.value, self.unread_logs, _REMEDIES[need][1])
@@ -191,7 +191,7 @@ def _summary_told(snapshot: TargetSnapshot) -> str:
     has_gpus = any(node.gpus for node in summary.nodes)
     if has_gpus and not gpu_means(snapshot, 0.0):
         return "the summary of jobstats has no GPU utilization"
-    return "jobstats told the means of the whole job alone, not their course"
+    return "jobstats reports only the means of the whole job, not the values over time"
 
 
 def _unread_logs(snapshot: TargetSnapshot) -> str:

@@ -63,7 +63,7 @@ def open_screens(
         raise UserError(*_keep_crash(app.crash, settings.cache_dir), exit_status=1)
     if app.leaves_in_words is not None:
         raise UserError(
-            app.leaves_in_words, "start it again: jobs and runs go on by themselves", exit_status=1
+            app.leaves_in_words, "start it again: jobs and runs continue by themselves", exit_status=1
         )
     return app.return_code or 0
 

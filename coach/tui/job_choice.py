@@ -68,7 +68,7 @@ class JobChoice:
             return
         chosen = self._chosen()
         if len(chosen) != 1:
-            self._screen.note(f"{self._label('stacks')} shows where the ranks of one job stand")
+            self._screen.note(f"{self._label('stacks')} shows the stacks of the ranks of one job")
         elif chosen[0].why_not_mine is not None:
             self._screen.note(chosen[0].why_not_mine)
         elif chosen[0].state != "RUNNING":
@@ -127,9 +127,9 @@ class JobChoice:
         elif fixes:
             screen.post_message(ScreenOpened("finding", target))
         elif diagnosis is None and target in screen.targets:
-            screen.note("not looked at yet: its files are being read")
+            screen.note("not checked yet: its files are being read")
         elif diagnosis is None:
-            screen.note(f"not looked at yet: {self._label('open')} opens it, and its files are read")
+            screen.note(f"not checked yet: {self._label('open')} opens it, and its files are read")
         else:
             screen.note(why_no_fix(diagnosis))
 

@@ -2,7 +2,7 @@
 -- coach @VERSION@ for Lmod, made by `make site`.
 whatis("Name: coach")
 whatis("Version: @VERSION@")
-whatis("Description: see the cluster, launch trainings, be told what is wrong with the proof")
+whatis("Description: see the cluster, launch trainings, learn why a job fails or crawls, with the evidence")
 help([[
 coach opens the screens; `coach why` says why your last job ended badly; `man coach` has the rest.
 Completion, where the shell does not find it by itself:

@@ -1,6 +1,6 @@
 #%Module1.0
 # coach @VERSION@ for Environment Modules, made by `make site`.
-module-whatis "coach @VERSION@: see the cluster, launch trainings, be told what is wrong with the proof"
+module-whatis "coach @VERSION@: see the cluster, launch trainings, learn why a job fails or crawls, with the evidence"
 proc ModulesHelp { } {
     puts stderr "coach opens the screens; `coach why` says why your last job ended badly; `man coach` has the rest."
     puts stderr "Completion, where the shell does not find it by itself:"

@@ -66,7 +66,7 @@ def test_a_diverged_run_is_one_json_object_of_the_documented_form(coach) -> None
     assert value["not_measured"] == [
         {
             "what": "gpu.utilization",
-            "because": "the run asked for no GPU",
+            "because": "the run requested no GPU",
             "how": "launch with --gpus 1 or more to train on GPUs",
         }
     ]
@@ -91,7 +91,7 @@ def test_a_line_names_the_runs_above_the_judged_one(coach) -> None:  # type: ign
     log = f"{raised}KeyError: 'lr'\nnohup: ignoring input\n{raised}ZeroDivisionError: division by zero\n"
     done = coach("check", "-", "--backend", "local", stdin=log.encode())
     assert (done.returncode, "KeyError: 'lr'" in done.stdout) == (1, False)
-    told = "an earlier run in the same log, not judged: it ended at <stdin>:4: KeyError"
+    told = "an earlier run in the same log, not checked: it ended at <stdin>:4: KeyError"
     assert told in done.stdout
 
 

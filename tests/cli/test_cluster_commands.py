@@ -213,7 +213,7 @@ def test_why_explains_in_plain_words_the_wait_of_each_job(
 ) -> None:
     assert run_recorded(clients, jobs, settings, "--why") == 0
     shown, said = capsys.readouterr()
-    assert "not told here: fair share: not at this site" in said
+    assert "not available here: fair share: not at this site" in said
     assert "you have as much as the QOS allows: running jobs" in shown
     assert "its time limit is longer than its partition allows" in shown
     assert run_recorded(clients, jobs, settings, "--format", "json") == 0
@@ -259,7 +259,7 @@ def test_nodes_shows_the_gpus_free_for_a_job_and_the_job_on_each_gpu(
     assert run_recorded(clients, nodes, settings, "--format", "json") == 0
     node1, node2, node3 = json.loads(capsys.readouterr().out)["nodes"]
     assert (node2["num_gpus"] - node2["num_gpus_allocated"], node2["num_gpus_free"]) == (3, 0)
-    assert "kept free for a job of higher priority" in node2["gpus_not_free_because"]
+    assert "reserved for a higher-priority job" in node2["gpus_not_free_because"]
     assert (node1["gpus_not_free_because"], node3["reason_user"], node3["takes_jobs"]) == (
         None,
         "root",

@@ -81,7 +81,7 @@ def test_every_value_is_explained_with_file_and_line(coach: Coach, monkeypatch: 
     assert rows["runs_root"] == f'"{coach.root}/runs" environment variable COACH_HOME'
     assert rows["environments.pt"] == f'kind "modules", modules ["pytorch/2.6"] {coach.site}:4'
     assert notes == [
-        f'coach: {coach.user}:4: launch.partition = "gpu2" does not count:'
+        f'coach: {coach.user}:4: launch.partition = "gpu2" is ignored:'
         f" locked by the site ({coach.site}:10): one for the course"
     ]
 
@@ -185,7 +185,7 @@ def test_with_a_broken_site_file_help_and_the_check_still_work(coach: Coach) -> 
 
 def test_one_key_is_shown_with_its_meaning_and_its_allowed_values(coach: Coach) -> None:
     lines, _ = coach("--explain", "slurm.sbatch_timeout_s")
-    assert "Time that sbatch may take, with a site's plugins and wrapper around it. Its value: seconds, " in (
+    assert "Timeout of sbatch, which includes a site's plugins and wrapper. Its value: seconds, " in (
         "\n".join(lines)
     )
     assert not any("Its value:" in line for line in coach("--explain", "slurm")[0])

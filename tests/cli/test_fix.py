@@ -72,8 +72,8 @@ def test_yes_does_not_cover_a_fix_that_changes_the_training_s_result(shell: Shel
     shell.run(PARENT, {"lr": 1000.0})
     done = shell.coach(PARENT, "--yes")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "this fix changes what is learned: --yes does not cover that" in done.stderr
-    assert "this changes what is learned: the child is another experiment" in done.stderr
+    assert "this fix changes the training result: --yes does not cover that" in done.stderr
+    assert "this changes the training result: it will differ from the parent's" in done.stderr
     assert [path.name for path in (shell.root / "runs").glob("2026*")] == [PARENT]
 
 

@@ -93,10 +93,10 @@ def test_a_parameter_of_the_script_is_set_by_the_rules_name_for_it(home: Path) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("ddp", "--", "--lr", "1"), "arguments behind --: only for a script, a command or a batch file"),
+        (("ddp", "--", "--lr", "1"), "arguments after --: only for a script, a command or a batch file"),
         (("ddp", "--with", "torchrun"), "--with: only for a script"),
         (("--as-is",), "--as-is: the batch file is missing"),
-        ((), "a recipe, a script, a batch file or `-- COMMAND` was expected"),
+        ((), "expected a recipe, a script, a batch file or `-- COMMAND`"),
         (("gone.sbatch",), "gone.sbatch: no such file"),
     ],
 )

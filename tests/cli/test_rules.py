@@ -68,7 +68,7 @@ def test_a_row_s_unkept_promise_is_named(
         ("ENV010", "ENV10", ("there is no rule 'ENV10'", "did you mean ENV010?")),
         ('"full"', '"ful"', ("ENV010 has no kind 'ful'", "its kinds: full")),
         ("ENV010", "GPU003", ("GPU003 has no kind 'full'", "it judges numbers")),
-        ('seen = "our prolog"', "", ("neither seen nor source", "seen = an address")),
+        ('seen = "our prolog"', "", ("give seen or source", "seen = an address")),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused(

@@ -68,8 +68,8 @@ def test_runs_as_text_show_the_cause_or_the_word_for_no_finding(env: dict[str, s
     rows = {line.split()[0]: line for line in coach(env, "runs").stdout.splitlines()[1:]}
     for name, word in (("lost", "MEM001 cuda_oom"), ("well", "healthy"), ("dull", "nothing known")):
         assert f"  {word}  " in rows[ids[name]], rows
-    assert "  not looked at  " in rows[ids["new"]]
-    assert "  not looked at  " in rows[ids["live"]]
+    assert "  not checked  " in rows[ids["new"]]
+    assert "  not checked  " in rows[ids["live"]]
 
 
 def test_runs_as_text_are_harmless_and_problems_go_to_stderr(env: dict[str, str]) -> None:

@@ -58,7 +58,7 @@ def test_the_table_shows_the_size_of_each_run_and_the_runs_with_an_unknown_end(s
     assert "COMPLETED" in new
     assert "1.3" in new.partition(" kB")[0]
     assert "RUNNING" not in old
-    assert f"how it ended is not known: {OLD}" in done.stderr
+    assert f"how it ended is unknown: {OLD}" in done.stderr
     listed = json.loads(shell.coach("--format", "json").stdout)["runs"]
     assert [(run["state"], run["size_bytes"] > 1000) for run in listed] == [("COMPLETED", True), (None, True)]
 
@@ -131,7 +131,7 @@ def test_records_are_thinned_on_request_and_a_dry_run_only_lists_them(shell: She
     assert (done["is_thinned"], done["freed_files"], done["problems"]) == (True, 299, [])
     assert [path.name for path in folder.iterdir()] == ["packed.jsonl"]
     refused = shell.coach("clean", "--records", "--older-than", "1d")
-    assert (refused.returncode, "about all runs" in refused.stderr) == (2, True)
+    assert (refused.returncode, "records of all runs" in refused.stderr) == (2, True)
 
 
 def test_files_of_coach_beside_the_records_are_listed_and_stay(shell: Shell) -> None:

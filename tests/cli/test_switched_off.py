@@ -154,7 +154,7 @@ def test_a_history_without_accounting_does_not_call_sacct_and_says_so(
     World(site.parent).make(RUN)
     assert main(["history", "--backend", "slurm", "--days", "3650"]) == 0
     told = capsys.readouterr()
-    assert f"accounting does not tell: switched off by the site: switches.history in {site}:2" in told.err
+    assert f"accounting gives no answer: switched off by the site: switches.history in {site}:2" in told.err
     assert "COMPLETED" in told.out
     assert "sacct" not in site.with_name("calls").read_text()
 

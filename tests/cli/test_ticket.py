@@ -62,7 +62,7 @@ def test_a_ticket_holds_all_facts_that_a_help_desk_asks_for(coach: Coach, tmp_pa
         *("critical NUM001 on rank 0: The loss is NaN", "submitted:  2026-11-21", "## Modules", "cuda/12.4"),
         *("#SBATCH --gpus=1", "/opt/python3", "ValueError: 11 classes", f"{run_dir}/stdout.log"),
         *("lr = 1e+20", "version of torch:      2.13.0+cpu", "commit of the program: 36bee3e9", "ran for:"),
-        "no other run or job of the same is known here",
+        "no other run or job of the same program is known here",
     ):
         assert words in told, words
     assert b"nothing is sent" in done.stderr

@@ -23,6 +23,6 @@ def test_a_trace_in_any_directory_is_read_in_the_terminal(tmp_path: Path) -> Non
         done = typed_coach(("trace", named, "--backend", "local"), env)
         assert done.returncode == 0, done.stderr
         assert "3 steps of 55.2 ms on the CPU, rank 0 of 2" in done.stdout
-        assert "46.3%  communicating: 6 collectives, 13% of it hidden behind computing" in done.stdout
+        assert "46.3%  communicating: 6 collectives, 13% of their time overlaps with computing" in done.stdout
     told = json.loads(typed_coach(("trace", FIXTURE, "--format", "json"), env).stdout)
     assert (told["schema"], told["num_steps"], told["top"][0]["name"]) == (1, 3, "aten::mm")

@@ -45,11 +45,11 @@ def judged(
 
 
 def test_the_first_line_is_the_verdict() -> None:
-    assert verdict_lines([], NOW_S)[0].startswith("No job of yours")
+    assert verdict_lines([], NOW_S)[0].startswith("You have no job")
     well = [judged("1"), judged("2", state="PENDING", is_read=False), judged("3", state="COMPLETED")]
     assert (
         verdict_lines(well, NOW_S)[0]
-        == "✓ Nothing is wrong in what was measured (1 running, 1 waiting, 1 ended)"
+        == "✓ No problem found in the measurements (1 running, 1 waiting, 1 ended)"
     )
     bad = [*well, judged("4", Severity.WARNING), judged("5", Severity.CRITICAL)]
     assert verdict_lines(bad, NOW_S)[0].startswith("✖ 2 of 5 jobs went wrong: 1 critical, 1 warning")
@@ -71,7 +71,7 @@ def test_a_job_without_readable_data_is_not_called_well() -> None:
 
 def test_only_ended_jobs_are_called_ended_and_a_job_being_set_up_is_waiting() -> None:
     setting_up = judged("1", state="CONFIGURING", is_read=False)
-    assert verdict_lines([setting_up], NOW_S)[0].endswith("what was measured (1 waiting)")
+    assert verdict_lines([setting_up], NOW_S)[0].endswith("found in the measurements (1 waiting)")
     stopped = [judged("1", state="SUSPENDED"), judged("2", state="COMPLETING"), judged("3", state="FAILED")]
     assert verdict_lines(stopped, NOW_S)[0].endswith("(1 ended, 2 in another state)")
 

@@ -72,7 +72,7 @@ def test_a_healthy_run_is_one_line_and_status_0(coach: Coach, tmp_path: Path) ->
 
 def test_watch_says_that_no_job_waits_or_runs(coach: Coach) -> None:
     done = coach("watch", "--backend", "local")
-    assert (done.returncode, done.stdout) == (0, "No job of yours waits or runs.\n")
+    assert (done.returncode, done.stdout) == (0, "You have no pending or running job.\n")
 
 
 def test_ctrl_c_leaves_the_run_alone_and_says_so(coach: Coach, env: dict[str, str], tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_ctrl_c_leaves_the_run_alone_and_says_so(coach: Coach, env: dict[str, st
     assert run_id in watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
     _, said = watching.communicate(timeout=60)
-    assert (watching.returncode, said) == (130, "coach: not watched any more; 1 goes on as before\n")
+    assert (watching.returncode, said) == (130, "coach: stopped watching; 1 goes on as before\n")
     assert coach("cancel", run_id, "--yes").returncode == 0
 
 

@@ -151,7 +151,7 @@ def test_measurements_inside_a_job_are_recorded_and_replayed_unchanged(
         )
         recording.send_signal(signal.SIGINT)
         wait_until(lambda: recording.poll() is not None, 20, "it ends")
-        assert (recording.returncode, "from inside of 1 job" in words.read_text()) == (0, True)
+        assert (recording.returncode, "from inside 1 job" in words.read_text()) == (0, True)
     finally:
         recording.kill()
         recording.wait()

@@ -51,7 +51,7 @@ def test_jobs_that_cannot_train_end_at_once_and_say_why(
     (home / "runs" / ".logs").chmod(0o700)
     first = check(silent)["findings"][0]
     assert (first["cause"], first["primary"]) == ("no_log", True)
-    assert "the folder of the log is not there or not writable" in json.dumps(first["evidence"])
+    assert "its folder does not exist or is not writable" in json.dumps(first["evidence"])
 
     # The run directory cannot be written when the job starts; its log lies elsewhere.
     unwritable = launch("baseline", "--sbatch", "begin=now+2")

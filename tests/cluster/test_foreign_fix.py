@@ -44,7 +44,7 @@ def test_the_script_of_a_failed_job_is_shown_as_it_would_have_to_be_and_stays_as
         "+BATCH=16",
         "+python3 train.py --per_device_train_batch_size $BATCH --gradient_accumulation_steps 2",
         "+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        "nothing was written: the script is yours",
+        "nothing was written: change the script yourself",
     ):
         assert line in lines
     assert "\x1b" not in done.stdout
@@ -58,7 +58,7 @@ def test_the_script_of_a_failed_job_is_shown_as_it_would_have_to_be_and_stays_as
 
     refused = user_coach("fix", job_id, "GPU005")
     assert refused.returncode == 2
-    assert refused.stderr.splitlines()[0] == f"coach: job {job_id}: nothing to change was found by GPU005"
+    assert refused.stderr.splitlines()[0] == f"coach: job {job_id}: no fix was found for GPU005"
 
 
 GOES_ON = """#!/bin/bash
@@ -87,11 +87,11 @@ def test_a_fix_of_a_running_job_shows_the_lost_work_and_torn_checkpoints(
 
     def told() -> str:
         text = user_coach("fix", job_id, "MEM001").stdout
-        return text if "torn: " in text else ""
+        return text if "incomplete: " in text else ""
 
     lines = wait_until(told, what="both checkpoints, and the finding").splitlines()
-    place = lines.index("if it is ended now:")
+    place = lines.index("if you cancel it now:")
     assert lines[place + 1].startswith("  lost: ")
     assert "since the newest complete checkpoint, model_step_40.pt (PyTorch, step 40)" in lines[place + 1]
-    assert lines[place + 2] == "  torn: model_step_80.pt (PyTorch, step 80): its end is missing"
+    assert lines[place + 2] == "  incomplete: model_step_80.pt (PyTorch, step 80): its end is missing"
     assert "+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in lines

@@ -213,7 +213,7 @@ def test_the_screens_name_the_actions_that_are_off_here_and_the_reason(
     )
     terminal.wait_for("· hidden  ", re.compile(rf"▸ +{stays}"), timeout_s=60)
     terminal.send("H")
-    terminal.wait_for("accounting does not tell: Slurm accounting storage is disabled", failed)
+    terminal.wait_for("accounting gives no answer: Slurm accounting storage is disabled", failed)
     terminal.send("Escape")
     terminal.wait_for("· hidden  ")
     terminal.send_packet(f":{stays}\r")
@@ -225,10 +225,10 @@ def test_the_screens_name_the_actions_that_are_off_here_and_the_reason(
     terminal.send_packet(f":{failed}\r")
     terminal.wait_for("MEM001 cuda out of memory", "F advi")
     terminal.send("F")
-    terminal.wait_for("nobody has its batch script any more", "accounting storage is disabled")
+    terminal.wait_for("its batch script is not available any more", "accounting storage is disabled")
     terminal.wait_for("Halve the micro-batch")
     terminal.send("Escape")
-    terminal.wait_gone("nobody has its batch script")
+    terminal.wait_gone("its batch script is not available")
     terminal.send("C-q")
     assert terminal.wait_exit() == 0
 
@@ -290,9 +290,9 @@ def test_a_script_that_slurm_does_not_give_is_read_from_its_file_with_a_note(
     assert "the script is its file as it is now: the submitted copy is not available" in asked.stderr
     nothing = closed_coach("resubmit", wrapped, "--yes")
     assert nothing.returncode == 2
-    assert "nobody has its batch script any more" in nothing.stderr
+    assert "its batch script is not available any more" in nothing.stderr
     assert "accounting storage is disabled" in nothing.stderr
 
     told = closed_coach("history")
     assert job_id in told.stdout
-    assert "accounting does not tell: Slurm accounting storage is disabled" in told.stderr
+    assert "accounting gives no answer: Slurm accounting storage is disabled" in told.stderr

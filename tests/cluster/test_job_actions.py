@@ -42,7 +42,7 @@ def test_two_jobs_are_held_released_shortened_and_cancelled_by_one_command_each(
     others = slurm.submit("true", *later, as_root=True)
     both = f"{first}, {second}"
     assert coach_lines(user_coach, "hold", first, second, others, "--yes", status=2) == [
-        f"coach: left out: {others}: it belongs to root, coach changes own jobs only",
+        f"coach: left out: {others}: it belongs to root, coach changes only your own jobs",
         f"scontrol hold {first},{second}",
         f"coach: {both} were held",
     ]

@@ -164,7 +164,7 @@ def test_a_refusal_without_an_option_is_shown_in_the_site_s_words_beside_every_r
         (test,) = [each for each in json.loads(told.stdout)["checks"] if each["what"] == "sbatch --test-only"]
         assert test["state"] == "wrong"
         assert test["because"].startswith(words)
-        assert test["todo"] == "no option is named in this: do what the words say, or ask the site"
+        assert test["todo"] == "Slurm's message names no option: follow the message, or ask the site"
 
         terminal = open_terminal(
             site_coach.argv(), columns=110, rows=34, env=site_coach.env(), as_user=site_coach.user

@@ -94,7 +94,7 @@ def test_settings_that_only_a_site_may_set_are_read(place: Place) -> None:
 )
 def test_a_user_cannot_set_a_key_of_the_site(place: Place, text: str) -> None:
     place.user(text)
-    with pytest.raises(UserError, match=r"config\.toml:[12]: .*only the site's file may say this"):
+    with pytest.raises(UserError, match=r"config\.toml:[12]: .*only the site's file may set this"):
         place.load()
 
 
@@ -119,22 +119,22 @@ def test_a_lock_passes_over_file_memory_and_variable_and_says_so(place: Place) -
     assert settings.locks["launch.partition"] == Lock("one for all", f"{place.site_file}:10")
     assert settings.notes == (
         (
-            f"{place.user_file}:1: readonly = false does not count: locked by the site "
+            f"{place.user_file}:1: readonly = false is ignored: locked by the site "
             f"({place.site_file}:12): an exam is on"
         ),
         (
-            f'{place.user_file}:3: launch.partition = "gpu2" does not count: locked by the site '
+            f'{place.user_file}:3: launch.partition = "gpu2" is ignored: locked by the site '
             f"({place.site_file}:10): one for all"
         ),
         (
-            f"{place.user_file}:5: rules.mute = [] does not count: locked by the site "
+            f"{place.user_file}:5: rules.mute = [] is ignored: locked by the site "
             f"({place.site_file}:13): seen by all"
         ),
         (
-            f"{place.user_file}:7: rules.NUM001.consecutive = 9 does not count: locked by the site "
+            f"{place.user_file}:7: rules.NUM001.consecutive = 9 is ignored: locked by the site "
             f"({place.site_file}:14): tuned here"
         ),
-        'environment variable COACH_LAUNCH_PARTITION: launch.partition = "gpu3" does not count:'
+        'environment variable COACH_LAUNCH_PARTITION: launch.partition = "gpu3" is ignored:'
         f" locked by the site ({place.site_file}:10): one for all",
     )
 
@@ -183,7 +183,7 @@ def test_the_site_s_least_interval_is_not_undercut(place: Place) -> None:
     assert settings.least_jobs_interval_s == 30
     assert settings.notes == (
         (
-            f"{place.user_file}:2: poll.jobs_interval_s = 5 does not count: the site's minimum is 30 "
+            f"{place.user_file}:2: poll.jobs_interval_s = 5 is ignored: the site's minimum is 30 "
             f"({place.site_file}:2)"
         ),
     )
@@ -232,7 +232,7 @@ def test_a_site_file_that_a_variable_names_does_not_pass_the_locks_of_the_instal
     }
     assert site.locks["launch.qos"].origin == f"{etc}:5"
     assert site.notes == [
-        f'{named}:2: launch.qos = "named" does not count: locked by the site ({etc}:5): for good'
+        f'{named}:2: launch.qos = "named" is ignored: locked by the site ({etc}:5): for good'
     ]
 
 
@@ -251,7 +251,11 @@ def test_a_missing_site_file_that_was_named_is_reported(place: Place) -> None:
             "environment variable COACH_LAUNCH_NODES: launch.nodes = 'two': expected a whole",
         ),
         ("COACH_READONLY", "maybe", "expected true or false"),
-        ("COACH_LAUNCH_ACOUNT", "x", "environment variable COACH_LAUNCH_ACOUNT: no key is set by it"),
+        (
+            "COACH_LAUNCH_ACOUNT",
+            "x",
+            "environment variable COACH_LAUNCH_ACOUNT: it sets no key of the config",
+        ),
         ("COACH_RUNS_ROOT", "runs", "expected a path from the root"),
     ],
 )

@@ -57,7 +57,9 @@ def test_a_broken_new_file_is_reported_once_and_the_old_settings_stay(place: Pla
     assert not follower.look()
     place.site("[launch]\nqos = 3\n")
     assert follower.look()
-    assert follower.problem == (f"{site}:2: launch.qos = 3: expected a string; the settings before it stay")
+    assert follower.problem == (
+        f"{site}:2: launch.qos = 3: expected a string; the earlier settings stay in force"
+    )
     assert follower.settings.launch.qos == "good"
     assert not follower.look()
     place.site('[launch]\nqos = "better"\n')
@@ -84,7 +86,7 @@ def test_runs_do_not_move_under_a_session(place: Place) -> None:
     place.site('runs_root = "/var/tmp"\nreadonly = true\n')
     assert follower.look()
     assert (follower.settings.runs_root, follower.settings.is_readonly) == (Path("/tmp"), True)
-    assert "counts from the next start" in follower.settings.notes[-1]
+    assert "takes effect at the next start" in follower.settings.notes[-1]
 
 
 def test_the_source_hands_on_new_settings_and_shows_a_problem_until_it_is_mended(place: Place) -> None:

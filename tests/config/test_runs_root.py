@@ -72,7 +72,7 @@ def test_a_path_of_the_site_whose_variable_is_unset_here_does_not_stop_coach(pla
     place.site('cache_dir = "$SCRATCH/cache"\n')
     settings = chosen(place)
     assert settings.cache_dir == place.home / ".cache/coach"
-    assert "the variable SCRATCH is not set here; it does not count" in settings.notes[0]
+    assert "the variable SCRATCH is not set here; it is ignored" in settings.notes[0]
 
 
 def test_a_path_of_the_user_whose_variable_is_unset_is_refused(place: Place) -> None:

@@ -56,7 +56,7 @@ EXPECTED = [
     (19, "advice.MEM01: there is no rule 'MEM01'", "did you mean MEM001?"),
     (21, "advice.MEM001: text is missing", 'for example text = "ask the help desk"'),
     (24, "switches.local_backend = 'no': expected true or false", None),
-    (26, "poll.min_jobs_interval_s = 0.5: at least 2 s is polite to the controller", None),
+    (26, "poll.min_jobs_interval_s = 0.5: at least 2 s, to spare the controller", None),
     (28, "locked: unknown key launch.partion", "did you mean launch.partition?"),
     (29, "locked.launch.qos = True: expected a string", None),
 ]
@@ -122,7 +122,7 @@ def test_a_user_s_environment_may_be_the_site_s(place: Place) -> None:
 
 def test_a_user_s_file_may_hold_only_the_keys_of_a_user(place: Place) -> None:
     report = check_file(place.user("[limits]\nmax_gpus = 1\n"), place.environment)
-    assert (report.whose, report.problems[0].words) == ("user", "limits: only the site's file may say this")
+    assert (report.whose, report.problems[0].words) == ("user", "limits: only the site's file may set this")
 
 
 def test_the_files_in_force_are_those_that_are_there(place: Place) -> None:

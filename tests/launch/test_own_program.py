@@ -88,7 +88,7 @@ def test_a_batch_file_that_coach_cannot_keep_as_a_run_is_refused_in_words(
     [
         ("-", (), "standard input"),
         ("gone.py", (), "no such file"),
-        (None, (), "was expected"),
+        (None, (), "expected a recipe"),
         ("train.py", ("magic",), "no such offer"),
         ("job.sbatch", ("torchrun",), "cannot put torchrun into a batch file"),
     ],
@@ -120,7 +120,7 @@ def test_torchrun_is_offered_to_a_script_and_refused_to_a_command(home: Path) ->
     assert offered.notes[0] == "your script, started by torchrun: 4 ranks on 1 node, 4 GPUs per node"
     asked = planned(own(home, "train.py"), nproc_per_node=2, num_nodes=2, partition="gpu")
     assert '--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"' in training(asked)
-    with pytest.raises(UserError, match="coach starts a command as it stands"):
+    with pytest.raises(UserError, match="coach starts a command unchanged"):
         planned(own(home, None, "python", "train.py"), nproc_per_node=2, partition="gpu")
 
 

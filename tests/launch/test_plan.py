@@ -162,7 +162,7 @@ def test_a_fix_beyond_the_partition_s_size_gets_all_of_it_and_a_note(
 def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: Path) -> None:
     nodes = (node("n1", ("gpu",), gpus=4), node("n2", ("gpu",), gpus=2))
     site = Site("slurm", (partition("gpu", 2, gpus=4),), nodes)
-    with pytest.raises(UserError, match="1 of 2 nodes in partition gpu have so many GPUs"):
+    with pytest.raises(UserError, match="1 of 2 nodes in partition gpu have that many GPUs"):
         plan(tmp_path, site=site, partition="gpu", num_nodes=2, gpus_per_node=4)
     assert plan(tmp_path, site=site, partition="gpu", num_nodes=2).resources.gpus_per_node == 2
 

@@ -74,8 +74,8 @@ def test_gpm_is_measured_when_it_is_asked_for_and_there_are_gpus_and_said_in_the
         ({**GPU, "cpus_per_gpu": 4, "cpus_per_task": 8}, "either this or --cpus-per-task 8"),
         ({**GPU, "cpus_per_gpu": 9}, "18 for 2 GPUs; partition gpu has 16 CPUs per node"),
         ({**GPU, "cpus_per_gpu": 0}, "--cpus-per-gpu 0: must be at least 1"),
-        ({**GPU, "gpu_request": "gpus"}, "--gpu-request gpus: no way to ask for GPUs"),
-        ({**GPU, "sbatch": {"gres": "gpu:a100:2"}}, "GPUs are asked for by --gpus"),
+        ({**GPU, "gpu_request": "gpus"}, "--gpu-request gpus: not a way to request GPUs"),
+        ({**GPU, "sbatch": {"gres": "gpu:a100:2"}}, "--gpus and --gpu-type request GPUs"),
         ({"sbatch": {"exclude": "node1"}}, "coach has an option of its own"),
         ({"sbatch": {"cpus-per-gpu": "1"}}, "coach has an option of its own"),
     ],
@@ -113,7 +113,7 @@ def test_a_type_of_gpu_in_the_config_is_no_reason_to_refuse_a_launch_on_cpus(
 def test_a_gpu_type_of_another_partition_is_left_out_with_a_note(tmp_path: Path) -> None:
     made = plan(tmp_path, partition="gpu", gpu_type="h100", defaulted={"gpu_type"})
     assert asked(made)["gpus-per-node"] == "2"
-    assert "partition gpu has no h100: the config's GPU type is not asked for" in made.notes
+    assert "partition gpu has no h100: the config's GPU type is not requested" in made.notes
 
 
 def test_an_emptied_option_asks_for_nothing_although_the_config_has_one(tmp_path: Path) -> None:

@@ -324,7 +324,7 @@ def test_a_binding_that_lacks_functions_loses_only_their_fields(
     assert (gpu["utilization_pct"], gpu["memory_used_mib"], "power_w" in gpu) == (97, 40000, False)
     assert _of(records, "process")[0]["gpu_memory_mib"] == 300
     [gap] = [gap for gap in _of(records, "gap") if gap["what"] == "gpu.power"]
-    assert gap["how"] == "a newer nvidia-ml-py tells it"
+    assert gap["how"] == "a newer nvidia-ml-py reports it"
     assert _of(records, "gpu_health"), "all else is told"
 
 

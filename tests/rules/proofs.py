@@ -207,7 +207,7 @@ def words_of(finding: Finding) -> tuple[str, ...]:
 def _fix(fix: Fix) -> str:
     changes = f" {json.dumps(dict(fix.changes), sort_keys=True)}" if fix.changes else ""
     command = f" $ {fix.command}" if fix.command else ""
-    learning = " (changes what is learned)" if fix.changes_learning else ""
+    learning = " (changes the training result)" if fix.changes_learning else ""
     return f"{fix.title}{changes}{command}{learning}"
 
 

@@ -56,7 +56,7 @@ def test_an_own_program_without_metrics_gets_advice_on_writing_them() -> None:
     run = make_run(parameters={"lr": 0.1}, launch={"own": {"kind": "script"}})
     found = Engine(build()).diagnose(TargetSnapshot(run.run_id, 1.0, run=run), History()).not_measured
     told = {gap.what: gap for gap in found}["metrics"]
-    assert "names a loss" in told.because
+    assert "contain a loss" in told.because
     assert "coach_report.step" in told.how
 
 

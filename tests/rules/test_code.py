@@ -67,7 +67,7 @@ def test_the_rank_that_left_with_a_code_of_its_own_is_named() -> None:
     snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail_of(text),))
     (finding,) = Engine(build()).diagnose(snapshot, History()).findings
     assert (finding.cause, finding.subject.rank) == ("code_error", 1)
-    assert finding.summary == "Rank 1 ended with exit code 3, and why is not in this log"
+    assert finding.summary == "Rank 1 ended with exit code 3; its error is not in this log"
 
 
 def test_the_launchers_report_of_a_failed_rank_is_no_second_finding_beside_the_cause() -> None:

@@ -360,7 +360,7 @@ def test_more_time_is_never_advised_for_a_training_that_stood_still() -> None:
     assert len(titles) == 1
     assert "more time would not help" in titles[0]
     assert "Write checkpoints" in timed_out(steps([2.0, 1.9, 1.8]), 1002.0)[-1]
-    assert "First see whether it was still getting on" in timed_out([], 1002.0)[0]
+    assert "First check that it still made progress" in timed_out([], 1002.0)[0]
 
 
 def test_a_time_limit_that_was_too_short_is_raised_to_the_time_of_all_steps() -> None:

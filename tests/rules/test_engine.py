@@ -230,7 +230,7 @@ def test_gpu_data_is_not_called_missing_for_a_run_that_asked_for_no_gpu() -> Non
     gap = SensorGap("node1", "gpu.utilization", "no NVIDIA driver", "run on a GPU node")
     snapshot = TargetSnapshot("target", 1.0, run=cpu_run, sensor_gaps=(gap,))
     (missing,) = Engine([rule]).diagnose(snapshot, History()).not_measured
-    assert missing.because == "the run asked for no GPU"
+    assert missing.because == "the run requested no GPU"
 
 
 def test_a_value_that_the_sampler_could_not_read_is_listed_in_the_sampler_s_words() -> None:

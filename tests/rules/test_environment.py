@@ -248,7 +248,7 @@ HARMLESS = [
                 "RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 13216422080 vs "
                 "13216421968"
             ),
-            "could not be written whole, most often because the disk is full or a quota is used up",
+            "could not be written completely, most often because the disk is full or a quota is used up",
             0.6,
         ),
         (
@@ -256,10 +256,10 @@ HARMLESS = [
                 "RuntimeError: [enforce fail at inline_container.cc:325] . PytorchStreamWriter failed "
                 "writing file data/53: file write failed"
             ),
-            "could not be written whole",
+            "could not be written completely",
             0.6,
         ),
-        ("OSError: 268435456 requested and 203423744 written", "could not be written whole", 0.6),
+        ("OSError: 268435456 requested and 203423744 written", "could not be written completely", 0.6),
     ],
 )
 def test_a_quota_is_reported_only_if_the_error_names_a_quota(

@@ -762,10 +762,10 @@ def test_a_rank_that_left_without_a_word_ended_the_run_and_not_the_rank_that_los
     lost = "[/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:40840"
     left, symptom = diagnose_whole(LOST.format(lost=lost) + SUMMARY.format(code=3)).findings
     assert (left.rule, left.subject.rank, left.is_primary) == ("COD001", 1, True)
-    assert left.summary == "Rank 1 ended with exit code 3, and why is not in this log"
+    assert left.summary == "Rank 1 ended with exit code 3; its error is not in this log"
     assert left.evidence[0].text == "torchrun's first failure: rank 1, exitcode  : 3 (pid: 4712)"
     assert (symptom.rule, symptom.subject.rank, symptom.consequence_of) == ("DST020", 1, "COD001")
-    assert symptom.summary.endswith("rank 1 had ended first, with exit code 3 and without a word")
+    assert symptom.summary.endswith("rank 1 had ended first, with exit code 3 and without a message")
     # Every exception ends a rank with status 1; its message may be in another log.
     died = diagnose("ended/gloo-peer-died.log").findings[0]
     assert (died.rule, died.subject.rank, "rank 1 had ended first" in died.summary) == ("DST020", 1, True)

@@ -42,7 +42,7 @@ def test_the_fifth_failure_in_a_row_is_reported_with_the_changes_tried_in_betwee
     assert finding.summary.startswith("5 times in a row it ended with cuda_oom (MEM001)")
     assert "lr: 0.1 → 0.2" in finding.summary
     assert [item.text.partition(",")[0] for item in finding.evidence] == [f"run-{n}" for n in (1, 2, 3, 4, 5)]
-    assert "nothing that is known was changed" in finding.evidence[-1].text
+    assert "no change is known" in finding.evidence[-1].text
 
 
 def test_an_end_from_outside_in_between_neither_counts_nor_interrupts() -> None:
@@ -94,21 +94,21 @@ def test_memory_that_was_raised_and_used_up_again_is_to_be_measured_first() -> N
 def test_a_job_that_survives_longer_with_more_memory_has_a_leak() -> None:
     longer = replace(asked(2, "64G"), ended_s=2 * 3600.0 + 1200)
     (finding,) = found(Across(longer, (asked(1, "32G"),)))
-    assert "it lived 1200 s instead of 600 s" in finding.summary
+    assert "it ran 1200 s instead of 600 s" in finding.summary
 
 
 def test_the_hosts_memory_does_not_help_the_gpus() -> None:
     (finding,) = found(Across(asked(2, "64G", "cuda_oom"), (asked(1, "32G", "cuda_oom"),)))
-    assert "it is the GPU's that ran out again" in finding.summary
+    assert "but GPU memory ran out again" in finding.summary
 
 
 def test_memory_that_lay_idle_before_it_was_raised_is_a_remark() -> None:
     before = asked(1, "64G", None, memory_used_mib=8192.0)
     (finding,) = found(Across(asked(2, "128G", None, state="COMPLETED"), (before,)))
     assert (finding.rule, finding.severity) == ("HIS002", Severity.INFO)
-    assert "8.0 GiB were the most that was used" in finding.summary
+    assert "8.0 GiB was the peak" in finding.summary
     titles = [fix.title for fix in finding.fixes]
-    assert titles == ["Memory per node → 10.4 GiB is enough for what was measured"]
+    assert titles == ["Memory per node → 10.4 GiB covers the measured peak"]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,8 @@ def test_the_fullest_of_several_nodes_decides_and_a_silent_one_leaves_it_unknown
     [
         (
             "busy",
-            "no sampler ran beside it; jobstats told the means of the whole job alone, not their course",
+            "no sampler ran beside it; jobstats reports only the means of the whole job, not the values "
+            "over time",
         ),
         ("short", "no sampler ran beside it; jobstats measured nothing: the job was too short"),
         ("no-utilization", "no sampler ran beside it; the summary of jobstats has no GPU utilization"),

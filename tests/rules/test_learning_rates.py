@@ -99,7 +99,7 @@ def test_a_warm_up_that_never_raises_the_rate_is_a_warning_where_the_rate_asked_
     (finding,) = judge(course, run=run({"warmup_steps": 100, "lr": 0.05})).findings
     assert (finding.rule, finding.cause, finding.severity) == ("NUM008", "lr_never_moves", Severity.WARNING)
     assert finding.summary == (
-        "The learning rate stays at 0.0005 through a warm-up of 100 steps and behind it: the schedule is "
+        "The learning rate stays at 0.0005 through a warm-up of 100 steps and after it: the schedule is "
         "never stepped"
     )
     assert [evidence.value for evidence in finding.evidence[1:]] == [NUM_STEPS, 0.05]

@@ -26,7 +26,7 @@ def test_cuda_out_of_memory_is_read_with_its_numbers() -> None:
     diagnosis = diagnose("typed/cuda-oom.log")
     assert causes(diagnosis) == ["cuda_oom"]
     evidence = {item.text: item.value for item in diagnosis.findings[0].evidence}
-    assert evidence["asked for in one allocation"] == 1536.0
+    assert evidence["requested in one allocation"] == 1536.0
     assert evidence["memory of the device"] == pytest.approx(39.39 * 1024)
     assert any("train.py" in text and "line 61" in text for text in evidence)
 

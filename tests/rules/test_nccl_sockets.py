@@ -40,7 +40,7 @@ def test_a_host_off_the_fabric_that_another_host_uses_is_a_warning() -> None:
     (finding,) = of_log((RECORDINGS / "typed/nccl-over-sockets.log").read_text())
     assert (finding.cause, finding.severity) == ("nccl_over_sockets", Severity.WARNING)
     assert finding.summary == (
-        "NCCL takes TCP sockets between the nodes, on node1: a fabric is there and is not used"
+        "NCCL uses TCP sockets between the nodes, on node1: a fabric exists and is not used"
     )
     assert [evidence.line for evidence in finding.evidence] == [2, 6]
 
@@ -56,7 +56,7 @@ def test_a_fabric_that_the_sampler_found_makes_it_a_warning(kind: str) -> None:
 def test_several_nodes_without_a_known_fabric_are_info(seen: History | None) -> None:
     (finding,) = of_log(NODE1 + NODE2, seen=seen)
     assert finding.severity is Severity.INFO
-    assert finding.summary == "NCCL takes TCP sockets between the nodes, on node1, node2"
+    assert finding.summary == "NCCL uses TCP sockets between the nodes, on node1, node2"
 
 
 HEALTHY = {

@@ -38,7 +38,7 @@ def test_a_launched_job_that_failed_without_a_word_is_a_finding_that_says_where_
     assert (finding.rule, finding.cause, finding.subject.node) == ("JOB017", "no_log", "node4")
     said = [item.text for item in finding.evidence]
     assert "state FAILED, reason RaisedSignal:53" in said
-    assert any("the folder of the log is not there" in text for text in said)
+    assert any("its folder does not exist" in text for text in said)
     assert [item.file for item in finding.evidence if item.file] == [
         "/runs/.logs/ddp.out",
         "/runs/.logs/ddp.err",

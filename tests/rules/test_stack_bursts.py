@@ -74,8 +74,8 @@ def test_a_rank_that_stands_while_the_others_wait_for_it_is_a_hang_with_its_line
     assert finding is not None
     assert finding.severity is Severity.CRITICAL
     assert finding.summary == (
-        "The training stands still for 6 min: rank 1 stands in deepspeed_train.py:37 main(), "
-        "rank 0 waits for it in a collective"
+        "The training has stood still for 6 min: rank 1 stands in deepspeed_train.py:37 main(), rank 0 "
+        "waits for it in a collective"
     )
     assert finding.fixes[0].command == "coach stacks run"
 

@@ -47,7 +47,7 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
 
     terminal.send("W")
     terminal.wait_for(
-        "free 3 of 6 a100 on 2 nodes, at most 2 on one node", "2 idle but not free: it is drained"
+        "free 3 of 6 a100 on 2 nodes, at most 2 on one node", "2 idle, not available: it is drained"
     )
     terminal.send("Escape")
     terminal.wait_for("LEFT/START")
@@ -63,7 +63,7 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
     terminal.wait_for("LEFT/START")
 
     terminal.send("H")
-    terminal.wait_for(re.compile(rf"{ended} +ended +COMPLETED"), "accounting does not tell", timeout_s=60)
+    terminal.wait_for(re.compile(rf"{ended} +ended +COMPLETED"), "accounting gives no answer", timeout_s=60)
     terminal.send("Enter")
     terminal.wait_for("the queue, when it was last seen there")
     terminal.send("C-q")

@@ -154,7 +154,7 @@ def test_a_wrong_number_fails_the_run_and_a_size_without_memory_is_not_begun(
     command[command.index(str(TRAINERS / "comm_bench.py"))] = str(code)
     done = trainer.call(command, trainer.env)
     assert done.returncode != 0
-    assert "error: 1 wrong numbers came out" in done.stderr
+    assert "error: 1 results are wrong" in done.stderr
     assert "all_reduce: stopped: the next size takes 0.00293 GiB of memory, rank 0 on" in done.stdout
     sizes = json.loads((tmp_path / "comm_bench.json").read_text())["collectives"]["all_reduce"]["sizes"]
     assert [size["num_wrong"] for size in sizes] == [1]

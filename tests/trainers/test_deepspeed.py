@@ -72,7 +72,7 @@ REFUSED = [
     ('{"gradient_accumulation_steps": 4}', "does not agree with --gradient_accumulation"),
     ('{"optimizer": {"type": "Adam", "params": {"lr": 1e-3}}}', "does not agree with --optimizer and --lr"),
     ('{"train_batch_size": 100}', "train_batch_size"),
-    ("[1]", "a JSON object was expected, not a list"),
+    ("[1]", "expected a JSON object, not a list"),
     ('{"zero_optimization"', "not a readable JSON file"),
 ]
 TAKEN = [

@@ -115,7 +115,7 @@ def test_no_rank_builds_the_whole_model_and_all_have_shares_of_the_one_that_one_
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         *(f"{model} begins as the whole does" for model in models),
-        "weight: nothing says how it begins, so it cannot be built in shares",
+        "weight: its initial values are not defined, so it cannot be built in shares",
     ]
 
 
@@ -175,7 +175,7 @@ def test_training_goes_on_while_a_checkpoint_is_written_and_a_kill_leaves_the_on
     done = trainer.run("fsdp.py", tmp_path, ranks=2, max_steps=25, **flags)
     assert done.returncode == 0, done.stderr
     assert "resumed at step 12 from" in done.stdout
-    assert "checkpoint of step 24 was whole after" in done.stdout
+    assert "checkpoint of step 24 was complete after" in done.stdout
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names == ["step-00000024", "step-00000025"]
     again = steps_in(read_records(tmp_path))[len(killed) :]

@@ -113,7 +113,8 @@ print("said", json.dumps(said))
 """
 
 EXPECTED = {
-    "other classes": "the last layer classifier.4 begins anew, as the number of classes is another",
+    "other classes": "the last layer classifier.4 starts from random values, because the number of classes "
+    "differs",
     "same classes": "25 tensors of {folder}/wrapped.pt, the last layer too",
     "from scratch": "nothing: the model begins from scratch",
     "frozen": "the last layer classifier.4 alone is trained, 195 parameters",
@@ -122,11 +123,11 @@ EXPECTED = {
     "model": "no conv1.weight in it: it is of another model",
     "a key more": r"bo\x1b[31mdy is of another model (1 names do not fit)",
     "a key less": "no features.1.0.weight in it: it is of another model",
-    "no table": "no state_dict: a table of names and tensors was expected",
+    "no table": "no state_dict: expected a table of names and tensors",
     "torn": "torn.pt: no file of weights",
     "no file": "file_not_found: pretrained {folder}/nothing.pt: no such file",
     "no checkpoint": "file_not_found: pretrained {folder}: a folder without checkpoints",
-    "frozen from scratch": "freeze=true leaves all but the last layer as it is: name by pretrained",
+    "frozen from scratch": "freeze=true trains only the last layer: pretrained must name",
 }
 
 
@@ -141,7 +142,7 @@ def said_by(trainer: Trainer, code: str, *arguments: object) -> dict[str, Any]:
 def test_every_model_follows_the_classes_and_says_how_it_differs(trainer: Trainer) -> None:
     said = said_by(trainer, BUILT)
     assert said.pop("resnet50 16 32").endswith("leave width at 64, not 16")
-    assert said.pop("vit_tiny 64 100").endswith("image_size 100 is no multiple")
+    assert said.pop("vit_tiny 64 100").endswith("image_size 100 is not a multiple of 16")
     assert {name: number for name, (number, _) in said.items()} == {
         "simplecnn": 2_472_967,
         "resnet18": 11_172_423,

@@ -161,9 +161,7 @@ def test_the_kernels_of_attention_compute_the_same_and_the_one_that_ran_is_named
 def test_heads_that_do_not_share_the_embedding_are_refused(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.run("attention.py", tmp_path, heads=3, embedding=16, width=None)
     assert done.returncode == 2
-    assert (
-        done.stderr.strip() == "attention.py: error: heads=3 do not share an embedding of 16 without a rest"
-    )
+    assert done.stderr.strip() == "attention.py: error: embedding=16 must be a multiple of heads=3"
 
 
 TRACED = """

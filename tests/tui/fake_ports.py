@@ -173,7 +173,7 @@ class FakeFixes:
 
     def find_again(self, job_id: str, known: Job | None) -> Resubmission:
         if self.again is None:
-            raise UserError(f"job {job_id}: nobody has its batch script any more")
+            raise UserError(f"job {job_id}: its batch script is not available any more")
         return self.again
 
     def foreign_fixes(

@@ -38,7 +38,7 @@ RUN_ID = "20261121-142233-ddp-4f2a"
 CHILD_ID = "20261121-143000-ddp-77aa"
 LOST = (
     "lost: 0.3 GPU-hours since the newest complete checkpoint, step-40.pt (PyTorch, step 40), 00:10:00 old",
-    "torn: step-80.pt (PyTorch, step 80): its end is missing",
+    "incomplete: step-80.pt (PyTorch, step 80): its end is missing",
 )
 
 

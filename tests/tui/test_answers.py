@@ -82,7 +82,7 @@ async def test_a_controller_that_does_not_tell_leaves_the_rest_of_the_job_on_the
     ports = FakePorts(questions=FakeQuestions(refusal=UserError("slurm_load_jobs error: Unable to contact")))
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         await driver.press("enter")
-        await driver.sees("▲ not told: slurm_load_jobs error: Unable to contact")
+        await driver.sees("▲ not available: slurm_load_jobs error: Unable to contact")
         assert "other jobs of this partition" in driver.text()
 
 
@@ -91,7 +91,7 @@ async def test_a_silent_controller_is_not_asked_again_by_every_screen_that_opens
     async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(3):
             await driver.press("enter")
-            await driver.sees("▲ not told: Unable to contact")
+            await driver.sees("▲ not available: Unable to contact")
             await driver.press("escape")
             await driver.reaches("cluster")
         assert ports.questions.asked == ["place_in_queue"]
@@ -194,12 +194,12 @@ async def test_the_history_shows_how_well_ended_jobs_used_their_resources_and_it
         PastJob(make_job("17", state="FAILED", end_time_s=NOW_S - 1000), source="run", run_id=RUN_ID),
     )
     ports = FakePorts(
-        questions=FakeQuestions(past=PastJobs(jobs, ("accounting does not tell: no database",), 0))
+        questions=FakeQuestions(past=PastJobs(jobs, ("accounting gives no answer: no database",), 0))
     )
     async with opened(ports=ports, size=size) as driver:
         await driver.press("H")
         await driver.sees("TIMEOUT")
-        assert "accounting does not tell: no database" in driver.text()
+        assert "accounting gives no answer: no database" in driver.text()
         assert "42%" in driver.text()
         assert "– was RUNNING" in driver.text()
         assert "\x1b" not in driver.text()

@@ -259,12 +259,12 @@ async def test_the_fix_shows_its_changes_and_relaunches_on_y_alone() -> None:
         text = driver.text()
         for part in (
             "lr  1e+20  →  0.05",
-            "changes what is learned",
+            "changes the training result",
             "is still running",
             "(•) cancel",
             "40 steps would be lost",
             "lost: 0.3 GPU-hours since the newest complete checkpoint",
-            "torn: step-80.pt (PyTorch, step 80): its end is missing",
+            "incomplete: step-80.pt (PyTorch, step 80): its end is missing",
             "-  --lr 1e+20",
         ):
             assert part in text, part

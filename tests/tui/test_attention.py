@@ -24,7 +24,7 @@ async def test_after_an_hour_without_a_key_the_screen_says_so_and_the_next_key_o
             lambda: driver.session.attentions and driver.session.attentions[-1].is_asleep, "coach sleeps"
         )
         await driver.sees("no key for 61 min")
-        assert "any key goes on" in driver.text()
+        assert "any key continues" in driver.text()
         await driver.press("?")
         assert driver.place == "cluster", "what was on the screen was old: nothing is done by that key"
         assert driver.session.attentions[-1] == Attention()

@@ -89,7 +89,7 @@ async def test_no_screen_shows_the_cause_before_the_answer() -> None:
         assert "NUM001" not in driver.text()
         await driver.press("f")
         await driver.reaches("findings")
-        await driver.sees("1 not told, drill: answer first")
+        await driver.sees("1 hidden, drill: answer first")
         assert "NUM001" not in driver.text()
 
 
@@ -130,7 +130,7 @@ async def test_a_run_that_is_no_drill_has_no_answer() -> None:
     async with opened() as driver:
         await open_run(driver)
         await driver.press("i")
-        await driver.sees("no drill")
+        await driver.sees("not a drill")
         assert driver.place == "job"
 
 

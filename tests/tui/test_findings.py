@@ -96,7 +96,7 @@ async def test_the_fix_of_a_job_that_coach_did_not_launch_is_its_script_as_a_dif
         await driver.press("enter", "end")
         await driver.sees("+python train.py --num_workers 6")
         text += driver.text()
-        for part in ("if it is ended now:", "lost: 0.3 GPU-hours", "-python train.py --num_workers 2"):
+        for part in ("if you cancel it now:", "lost: 0.3 GPU-hours", "-python train.py --num_workers 2"):
             assert part in text, part
         assert driver.ports.fixes.relaunched == []
         assert driver.ports.launches.requests == []
@@ -149,7 +149,7 @@ async def test_f_on_a_job_without_a_script_says_so_in_one_sentence() -> None:
         driver.app.screen.post_message(ScreenOpened("job", "99"))
         await driver.reaches("job")
         await driver.press("F")
-        await driver.sees("job 99: nobody has its batch script any more")
+        await driver.sees("job 99: its batch script is not available any more")
 
 
 async def test_f_on_another_user_s_job_says_that_only_own_jobs_are_submitted() -> None:
@@ -237,7 +237,7 @@ async def test_a_job_that_ended_today_is_read_when_its_findings_are_asked_for_an
         session.push(session.snapshot)
         await driver.until(lambda: "41" in session.watches[-1].targets, "the ended job is read")
         assert "40" not in session.watches[-1].targets
-        assert "1 not looked at" in driver.text()
+        assert "1 not checked" in driver.text()
 
 
 async def test_home_opens_with_a_job_that_failed_today_though_the_queue_has_forgotten_it() -> None:
@@ -350,7 +350,7 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
     async with opened(session, size=(80, 24)) as driver:
         driver.app.screen.post_message(ScreenOpened("job", "41"))
         await driver.reaches("job")
-        await driver.sees("– not looked at yet · looking for its files")
+        await driver.sees("– not checked yet · looking for its files")
         await driver.until(lambda: session.watches[-1].targets[:1] == ("41",), "it is followed first")
         read = TargetSnapshot("41", NOW_S, job=job)
         diagnosis = replace(idle("41"), state="FAILED")
@@ -496,4 +496,4 @@ async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it(
         await driver.reaches("finding")
         await driver.sees("→ Read the samples from local disks")
         await driver.press("F")
-        await driver.sees("advice is yours to follow")
+        await driver.sees("coach cannot apply this advice")

@@ -74,7 +74,7 @@ async def test_a_view_is_saved_under_a_name_chosen_again_and_found_by_its_name(t
     async with opened(views=store, are_all_shown=False) as driver:
         await driver.press("slash", *"ddp", "enter", "V")
         await driver.pilot.press(*"tests")
-        await driver.sees("keep what is shown under this name")
+        await driver.sees("keep this view under this name")
         await driver.press("enter")
         kept = {"tests": SavedView("tests", View("ddp"))}
         await driver.until(lambda: store.read_saved()[0] == kept, "it is kept")

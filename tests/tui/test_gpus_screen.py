@@ -80,7 +80,7 @@ async def test_a_run_without_gpus_says_so_and_still_shows_its_loss() -> None:
     session = watching(make_history(), resources={"num_nodes": 2, "gpus_per_node": 0, "nproc_per_node": 1})
     async with opened(session, size=(80, 24)) as driver:
         await open_gpus(driver)
-        await driver.sees("no GPU was asked for")
+        await driver.sees("no GPU was requested")
         await driver.sees("2 ranks, none far from the others")
         await driver.press("v", "v")
         await driver.sees("─ loss")
@@ -102,7 +102,7 @@ async def test_a_job_that_nothing_measures_names_the_key_that_measures_it() -> N
         driver.app.screen.post_message(ScreenOpened("job", "18"))
         await driver.reaches("job")
         await driver.press("D")
-        await driver.sees("no GPU was measured; t on the job measures inside of it")
+        await driver.sees("no GPU was measured; t on the job measures inside it")
 
 
 async def test_another_user_s_gpus_are_not_measured() -> None:

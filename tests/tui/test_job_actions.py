@@ -144,7 +144,7 @@ async def test_a_limit_that_was_edited_meanwhile_is_not_answered_with_the_old_co
     ports = FakePorts(job_actions=SlowJobActions())
     async with opened(waiting(), ports) as driver:
         await driver.press("T", *"15", "enter")
-        await driver.sees("asking what would be run")
+        await driver.sees("preparing the command")
         await driver.press("shift+tab", "end", "0")
         await driver.sees("Enter shows the exact command")
         gate.set()
@@ -269,13 +269,13 @@ async def test_telemetry_of_a_job_that_coach_did_not_launch_is_asked_for_and_the
     session = FakeSession(make_snapshot(jobs=(job,), runs=()), histories)
     async with opened(session) as driver:
         await driver.press("enter")
-        await driver.sees("not measured: no sampler in this job has been read · t measures inside of it")
+        await driver.sees("not measured: no sampler in this job has been read · t measures inside it")
         await driver.sees(
             "step 0, 8 tasks: a task had at most 2048 MiB; its GPUs together 613 % and 40000 MiB"
         )
         await driver.sees("step batch, 1 task: a task had at most – MiB")
         await driver.press("t")
-        await driver.sees("Measure inside of 41")
+        await driver.sees("Measure inside 41")
         assert session.attached == []
         await answer(driver)
         await driver.reaches("job")

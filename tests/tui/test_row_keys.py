@@ -96,7 +96,7 @@ async def test_f_on_an_unread_run_names_the_key_that_reads_it() -> None:
     snapshot = make_snapshot(targets=MappingProxyType({}), diagnoses=MappingProxyType({}))
     async with opened(FakeSession(snapshot)) as driver:
         await driver.press("home", "F")
-        await driver.sees("not looked at yet: ")
+        await driver.sees("not checked yet: ")
         assert driver.place == "cluster"
 
 
@@ -151,7 +151,7 @@ async def test_keys_of_rows_on_an_empty_history_say_so() -> None:
         for key, words in (
             ("l", "l shows the log of one job"),
             ("D", "D shows the GPUs of one job"),
-            ("S", "S shows where the ranks of one job stand"),
+            ("S", "S shows the stacks of the ranks of one job"),
             ("c", "c compares the run of one job, or those of two"),
             ("F", "F fixes one job"),
         ):

@@ -147,7 +147,7 @@ async def test_a_kept_view_with_an_unknown_key_is_reported_and_the_rest_of_it_ap
         assert ids(driver) == ["18", "17", "13", "12"]
     (tmp_path / FILE_NAME).write_bytes(b"\xff")
     async with opened(views=ViewStore(tmp_path)) as driver:
-        await driver.sees("not what coach wrote")
+        await driver.sees("not in the form that coach writes")
         assert len(ids(driver)) == 4
 
 

@@ -242,7 +242,7 @@ async def test_y_copies_the_findings_of_a_job_as_markdown(path: list[str]) -> No
         for key in (*path, "Y"):
             await driver.press(key)
             await driver.settle()
-        await driver.sees("copied what was found in")
+        await driver.sees("copied the findings of")
         (text,) = driver.ports.job_actions.copied
         assert text.startswith("## ")
         assert "### critical: NUM001 loss-not-finite" in text

@@ -235,7 +235,7 @@ def test_giving_up_shows_the_diagnosis_and_does_not_count_as_solved(
     [
         (("strange_loss", "--answer", "nanloss"), "not on the list"),
         (("strange_los", "--answer", "nan_loss"), "did you mean strange_loss?"),
-        (("baseline",), "baseline is no drill"),
+        (("baseline",), "baseline is not a drill"),
         (("--answer", "nan_loss"), "which drill?"),
     ],
 )

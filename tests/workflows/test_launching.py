@@ -115,7 +115,7 @@ def test_a_submission_without_an_answer_keeps_the_run_that_may_be_queued(
     plan = world.plan()
     with pytest.raises(UserError, match="no answer within") as caught:
         submit(plan, settings, world.env, world.io)
-    assert "may have taken it" in (caught.value.hint or "")
+    assert "may have accepted the job" in (caught.value.hint or "")
     assert Path(plan.run_dir, "job.sh").read_text() == plan.script
 
 

@@ -120,7 +120,7 @@ def test_a_locked_backend_is_the_one_that_counts(slurm: dict[str, str]) -> None:
 
 
 def test_a_plan_beyond_the_limits_is_refused_and_the_notes_of_the_config_stand_in_it(tmp_path: Path) -> None:
-    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path, notes=("qos does not count",))
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path, notes=("qos is ignored",))
     io = SystemIo({})
 
     def plan(limits: Limits, time_limit_s: int | None = 600) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def test_a_plan_beyond_the_limits_is_refused_and_the_notes_of_the_config_stand_i
         said = replace(settings, limits=limits, origins={"limits.max_time": "site.toml:4"})
         return plan_for(with_defaults(request, said), said, {}, io, CLUSTER, 1795271000.0).notes
 
-    assert "qos does not count" in plan(Limits(max_running=1))
+    assert "qos is ignored" in plan(Limits(max_running=1))
     with pytest.raises(UserError, match="the site allows at most 00:05:00"):
         plan(Limits(max_time_s=300))
     assert "time limit 00:05:00: the most that the site allows (site.toml:4)" in plan(

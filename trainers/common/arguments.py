@@ -28,7 +28,7 @@ def boolean(text: str) -> bool:
         return True
     if text.lower() in ("false", "0", "no", "off"):
         return False
-    raise argparse.ArgumentTypeError(f"true or false was expected, not {text!r}")
+    raise argparse.ArgumentTypeError(f"expected true or false, not {text!r}")
 
 
 SHARED: Dict[str, Dict[str, Any]] = {
@@ -53,21 +53,21 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "min": 1,
         "usual": (1, 300),
         "unit": "epochs",
-        "help": "Passes over the training data; not looked at when max_steps is set",
+        "help": "Passes over the training data; ignored if max_steps is set",
     },
     "max_steps": {
         "type": int,
         "default": 0,
         "min": 0,
         "unit": "steps",
-        "help": "Optimizer steps to train for, however many epochs they take; 0: until the epochs are done",
+        "help": "Optimizer steps to train for, in as many epochs as they take; 0: train for `epochs`",
     },
     "max_seconds": {
         "type": int,
         "default": 0,
         "min": 0,
         "unit": "s",
-        "help": "Time after which the run saves and ends, start-up included; 0: however long it takes",
+        "help": "Time after which the run saves and ends, start-up included; 0: no limit",
     },
     "num_workers": {
         "type": int,
@@ -102,19 +102,19 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "default": 0.0,
         "min": 0,
         "usual": (0, 0.3),
-        "help": "Of the optimizer: how much of each weight it takes away with each step, times lr",
+        "help": "Share of each weight that the optimizer subtracts in each step, times lr",
     },
     "lr_schedule": {
         "default": "constant",
         "choices": ("constant", "linear", "cosine"),
-        "help": "The learning rate after warm-up: it stays, or falls to 0 in a line or along a cosine",
+        "help": "The learning rate after warm-up: constant, or falling to 0 linearly or along a cosine",
     },
     "max_grad_norm": {
         "type": float,
         "default": 0.0,
         "min": 0,
         "usual": (0, 100),
-        "help": "Gradients whose norm together is larger are made smaller to it; 0: never",
+        "help": "Clip the gradients to this total norm; 0: never",
     },
     "warmup_steps": {
         "type": int,
@@ -153,9 +153,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     },
     "data": {
         "default": "auto",
-        "help": "auto: CIFAR-10 where it lies, else generated images; cifar10, generated, "
-        "digits; or the whole "
-        "path of a folder of images by class, of arrays (.npz), or of a Hugging Face set on disk",
+        "help": "auto: CIFAR-10 if it is on disk, else generated images; cifar10, generated, digits; or "
+        "the full path of a folder of images by class, of arrays (.npz), or of a Hugging Face set on disk",
     },
     "image_size": {
         "type": int,
@@ -164,22 +163,21 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "max": 1024,
         "usual": (32, 224),
         "unit": "pixels",
-        "help": "Side to which images are brought; above 64 the models of torchvision keep "
-        "their own first layer",
+        "help": "Side to which images are resized; above 64 the models of torchvision keep their own first "
+        "layer",
     },
     "augment": {
         "default": "auto",
         "choices": ("auto", "none", "crop", "crop_flip", "strong"),
-        "help": "What training images go through: shifts; mirrors too; one more random "
-        "change. auto: what suits "
-        "the data, no mirror for digits",
+        "help": "Augmentation of training images: shifts (crop), mirrors too (crop_flip), one more random "
+        "change (strong). auto: fits the data, no mirror for digits",
     },
     "num_train_samples": {
         "type": int,
         "default": 0,
         "min": 0,
         "unit": "samples",
-        "help": "Train on the first ones only; 0: all",
+        "help": "Train on the first samples only; 0: all",
     },
     "eval_every_epoch": {
         "type": bool,
@@ -189,7 +187,7 @@ SHARED: Dict[str, Dict[str, Any]] = {
     "eval_at_end": {
         "type": bool,
         "default": False,
-        "help": "Measure them also where max_steps ends the run within an epoch",
+        "help": "Measure loss and accuracy also where max_steps ends the run within an epoch",
     },
     "target_accuracy": {
         "type": float,
@@ -197,7 +195,7 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "min": 0,
         "max": 1,
         "unit": "share of answers",
-        "help": "The time until the test set is answered this well is recorded; 0: no target",
+        "help": "Accuracy on the test set whose time the run records; 0: no target",
     },
     "cudnn_benchmark": {
         "type": bool,
@@ -213,9 +211,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     "tensorboard": {
         "type": bool,
         "default": False,
-        "help": "Write what the records of steps and evaluations say for TensorBoard as well, to "
-        "tensorboard/ in the run;"
-        " needs the package tensorboard",
+        "help": "Write the records of steps and evaluations for TensorBoard as well, to tensorboard/ in "
+        "the run; needs the package tensorboard",
     },
     "offload": {
         "default": "none",
@@ -229,8 +226,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "type": bool,
         "default": False,
         "help": (
-            "Write checkpoints while training goes on: it waits until they are copied to the node's memory, "
-            "not until they are on the disk"
+            "Write checkpoints while training continues: it waits until they are copied to the node's "
+            "memory, not until they are on the disk"
         ),
     },
     "microbatches": {
@@ -240,8 +237,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "usual": (2, 256),
         "unit": "micro-batches",
         "help": (
-            "Micro-batches of one optimizer step, in the pipe at the same time; fewer idle shares with more "
-            "of them"
+            "Micro-batches of one optimizer step, in the pipeline at the same time; more of them leave the "
+            "stages less idle"
         ),
     },
     "ranks": {
@@ -269,7 +266,7 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "min": 1,
         "usual": (1, 128),
         "unit": "heads",
-        "help": "Heads of each attention; they share the embedding, which has to be a multiple",
+        "help": "Heads of each attention; the embedding must be a multiple of them",
     },
     "embedding": {
         "type": int,
@@ -277,7 +274,7 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "min": 1,
         "usual": (16, 16384),
         "unit": "numbers",
-        "help": "Numbers that stand for one position",
+        "help": "Length of the vector of one position",
     },
     "sequence_length": {
         "type": int,
@@ -285,7 +282,7 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "min": 1,
         "usual": (16, 131072),
         "unit": "tokens",
-        "help": "Tokens of one sample, which see each other",
+        "help": "Length of one sample, in tokens",
     },
     "text": {
         "default": "",
@@ -309,8 +306,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "usual": (512, 65536),
         "unit": "tokens",
         "help": (
-            "Different tokens: how many byte pairs to learn from the text, or what brought tokens were made "
-            "with; a named tokenizer says its own"
+            "Number of different tokens: learned from the text as byte pairs, or that of the tokens that "
+            "you bring; a named tokenizer has its own"
         ),
     },
     "dropout": {
@@ -320,12 +317,12 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "max": 0.9,
         "usual": (0, 0.5),
         "unit": "share",
-        "help": "Share of numbers that are left out at random; of use where the text is seen many times",
+        "help": "Share of activations that are set to 0 at random; useful where the text is seen many times",
     },
     "precision": {
         "default": "auto",
         "choices": ("auto", "fp32", "bf16"),
-        "help": "Of the products; auto: bf16 on a GPU that computes in it, else fp32",
+        "help": "Number format of the products; auto: bf16 on a GPU that computes in it, else fp32",
     },
     "compile": {
         "type": bool,
@@ -335,7 +332,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     "recompute": {
         "type": bool,
         "default": False,
-        "help": "Keep only the inputs of each block and compute the rest again backward: less memory",
+        "help": "Keep only the inputs of each block and compute the rest again in the backward pass: less "
+        "memory",
     },
     "sample_tokens": {
         "type": int,
@@ -385,7 +383,7 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
             "choices": ("simplecnn", "resnet18"),
             "help": "SimpleCNN, or ResNet-18 with width 64, both on images",
         },
-        "data": {"choices": ("auto",), "help": "CIFAR-10 where it lies, else generated images"},
+        "data": {"choices": ("auto",), "help": "CIFAR-10 if it is on disk, else generated images"},
         "image_size": {"choices": (32,), "help": "That of CIFAR-10"},
         "augment": {"choices": ("auto",), "help": "The shifts and mirrors that this recipe makes"},
     },
@@ -438,7 +436,7 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         "optimizer": {"default": "adamw", "choices": ("adamw", "adam"), "help": "AdamW or Adam"},
         "weight_decay": {
             "default": 0.1,
-            "help": "How much of each weight a step takes away, times lr; of matrices alone",
+            "help": "Share of each weight that a step subtracts, times lr; matrices only",
         },
         "sequence_length": {"default": 128},
         "warmup_steps": {"default": 50},
@@ -449,7 +447,7 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         "eval_at_end": {"default": True},
         "target_accuracy": {"unit": "share of tokens"},
         "data_dir": {"help": "not used: --text names the text"},
-        "cache_dir": {"help": "where tokens of texts are kept"},
+        "cache_dir": {"help": "the directory of tokenized texts"},
     },
     "bench": {
         "max_steps": {
@@ -459,12 +457,12 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
             "unit": "rounds",
             "help": "Timed rounds of every row, after two that are not timed",
         },
-        "max_seconds": {"help": "Time after which no further row is begun; 0: however long it takes"},
+        "max_seconds": {"help": "Time after which no further row starts; 0: no limit"},
         "seed": {"help": "Seed of the random numbers that are computed with"},
-        "run_dir": {"help": "where the results go"},
+        "run_dir": {"help": "the directory of the results"},
         "data_dir": {"help": "not used: random numbers do"},
         "cache_dir": {"help": "not used"},
-        "resume_from": {"help": "not used: a measurement starts anew"},
+        "resume_from": {"help": "not used: a measurement always starts from the beginning"},
     },
 }
 """Changes that several trainers make alike: name → shared option → its changed keywords. `cifar10_alone`:
@@ -508,9 +506,11 @@ class TrainerParser(argparse.ArgumentParser):
     def add_places(self) -> None:
         """Take the options that every launch passes on, whatever the recipe: the places to read and write,
         and the device."""
-        self.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
+        self.add_argument(
+            "--run_dir", default=run_dir_by_hand(), help="the directory of metrics and checkpoints"
+        )
         self.add_argument("--data_dir", help="folder with cifar-10-batches-py")
-        self.add_argument("--cache_dir", help="where generated data is kept")
+        self.add_argument("--cache_dir", help="the directory of generated data")
         self.add_argument(
             "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
         )

@@ -77,9 +77,8 @@ def as_colours(images: Array, where: str) -> Array:
     if images.ndim == 4 and images.shape[1] in (1, 3):
         return images.transpose(0, 2, 3, 1)
     raise TrainerError(
-        f"{where} has shape {images.shape}: (image, row, column), or with 1 or 3 colours as "
-        "the last axis or the second,"
-        " was expected"
+        f"{where} has shape {images.shape}: expected (image, row, column), or the same with 1 or 3 "
+        "colours as the last or second axis"
     )
 
 
@@ -89,12 +88,10 @@ def as_bytes(images: Array, where: str) -> Array:
         return images
     kind = images.dtype.kind
     if kind not in "buif" or not images.size:
-        raise TrainerError(f"{where} holds {images.dtype}: numbers were expected")
+        raise TrainerError(f"{where} holds {images.dtype}: expected numbers")
     low, high = float(images.min()), float(images.max())
     if not (low >= 0 and high <= 255):  # also where one is not a number
-        raise TrainerError(
-            f"{where} holds values from {low:g} to {high:g}: 0 to 255, or 0 to 1, was expected"
-        )
+        raise TrainerError(f"{where} holds values from {low:g} to {high:g}: expected 0 to 255, or 0 to 1")
     scale = 255.0 if kind == "b" or (kind == "f" and high <= 1) else 1.0
     return np.rint(images * scale).astype(np.uint8)
 
@@ -105,17 +102,15 @@ def as_labels(labels: Array, where: str) -> Array:
         labels = labels[:, 0]
     if labels.ndim == 2:
         raise TrainerError(
-            f"{where} has shape {labels.shape}: one number for each image was expected; of "
-            "one-hot rows it is argmax(1)"
+            f"{where} has shape {labels.shape}: expected one number for each image; argmax(1) makes it "
+            "from one-hot rows"
         )
     if (
         labels.ndim != 1
         or labels.dtype.kind not in "uif"
         or (labels.dtype.kind == "f" and not _is_whole(labels))
     ):
-        raise TrainerError(
-            f"{where} holds {labels.dtype} in shape {labels.shape}: whole numbers were expected"
-        )
+        raise TrainerError(f"{where} holds {labels.dtype} in shape {labels.shape}: expected whole numbers")
     whole: Array = np.asarray(labels).astype(np.int64)
     if len(whole) and whole.min() < 0:
         raise TrainerError(f"{where} holds {int(whole.min())}: classes are numbered from 0 on")

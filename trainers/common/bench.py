@@ -88,9 +88,7 @@ class Bench:
         """End this process when all ranks have come so far."""
         reason = self.stop.reason if self.is_cut_short else "max_steps"
         if reason in STOPPED_EARLY:
-            print_rank0(
-                f"{self.stop.name or 'stop signal'} received: the rows that are missing were not begun"
-            )
+            print_rank0(f"{self.stop.name or 'stop signal'} received: the missing rows did not start")
         finish(self.metrics, self.step, reason)
 
 

@@ -95,7 +95,7 @@ def _at(path: Path) -> _Found:
     if path.is_file() and path.suffix == ".npz":
         return _arrays(path)
     if not path.is_dir():
-        what = "it is no .npz file" if path.exists() else "it is not there"
+        what = "it is not an .npz file" if path.exists() else "it is not there"
         raise Refused(
             "file_not_found",
             f"data {shown(path)}, seen from {node_name()}: {what}; expected auto, cifar10, "
@@ -117,7 +117,7 @@ def _arrays(path: Path) -> _Found:
     pairs = read_arrays(path)
     for images, labels in pairs:
         if images.shape[1] < 1 or images.shape[2] < 1 or not len(labels):
-            raise TrainerError(f"{shown(path)}: images of shape {images.shape}: there is nothing to look at")
+            raise TrainerError(f"{shown(path)}: images of shape {images.shape}: they hold no data")
     sets = [_of_array(images, labels) for images, labels in pairs]
     is_natural = pairs[0][0].shape[-1] == 3
     return _Found(_name("arrays", path), str(path), sets[0], sets[1] if len(sets) > 1 else None, is_natural)
@@ -162,7 +162,7 @@ def _folders(path: Path) -> _Found:
         only = sorted(set(sets[0].classes) ^ set(sets[1].classes))
         raise TrainerError(
             f"{shown(path)}: {train.name} and {shown(test.name if test else '')} have other classes: "
-            f"{shown(', '.join(only[:3]))} stands in one alone"
+            f"{shown(', '.join(only[:3]))} is in only one of them"
         )
     images = [Images(_Files(each), np.asarray(each.targets)) for each in sets]
     return _Found(
@@ -297,8 +297,8 @@ def _split(found: _Found) -> tuple[Any, Any, str]:
         (test if seen[label] % HELD_OUT == 0 else train).append(index)
     if not test:
         raise TrainerError(
-            f"{shown(found.path)}: no test set, and no class has {HELD_OUT} images, of "
-            "which one could be kept for it"
+            f"{shown(found.path)}: no test set, and no class has the {HELD_OUT} images that are needed to "
+            "keep one for it"
         )
     return (
         Subset(found.train, sorted(train)),
@@ -314,11 +314,11 @@ def _count_classes(found: _Found, train: Any, test: Any) -> int:
     num_classes = int(trained[-1]) + 1
     where = shown(found.path)
     if len(trained) < 2:
-        raise TrainerError(f"{where}: all training images are of one class: there is nothing to tell apart")
+        raise TrainerError(f"{where}: all training images are of one class: a classifier needs two or more")
     if int(tested[-1]) >= num_classes:
         raise TrainerError(
-            f"{where}: the test set has label {int(tested[-1])}, but the training set ends "
-            f"with {num_classes - 1}"
+            f"{where}: the test set has label {int(tested[-1])}, but the last label of the training set is "
+            f"{num_classes - 1}"
         )
     if num_classes > max(1000, len(train)):
         raise TrainerError(

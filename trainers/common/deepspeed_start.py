@@ -86,7 +86,7 @@ def checked_config(config: dict[str, Any], file: str | None) -> dict[str, Any]:
     if config["zero_optimization"].get("stage", 0) == 0 and any(
         _device(config, part) != "none" for part in ("offload_optimizer", "offload_param")
     ):
-        raise TrainerError("offloading needs stage 1, 2 or 3: in stage 0 DeepSpeed would pass over it")
+        raise TrainerError("offloading needs stage 1, 2 or 3: in stage 0 DeepSpeed would ignore it")
     # DeepSpeed checks the sections of a section.
     asked = _Asked({key: _Asked(part) if isinstance(part, dict) else part for key, part in config.items()})
     try:
@@ -106,7 +106,7 @@ def _with_file(config: dict[str, Any], file: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise TrainerError(f"{file}: not a readable JSON file ({error})") from None
     if not isinstance(said, dict):
-        raise TrainerError(f"{file}: a JSON object was expected, not a {type(said).__name__}")
+        raise TrainerError(f"{file}: expected a JSON object, not a {type(said).__name__}")
     for key, flags in DECIDED_BY.items():
         if key in said and said[key] != config.get(key):
             raise TrainerError(f"{file}: {key} does not agree with {flags}, which decide: leave it out")

@@ -39,7 +39,7 @@ class Base:
 
 
 def load_base(args: argparse.Namespace, pairs: Sequence[tuple[str, str]]) -> Base:
-    """The model that --base names, whose sizes `args` get. Without one a fresh model, which knows nothing."""
+    """The model that --base names, whose sizes `args` get. Without one a fresh model, not trained yet."""
     if not args.base:
         tokenizer = learn((asked_and_said(*pair) for pair in pairs), args.vocabulary)
         model = gpt2(*(getattr(args, name) for name in SIZES), _padded(tokenizer), args.dropout)
@@ -55,7 +55,7 @@ def load_base(args: argparse.Namespace, pairs: Sequence[tuple[str, str]]) -> Bas
     missing = [name for name in (*SIZES, "vocabulary") if name not in made_with]
     if missing:
         raise TrainerError(
-            f"{path}: a checkpoint of another trainer than gpt.py: it says no {', '.join(missing)}"
+            f"{path}: a checkpoint of another trainer than gpt.py: it lacks {', '.join(missing)}"
         )
     if not (path.parent / FILE).is_file():
         raise TrainerError(

@@ -77,8 +77,7 @@ class ResumableSampler(Sampler["tuple[int, int]"]):
         if self.start == 0 and is_same_order(order, self._last_order):
             raise TrainerError(
                 f"rank {rank_from_env()} would train in the order of the epoch before: call "
-                "set_epoch(epoch), or seed the"
-                " shuffling generator anew, at the start of every epoch"
+                "set_epoch(epoch), or seed the shuffling generator again, at the start of every epoch"
             )
         self._last_order = order
         epoch = self.epoch

@@ -47,7 +47,9 @@ def begin_from(model: nn.Module, path: str) -> str:
     model.load_state_dict(weights, strict=False)
     what = f"{len(weights)} tensors of {shown(file)}"
     if replaced:
-        return f"{what}; the last layer {head} begins anew, as the number of classes is another"
+        return (
+            f"{what}; the last layer {head} starts from random values, because the number of classes differs"
+        )
     return f"{what}, the last layer too"
 
 
@@ -81,7 +83,7 @@ def prepare(model: nn.Module, pretrained: str, freeze: bool) -> list[nn.Paramete
     """Begin from an earlier training, say so, and return the parameters that are to be trained."""
     if freeze and not pretrained:
         raise TrainerError(
-            "freeze=true leaves all but the last layer as it is: name by pretrained what it has learned"
+            "freeze=true trains only the last layer: pretrained must name the weights of the others"
         )
     print_rank0(f"pretrained: {begin_from(model, pretrained)}")
     if freeze:
@@ -120,7 +122,7 @@ def _weights(file: Path) -> dict[str, torch.Tensor]:
         loaded: Any = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise TrainerError(f"{shown(file)}: no file of weights ({shown(reason)})") from error
+        raise TrainerError(f"{shown(file)}: not a file of weights ({shown(reason)})") from error
     for key in ("model", "state_dict", "model_state_dict"):
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
             loaded = loaded[key]
@@ -129,7 +131,7 @@ def _weights(file: Path) -> dict[str, torch.Tensor]:
         or not loaded
         or not all(isinstance(each, torch.Tensor) for each in loaded.values())
     ):
-        raise TrainerError(f"{shown(file)}: no state_dict: a table of names and tensors was expected")
+        raise TrainerError(f"{shown(file)}: no state_dict: expected a table of names and tensors")
     for wrapper in _WRAPPERS:
         if all(str(name).startswith(wrapper) for name in loaded):
             loaded = {str(name)[len(wrapper) :]: tensor for name, tensor in loaded.items()}

@@ -149,7 +149,9 @@ class Beginning(TorchDispatchMode):
         for name, tensor in model.state_dict(keep_vars=True).items():
             shape, dtype, done = self._by_name[name]
             if done is None:
-                raise TrainerError(f"{name}: nothing says how it begins, so it cannot be built in shares")
+                raise TrainerError(
+                    f"{name}: its initial values are not defined, so it cannot be built in shares"
+                )
             whole = torch.empty(shape, dtype=dtype, device="cpu")
             for func, args, kwargs, state in done:
                 if state is not None:

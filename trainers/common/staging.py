@@ -178,5 +178,5 @@ def _as_text(staged: Staged) -> str:
     if not staged.is_copied:
         return text
     if saved <= 0:
-        return f"{text}: the copy is not read faster, it does not pay here"
-    return f"{text}: it pays when they are read more than {staged.seconds / saved:.1f} times"
+        return f"{text}: reading the copy is not faster, so staging does not pay here"
+    return f"{text}: staging pays if the data are read more than {staged.seconds / saved:.1f} times"

@@ -221,7 +221,7 @@ class Training:
         if path is not None:
             seconds = time.perf_counter() - started
             self.metrics.event("checkpoint", self.step, path=str(path), seconds=seconds, reason=reason)
-            how = ", written while training goes on" if self._checkpoints.is_async else ""
+            how = ", written while training continues" if self._checkpoints.is_async else ""
             print_rank0(f"checkpoint at step {self.step}: {path} ({reason}{how})")
 
     def _wait_for_checkpoint(self) -> None:
@@ -231,7 +231,7 @@ class Training:
             self.metrics.event(
                 "checkpoint_written", self.step, checkpoint_step=written.step, path=path, write_time_s=seconds
             )
-            print_rank0(f"checkpoint of step {written.step} was whole after {seconds:.1f} s")
+            print_rank0(f"checkpoint of step {written.step} was complete after {seconds:.1f} s")
 
     def finish(self, before_leaving: Callable[[], object] = lambda: None) -> NoReturn:
         """Save, and end this process when all ranks have come so far."""

@@ -82,8 +82,8 @@ def _vit(name: str, num_classes: int, image_size: int) -> tuple[nn.Module, str]:
     patch = 4 if image_size <= SMALL else 16
     if image_size % patch:
         raise TrainerError(
-            f"model={name} cuts images into patches of {patch}x{patch}: image_size "
-            f"{image_size} is no multiple"
+            f"model={name} cuts images into patches of {patch}x{patch}: image_size {image_size} is not a "
+            f"multiple of {patch}"
         )
     layers, heads, embedding = _VITS[name]
     model: nn.Module = models.VisionTransformer(

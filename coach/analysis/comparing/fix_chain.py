@@ -77,7 +77,7 @@ def why_no_further(plan: Plan, chain: Sequence[Run], beside: Sequence[Run] = ())
     if it may."""
     num_fixes = sum(run.fix is not None for run in chain)
     if num_fixes >= MAX_FIXES:
-        return f"{num_fixes} fixes in a row have led to {chain[-1].run_id}: another launch than was asked for"
+        return f"{num_fixes} fixes in a row have led to {chain[-1].run_id}: not the requested launch any more"
     wanted = _launch_of(
         plan.recipe, plan.parameters, asdict(plan.resources), plan.request.env, plan.request.python
     )

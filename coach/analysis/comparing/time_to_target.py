@@ -95,7 +95,7 @@ def target_words(told: TimeToTarget) -> str:
     after = "" if told.training_s is None else f" after {told.training_s:.4g} s of training"
     whole = "" if told.total_s is None else f" ({told.total_s:.4g} s with start-up)"
     at = "" if told.step is None else f", at step {told.step:,}"
-    unknown = "" if after else "; the time before it went on from a checkpoint was not measured"
+    unknown = "" if after else "; the time before it resumed from a checkpoint was not measured"
     return f"{asked} reached{after}{whole}{at}{unknown}"
 
 

@@ -18,7 +18,7 @@ class Tried:
     state: str | None
     ended_s: float | None
     found: str | None
-    """The root cause found; None if there is no finding above info, or if nobody has judged it."""
+    """The root cause found; None if there is no finding above info, or if not checked."""
     is_judged: bool
     how: list[str]
     measured: list[str]
@@ -30,7 +30,7 @@ def attempt(past: PastRun, this: PastRun) -> Tried:
     changed = past.changes_since(this) if is_later else this.changes_since(past)
     when = "submitted after this one" if is_later else "submitted before this one"
     what = f"changed from {'this one to it' if is_later else 'it to this one'}: {'; '.join(changed)}"
-    how = f"{when}, {what if changed else 'nothing that coach knows of was changed'}"
+    how = f"{when}, {what if changed else 'no change that coach knows of'}"
     return Tried(past.target, past.state, past.ended_s, found_in(past), past.is_judged, [how], [])
 
 

@@ -65,7 +65,7 @@ def explain_reason(why: PendingReason, source: str | None = None) -> Explained:
     kind = {
         PendingClass.WAIT: "a wait",
         PendingClass.LIMIT: "a limit",
-        PendingClass.NEVER: "never, as it was asked for",
+        PendingClass.NEVER: "never, as requested",
         PendingClass.HELD: "held",
         PendingClass.ENDED: "how an earlier attempt ended",
     }.get(why.kind, "not known to coach")

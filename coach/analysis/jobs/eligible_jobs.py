@@ -64,7 +64,7 @@ def _why_no_hold(state: str, reasons: frozenset[str]) -> str | None:
 
 def _why_no_release(state: str, reasons: frozenset[str]) -> str | None:
     if reasons == {"JobHeldAdmin"}:
-        return "an administrator holds it: only he may release it"
+        return "an administrator holds it: only an administrator can release it"
     return None if _is_held(state, reasons) else f"it is not held ({state})"
 
 

@@ -1,4 +1,4 @@
-"""Say what a diagnosis without a finding means: not looked at, nothing known, or healthy. Pure.
+"""Say what a diagnosis without a finding means: not checked, nothing known, or healthy. Pure.
 
 These three are different facts. Every list, screen and command takes its word from this module.
 """
@@ -20,7 +20,7 @@ class Look(StrEnum):
 
     WENT_WRONG = "went wrong"
     """There is a finding at warning or above, which says more."""
-    NOT_LOOKED_AT = "not looked at"
+    NOT_LOOKED_AT = "not checked"
     NOTHING_KNOWN = "nothing known"
     HEALTHY = "healthy"
 
@@ -33,9 +33,9 @@ _SIGNS = {
 }
 _MEANINGS = {
     Look.WENT_WRONG: "went wrong",
-    Look.NOT_LOOKED_AT: "not looked at yet",
-    Look.NOTHING_KNOWN: "nothing known: too little was measured to call it healthy",
-    Look.HEALTHY: "healthy: nothing is wrong in what was measured",
+    Look.NOT_LOOKED_AT: "not checked yet",
+    Look.NOTHING_KNOWN: "nothing known: too few measurements to call it healthy",
+    Look.HEALTHY: "healthy: no problem found in the measurements",
 }
 
 
@@ -68,7 +68,7 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
     """The word with its meaning, as one line."""
     look = look_of(diagnosis)
     if look is Look.NOT_LOOKED_AT and diagnosis is not None:
-        return "not looked at: it has not started"
+        return "not checked: it has not started"
     if look is Look.NOTHING_KNOWN and diagnosis is not None and is_final(diagnosis.state):
         return f"nothing known: no finding in a job that ended as {diagnosis.state}"
     return _MEANINGS[look]

@@ -13,7 +13,7 @@ _SLURM = {
     "CANCELLED": "it was cancelled",
     "PREEMPTED": "Slurm ended it for a job of higher priority",
     "NODE_FAIL": "its node failed",
-    "OUT_OF_MEMORY": "Slurm ended it: it took more memory than it had asked for",
+    "OUT_OF_MEMORY": "Slurm ended it: it used more memory than it had requested",
 }
 
 
@@ -84,5 +84,5 @@ def _earlier(runs: tuple[EarlierRun, ...]) -> str:
     number, last = len(runs), runs[-1]
     place = f"{printable(last.file)}:{last.last_line}"
     if number == 1:
-        return f"an earlier run in the same log, not judged: it ended at {place}"
-    return f"{number} earlier runs in the same log, not judged: the last ended at {place}"
+        return f"an earlier run in the same log, not checked: it ended at {place}"
+    return f"{number} earlier runs in the same log, not checked: the last ended at {place}"

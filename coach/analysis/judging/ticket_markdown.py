@@ -53,8 +53,8 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", *fenced([f"written {told['written']} by {told['written_by']}"]))
 
 
-_UNKNOWN_ENVIRONMENT = "not known: Slurm keeps no environment of a job, and nothing else tells it"
-_NOT_TRIED = "no other run or job of the same is known here"
+_UNKNOWN_ENVIRONMENT = "not known: Slurm keeps no environment of a job, and no other source has it"
+_NOT_TRIED = "no other run or job of the same program is known here"
 
 
 def _title(told: Mapping[str, Any]) -> str:
@@ -147,14 +147,14 @@ def _script(script: Mapping[str, Any]) -> Iterator[str]:
 
 def _nodes(nodes: Mapping[str, Any]) -> list[str]:
     told = [f"names: {nodes['names'] or 'not known'}", *nodes["nodes"]]
-    return [*told, f"not told: {nodes['problem']}"] if nodes["problem"] else told
+    return [*told, f"not reported: {nodes['problem']}"] if nodes["problem"] else told
 
 
 def _tried(tried: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for each in tried:
         ended = f", ended {each['ended']}" if each["ended"] else ""
         yield f"{each['target']}: {each['state'] or 'state not known'}{ended}"
-        found = "nothing wrong was found" if each["is_judged"] else "nobody has judged it"
+        found = "nothing wrong was found" if each["is_judged"] else "not checked"
         yield f"  {each['found'] or found}"
         yield from (f"  {line}" for line in (*each["how"], *each["measured"]))
 
@@ -163,7 +163,7 @@ def _record(record: Mapping[str, Any] | None) -> Iterator[str]:
     if record is None:
         return
     if record["text"] is None:
-        yield from _section("Slurm's record", [f"nobody has it any more: {record['problem']}"])
+        yield from _section("Slurm's record", [f"not available any more: {record['problem']}"])
         return
     yield from _section("Slurm's record", [f"$ {record['command']}", "", *record["text"].split("\n")])
 

@@ -71,7 +71,7 @@ def why_lines(verdict: Mapping[str, Any]) -> list[str]:
     lines = [_cut(f"{target}  {state or 'state not known'}" + (f": {ended}" if ended else ""))]
     finding = next(iter(_tables(verdict, "findings")), None)
     if finding is None:
-        lines.append("  nothing wrong was found in what was measured")
+        lines.append("  no problem found in the measurements")
     else:
         lines += _finding_lines(finding, target)
     if outcome is not None and outcome.end is not End.COMPLETED and (lost := lost_text(outcome)):
@@ -109,7 +109,7 @@ def _where(finding: Mapping[str, Any]) -> str:
 
 
 def _fix_lines(fix: Mapping[str, Any], target: str) -> Iterator[str]:
-    asks = " (changes what is learned)" if fix.get("changes_learning") is True else ""
+    asks = " (changes the training result)" if fix.get("changes_learning") is True else ""
     yield _cut(f"  fix: {_text(fix, 'title') or ''}{asks}")
     can_fix = bool(fix.get("changes")) and (RUN_ID.match(target) or _JOB_ID.fullmatch(target))
     command = _text(fix, "command") or (f"coach fix {target}" if can_fix else None)

@@ -38,15 +38,12 @@ def _of_idle(report: TraceReport) -> list[tuple[float, str]]:
     kernel = report.median_kernel_s
     if kernel is not None and kernel < _SHORT_KERNEL_S:
         text = (
-            f"nothing runs on the device {report.idle_share:.0%} of the time, and half of the kernels take "
-            f"less than {kernel * 1e6:.3g} us: the host cannot launch them fast enough. A larger batch "
+            f"the device is idle {report.idle_share:.0%} of the time, and half of the kernels take less "
+            f"than {kernel * 1e6:.3g} us: the host cannot launch them fast enough. A larger batch "
             "(sweep_batch), or fewer kernels (compile)"
         )
     else:
-        text = (
-            f"nothing runs on the device {report.idle_share:.0%} of the time: look at what the host does "
-            "meanwhile"
-        )
+        text = f"the device is idle {report.idle_share:.0%} of the time: look at what the host does meanwhile"
     return [(report.idle_share, text)]
 
 
@@ -57,8 +54,8 @@ def _of_communication(report: TraceReport) -> list[tuple[float, str]]:
     return [
         (
             told.exposed_share,
-            f"collectives that nothing hides take {told.exposed_share:.0%} of the time: a larger batch, "
-            "gradient_accumulation, or another bucket_cap_mb of ddp",
+            f"collectives that do not overlap with computing take {told.exposed_share:.0%} of the time: a "
+            "larger batch, gradient_accumulation, or another bucket_cap_mb of ddp",
         )
     ]
 

@@ -99,7 +99,7 @@ def job_vocabulary(user: str | None, now_s: float | None, expand: Expand) -> Voc
         field("name", "name", "NAME", "job name", TEXT),
         field("user", "user", "USER", "whose it is", or_me(NAME, user)),
         field("state", "state", "STATE", "state", _STATE),
-        field("reason", "reason", "REASON", "Slurm's word for why it waits, or how it ended", TEXT),
+        field("reason", "reason", "REASON", "Slurm's reason why it waits, or how it ended", TEXT),
         Field(
             "class",
             "pending_class",

@@ -37,7 +37,9 @@ def node_vocabulary(num_free: Callable[[Node], int | None], expand: Expand) -> V
         Field("gpu", "num_gpus", "GPUS", "how many GPUs", COUNT, _num_gpus, ("gpus",)),
         Field("free", "num_gpus_free", "FREE", "how many GPUs a job could have now", COUNT, num_free),
         Field("type", "gpu_types", "TYPE", "type of GPU", NAME, _gpu_types),
-        Field("since", "reason_time_s", "SINCE", "when that was said", TIME, attrgetter("reason_time_s")),
+        Field(
+            "since", "reason_time_s", "SINCE", "when the reason was set", TIME, attrgetter("reason_time_s")
+        ),
         Field("reason", "reason", "REASON", "why it is drained or down", TEXT, attrgetter("reason")),
     )
     return Vocabulary(fields, _text)

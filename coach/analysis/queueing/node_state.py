@@ -65,7 +65,7 @@ _WORDS: dict[str, tuple[str, bool]] = {
     "failing": ("it is expected to fail: its jobs end, and no new ones start", False),
     "reserved": ("it is kept for a reservation", False),
     "maint": ("it is reserved for maintenance", False),
-    "planned": ("it is kept free for a job of higher priority", False),
+    "planned": ("it is reserved for a higher-priority job", False),
     "completing": ("a job on it is being cleaned up", True),
     "not_responding": ("its slurmd does not answer", False),
     "powered_down": ("it is powered down, and started when a job needs it", True),
@@ -76,8 +76,8 @@ _WORDS: dict[str, tuple[str, bool]] = {
     "reboot_requested": ("it is to be rebooted", False),
     "reboot_issued": ("it is being rebooted", False),
     "reboot": ("it is being rebooted", False),
-    "invalid_reg": ("it has less than its configuration says, and is not used", False),
-    "blocked": ("a job that shares with nobody is on its way to it", False),
+    "invalid_reg": ("it has less hardware than its configuration says, and is not used", False),
+    "blocked": ("an exclusive job is about to start on it", False),
     "perfctrs": ("its performance counters are in use", False),
     "undrain": ("it is coming back", False),
     "resume": ("it is coming back", False),
@@ -141,7 +141,7 @@ def why_no_job(node: Node) -> str | None:
     if not state.takes_jobs:
         return "; ".join(_WORDS[word][0] for word in state.words if not _WORDS[word][1])
     if node.owner is not None:
-        return "it is shared with nobody but its present user"
+        return "it is shared only among jobs of its present user"
     if _is_used_up(node.num_cpus_allocated, node.num_cpus):
         return "all its CPUs are in use"
     if _is_used_up(node.memory_allocated_mib, node.memory_mib):

@@ -60,10 +60,10 @@ _RESUBMIT = "cancel it and submit it again"
 _RELEASE = "scontrol release JOBID, or cancel it"
 
 _REASONS: dict[str, tuple[PendingClass, str, str]] = {
-    "None": (_W, "Slurm has not looked at it yet", "it does so within about a minute"),
+    "None": (_W, "Slurm has not considered it yet", "it does so within about a minute"),
     "Resources": (
         _W,
-        "it is first in line, and the nodes, CPUs, memory or GPUs that it asks for are in use",
+        "it is first in line, and the nodes, CPUs, memory or GPUs that it requests are in use",
         "fewer nodes or GPUs, or a shorter --time, may fit into a gap",
     ),
     "Priority": (
@@ -73,8 +73,8 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     ),
     "Reservation": (
         _W,
-        "its reservation has not begun, or is full",
-        "see when it begins, or submit without --reservation",
+        "its reservation has not started, or is full",
+        "see when it starts, or submit without --reservation",
     ),
     "BeginTime": (
         _W,
@@ -87,11 +87,11 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
         "as many tasks of this array run as its own limit (the number after %) lets",
         "scontrol update JobId=JOBID ArrayTaskThrottle=N lets more run",
     ),
-    "Licenses": (_W, "a license that it asks for is in use", _NOTHING),
+    "Licenses": (_W, "a license that it requests is in use", _NOTHING),
     "Cleaning": (_W, "it was requeued, and its last attempt is still being cleaned up", _NOTHING),
     "SchedDefer": (
         _W,
-        "it asked to start at once, and this site does not schedule at the moment of submission",
+        "it was to start at once, but this site does not schedule at submission",
         "submit it without --immediate",
     ),
     "FedJobLock": (_W, "the clusters of the federation agree on who runs it", _NOTHING),
@@ -110,19 +110,19 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     ),
     "BurstBufferResources": (_W, "the burst buffer has no room for it now", _NOTHING),
     "BurstBufferStageIn": (_W, "its data is being copied into the burst buffer", _NOTHING),
-    "MaxPoweredUpNodes": (_W, "the site has as many nodes powered up as it wants", _NOTHING),
+    "MaxPoweredUpNodes": (_W, "the site has powered up as many nodes as it allows", _NOTHING),
     "MpiPortsBusy": (_W, "the ports that it would use for MPI are taken", _NOTHING),
     "PowerNotAvail": (_W, "the cluster has no electrical power left for it", _NOTHING),
     "PowerReserved": (_W, "electrical power is kept for a reservation", _NOTHING),
     "SystemFailure": (_W, "Slurm, a file system or the network failed under it", f"if it stays, {_ASK}"),
     "QOSUsageThreshold": (
         _L,
-        "your group's share of the machine has fallen below what this QOS asks for",
+        "your group's share of the machine has fallen below the minimum of this QOS",
         "another --qos, or wait until old usage is forgotten (sshare)",
     ),
     "QOSJobLimit": (_L, "the QOS has as many jobs as it may have", "another --qos, or wait"),
     "QOSResourceLimit": (_L, "the QOS uses as much of something as it may", "another --qos, or wait"),
-    "QOSTimeLimit": (_L, "it asks for more time than the QOS lets", "a shorter --time, or another --qos"),
+    "QOSTimeLimit": (_L, "it requests more time than the QOS allows", "a shorter --time, or another --qos"),
     "AssociationJobLimit": (
         _L,
         "you or your account have as many jobs as you may",
@@ -135,12 +135,12 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     ),
     "AssociationTimeLimit": (
         _L,
-        "it asks for more time than you or your account may, or your time is used up",
+        "it requests more time than you or your account may use, or your time is used up",
         "a shorter --time, or another --account",
     ),
     "PartitionNodeLimit": (
         _N,
-        "it asks for more or fewer nodes than its partition allows, or for nodes outside of it",
+        "it requests more or fewer nodes than its partition allows, or nodes outside it",
         "fewer nodes, or another partition",
     ),
     "PartitionTimeLimit": (
@@ -150,12 +150,12 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     ),
     "PartitionConfig": (
         _N,
-        "its partition, as it is configured now, does not have what it asks for",
+        "its partition, as it is configured now, does not have the requested resources",
         "fewer nodes, or another partition",
     ),
     "BadConstraints": (
         _N,
-        "no node has all that it asks for (features, GPUs, memory, CPUs)",
+        "no node has all that it requests (features, GPUs, memory, CPUs)",
         f"{_RESUBMIT}, with fewer demands",
     ),
     "DependencyNeverSatisfied": (
@@ -173,7 +173,7 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     "DeadLine": (_N, "it cannot end before its --deadline any more", f"{_RESUBMIT}, with another --deadline"),
     "MaxMemPerLimit": (
         _N,
-        "it asks for more memory per node or CPU than its partition allows",
+        "it requests more memory per node or CPU than its partition allows",
         "less --mem, or more CPUs per task",
     ),
     "BurstBufferOperation": (_N, "an operation of its burst buffer failed", _RESUBMIT),
@@ -182,13 +182,13 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     "JobHoldMaxRequeue": (
         _H,
         "it could not be started several times, and Slurm gave up",
-        "look why the node refused it (its log), then scontrol release JOBID",
+        "find out why the node refused it (its log), then scontrol release JOBID",
     ),
     "TimeLimit": (_E, "it ran into its time limit", "a longer --time, or checkpoints"),
     "InactiveLimit": (_E, "it was idle for longer than the site allows", _RESUBMIT),
     "NonZeroExitCode": (_E, "its script ended with an error", "look into its log"),
     "RaisedSignal": (_E, "a signal ended it", "look into its log"),
-    "OutOfMemory": (_E, "it used more memory than it had asked for", "more --mem"),
+    "OutOfMemory": (_E, "it used more memory than it had requested", "more --mem"),
     "JobLaunchFailure": (
         _E,
         "it could not be started on its node",
@@ -282,7 +282,7 @@ def explain_job(job: Job, known: KnownReasons | None = None) -> PendingReason | 
         if others:
             return replace(explained, meaning=f"it waits for job {others}")
     if explained.reason == "Reservation" and job.reservation:
-        return replace(explained, meaning=f"its reservation {job.reservation} has not begun, or is full")
+        return replace(explained, meaning=f"its reservation {job.reservation} has not started, or is full")
     return explained
 
 
@@ -330,12 +330,12 @@ def _explain_limit(said: str, code: str) -> PendingReason | None:
     )  # the limits without an owner are a QOS's
     explained = PendingReason(said, _L, "", "", False, limit_on=what)
     if match["bound"] == "Min":
-        meaning = f"it asks for less than the least that {owner} wants of a job: {what}"
-        return replace(explained, meaning=meaning, advice="ask for more, or use another --qos")
+        meaning = f"it requests less than the minimum of {owner} for a job: {what}"
+        return replace(explained, meaning=meaning, advice="request more, or use another --qos")
     if match["scope"] in ("PerJob", "PerNode"):
         each = "one job" if match["scope"] == "PerJob" else "one node of a job"
-        meaning = f"it asks for more than {owner} lets {each} have: {what}"
-        return replace(explained, meaning=meaning, advice="ask for less, or use another --qos or --account")
+        meaning = f"it requests more than {owner} allows {each}: {what}"
+        return replace(explained, meaning=meaning, advice="request less, or use another --qos or --account")
     who = {
         "PerUser": "you have",
         "PerAccount": "your account has",

@@ -95,5 +95,5 @@ def verdict_words(cohort: Cohort, now_s: float, long_s: float = LONG_WAIT_S) -> 
         lines.append(f"not read: {cohort.bad_files[0]}{more}")
     if cohort.num_left_out:
         theirs = ", ".join(f"{count} of {user or 'unknown users'}" for user, count in cohort.left_out.items())
-        lines.append(f"too many files: {cohort.num_left_out} were not looked at ({theirs})")
+        lines.append(f"too many files: {cohort.num_left_out} were not read ({theirs})")
     return lines

@@ -60,7 +60,7 @@ class FixChange(TypedDict):
     title: str
     changes: dict[str, Any]
     changes_learning: bool
-    """True if it changes what is learned."""
+    """True if it changes the training result."""
 
 
 class FixesDocument(TypedDict):

@@ -31,23 +31,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="DIR",
-        help="where their runs share (default: launch.share of the config)",
+        help="the directory where their runs share summaries (default: launch.share of the config)",
     )
     parser.add_argument(
         "--roster",
         type=Path,
         metavar="FILE",
-        help="user names, one per line; names people who have shared nothing (default: cohort.roster)",
+        help="a file of user names, one per line, to list also people who have shared nothing (default: "
+        "cohort.roster)",
     )
     parser.add_argument(
-        "--group", metavar="NAME", help="the members of a Unix group likewise (default: cohort.group)"
+        "--group",
+        metavar="NAME",
+        help="a Unix group, to list also members who have shared nothing (default: cohort.group)",
     )
     parser.add_argument(
         "--long-wait",
         type=_minutes,
         default=LONG_WAIT_S,
         metavar="MINUTES",
-        help=f"from when on a pending run is named (default: {LONG_WAIT_S / 60:g})",
+        help=f"name runs that have been pending for longer than this (default: {LONG_WAIT_S / 60:g})",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
 
@@ -58,7 +61,7 @@ def _minutes(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text}: a number of minutes was expected")
+        raise argparse.ArgumentTypeError(f"{text}: expected a number of minutes")
     return value * 60
 
 

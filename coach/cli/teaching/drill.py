@@ -45,14 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_share(parser)
     said = parser.add_mutually_exclusive_group()
     said.add_argument("--answer", metavar="CAUSE", help="name the cause of its newest run, or of a run by id")
-    said.add_argument("--give-up", action="store_true", help="be told the cause")
+    said.add_argument("--give-up", action="store_true", help="give up: show the cause")
     said.add_argument(
         "--all",
         action="store_true",
-        help="test coach itself: run every drill, find its cause, fix it and measure the gain;"
-        " fixes that change what is learned are applied too",
+        help="test coach itself: run every drill, find its cause, fix it and measure the gain; fixes that "
+        "change the training result are applied too",
     )
-    parser.add_argument("--only", metavar="NAME,…", help="with --all: these alone")
+    parser.add_argument("--only", metavar="NAME,…", help="with --all: only these drills")
     add_ways(parser)
 
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             raise UserError(f"--all {args.drill}: --all takes no drill", f"--all --only {args.drill}")
         return drill_all.run(args, resolve_backend(backend, os.environ, settings), settings, io)
     if args.only is not None:
-        raise UserError("--only: it belongs to --all")
+        raise UserError("--only needs --all")
     if args.drill is None:
         if args.answer is not None or args.give_up:
             raise UserError("which drill?", "coach drill NAME --answer CAUSE")
@@ -154,5 +154,5 @@ def judgement_lines(judgement: Judgement) -> list[str]:
     for finding in judgement.findings:
         lines += finding_lines(finding, "    " if finding.consequence_of else "  ")
     if not judgement.findings:
-        lines.append("  nothing of it can be seen in its run yet")
+        lines.append("  its run shows no sign of the fault yet")
     return [*lines, "", *map(printable, judgement.lesson.splitlines())]

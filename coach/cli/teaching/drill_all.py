@@ -87,7 +87,7 @@ def _print(results: Sequence[DrillResult]) -> None:
             print_line(printable(f"{result.name}: {miss}"))
     num_run = sum(result.skipped is None for result in results)
     num_met = sum(result.skipped is None and not result.misses for result in results)
-    print_line(f"{num_met} of {num_run} met the bar, {len(results) - num_run} skipped")
+    print_line(f"{num_met} of {num_run} passed, {len(results) - num_run} skipped")
 
 
 def _cells(result: DrillResult) -> tuple[str | None, ...]:

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Two verbs: try a plan, or print an example of one."""
     parser.epilog = (
-        "check: exit status 0 when every recipe ran to its end, 1 when one did not, 2 when there is no such "
-        "plan;"
-        " whether all learners fit is told, and changes no status"
+        "check: exit status 0 if every recipe completed, 1 if one did not, 2 if there is no such plan; the "
+        "report also says if all learners fit, which does not change the status"
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="check PLAN.toml | example")
     check = verbs.add_parser("check", help="launch each recipe of the day small, one after the other")
@@ -47,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-queued",
         metavar="T",
         default="15:00",
-        help="cancel a run that has waited this long in the queue, and call it broken (default: 15:00)",
+        help="cancel a run that has waited this long in the queue, and count it as failed (default: 15:00)",
     )
     check.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     verbs.add_parser("example", help="print a plan to begin with")
@@ -141,7 +140,7 @@ def fit_lines(day: Fit) -> Iterable[str]:
             f"{available}"
         )
     else:
-        yield f"✖ {day.learners} learners do not fit: of some recipe not even one run does"
+        yield f"✖ {day.learners} learners do not fit: for one recipe not even a single run fits"
 
 
 def _arithmetic(day: Fit, share: Share) -> str:

@@ -26,7 +26,7 @@ OFFERS: Mapping[str, str] = MappingProxyType(
     {
         "torchrun": "starts a rank of a Python script for each GPU, by torchrun",
         "signal": "sends USR1 before the time limit, for a program that then writes a checkpoint",
-        "flight-recorder": "keeps NCCL's last collectives, to be read when the ranks hang",
+        "flight-recorder": "keeps NCCL's last collectives, for reading when the ranks hang",
         "faulthandler": "prints where Python stands when a fault ends the program",
     }
 )

@@ -11,13 +11,13 @@ def place(host: str | None) -> str:
 def last_word(state: str | None, age: str | None) -> str:
     """The last known state and why there is no newer one. `age` is a formatted duration: `3 min`."""
     as_of = f" {age} ago" if age else ""
-    return f"{state or 'nothing said yet'}{as_of}, not visible from here"
+    return f"{state or 'nothing reported yet'}{as_of}, not visible from here"
 
 
 def told(host: str | None, state: str | None, age: str | None) -> str:
     """The long form: `on login2, not visible from here: RUNNING 3 min ago`."""
     as_of = f" {age} ago" if age else ""
-    return f"{place(host)}, not visible from here: {state or 'nothing said yet'}{as_of}"
+    return f"{place(host)}, not visible from here: {state or 'nothing reported yet'}{as_of}"
 
 
 def rough_age(seconds: float) -> str:

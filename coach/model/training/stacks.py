@@ -150,7 +150,7 @@ class StacksPlan:
         cost = "this adds one job step to it, and one row to its accounting, for a few seconds"
         return (
             f"coach did not launch {self.subject}: {cost}",
-            "nothing in the job is stopped; its own steps go on beside it",
+            "nothing in the job is stopped; its own steps continue beside it",
         )
 
 

@@ -88,7 +88,7 @@ def lower_learning_rate(run: Run | None, divisor: float, least_warmup_steps: flo
         changes["warmup_steps"] = max(2 * warmup, int(least_warmup_steps))
         title += f", warm-up {warmup} → {changes['warmup_steps']} steps"
     if was_lowered:
-        title += f": {lr:g} was a fix's, and was still too high"
+        title += f": an earlier fix set {lr:g}, which was still too high"
     yield Fix(title, changes, changes_learning=True)
 
 
@@ -96,7 +96,7 @@ def sharding(run: Run | None) -> Iterable[Fix]:
     """Shard parameters, gradients and optimizer state, if each of several GPUs now holds all of them."""
     if run is None or (run.num_gpus or 0) < 2:
         return
-    title = "Shard parameters, gradients and optimizer over the GPUs: each keeps its share alone"
+    title = "Shard parameters, gradients and optimizer over the GPUs: each keeps only its share"
     changes = declared(run, "shard")
     if not run.recipe:
         yield Fix(f"{title} (FSDP, or ZeRO stage 3)")
@@ -173,9 +173,9 @@ def saved_before_limit(
         changes["signal"] = f"USR1@{min(_LEAD_S, int(limit_s) // 4)}"
         if not run.recipe:
             title += (
-                ". The signal reaches what srun starts, and ends a program that does not wait for it: "
-                "Lightning and submitit do."
-                " Without srun the script has to: B:USR1, and a trap that hands it on"
+                ". srun passes the signal to the program, and it ends a program that does not handle it; "
+                "Lightning and submitit do. Without srun, use B:USR1 and a trap in the script that passes "
+                "the signal on"
             )
     yield Fix(title, changes)
 

@@ -329,7 +329,7 @@ def _of_another_log(failure: RankEnd | None, hit: LogHit | None) -> Hit:
         which = f"Rank {failure.rank} ended with exit code {failure.exit_code}"
     proof = quote(hit) if hit is not None else proof_of(failure) if failure is not None else None
     return Hit(
-        summary=f"{which}, and why is not in this log",
+        summary=f"{which}; its error is not in this log",
         subject=Subject(rank=failure.rank if failure else None),
         evidence=(proof,) if proof is not None else (),
         confidence=0.5,
@@ -339,8 +339,8 @@ def _of_another_log(failure: RankEnd | None, hit: LogHit | None) -> Hit:
                 "for stderr)"
             ),
             Fix(
-                "Put torch.distributed.elastic.multiprocessing.errors.record on the main function: it is "
-                "then told here"
+                "Put torch.distributed.elastic.multiprocessing.errors.record on the main function: coach "
+                "then shows the error here"
             ),
         ),
         since_s=hit.time_s if hit is not None else None,

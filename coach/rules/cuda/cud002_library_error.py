@@ -42,10 +42,10 @@ class CudaLibraryError(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Run once with CUDA_LAUNCH_BLOCKING=1: the error then stands at its own line",
+            "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the failing line",
             {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
         )
         if hit is not None and re.search(
             r"NOT_INITIALIZED|INTERNAL_ERROR|nable to find", hit.fields["status"]
         ):
-            yield Fix("See whether the GPU's memory was nearly full: a smaller micro-batch tells")
+            yield Fix("Check if the GPU's memory was nearly full: try a smaller micro-batch")

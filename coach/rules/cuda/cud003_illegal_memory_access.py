@@ -38,16 +38,14 @@ class IllegalMemoryAccess(EndingRule):
     cause = "illegal_memory_access"
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return (
-            "A kernel on the GPU touched memory that is not its own: "
-            f"{re.sub(r'^.*[:)] +', '', hit.fields['what'])}"
-        )
+        return f"A kernel on the GPU accessed invalid memory: {re.sub(r'^.*[:)] +', '', hit.fields['what'])}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Run once with CUDA_LAUNCH_BLOCKING=1: the error then stands at its own line",
+            "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the failing line",
             {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
         )
         yield Fix(
-            "Try without own and third-party kernels (custom CUDA, Triton, flash-attention), or update them"
+            "Try without your own and third-party kernels (custom CUDA, Triton, flash-attention), or "
+            "update them"
         )

@@ -54,8 +54,8 @@ class DeviceSideAssert(EndingRule):
         )
         yield Fix(
             (
-                "Run once with CUDA_LAUNCH_BLOCKING=1, or one batch on the CPU: the error then stands at its "
-                "own line"
+                "Run once with CUDA_LAUNCH_BLOCKING=1, or one batch on the CPU: the traceback then shows "
+                "the failing line"
             ),
             {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
         )

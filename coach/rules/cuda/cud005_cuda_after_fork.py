@@ -37,7 +37,7 @@ class CudaAfterFork(EndingRule):
     confidence = 0.95
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return "A forked child used CUDA that its parent had already begun to use"
+        return "A forked process used CUDA after its parent had initialized it"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(

@@ -49,5 +49,5 @@ class DeviceMismatch(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Move the operands of that line to one device; what forward makes itself needs device=x.device"
+            "Move the operands of that line to one device; tensors created in forward need device=x.device"
         )

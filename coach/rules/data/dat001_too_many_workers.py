@@ -65,11 +65,9 @@ class TooManyWorkers(Rule):
         Threshold("workers_per_cpu", 2, "workers", "up to two share a CPU well, as one of them waits"),
         Threshold("cpu_pct", 90, "percent of the allotted CPUs", "no CPU is left for one more process"),
         Threshold("pressure_pct", 20, "percent of the time", "some task waits for a CPU"),
-        Threshold(
-            "own_cpu_pct", 40, "percent of the allotted CPUs", "with less, it is mostly others who wait"
-        ),
-        Threshold("data_share", 0.10, "of step time", "the workers do not even deliver"),
-        Threshold("min_samples", 10, "samples", "fewer are the start"),
+        Threshold("own_cpu_pct", 40, "percent of the allotted CPUs", "with less, mostly other programs wait"),
+        Threshold("data_share", 0.10, "of step time", "the workers deliver too late"),
+        Threshold("min_samples", 10, "samples", "the first samples show the start-up"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -150,7 +148,7 @@ def _launched(snapshot: TargetSnapshot, history: History) -> _Crowd | None:
     if workers is None or cpus is None:
         return None
     ranks = int_resource(snapshot.run, "nproc_per_node") or 1
-    how = "that the job has on a node" if counted else "asked for on a node"
+    how = "that the job has on a node" if counted else "requested on a node"
     return _Crowd(
         workers,
         ranks,

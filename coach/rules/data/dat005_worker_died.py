@@ -53,8 +53,8 @@ class WorkerDied(EndingRule):
         if "waited" in hit.fields:
             return f"A DataLoader worker gave no batch within {hit.fields['waited']} s"
         if "pids" not in hit.fields:
-            return "A worker process ended without saying why"
-        return "A DataLoader worker ended without saying why"
+            return "A worker process ended without an error message"
+        return "A DataLoader worker ended without an error message"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(

@@ -39,7 +39,7 @@ class SlowStorage(Rule):
     needs = (frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),)
     keep_s = 10.0
     thresholds = (
-        Threshold("stall_pct", 25, "percent of the time", "a quarter of the time nothing could go on"),
+        Threshold("stall_pct", 25, "percent of the time", "for a quarter of the time every task stood still"),
         Threshold("gpu_pct", 70, "percent", "GPUs that are busier do not wait for storage"),
         *WINDOW,
     )
@@ -58,8 +58,8 @@ class SlowStorage(Rule):
             mounts = sorted(history.mounts(node), key=lambda mount: -(mount.wait_ms or 0.0))
             yield Hit(
                 summary=(
-                    f"The training waits for storage: {stall:.0f} % of the time everything on {node} stood "
-                    "still for it"
+                    f"The training waits for storage: {stall:.0f} % of the time all tasks on {node} waited "
+                    "for I/O"
                 ),
                 evidence=(
                     Evidence(

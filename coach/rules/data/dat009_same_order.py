@@ -64,7 +64,7 @@ class SameOrder(Rule):
         Threshold("sigma", 5, "standard deviations", "of what independent epochs would show"),
         Threshold("min_epoch_steps", 12, "steps", "shorter epochs have too few bends"),
         Threshold("min_epochs", 3, "epochs", "twice in a row may be chance"),
-        Threshold("learned_share", 0.1, "of the first loss", "with less, the samples are learned by heart"),
+        Threshold("learned_share", 0.1, "of the first loss", "with less, the model memorizes its samples"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

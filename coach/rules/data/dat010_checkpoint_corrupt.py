@@ -45,12 +45,12 @@ class CheckpointCorrupt(EndingRule):
         if "short" in hit.fields:
             return "A checkpoint or a file of weights is empty, or was cut short"
         if "key" in hit.fields and re.search(r"invalid load key, '[<v{]'", hit.fields["key"]):
-            return "A file of weights is a text (a web page, or a git-lfs pointer) and no checkpoint"
+            return "A file of weights is text (a web page, or a git-lfs pointer), not a checkpoint"
         words = next((value for value in hit.fields.values()), "")
         return (
             f"A checkpoint or a file of weights could not be read, it is cut short or damaged: {words[:160]}"
         )
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Go on from the checkpoint before it; fetch it again, if it was downloaded")
+        yield Fix("Resume from the checkpoint before it; if it was downloaded, download it again")
         yield Fix("Write checkpoints to a temporary name and rename them, from one rank only")

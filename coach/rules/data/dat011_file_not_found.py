@@ -77,9 +77,9 @@ class FileNotFound(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "dataset" in hit.fields:
-            return "The data set is not there, and was not to be downloaded"
+            return "The data set does not exist, and the program was told not to download it"
         if hit.signature == "asserted":
-            return "A file or folder that the program asserts is not there"
+            return "A file or folder that the program requires does not exist"
         what = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "a file")
         return f"Not there, seen from the job: {what}"
 

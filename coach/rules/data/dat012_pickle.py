@@ -54,12 +54,12 @@ class WorkerPickle(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         words = next((value for value in hit.fields.values()), "")
         where = "sent to a worker process" if self.cause_of(hit) is None else "pickled"
-        return f"Something could not be {where}: {words[:200]}"
+        return f"An object could not be {where}: {words[:200]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Define what the workers get at the top level of a module: no lambda, no local function, no "
-            "open file"
+            "Define the objects that the workers get at the top level of a module: no lambda, no local "
+            "function, no open file"
         )
         yield Fix(
             "num_workers=0 needs no worker, and shows whether the rest works",

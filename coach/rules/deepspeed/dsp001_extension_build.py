@@ -60,13 +60,13 @@ class ExtensionBuild(EndingRule):
         return (
             f"The extension {name} could not be built or loaded"
             if name
-            else "An extension could not be built: something that it needs is missing"
+            else "An extension could not be built: a tool or library that it needs is missing"
         )
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and ("library" in hit.fields):
             yield Fix(
-                "Build anew in an empty folder: what lies in the old one was built for another torch",
+                "Build it again in an empty folder: the files in the old one were built for another torch",
                 command="export TORCH_EXTENSIONS_DIR=$(mktemp -d)",
             )
             return

@@ -44,12 +44,11 @@ class PortInUse(EndingRule):
         return (
             f"Port {port} was taken by another program"
             if port
-            else "The port to meet on was taken by another program"
+            else "Another program uses the rendezvous port"
         )
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix("On one node let torchrun choose the port: torchrun --standalone …")
         yield Fix(
-            "On several nodes take a port from the job's number: MASTER_PORT=$((20000 + SLURM_JOB_ID % "
-            "20000))"
+            "On several nodes derive the port from the job id: MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))"
         )

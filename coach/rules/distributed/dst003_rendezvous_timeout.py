@@ -43,7 +43,7 @@ class RendezvousTimeout(EndingRule):
         fields = hit.fields
         if "joined" in fields:
             return (
-                f"Only {fields['joined']} of {fields['expected']} ranks came to the rendezvous in "
+                f"Only {fields['joined']} of {fields['expected']} ranks joined the rendezvous in "
                 f"{fields['seconds']} s"
             )
         if "refused" in fields:
@@ -53,7 +53,7 @@ class RendezvousTimeout(EndingRule):
         return "The ranks did not find each other in time"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Look at the first error of the ranks that did not come: it is the cause")
+        yield Fix("Look at the first error of the ranks that did not join: it is the cause")
         yield Fix(
             "Give all nodes the same address, of the first node of the job",
             command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',

@@ -80,7 +80,7 @@ class CollectiveTimeout(EndingRule):
         precedence: they hold each rank's calls by process group and number. Also XLA's rendezvous of devices
         that reached its termination timeout, and the stall for which Horovod shuts down.
     Why it matters
-        The rank that reports the timeout is the victim: it waited for the rank that did not come. All GPUs
+        The rank that reports the timeout is the victim: it waited for the rank that did not join. All GPUs
         were held for that time.
     When it stays silent
         On NCCL's settings and INFO lines. If another error came first (out of memory, an exception of one
@@ -204,7 +204,7 @@ def _absent(
     expected = range(max(num_ranks or 0, max(ranks) + 1))
     absent = tuple(number for number in expected if number not in ranks)
     if absent and len(absent) < len(expected) / 2 and len(waiting) > 1:
-        return OddRanks(absent, "said nothing and did not come")
+        return OddRanks(absent, "logged nothing and did not join")
     return None
 
 
@@ -215,7 +215,7 @@ def _behind(waiting: Mapping[int, _Rank]) -> OddRanks | None:
         return None
     first = min(sequences)
     odd = tuple(number for number, rank in waiting.items() if rank.seq == first)
-    return OddRanks(odd, f"stands at {first}, behind the others")
+    return OddRanks(odd, f"waits at {first}, behind the others")
 
 
 def _enqueued_least(ranks: Mapping[int, _Rank]) -> OddRanks | None:
@@ -253,10 +253,10 @@ def _called_otherwise(waiting: Mapping[int, _Rank]) -> OddRanks | None:
 
 
 def _fixes(odd: OddRanks | None) -> Iterable[Fix]:
-    whom = ranks_text(odd.ranks) if odd else "the rank that did not come"
-    yield Fix(f"Look at {whom}: its last lines, its node, a collective inside of `if rank == 0:`")
+    whom = ranks_text(odd.ranks) if odd else "the rank that did not join"
+    yield Fix(f"Look at {whom}: its last lines, its node, a collective inside `if rank == 0:`")
     yield Fix(
-        "Let torch keep which collectives each rank called, and dump them at a timeout",
+        "Let torch record the collectives of each rank, and dump them at a timeout",
         {"env": {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}},
     )
 

@@ -37,7 +37,7 @@ class CollectiveMismatch(EndingRule):
     When it stays silent
         When a logger reports it only as a warning. The finding is info if the program went on.
     What to do
-        Look for a collective inside of `if rank == 0:`, an early `break` or `continue` on one rank, unequal
+        Look for a collective inside `if rank == 0:`, an early `break` or `continue` on one rank, unequal
         numbers of batches (`drop_last=True`, DistributedSampler), metrics gathered with unequal sizes, a
         model built from each rank's own data or seed.
     Sources
@@ -69,7 +69,9 @@ class CollectiveMismatch(EndingRule):
             "Make all ranks call the same collectives in the same order with the same shapes; see what "
             "differs by rank"
         )
-        yield Fix("Have the calls compared as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}})
+        yield Fix(
+            "Let torch compare the calls as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}
+        )
 
 
 def _differences(words: str) -> str:

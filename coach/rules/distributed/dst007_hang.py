@@ -70,11 +70,11 @@ class Hang(Rule):
         Threshold("spin_pct", 95, "percent", "a collective that waits keeps its kernel running"),
         Threshold("spin_power_share", 0.35, "of the power limit", "a kernel that only waits draws less"),
         Threshold(
-            "idle_cpu_pct", 5, "percent of the allotted CPUs", "nobody computes, decodes or compresses"
+            "idle_cpu_pct", 5, "percent of the allotted CPUs", "no process computes, decodes or compresses"
         ),
         Threshold("stack_share", 0.9, "of the stacks", "a rank that works is seen in several lines"),
-        Threshold("told_s", 1800, "seconds", "a job that is silent this long is worth a remark"),
-        Threshold("idle_io_mib_s", 1, "MiB/s", "nobody reads or writes in earnest"),
+        Threshold("told_s", 1800, "seconds", "a job that is silent this long deserves a note"),
+        Threshold("idle_io_mib_s", 1, "MiB/s", "no process reads or writes much"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -101,7 +101,7 @@ class Hang(Rule):
             ),
             confidence=0.85 if severity is Severity.CRITICAL else 0.6,
             subject=Subject(node=apart[0].node, rank=apart[0].rank) if len(apart) == 1 else Subject(),
-            fixes=(_see_stacks(snapshot, "See where every rank stands now, before the job is cancelled"),),
+            fixes=(_see_stacks(snapshot, "Take the stacks of all ranks now, before the job is cancelled"),),
             severity=severity,
             since_s=now - silent_s,
         )
@@ -110,7 +110,7 @@ class Hang(Rule):
         self, bursts: Sequence[StackBurst], apart: Sequence[StackBurst], silent_s: float
     ) -> tuple[str, Severity | None]:
         """The summary and its severity; severity None if it is too early to report."""
-        still = f"The training stands still for {silent_s / 60:.0f} min"
+        still = f"The training has stood still for {silent_s / 60:.0f} min"
         if apart:
             return f"{still}: {_stands_apart(apart[0], bursts)}", Severity.CRITICAL
         idle_pct = self.values["idle_cpu_pct"]
@@ -168,7 +168,7 @@ class Hang(Rule):
                 *_recorded(snapshot),
             ),
             confidence=0.9,
-            fixes=(_see_stacks(snapshot, "See where every rank stands before the job is cancelled"),),
+            fixes=(_see_stacks(snapshot, "Take the stacks of all ranks before the job is cancelled"),),
             since_s=newest,
         )
 

@@ -81,7 +81,7 @@ class Straggler(Rule):
             "stack_share",
             0.5,
             "of the stacks",
-            "half of 20 stacks is no chance if the true share is below 0.3",
+            "half of 20 stacks is not chance if the true share is below 0.3",
         ),
         Threshold("skip_steps", 10, "steps at the start", "libraries are loaded and kernels chosen in them"),
     )
@@ -191,8 +191,8 @@ class Straggler(Rule):
             else (
                 Fix(
                     (
-                        f"See what rank {worst.rank} does that the others do not: its node, or work that it "
-                        "does for all"
+                        f"Find out how rank {worst.rank} differs from the others: its node, or work that "
+                        "it does for all"
                     ),
                     command=None if snapshot.has_ended else f"coach stacks {job}",
                 ),
@@ -216,7 +216,7 @@ def _hit_by_stacks(
         fixes=(Fix(f"Look at the data of rank {worst.rank}: larger samples, a slower disk, too few workers"),)
         if by_data
         else (
-            Fix(f"See what rank {worst.rank} does there that the others do not"),
+            Fix(f"Find out how rank {worst.rank} differs there from the others"),
             *leave_out(snapshot.run, worst.node, "if it is slow again with other ranks"),
         ),
         since_s=worst.time_s,

@@ -41,7 +41,7 @@ class UnevenGpus(Rule):
     keep_s = 10.0
     thresholds = (
         Threshold("spread_points", 30, "percentage points", "smaller differences come and go"),
-        Threshold("idle_pct", 30, "percent", "below it GPU003 tells of the GPU"),
+        Threshold("idle_pct", 30, "percent", "below it GPU003 reports the GPU"),
         Threshold(
             "window_s", 600, "seconds", "in a shorter time one evaluation or checkpoint makes the difference"
         ),
@@ -81,8 +81,8 @@ class UnevenGpus(Rule):
             subject=Subject(node=odd.node, gpu=odd.gpu),
             fixes=(
                 Fix(
-                    "Look for what one rank does alone (logging, evaluation, saving), and for unequal "
-                    "shards of the data"
+                    "Look for work of one rank alone (logging, evaluation, saving), and for unequal shards "
+                    "of the data"
                 ),
             ),
             since_s=odd.first.time_s,

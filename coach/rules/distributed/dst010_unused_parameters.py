@@ -47,5 +47,6 @@ class UnusedParameters(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix("Freeze or remove the parameters that take no part, before DDP is built")
         yield Fix(
-            "Have them named: TORCH_DISTRIBUTED_DEBUG=DETAIL", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}
+            "Let torch name them: TORCH_DISTRIBUTED_DEBUG=DETAIL",
+            {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}},
         )

@@ -74,7 +74,7 @@ class IdleRanks(Rule):
             Evidence("ranks that make steps: " + ranks_text(at_work), value=len(at_work)),
             Evidence("ranks that were started (world_size)", value=told),
         ]
-        evidence += [Evidence("ranks that the launch asked for", value=asked)] if asked else []
+        evidence += [Evidence("ranks that the launch requested", value=asked)] if asked else []
         evidence += [Evidence("GPUs of the job", value=gpus)] if gpus else []
         what = "GPUs" if gpus == expected else "ranks"
         yield Hit(
@@ -85,7 +85,7 @@ class IdleRanks(Rule):
             subject=Subject(rank=idle[0]) if len(idle) == 1 else Subject(),
             fixes=(
                 _a_rank_per_device(snapshot.run),
-                Fix("Or ask for one device: one is all that is used"),
+                Fix("Or request one device: only one is used"),
             ),
             severity=Severity.CRITICAL if gpus == expected else None,
         )

@@ -61,7 +61,9 @@ class CheckpointByEveryRank(Rule):
                 Evidence("checkpoints that more than one rank wrote", value=len(shared)),
             ),
             confidence=0.9,
-            fixes=(Fix("Save on rank 0 alone, to a temporary name that is renamed when the file is whole"),),
+            fixes=(
+                Fix("Save on rank 0 alone, to a temporary name that is renamed when the file is complete"),
+            ),
         )
 
 

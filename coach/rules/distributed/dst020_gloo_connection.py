@@ -57,7 +57,9 @@ class GlooConnection(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is None or _MAY_BE_A_PEER.search(hit.text):
-            yield Fix("Look for the rank that ended first: its error, or a kill without a word, is the cause")
+            yield Fix(
+                "Look for the rank that ended first: its error, or its kill without a message, is the cause"
+            )
         else:
             yield Fix(
                 "Choose the interface that all nodes share (ip -br address shows their names): "

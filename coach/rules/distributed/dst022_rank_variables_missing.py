@@ -60,7 +60,7 @@ class RankVariablesMissing(EndingRule):
             "Start it with torchrun, which sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
         )
         yield Fix(
-            "With srun alone, set them inside of each task from SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS"
+            "With srun alone, set them inside each task from SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS"
         )
 
 

@@ -47,10 +47,10 @@ class ReadyTwice(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and "inplace" in hit.fields:
-            yield Fix("Have the operation named: torch.autograd.set_detect_anomaly(True) for a few steps")
+            yield Fix("Let torch name the operation: torch.autograd.set_detect_anomaly(True) for a few steps")
             yield Fix("Under DDP with two forward passes before one backward: broadcast_buffers=False")
         elif hit is not None and "leaf" in hit.fields:
-            yield Fix("Make a new tensor (x = x + y, x.clone()), or change it inside of torch.no_grad()")
+            yield Fix("Make a new tensor (x = x + y, x.clone()), or change it inside torch.no_grad()")
         else:
             yield Fix(
                 "Activation checkpointing with use_reentrant=False, without find_unused_parameters=True"

@@ -51,6 +51,6 @@ class FsdpError(EndingRule):
             yield Fix("Name the class of this model's own blocks (print the model to see it)")
         else:
             yield Fix(
-                "Use parameters only inside of the forward pass of the module that is wrapped, or gather "
-                "them first"
+                "Use parameters only inside the forward pass of the module that is wrapped, or gather them "
+                "first"
             )

@@ -58,7 +58,7 @@ class SameSamples(Rule):
             "correlation", 0.7, "of the deviations' changes", "five standard deviations of chance at 60 steps"
         ),
         Threshold(
-            "equal_share", 1e-5, "of the loss", "what rounding and the order of sums make of one value"
+            "equal_share", 1e-5, "of the loss", "rounding and the order of sums change one value by this much"
         ),
     )
 

@@ -54,9 +54,9 @@ class NcclOverSockets(Rule):
         proof = _fabric(on_fabric, history)
         more = f" and {len(hosts) - _MAX_HOSTS_SHOWN} more" if len(hosts) > _MAX_HOSTS_SHOWN else ""
         yield Hit(
-            summary="NCCL takes TCP sockets between the nodes, on "
+            summary="NCCL uses TCP sockets between the nodes, on "
             f"{', '.join(hosts[:_MAX_HOSTS_SHOWN])}{more}"
-            + (": a fabric is there and is not used" if proof else ""),
+            + (": a fabric exists and is not used" if proof else ""),
             evidence=(quote(slow[0]), *proof),
             confidence=0.85 if proof else 0.5,
             fixes=(

@@ -80,8 +80,8 @@ class SameFailureAgain(Rule):
             since_s=streak[0].ended_s,
             fixes=(
                 Fix(
-                    f"Do not try another variation before the cause of {this.rule} is understood:"
-                    " make it happen on one GPU in a few steps"
+                    f"Do not try another variation before the cause of {this.rule} is understood: "
+                    "reproduce it on one GPU in a few steps"
                 ),
             ),
         )
@@ -104,5 +104,5 @@ def _evidence(streak: list[PastRun]) -> Iterable[Evidence]:
         if past in streak[:left_out]:
             continue
         changed = past.changes_since(before) if before is not None else []
-        same = "nothing that is known was changed" if before is not None else "the first that is known"
+        same = "no change is known" if before is not None else "the first known run"
         yield Evidence(f"{past.target}, {when(past)}: {'; '.join(changed) or same}")

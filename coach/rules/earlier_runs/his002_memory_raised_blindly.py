@@ -41,7 +41,9 @@ class MemoryRaisedBlindly(Rule):
     severity = Severity.WARNING
     thresholds = (
         Threshold("min_raise", 1.1, "times as much", "less is rounding"),
-        Threshold("idle_share", 0.5, "of what there was", "with this much left, memory was not the problem"),
+        Threshold(
+            "idle_share", 0.5, "of the available memory", "with this much left, memory was not the problem"
+        ),
         Threshold("idle_mib", 4096, "MiB", "less keeps no other job off a node"),
         Threshold(
             "grows_with_time", 1.3, "times as long", "a job that survives longer with more memory is leaking"
@@ -63,16 +65,14 @@ class MemoryRaisedBlindly(Rule):
             fix = _MEASURE if snapshot.run is None else _LOOK
             yield self._hit(_again(this, before, rise, self.values["grows_with_time"]), before, this, fix)
         elif snapshot.has_ended and this.cause == before.cause == _DEVICE:
-            text = (
-                f"--mem was raised ({rise}), which is the host's memory: it is the GPU's that ran out again"
-            )
+            text = f"--mem was raised ({rise}), which sets host memory, but GPU memory ran out again"
             yield self._hit(text, before, this, Fix("Leave --mem as it is: follow the advice of MEM001"))
         elif before.cause not in (_HOST, _DEVICE) and self._lay_idle(before, asked_before):
             if [each for each in this.changes_since(before) if not each.startswith("mem:")]:
                 return
             used = before.memory_used_mib or 0.0
-            text = f"More memory was asked for ({rise}), though {size_text(used)} were the most that was used"
-            fix = Fix(f"Memory per node → {size_text(1.3 * used)} is enough for what was measured")
+            text = f"More memory was requested ({rise}), though {size_text(used)} was the peak"
+            fix = Fix(f"Memory per node → {size_text(1.3 * used)} covers the measured peak")
             yield self._hit(text, before, this, fix, Severity.INFO)
 
     def _lay_idle(self, past: PastRun, asked_mib: float) -> bool:
@@ -95,11 +95,11 @@ class MemoryRaisedBlindly(Rule):
 
 
 _MEASURE = Fix(
-    "Before more is asked for, see how the memory grows: launch it with `coach launch`, or `coach attach "
+    "Before you request more, see how the memory grows: launch it with `coach launch`, or `coach attach "
     "JOB` while it runs"
 )
 _LOOK = Fix(
-    "Before more is asked for, see how the memory grows: telemetry/ in the run's directory shows it for "
+    "Before you request more, see how the memory grows: telemetry/ in the run's directory shows it for "
     "every node"
 )
 
@@ -109,8 +109,8 @@ def _again(this: PastRun, before: PastRun, rise: str, grows: float) -> str:
     text = f"Out of host memory again after it was raised ({rise})"
     if lasted and lasted_before and lasted >= grows * lasted_before:
         return (
-            f"{text}: it lived {lasted:.0f} s instead of {lasted_before:.0f} s, so it fills what there is, "
-            "as a leak does"
+            f"{text}: it ran {lasted:.0f} s instead of {lasted_before:.0f} s, so it fills all memory it "
+            "gets, as a leak does"
         )
     return text
 

@@ -63,15 +63,14 @@ class SlowerThanBefore(Rule):
         others_pct = across.this.others_cpu_pct or 0.0
         is_shared = others_pct >= self.values["others_cpu_pct"] and _is_on_cpus(snapshot.run)
         yield Hit(
-            summary=f"{pace.samples_per_s:.4g} samples/s, {1 - pace.ratio:.0%} below the {len(pace.before)} "
-            "runs of the same"
-            " in the two weeks before",
+            summary=f"{pace.samples_per_s:.4g} samples/s, {1 - pace.ratio:.0%} below the "
+            f"{len(pace.before)} equal runs of the two weeks before",
             evidence=tuple(_evidence(pace, across.this, last)),
             confidence=0.85,
             since_s=across.this.started_s,
             fixes=(
                 Fix(
-                    "See what differs from the last one that was fast",
+                    "Compare it with the last fast run",
                     command=join(["coach", "compare", last.target, across.this.target]),
                 ),
             ),
@@ -92,7 +91,7 @@ def _evidence(pace: Pace, this: PastRun, last: PastRun) -> Iterable[Evidence]:
         yield Evidence(f"{past.target}, {when(past)}", value=past.samples_per_s, unit="samples/s")
     if this.others_cpu_pct is not None:
         yield Evidence(
-            "CPUs of its node that others used meanwhile", value=round(this.others_cpu_pct), unit="%"
+            "CPUs of its node that other jobs used meanwhile", value=round(this.others_cpu_pct), unit="%"
         )
     for name in sorted({*last.versions, *this.versions}):
         if last.versions.get(name) != this.versions.get(name):

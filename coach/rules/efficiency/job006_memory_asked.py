@@ -40,7 +40,7 @@ class MemoryAsked(Rule):
         frozenset({Need.MEMORY_SUMMARY, Need.JOB_STATE}),
     )
     thresholds = (
-        Threshold("used_share", 0.35, "of what was asked", "slurmpast's bound"),
+        Threshold("used_share", 0.35, "of the request", "slurmpast's bound"),
         Threshold("idle_mib", 32768, "MiB", "less keeps no other job off a node"),
         Threshold("min_s", 300, "seconds", "a shorter run may not have reached its peak"),
         Threshold("headroom", 1.3, "times the peak", "a sampled peak is a floor: bursts are missed"),
@@ -71,7 +71,7 @@ class MemoryAsked(Rule):
         if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
             return
         peak = max(sample.memory_used_mib or 0.0 for sample in samples)
-        yield from self._judged(peak, asked, "on a node, sampled", "memory asked per node", 0.8)
+        yield from self._judged(peak, asked, "on a node, sampled", "memory requested per node", 0.8)
 
     def _judged(
         self, peak: float, asked: float, how: str, what_asked: str, confidence: float
@@ -81,7 +81,7 @@ class MemoryAsked(Rule):
         wanted = f"{max(1, math.ceil(peak * self.values['headroom'] / 1024))}G"
         yield Hit(
             summary=(
-                f"Of the {size_text(asked)} per node that were asked for, {size_text(peak)} were used at most"
+                f"Of the {size_text(asked)} per node that were requested, at most {size_text(peak)} were used"
             ),
             evidence=(
                 Evidence(f"peak of the job's resident memory {how}", value=peak, unit="MiB"),

@@ -51,7 +51,7 @@ class TimeAsked(Rule):
             return
         hours = f"{max(1, round(2 * took / 3600)):02d}:00:00"
         yield Hit(
-            summary=f"It took {took / 3600:.1f} h of the {job.time_limit_s / 3600:.0f} h that were asked for",
+            summary=f"It took {took / 3600:.1f} h of the {job.time_limit_s / 3600:.0f} h that were requested",
             evidence=(
                 Evidence("share of the time limit that was used", value=round(share, 3), unit="of the limit"),
             ),

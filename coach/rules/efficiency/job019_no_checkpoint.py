@@ -13,7 +13,9 @@ from coach.rules.advice.remedies import saved_before_limit
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_numbers.training_windows import newest_steps
 
-_TITLE = "Save now and then, and be told before the limit (the run then goes on in a next job)"
+_TITLE = (
+    "Save checkpoints regularly, and get a signal before the limit (the run then continues in the next job)"
+)
 
 
 class NoCheckpoint(Rule):

@@ -72,10 +72,10 @@ class NoGpuInJob(EndingRule):
         run = snapshot.run
         if run is not None and run.num_gpus and run.device.get("type") == "cpu":
             yield Hit(
-                summary=f"{run.num_gpus} GPUs are held, and the training runs on the CPU",
+                summary=f"{run.num_gpus} GPUs are allocated, but the training runs on the CPU",
                 evidence=(
-                    Evidence("the trainer's own word: device cpu", f"{run.run_dir}/run.json"),
-                    Evidence("GPUs asked for", value=float(run.num_gpus)),
+                    Evidence("the trainer reports: device cpu", f"{run.run_dir}/run.json"),
+                    Evidence("GPUs requested", value=float(run.num_gpus)),
                 ),
                 confidence=0.9,
                 fixes=tuple(self.fixes(None, snapshot)),
@@ -91,7 +91,7 @@ class NoGpuInJob(EndingRule):
             return
         first = earliest(said)
         library = "JAX" if "backend failed" in first.text or "alling back to" in first.text else "TensorFlow"
-        proof = (Evidence("GPUs asked for", value=float(asked)),) if asked else ()
+        proof = (Evidence("GPUs requested", value=float(asked)),) if asked else ()
         yield Hit(
             summary=f"{library} found no CUDA that works, and took the CPU"
             + (f", while the job holds {asked} GPU{'s' if asked > 1 else ''}" if asked else ""),
@@ -119,11 +119,11 @@ class NoGpuInJob(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if hit.signature == "ordinal":
-            return "A process asked for a GPU beyond those that the job has"
+            return "A process asked for a GPU that the job does not have"
         asked = num_gpus_asked(snapshot)
         if asked:
-            return f"The job asked for {asked} GPU{'s' if asked > 1 else ''}, and the program could use none"
-        return "The program wanted a GPU, and could use none"
+            return f"The job requested {asked} GPU{'s' if asked > 1 else ''}, but the program could use none"
+        return "The program needed a GPU, but could use none"
 
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
         return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO
@@ -131,7 +131,8 @@ class NoGpuInJob(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and hit.signature == "ordinal":
             yield Fix(
-                "Start as many ranks on a node as the job has GPUs there: --nproc-per-node and --gpus alike"
+                "Start as many ranks on a node as the job has GPUs there: the same number for "
+                "--nproc-per-node and --gpus"
             )
         elif not num_gpus_asked(snapshot):
             yield Fix(

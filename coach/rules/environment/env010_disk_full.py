@@ -61,7 +61,7 @@ class DiskFull(EndingRule):
         if _SPACE.search(hit.text):
             return f"No space was left on the disk{where}"
         why = "most often because the disk is full or a quota is used up"
-        return f"A file could not be written whole{where}, {why}"
+        return f"A file could not be written completely{where}, {why}"
 
     def confidence_of(self, hit: LogHit) -> float:
         return self.confidence if _QUOTA.search(hit.text) or _SPACE.search(hit.text) else _UNSAID

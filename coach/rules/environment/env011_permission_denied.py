@@ -82,4 +82,4 @@ class PermissionDenied(EndingRule):
         yield Fix(
             "Put runs, data and caches where compute nodes may write: runs_root and cache_dir in the config"
         )
-        yield from without_node(snapshot, "which sees the file system otherwise than the rest")
+        yield from without_node(snapshot, "which sees the file system differently")

@@ -60,6 +60,6 @@ class StaleHandle(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Start again: a new job looks the path up anew; replace files that jobs use by renaming only"
+            "Start again: a new job looks up the path again; replace files that jobs use only by renaming"
         )
         yield from without_node(snapshot, "whose mount is stale")

@@ -262,7 +262,7 @@ def told_of_the_dead(hit: Hit, snapshot: TargetSnapshot) -> Hit:
     return replace(
         hit,
         summary=f"{hit.summary}; rank {first.rank} had ended first, with exit code {first.exit_code} and "
-        "without a word",
+        "without a message",
         evidence=(*hit.evidence, *filter(None, (proof_of(first),))),
         subject=Subject(rank=first.rank),
     )

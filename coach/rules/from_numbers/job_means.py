@@ -19,7 +19,7 @@ MIN_MEAN_S = Threshold(
     "min_mean_s",
     1800,
     "seconds",
-    "a mean over a whole job, as jobstats tells it, has the start of the job in it",
+    "a mean over a whole job, as jobstats reports it, includes the start of the job",
 )
 
 

@@ -75,7 +75,7 @@ class LowGpuUtilization(Rule):
             "power_share",
             0.5,
             "of the power limit",
-            "a GPU that draws half its limit is working, whatever utilization says",
+            "a GPU that draws half its limit is working, even at a low utilization",
         ),
         Threshold(
             "memory_share",
@@ -173,7 +173,7 @@ class LowGpuUtilization(Rule):
             listed = ", ".join(names[:_MAX_NAMES_SHOWN]) or "without a name"
             evidence.append(Evidence(f"processes of the job on {node}, none on a GPU: {listed}"))
         return _Cause(
-            "no process of the job is on a GPU and none works: its program ended, waits, or never began",
+            "no process of the job is on a GPU and none works: its program ended, waits, or never started",
             tuple(evidence[:_MAX_GPUS_SHOWN]),
             (
                 Fix(
@@ -297,8 +297,8 @@ def _never_used(run: Run | None, num_unused: int, num_gpus: int) -> _Cause:
         "no kernel ever ran: allotted and never used",
         fixes=(
             Fix(
-                "Check torch.cuda.is_available() inside the job; if the program needs no GPU, ask for "
-                "none (--gpus 0)"
+                "Check torch.cuda.is_available() inside the job; if the program needs no GPU, request none "
+                "(--gpus 0)"
             ),
         ),
         confidence=0.95,

@@ -91,7 +91,7 @@ class InputBound(Rule):
             "min_wait_s",
             0.001,
             "seconds",
-            "handing over a batch costs some hundred microseconds whatever is done",
+            "handing over a batch always costs some hundred microseconds",
         ),
         Threshold(
             "busy_gpu_pct",
@@ -103,7 +103,7 @@ class InputBound(Rule):
             "stack_share",
             0.5,
             "of the stacks",
-            "half of 20 stacks is no chance if the true share is below 0.3",
+            "half of 20 stacks is not chance if the true share is below 0.3",
         ),
         Threshold("full_cpu_pct", 90, "percent", "no CPU is left for one more worker"),
         Threshold(

@@ -54,7 +54,7 @@ class BatchTooSmall(Rule):
             "power_share", 0.5, "of the power limit", "as GPU003: a GPU that draws this much is working"
         ),
         Threshold("memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"),
-        Threshold("data_share", 0.10, "of step time", "then the wait for data is what to mend first"),
+        Threshold("data_share", 0.10, "of step time", "then fix the wait for data first"),
         Threshold("min_steps", 40, "steady steps", "fewer vary too much"),
         *WINDOW,
     )
@@ -86,8 +86,8 @@ class BatchTooSmall(Rule):
         size = "Few" if batch is None else f"{batch:g}"
         yield Hit(
             summary=(
-                f"{size} samples in each step of {1000 * pace_s:.0f} ms: most of it is what every step costs "
-                "anyway"
+                f"{size} samples in each step of {1000 * pace_s:.0f} ms: most of it is the fixed cost of a "
+                "step"
             ),
             evidence=(
                 *([Evidence("samples of a micro-batch on a rank", value=batch)] if batch is not None else []),
@@ -132,7 +132,7 @@ def _micro_batch(run: Run | None, steps: Sequence[Step]) -> float | None:
 def _fix(run: Run | None) -> Fix:
     batch = int_parameter(run, "batch_size")
     if run is None or not batch:
-        return Fix("Double the batch until samples per second rise no more", changes_learning=True)
+        return Fix("Double the batch until samples per second stop rising", changes_learning=True)
     default = parameter_default(run, "batch_size")
     wanted = default if isinstance(default, int) and default > batch else 4 * batch
     return Fix(f"Batch size {batch} → {wanted}", {"batch_size": wanted}, changes_learning=True)

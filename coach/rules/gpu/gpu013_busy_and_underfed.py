@@ -43,7 +43,7 @@ class BusyAndUnderfed(Rule):
     thresholds = (
         Threshold("utilization_pct", 90, "percent", "a kernel runs all the time"),
         Threshold("sm_activity_pct", 15, "percent", "less than one multiprocessor in six is used"),
-        Threshold("power_share", 0.3, "of the power limit", "a GPU that waits inside of kernels draws less"),
+        Threshold("power_share", 0.3, "of the power limit", "a GPU that waits inside kernels draws less"),
         *WINDOW,
     )
 

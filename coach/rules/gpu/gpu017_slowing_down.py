@@ -79,11 +79,11 @@ class SlowingDown(Rule):
             "quarter_growth",
             1.05,
             "times the quarter before",
-            "a pace that changed once stands still in some quarter",
+            "a pace that changed only once is steady in some quarter",
         ),
         Threshold("min_points", 64, "points of the curve", "sixteen in each quarter"),
         Threshold("min_s", 100, "seconds of steps", "caches and clocks settle within the first minute"),
-        Threshold("data_share", 0.5, "of the growth", "then the loader is what gets slower"),
+        Threshold("data_share", 0.5, "of the growth", "then the loader gets slower"),
         Threshold("memory_growth", 1.2, "times the first quarter", "as MEM009: less may be fragmentation"),
     )
 
@@ -136,8 +136,8 @@ class SlowingDown(Rule):
 
     def _fixes(self, found: _Quarters, memory: list[float]) -> Iterable[Fix]:
         kept = (
-            "is kept per step and gone through again: lists of outputs or losses, with their graph "
-            "(`.item()`, `.detach()`)"
+            "is kept per step and read again: lists of outputs or losses, with their graph (`.item()`, "
+            "`.detach()`)"
         )
         repeated = (
             "each step does once more than the one before: hooks and callbacks registered in the loop, "
@@ -145,8 +145,8 @@ class SlowingDown(Rule):
         )
         if found.by_data >= self.values["data_share"]:
             yield Fix(
-                "Look for what the loader keeps or reads again: an index or a file that is gone through "
-                "from its start, files that stay open, a cache without a bound"
+                "Look for what the loader keeps or reads again: an index or a file that is read from its "
+                "start, files that stay open, a cache without a bound"
             )
         elif self._has_grown(memory):
             yield Fix(f"Look for what {kept}")
@@ -154,7 +154,9 @@ class SlowingDown(Rule):
             yield Fix(f"Look for what {repeated}")
         else:
             yield Fix(f"Look for what {kept}; or {repeated}")
-        yield Fix("Profile a late step beside an early one with torch.profiler: what has grown stands out")
+        yield Fix(
+            "Profile a late step beside an early one with torch.profiler and compare which part has grown"
+        )
 
     def _has_grown(self, memory: list[float]) -> bool:
         return (

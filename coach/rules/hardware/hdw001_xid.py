@@ -59,13 +59,14 @@ class Xid(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and _number(hit) in OF_THE_PROGRAM:
             yield Fix(
-                "Run once with CUDA_LAUNCH_BLOCKING=1: the kernel at fault then stands at its own line",
+                "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line of the failing "
+                "kernel",
                 {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
             )
             yield Fix("If it comes back on this node alone, leave the node out and tell the site")
         else:
             yield Fix(
-                "Leave this node out (--exclude=NODE), go on from the last checkpoint, and tell the site "
+                "Leave this node out (--exclude=NODE), resume from the last checkpoint, and tell the site "
                 "the number"
             )
 

@@ -45,4 +45,4 @@ class GpuFailed(EndingRule):
         return f"The GPU itself failed: {hit.fields['what'].removeprefix('error: ')}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Leave this node out (--exclude=NODE), go on from the last checkpoint, and tell the site")
+        yield Fix("Leave this node out (--exclude=NODE), resume from the last checkpoint, and tell the site")

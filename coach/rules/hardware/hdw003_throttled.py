@@ -16,7 +16,7 @@ from coach.rules.base import Need, Rule, Threshold
 _MEANING = {
     "hw_thermal_slowdown": "too hot: the hardware halves its clocks",
     "sw_thermal_slowdown": "too hot: the driver lowers its clocks",
-    "hw_power_brake_slowdown": "the power supply asked it to brake",
+    "hw_power_brake_slowdown": "the power supply told it to slow down",
     "hw_slowdown": "the hardware slows it down (heat, or power)",
 }
 

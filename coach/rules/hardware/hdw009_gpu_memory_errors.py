@@ -53,7 +53,7 @@ class GpuMemoryErrors(Rule):
                 subject=Subject(node=node, gpu=gpu),
                 fixes=(
                     Fix(
-                        f"Leave {node} out, go on from the last checkpoint, and tell the site node and GPU",
+                        f"Leave {node} out, resume from the last checkpoint, and tell the site node and GPU",
                         without(snapshot.run, node),
                     ),
                 ),

@@ -61,14 +61,14 @@ class XidSeen(Rule):
                 fixes=(
                     Fix(
                         (
-                            "Run once with CUDA_LAUNCH_BLOCKING=1: the kernel at fault then stands at its "
-                            "own line"
+                            "Run once with CUDA_LAUNCH_BLOCKING=1: the traceback then shows the line of "
+                            "the failing kernel"
                         ),
                         {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
                     )
                     if is_own
                     else Fix(
-                        f"Leave {node} out, go on from the last checkpoint, and tell the site the number",
+                        f"Leave {node} out, resume from the last checkpoint, and tell the site the number",
                         without(snapshot.run, node),
                     ),
                 ),

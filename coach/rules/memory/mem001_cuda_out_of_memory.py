@@ -100,7 +100,7 @@ class CudaOutOfMemory(Rule):
             "fragmented_share",
             0.10,
             "of the device's memory",
-            "below it, what is reserved but unallocated is too little for expandable segments to matter",
+            "below it, the reserved but unallocated memory is too small for expandable segments to matter",
         ),
         Threshold(
             "others_share",
@@ -144,7 +144,7 @@ class CudaOutOfMemory(Rule):
         if frame := own_frame(first):
             yield frame
         if request.tried is not None:
-            yield Evidence("asked for in one allocation", value=request.tried, unit="MiB")
+            yield Evidence("requested in one allocation", value=request.tried, unit="MiB")
         if request.total is not None:
             yield Evidence("memory of the device", value=request.total, unit="MiB")
         if request.allocated is not None:
@@ -161,7 +161,7 @@ class CudaOutOfMemory(Rule):
     def _fixes(self, run: Run | None, request: _Request) -> Iterable[Fix]:
         if self._is_held_by_others(request):
             yield Fix(
-                "Take a GPU that nobody else uses: other processes hold much of this one (nvidia-smi "
+                "Take a GPU that no other process uses: other processes hold much of this one (nvidia-smi "
                 "lists them)"
             )
         yield from smaller_micro_batch(run)

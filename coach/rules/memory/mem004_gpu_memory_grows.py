@@ -89,7 +89,7 @@ class GpuMemoryGrows(Rule):
             subject=Subject(node=node, gpu=gpu) if len(found) == 1 else Subject(),
             fixes=(
                 Fix(
-                    "Look for what is kept per step with its graph: losses or outputs in a list "
+                    "Look for tensors that are kept per step with their graph: losses or outputs in a list "
                     "(`.item()`, `.detach()`)"
                 ),
             ),

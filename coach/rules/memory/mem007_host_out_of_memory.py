@@ -77,7 +77,7 @@ class HostOutOfMemory(Rule):
         Threshold(
             "blind_growth",
             2.0,
-            "times what was asked",
+            "times the request",
             "without a measured peak, doubling finds the need in few attempts",
         ),
         Threshold(
@@ -219,8 +219,8 @@ def _is_killed(rank: RankExit) -> bool:
 def _found_leak(growth: list[float]) -> Iterable[Fix]:
     if growth:
         yield Fix(
-            "Look for what is kept per step (tensors in a list, losses with their graph): more memory "
-            "would only be used up later"
+            "Look for objects that are kept per step (tensors in a list, losses with their graph): more "
+            "memory would only fill up later"
         )
 
 

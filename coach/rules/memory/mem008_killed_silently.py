@@ -99,7 +99,7 @@ class KilledSilently(EndingRule):
         return _RAY_CONFIDENCE if _is_told_by_ray(hit) else self.confidence
 
     def summary_of(self, event: str) -> str:
-        return f"{event} (signal 9) without a word, most likely because host memory ran out"
+        return f"{event} (signal 9) without a message, most likely because host memory ran out"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         job_id = (

@@ -49,7 +49,7 @@ class HostMemoryGrows(Rule):
     thresholds = (
         Threshold("min_s", 600, "seconds of training", "caches and workers fill within minutes"),
         Threshold("growth", 1.2, "times the first quarter", "runmedic's bound: less may be fragmentation"),
-        Threshold("min_growth_mib", 512, "MiB", "small processes grow by more than a fifth for good reasons"),
+        Threshold("min_growth_mib", 512, "MiB", "small processes may grow by more than a fifth"),
         Threshold("horizon_s", 14400, "seconds", "a limit that is further away than this can wait"),
         Threshold("critical_share", 0.9, "of the limit", "one more burst reaches the limit"),
         Threshold(
@@ -111,7 +111,8 @@ class HostMemoryGrows(Rule):
 
 def _fixes(snapshot: TargetSnapshot) -> Iterable[Fix]:
     yield Fix(
-        "Look for what is kept per step: losses with their graph (`.item()`), Python lists in the data set"
+        "Look for objects that are kept per step: losses with their graph (`.item()`), Python lists in the "
+        "data set"
     )
     workers = int_parameter(snapshot.run, "num_workers")
     if workers is not None and workers > 1:

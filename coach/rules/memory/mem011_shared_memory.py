@@ -67,7 +67,7 @@ class SharedMemory(EndingRule):
             "In a container, give it more: --shm-size=16g or --ipc=host (Docker), or bind the host's /dev/shm"
         )
         yield Fix(
-            "See what is in it on the node, and what is left over of ended jobs",
+            "List its contents on the node, also leftovers of ended jobs",
             command="df -h /dev/shm; ls -l /dev/shm",
         )
         yield Fix(

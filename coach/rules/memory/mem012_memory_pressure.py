@@ -37,7 +37,7 @@ class MemoryPressure(Rule):
     needs = (frozenset({Need.HOST_TELEMETRY}),)
     keep_s = 30.0
     thresholds = (
-        Threshold("stall_pct", 10, "percent of the time", "a tenth of the time nothing could go on"),
+        Threshold("stall_pct", 10, "percent of the time", "for a tenth of the time every task stood still"),
         Threshold("critical_stall_pct", 40, "percent of the time", "near to where systemd-oomd kills (60 %)"),
         Threshold("window_s", 120, "seconds", "long enough to leave out single bursts"),
         Threshold("min_samples", 20, "samples", "fewer may be chance"),
@@ -69,7 +69,7 @@ class MemoryPressure(Rule):
                     Evidence("memory available on the node", value=hosts[-1].memory_available_mib, unit="MiB")
                 )
             yield Hit(
-                summary=f"Memory is short on {node}: {stall:.0f} % of the time everything there waits for it",
+                summary=f"Memory is short on {node}: {stall:.0f} % of the time all tasks there wait for it",
                 evidence=tuple(evidence),
                 confidence=0.85 if snapshot.has_ended or last is None or not last else 0.9,
                 subject=Subject(node=node),

@@ -86,7 +86,9 @@ class LossNotFinite(Rule):
             "one bad batch may be skipped; two in a row mean that the parameters are broken",
         ),
         Threshold("zeros", 5, "values", "transformers prints one in each window without a finite loss"),
-        Threshold("sudden", 0.1, "of the highest loss", "a loss that is learned passes all values down to 0"),
+        Threshold(
+            "sudden", 0.1, "of the highest loss", "a loss that falls by learning passes all values down to 0"
+        ),
         Threshold(
             "lr_divisor",
             10,
@@ -252,10 +254,9 @@ class LossNotFinite(Rule):
         is_usual = lr is None or usual is None or lr <= usual[1]
         if broken is not None and broken.is_sudden and is_usual:
             yield Fix(
-                f"Look at the samples of step {broken.first.step} for what is not finite, is empty or is "
-                "constant, and at divisions,"
-                " roots and logarithms: gradients were ordinary until then, which a learning rate that is "
-                "too high does not leave"
+                f"Look at the samples of step {broken.first.step} for values that are not finite, empty or "
+                "constant, and at divisions, roots and logarithms: gradients were normal until then, so "
+                "a learning rate that is too high is not the cause"
             )
         if run is not None and run.parameters.get("precision") == "fp16":
             yield from bf16(

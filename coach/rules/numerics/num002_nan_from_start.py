@@ -38,7 +38,7 @@ class NanFromStart(Rule):
     severity = Severity.CRITICAL
     needs = (frozenset({Need.METRICS}),)
     thresholds = (
-        Threshold("consecutive", 2, "steps", "one bad batch may be skipped; two in a row are no accident"),
+        Threshold("consecutive", 2, "steps", "one bad batch may be skipped; two in a row are not chance"),
         Threshold("first_step", 1, "step", "steps are counted from 0 or from 1"),
     )
 

@@ -106,7 +106,7 @@ class LossDivergence(Rule):
     def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None, run: Run | None) -> Hit:
         return Hit(
             summary=(
-                f"The training loss left its course: {rise.highest_before:.4g} at most before, "
+                f"The training loss diverged: {rise.highest_before:.4g} at most before, "
                 f"{rise.lowest_after:.4g} at least since"
             ),
             evidence=(
@@ -137,7 +137,7 @@ class LossDivergence(Rule):
         yield from lower_learning_rate(run, self.values["lr_divisor"], self.values["warmup_steps"])
         yield Fix(
             (
-                "Go back to a checkpoint before the jump, and on with a lower learning rate and gradients "
+                "Resume from a checkpoint before the jump, with a lower learning rate and gradients "
                 "clipped at 1.0"
             ),
             changes_learning=True,
@@ -186,8 +186,7 @@ def _too_fast(first: Point) -> Hit:
         confidence=0.85,
         fixes=(
             Fix(
-                f"Learning rate {first.rate:.3g} → 5e-05, which the Trainer takes by itself (1e-5 to 1e-3 is "
-                "usual)",
+                f"Learning rate {first.rate:.3g} → 5e-05, the Trainer's default (1e-5 to 1e-3 is usual)",
                 changes_learning=True,
             ),
         ),

@@ -53,7 +53,7 @@ class LossSpikes(Rule):
         ),
         Threshold("lost_share", 0.5, "of the progress", "less is recovered within a few steps"),
         Threshold("num_spikes", 3, "spikes", "once or twice is an unlucky batch"),
-        Threshold("window", 25, "values", "what came before, short against the course"),
+        Threshold("window", 25, "values", "the steps before, few against the whole curve"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -84,7 +84,7 @@ class NotLearning(Rule):
         Threshold("level", 0.01, "of the loss", "most trainings fall by more within their first steps"),
         Threshold("same", 0.001, "of the loss", "batches differ by more: such values come from one batch"),
         Threshold("min_rates", 20, "values", "a rate of 0 in fewer may be the beginning of a warm-up"),
-        Threshold("low_rate", 0.9, "of the rate asked for", "a rate this near to it is the one asked for"),
+        Threshold("low_rate", 0.9, "of the requested rate", "a rate this near to it is the requested one"),
         Threshold("rate_fall", 0.05, "of the loss", "a loss that falls by more has learned at some rate"),
     )
 
@@ -150,17 +150,17 @@ class NotLearning(Rule):
         is_low = asked is not None and first < self.values["low_rate"] * asked
         return Hit(
             summary=(
-                f"The learning rate stays at {first:.3g} through a warm-up of {warmup} steps and behind it: "
+                f"The learning rate stays at {first:.3g} through a warm-up of {warmup} steps and after it: "
                 "the schedule is never stepped"
             ),
             evidence=(
                 points[0].evidence,
                 Evidence("last step with this rate", value=float(numbers[-1]), unit="step"),
-                *([Evidence("learning rate asked for", value=asked)] if asked is not None else []),
+                *([Evidence("requested learning rate", value=asked)] if asked is not None else []),
             ),
             confidence=0.8 if is_low else 0.6,
             fixes=(
-                Fix("Call scheduler.step() behind each optimizer.step()", changes_learning=True),
+                Fix("Call scheduler.step() after each optimizer.step()", changes_learning=True),
                 Fix("Give the scheduler the optimizer that takes the steps", changes_learning=True),
             ),
             severity=Severity.WARNING if is_low else Severity.INFO,

@@ -92,8 +92,8 @@ class VanishingGradients(Rule):
             else (
                 Fix(
                     (
-                        "Look for what lets no gradient through: saturated activations, a detached loss, "
-                        "missing normalisation"
+                        "Look for a cause that blocks the gradients: saturated activations, a detached "
+                        "loss, missing normalisation"
                     ),
                     changes_learning=True,
                 ),

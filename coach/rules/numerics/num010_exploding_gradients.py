@@ -60,7 +60,7 @@ class ExplodingGradients(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     thresholds = (
-        Threshold("window", 20, "newest norms", "their median is no accident of a batch"),
+        Threshold("window", 20, "newest norms", "their median does not depend on one batch"),
         Threshold("growth", 100, "times the first quarter's median", "healthy norms vary tenfold"),
         Threshold("improved_share", 0.1, "of the loss", "less is the noise of batches"),
         Threshold("least", 1000, "norm", "smaller ones are of a model that had settled very low before"),
@@ -98,8 +98,8 @@ class ExplodingGradients(Rule):
                         ),
                         Fix(
                             (
-                                "Go back to a checkpoint before it, with a third of the learning rate and a "
-                                "longer warm-up"
+                                "Resume from a checkpoint before it, with a third of the learning rate and "
+                                "a longer warm-up"
                             ),
                             changes_learning=True,
                         ),

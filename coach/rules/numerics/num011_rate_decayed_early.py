@@ -56,9 +56,7 @@ class RateDecayedEarly(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     thresholds = (
-        Threshold(
-            "low", 0.01, "of the peak", "no schedule means to train with a hundredth of its rate for long"
-        ),
+        Threshold("low", 0.01, "of the peak", "no schedule trains long with a hundredth of its rate"),
         Threshold(
             "share", 0.2, "of the steps", "cosine and linear decays pass a hundredth in the last tenth"
         ),

@@ -49,8 +49,8 @@ class TimeLimit(EndedBySlurm):
             10,
             "times the median step",
             (
-                "checkpoints and evaluations take several steps' time; a training that goes on seldom pauses "
-                "longer"
+                "checkpoints and evaluations take several steps' time; a training that continues seldom "
+                "pauses longer"
             ),
         ),
         Threshold("spare", 1.3, "times the time needed", "the pace varies, and so does the start"),
@@ -87,21 +87,21 @@ class TimeLimit(EndedBySlurm):
         standstill_s = self._standstill_s(snapshot, history)
         if standstill_s is not None and standstill_s > self._patience_s(history):
             yield Fix(
-                f"Look for what it waited for: there was no step in the last {standstill_s / 60:.0f} "
-                "min, and more time would not help"
+                f"Find out what it waited for: there was no step in the last {standstill_s / 60:.0f} min, "
+                "and more time would not help"
             )
             return
         if standstill_s is None:
-            yield Fix("First see whether it was still getting on: a hang reaches any limit")
+            yield Fix("First check that it still made progress: a hang reaches any limit")
         needed_s = self._needed_s(snapshot, history)
         if needed_s is not None:
             why = f"at its pace all steps take {needed_s / 60:.1f} min"
             yield more_time(self.values["spare"] * needed_s, why)
         if snapshot.run is not None and snapshot.checkpoints:
-            yield Fix("Launch it again: it goes on from its newest checkpoint")
+            yield Fix("Launch it again: it resumes from its newest checkpoint")
         title = (
-            "Write checkpoints, go on from the newest in the next job, and let Slurm signal the job before "
-            "its limit"
+            "Write checkpoints, resume from the newest in the next job, and let Slurm signal the job "
+            "before its limit"
         )
         yield from saved_before_limit(snapshot.run, _time_limit_s(snapshot), _step_time_s(history), title)
 

@@ -92,9 +92,9 @@ def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
     if run is not None:
         output, errors = _logs(run)
         yield Evidence("here the log would be", str(output))
-        yield Evidence("and what it prints as errors here", str(errors))
+        yield Evidence("and its standard error would be here", str(errors))
     yield Evidence(
-        "what leaves no log: the folder of the log is not there or not writable on the node, the node "
+        "causes of a missing log: its folder does not exist or is not writable on the node, the node "
         "failed, its prolog failed"
     )
 

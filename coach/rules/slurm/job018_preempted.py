@@ -54,6 +54,6 @@ class Preempted(EndedBySlurm):
 
     def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
         if snapshot.run is not None and snapshot.checkpoints:
-            yield Fix("Launch it again: it goes on from its newest checkpoint")
+            yield Fix("Launch it again: it resumes from its newest checkpoint")
         yield Fix("Be ready for the next time: --requeue, and a checkpoint when the signal comes")
         yield Fix("Or submit to a partition or QOS whose jobs are not preempted")

@@ -41,5 +41,5 @@ class SweepBrake(EndingRule):
         point = snapshot.run.sweep if snapshot.run is not None else None
         first = f"coach check {point.group_id}" if point is not None else None
         yield Fix(
-            "See what ended the first runs of the sweep, mend it, and launch the sweep again", command=first
+            "See what ended the first runs of the sweep, fix it, and launch the sweep again", command=first
         )

@@ -39,4 +39,4 @@ class ShapeMismatch(EndingRule):
         return f"Shapes do not fit: {hit.fields['words'][:160]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix("Print the shapes that reach that line, and compare them with what the layer was made for")
+        yield Fix("Print the shapes that reach that line, and compare them with the shapes of the layer")

@@ -36,7 +36,7 @@ def literals_of(pattern: str) -> tuple[str, ...]:
     tree = _parser.parse(pattern)
     best = max(_choices(tree, bool(tree.state.flags & re.IGNORECASE)), key=_worth, default=frozenset())
     if _worth(best) <= (0, 0):
-        raise ValueError(f"no word of at least {MIN_CHARS} characters stands in every line it matches")
+        raise ValueError(f"no word of at least {MIN_CHARS} characters occurs in every line it matches")
     return tuple(sorted({word[:_MAX_CHARS] for word in best}))
 
 

@@ -69,7 +69,7 @@ def _thresholds(tables: Any, file: str) -> Mapping[str, Mapping[str, float]]:
     for code, table in tables.items():
         for name, value in table.items():
             if not isinstance(value, int | float) or isinstance(value, bool):
-                raise UserError(f"{place}.{code}.{name}: {value!r} is no number", f"write {name} = 0.5")
+                raise UserError(f"{place}.{code}.{name}: {value!r} is not a number", f"write {name} = 0.5")
     return {code: {name: float(value) for name, value in table.items()} for code, table in tables.items()}
 
 
@@ -98,7 +98,7 @@ def _row(row: Mapping[str, Any], group: Mapping[str, Any], place: str) -> Wordin
     seen, source = _text_or_none(row, "seen", place), _text_or_none(row, "source", place)
     if seen is None and source is None:
         raise UserError(
-            f"{place}: neither seen nor source says where it was met",
+            f"{place}: give seen or source, the place where the wording occurred",
             "seen = an address or a recording; source = a framework's file and version",
         )
     whole = (_text_or_none(group, "head", place) or "") + pattern
@@ -138,7 +138,7 @@ def _text(table: Mapping[str, Any], key: str, place: str) -> str:
 def _text_or_none(table: Mapping[str, Any], key: str, place: str) -> str | None:
     value = table.get(key)
     if value is not None and not isinstance(value, str):
-        raise UserError(f"{place}: {key} is no text", f"write {key} = '…'")
+        raise UserError(f"{place}: {key} is not text", f"write {key} = '…'")
     return value
 
 

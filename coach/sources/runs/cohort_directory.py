@@ -134,16 +134,16 @@ def parse_summary(data: bytes, name: str, uid: int) -> Summary:
     value = _table(data)
     run_id = _text(value, "run_id")
     if name != f"{uid}-{run_id}.json":
-        raise ValueError(f"{uid}-RUN_ID.json was expected as its name")
+        raise ValueError(f"{uid}-RUN_ID.json must be its name")
     recipe, drill = _text(value, "recipe"), _text(value, "drill")
     thing = drill or recipe
     if run_id is None or thing is None or (drill and recipe):
-        raise ValueError("a recipe or a drill was expected")
+        raise ValueError("expected a recipe or a drill")
     code, severity = _finding(value.get("finding"))
     is_judged, is_solved = _judged_and_solved(value)
     updated_time_s = _number(value, "updated_time_s")
     if updated_time_s is None:
-        raise ValueError("updated_time_s: a time was expected")
+        raise ValueError("updated_time_s: expected a time")
     is_told = drill is None  # learners who have this drill still before them read this too
     return Summary(
         uid=uid,
@@ -169,14 +169,14 @@ def _table(data: bytes) -> dict[str, Any]:
     except ValueError:
         raise ValueError("not valid JSON") from None
     if not isinstance(value, dict) or value.get("schema") != 1:
-        raise ValueError("schema 1 was expected")
+        raise ValueError("expected schema 1")
     return value
 
 
 def _judged_and_solved(value: Mapping[str, Any]) -> tuple[bool, bool | None]:
     is_judged, is_solved = value.get("is_judged"), value.get("is_solved")
     if not isinstance(is_judged, bool) or not (is_solved is None or isinstance(is_solved, bool)):
-        raise ValueError("is_judged and is_solved: true or false was expected")
+        raise ValueError("is_judged and is_solved: expected true or false")
     return is_judged, is_solved
 
 
@@ -185,7 +185,7 @@ def _text(value: Mapping[str, Any], key: str) -> str | None:
     if said is None:
         return None
     if not isinstance(said, str) or not 0 < len(said) <= _MAX_TEXT:
-        raise ValueError(f"{key}: a short text was expected")
+        raise ValueError(f"{key}: expected a short text")
     return said
 
 
@@ -194,7 +194,7 @@ def _number(value: Mapping[str, Any], key: str) -> float | None:
     if said is None:
         return None
     if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said <= _LATEST_S:
-        raise ValueError(f"{key}: a number from 0 was expected")
+        raise ValueError(f"{key}: expected a number from 0")
     return float(said)
 
 
@@ -204,9 +204,9 @@ def _finding(said: object) -> tuple[str | None, Severity | None]:
     code = said.get("code") if isinstance(said, dict) else None
     severity = said.get("severity") if isinstance(said, dict) else None
     if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(severity, str):
-        raise ValueError("finding: a code and a severity were expected")
+        raise ValueError("finding: expected a code and a severity")
     if severity not in _SEVERITIES:
-        raise ValueError("finding: a code and a severity were expected")
+        raise ValueError("finding: expected a code and a severity")
     return code, _SEVERITIES[severity]
 
 
@@ -242,15 +242,17 @@ def read_roster(path: Path) -> frozenset[str]:
         with open(path, "rb") as file:
             data = file.read(_MAX_ROSTER_BYTES + 1)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}", "a file with user names, one a line") from None
+        raise UserError(
+            f"{path}: {error.strerror or error}", "a file with user names, one per line"
+        ) from None
     if len(data) > _MAX_ROSTER_BYTES:
-        raise UserError(f"{path}: larger than 1 MiB", "a file with user names, one a line")
+        raise UserError(f"{path}: larger than 1 MiB", "a file with user names, one per line")
     names = set()
     for number, row in enumerate(data.decode("utf-8", "surrogateescape").splitlines(), start=1):
         words = row.partition("#")[0].split()
         if len(words) > 1:
-            raise UserError(f"{path}:{number}: {len(words)} words", "one user name a line was expected")
+            raise UserError(f"{path}:{number}: {len(words)} words", "expected one user name per line")
         names.update(words)
     if not names:
-        raise UserError(f"{path}: no name in it", "user names were expected, one a line")
+        raise UserError(f"{path}: no name in it", "expected user names, one per line")
     return frozenset(names)

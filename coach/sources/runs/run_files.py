@@ -206,7 +206,7 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
             "the other files of the run can still be read: give the path of its log",
         ) from None
     if not isinstance(value, dict):
-        raise UserError(f"{path}: a JSON object was expected, found {type(value).__name__}")
+        raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
     return value
 
 

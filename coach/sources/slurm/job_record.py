@@ -34,7 +34,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobNodes:
-    """The current state of a job's nodes. `problem` tells why some or all of them are missing."""
+    """The current state of a job's nodes. `problem` says why some or all of them are missing."""
 
     nodes: tuple[Node, ...]
     problem: str | None = None

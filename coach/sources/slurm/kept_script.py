@@ -48,7 +48,7 @@ def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) 
             return replace(found, why_not_kept="; ".join(whys))
         except OSError as error:
             whys.append(f"{path}: {error.strerror or error}")
-    raise UserError(f"job {job_id}: nobody has its batch script any more", "; ".join(whys))
+    raise UserError(f"job {job_id}: its batch script is not available any more", "; ".join(whys))
 
 
 def _holders(job_id: str) -> Iterator[tuple[str, tuple[str, ...]]]:

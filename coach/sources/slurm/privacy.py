@@ -1,7 +1,7 @@
 """Detect data that a site hides from its users: PrivateData in slurm.conf, and its effect on the clients.
 
 Requests for hidden nodes and partitions are refused, so the answer itself tells. Other users' hidden jobs and
-reservations are left out silently: then only the configuration tells why a list is empty.
+reservations are left out silently: then only the configuration says why a list is empty.
 """
 
 from __future__ import annotations

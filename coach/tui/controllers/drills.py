@@ -49,7 +49,7 @@ class Drills:
                 screen,
                 partial(self._port.judgement, message.run_id),
                 screen.set_judgement,
-                what="judging the run",
+                what="checking the run",
             )
 
     def _judge(self, message: messages.AnswerGiven) -> None:
@@ -66,5 +66,5 @@ class Drills:
             screen,
             partial(self._port.answer_drill, message.run_id, message.cause),
             show,
-            "judging the answer",
+            "checking the answer",
         )

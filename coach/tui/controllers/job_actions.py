@@ -55,11 +55,11 @@ class JobActions:
             (target,) = message.targets
             work = partial(self._port.plan_resubmit, target)
             self._stage.ask(
-                screen, work, lambda planned: self._show_again(screen, planned), what="finding its script"
+                screen, work, lambda planned: self._show_again(screen, planned), what="looking for its script"
             )
         elif message.verb is not Verb.TIMELIMIT:
             work_ = partial(self._port.plan_action, message.verb, message.targets)
-            self._stage.ask(screen, work_, screen.set_action, what="asking what would be run")
+            self._stage.ask(screen, work_, screen.set_action, what="preparing the command")
 
     def _plan_limit(self, message: messages.LimitEntered) -> None:
         screen: ConfirmScreen | None = self._stage.asker(message)
@@ -67,7 +67,7 @@ class JobActions:
             return
         work = partial(self._port.plan_action, Verb.TIMELIMIT, message.targets, message.time_limit_s)
         self._stage.ask(
-            screen, work, screen.set_action, lambda: screen.entered == entered, "asking what would be run"
+            screen, work, screen.set_action, lambda: screen.entered == entered, "preparing the command"
         )
 
     def _show_again(self, screen: ConfirmScreen, planned: LaunchRequest | JobAction) -> None:
@@ -122,7 +122,7 @@ class JobActions:
         findings to other people, so secrets in the quoted lines are removed."""
         name, diagnosis = message.name, message.diagnosis
         text = name if diagnosis is None else mask_text(diagnosis_markdown(diagnosis, name))
-        what = name if diagnosis is None else f"what was found in {name}"
+        what = name if diagnosis is None else f"the findings of {name}"
 
         def tell(is_in_tmux: bool) -> None:
             if is_in_tmux:

@@ -94,7 +94,7 @@ class Questions:
             self._port.examine,
             lambda report: screen.set_report(report) if screen.is_attached else None,
             lambda error: screen.refuse(error) if screen.is_attached else None,
-            "examining this place",
+            "checking this machine",
         )
 
     def _explain(self, message: messages.RuleWanted) -> None:

@@ -49,5 +49,5 @@ class RankStacks:
             work,
             lambda result: show(result) if screen.is_attached else None,
             lambda error: screen.refuse(error) if screen.is_attached else None,
-            "asking the ranks where they stand",
+            "taking the stacks of all ranks",
         )

@@ -107,7 +107,7 @@ class ViewChoice(GoTo):
         forget: Callable[[str], object],
     ) -> None:
         places = [Place(each.name, _about(each), partial(show, each.name)) for each in views_of(context)]
-        super().__init__(places, show, "a view, or a new name for what is shown…")
+        super().__init__(places, show, "a view, or a new name for the rows shown…")
         self._names = {place.name for place in places}
         self._saved, self._save, self._forget = frozenset(context.saved_views), save, forget
 
@@ -116,9 +116,9 @@ class ViewChoice(GoTo):
         found = [each for each in super().best(query, limit) if not name.isdecimal() or each[1].kind != "job"]
         if name in self._saved:
             found.append((0.1, Place(name, "forget this view", partial(self._forget, name))))
-            found.append((0.1, Place(name, "keep what is shown under this name", partial(self._save, name))))
+            found.append((0.1, Place(name, "keep this view under this name", partial(self._save, name))))
         elif is_view_name(name) and name not in self._names:
-            found.append((0.1, Place(name, "keep what is shown under this name", partial(self._save, name))))
+            found.append((0.1, Place(name, "keep this view under this name", partial(self._save, name))))
         return found
 
 

@@ -39,8 +39,8 @@ QUESTION_KEYS: tuple[Key, ...] = (
         word="try",
         description="Try the fix for a few steps",
         tooltip=(
-            "A short run with a time limit of its own, to be compared before the whole is launched again; "
-            "{trial} once more: the whole"
+            "A short run with a time limit of its own, to compare before the full run; "
+            "{trial} once more: the full run"
         ),
         places=frozenset({"fix"}),
         elsewhere="tries a fix for a few steps: show one with {fix} first",
@@ -52,9 +52,9 @@ QUESTION_KEYS: tuple[Key, ...] = (
         label="p",
         word="parent",
         description="Choose: cancel, keep or wait for the parent",
-        tooltip="Cancelled, kept, or waited for",
+        tooltip="Cancel the parent, keep it, or wait for its end",
         places=frozenset({"fix"}),
-        elsewhere="chooses what becomes of a parent run: show a fix with {fix} first",
+        elsewhere="chooses what happens to a parent run: show a fix with {fix} first",
         action="next_choice",
     ),
     Key(

@@ -13,8 +13,8 @@ RUN_KEYS: tuple[Key, ...] = (
         word="fix",
         description="Show the change that a fix makes",
         tooltip=(
-            "The changed launch as a diff: y relaunches. For a job that coach did not launch a form that "
-            "submits its script again; advice where no change of the launch mends it"
+            "The changed launch as a diff: y relaunches. For a job that coach did not launch: a form that "
+            "submits its script again, or advice if no change of the launch helps"
         ),
         places=frozenset({Kind.JOBS, "finding", "history", "runs"}),
         elsewhere="shows a fix, or submits a job again: choose one in the queue",
@@ -26,10 +26,7 @@ RUN_KEYS: tuple[Key, ...] = (
         key="E",
         label="E",
         description="Explain what is under the cursor",
-        tooltip=(
-            "Each value of a row: what it is, where it comes from, how old it is, what to do; of a finding "
-            "the page of its rule"
-        ),
+        tooltip=("Each value of a row: meaning, source, age, next step; of a finding the page of its rule"),
         places=frozenset({Kind.LIST, "explained", "finding", "gpus", "job", "node"}),
         elsewhere="explains a row or a finding: go to one first",
         action="explain",

@@ -16,7 +16,7 @@ _HEADS = {
     Verb.TIMELIMIT: "Lower the time limit of",
     Verb.RESUBMIT: "Submit again",
     Verb.SHELL: "Open a shell in",
-    Verb.ATTACH: "Measure inside of",
+    Verb.ATTACH: "Measure inside",
 }
 _MAX_SCRIPT_LINES = 2000
 

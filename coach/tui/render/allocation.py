@@ -59,7 +59,7 @@ def node_fact_lines(node: Node, free: Sequence[NodeGpus], now_s: float, width: i
         counts = f"{whole(gpus.free)} free of {gpus.total} {kind}, {whole(gpus.allocated)} in use"
         rows += labelled("gpus", counts, width, is_strong=True)
         if gpus.why_not is not None:
-            rows += labelled("", f"the idle ones are not free: {gpus.why_not}", width)
+            rows += labelled("", f"the idle ones are not available: {gpus.why_not}", width)
     return rows
 
 
@@ -73,7 +73,7 @@ def slot_lines(
 ) -> list[Line]:
     """Each GPU by its index: idle, or the job that has it. `is_known`: Slurm reported which job has which
     GPU."""
-    untold = " by a job that the site hides" if are_others_hidden else " by a job that is not told"
+    untold = " by a job that the site hides" if are_others_hidden else " by an unknown job"
     rows = []
     for slot in slots:
         job = jobs.get(slot.job_id or "")

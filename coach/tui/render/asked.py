@@ -19,5 +19,5 @@ def asked_line(title: str, asked: Asked[Any], now_s: float, label: KeyLabel) -> 
     if asked.is_under_way:
         parts.append(Span("   asking…", "accent"))
     if asked.error is not None:
-        parts.append(Span(f"   ▲ not told: {printable(asked.error)}", "warning"))
+        parts.append(Span(f"   ▲ not available: {printable(asked.error)}", "warning"))
     return line(*parts)

@@ -91,5 +91,5 @@ def judgement_lines(judgement: Judgement, width: int) -> list[Line]:
     for finding in judgement.findings:
         rows += [*whole_lines(finding, width), BLANK]
     if not judgement.findings:
-        rows += [line(muted(" nothing of it can be seen in the run yet")), BLANK]
+        rows += [line(muted(" the run shows no sign of the fault yet")), BLANK]
     return rows + markdown_lines(judgement.lesson, width)

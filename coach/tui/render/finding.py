@@ -226,7 +226,7 @@ def whole_lines(finding: Finding, width: int) -> list[Line]:
 
 def fix_line(fix: Fix) -> Line:
     text = changes_text(fix.changes) if fix.changes else printable(fix.command or "")
-    learn = Span("  changes what is learned", "warning") if fix.changes_learning else Span("")
+    learn = Span("  changes the training result", "warning") if fix.changes_learning else Span("")
     return line(Span("   → ", "good"), printable(fix.title), muted(f"  {text}" if text else ""), learn)
 
 

@@ -27,7 +27,7 @@ _MAX_LOST = 3
 """The most checkpoints shown: the one to resume from, and the newest unusable ones."""
 _CHOICE_TEXT = {
     "cancel": "cancel this run, then launch the child in its place",
-    "keep": "let it run on beside the child",
+    "keep": "let it run beside the child",
     "wait": "the child starts when this run has ended",
 }
 
@@ -61,9 +61,11 @@ def change_lines(offer: RelaunchOffer, width: int) -> list[Line]:
             )
         )
     if offer.fix.changes_learning:
-        rows.append(line(Span(" ▲ this changes what is learned: the child is another experiment", "warning")))
+        rows.append(
+            line(Span(" ▲ this changes the training result: it will differ from the parent's", "warning"))
+        )
     else:
-        rows.append(line(Span(" ✓ this does not change what is learned", "good")))
+        rows.append(line(Span(" ✓ this does not change the training result", "good")))
     rows.extend(
         clip(line(muted(" ▲ "), Span(printable(text), "warning")), width) for text in offer.plan.warnings
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 AGAIN_FIELDS = (
     ("time", "time limit", "Ended after this time, as 1:30:00."),
     ("mem", "memory per node", "RAM on each node, as 16G or 800M."),
-    ("exclude", "leave out nodes", "Runs on none of these: n1,n[3-5]."),
+    ("exclude", "leave out nodes", "Nodes to leave out: n1,n[3-5]."),
     ("array", "array tasks", "Tasks to run again, as 3,7 or 0-9."),
 )
 """For each field: option of sbatch, label, meaning."""
@@ -43,7 +43,7 @@ def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> l
         head = f"no diff: {found.problem}"
     rows: list[Line] = [line(muted(f" {text}")) for text in wrap(printable(head), width - 2)]
     if lost:
-        rows.append(line(muted(" if it is ended now:")))
+        rows.append(line(muted(" if you cancel it now:")))
         rows.extend(line(muted(f"   {text}")) for said in lost for text in wrap(printable(said), width - 4))
     shown = None
     for each in found.fixes:
@@ -51,13 +51,13 @@ def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> l
             shown = each.finding
             rows.extend((BLANK, *why_lines(each.finding, width)))
         rows.extend((BLANK, *_fix_lines(each, width)))
-    return [*rows, BLANK, line(muted(" no script is changed by coach: a change above is yours to make"))]
+    return [*rows, BLANK, line(muted(" coach changes no script: make a change above yourself"))]
 
 
 def _fix_lines(each: ForeignFix, width: int) -> list[Line]:
     rows: list[Line] = [line(strong(f" {text}")) for text in wrap(printable(each.fix.title), width - 2)]
     if each.fix.changes_learning:
-        rows.append(line(Span(" ▲ this changes what is learned", "warning")))
+        rows.append(line(Span(" ▲ this changes the training result", "warning")))
     said = (*([each.fix.command] if each.fix.command is not None else []), *each.unsaid)
     rows.extend(line(f"   {text}") for word in said for text in wrap(printable(word), width - 4))
     return [*rows, *(diff_lines(each.diff) if each.diff else ())]

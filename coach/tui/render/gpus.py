@@ -119,7 +119,7 @@ def source_lines(history: History, nodes: Sequence[str], num_nodes: int | None, 
         for rung, ages in by_rung.items()
     ]
     missing = _first_two(
-        [f"{printable(node)} is silent: its last word is {age(old_s)} old" for node, old_s in silent],
+        [f"{printable(node)} is silent: its last sample is {age(old_s)} old" for node, old_s in silent],
         "are silent",
     )
     if num_nodes is not None and num_nodes > len(nodes):

@@ -48,7 +48,7 @@ def group_lines(group: Group, width: int) -> list[Line]:
         rows += [BLANK, *(line(f" {text}") for text in texts)]
     rows += [BLANK, line(muted(f" {said}; ± is half the 95 % interval of the steady part"))]
     if any(point.target is not None for point in group.points):
-        rows.append(line(muted(" behind the result: the accuracy that was asked for, in training time")))
+        rows.append(line(muted(" after the result: the training time to the target accuracy")))
     return rows
 
 

@@ -149,13 +149,13 @@ def spending_line(snapshot: Snapshot) -> Line:
 
 def processor_line(limit_s: float, width: int) -> Line:
     """The warning near the machine's limit of processor time: what coach has stopped, and what to do."""
-    text = f" ▲ processor limit of {age(limit_s)} nearly reached: no job is judged · start coach again"
+    text = f" ▲ processor limit of {age(limit_s)} nearly reached: no job is checked · start coach again"
     return clip(line(Span(text, "warning")), width)
 
 
 def asleep_line(asleep_s: float, width: int) -> Line:
     """The note after a long time without a key: why the data are old, and what to do."""
-    text = f" ● no key for {age(asleep_s)}: nothing is asked any more · any key goes on"
+    text = f" ● no key for {age(asleep_s)}: coach asks nothing more · any key continues"
     return clip(line(Span(text, "warning")), width)
 
 

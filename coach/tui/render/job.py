@@ -52,7 +52,7 @@ def held_gpu_lines(slots: Sequence[GpuSlot], width: int) -> list[Line]:
         clip(line(f"   {printable(node)}", muted("  gpu "), format_tasks(indices)), width)
         for node, indices in by_node.items()
     ]
-    return rows or [line(muted("   not told for this job, or its nodes do not say the same"))]
+    return rows or [line(muted("   not reported for this job, or its nodes report different GPUs"))]
 
 
 def facts_line(job: Job, now_s: float, width: int, label: KeyLabel) -> Line:

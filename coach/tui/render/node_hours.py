@@ -41,7 +41,7 @@ def past_lines(
     for each in measured:
         starts += [each.history.gpu(*key)[0].time_s for key in each.history.gpus if key[0] == node.name]
     if not starts:
-        return [line(muted(" not looked at yet"))]
+        return [line(muted(" not checked yet"))]
     start_s = max(now_s - MAX_PAST_S, min(*starts, now_s - 1.0))
     axis = XAxis(start_s, now_s, origin=now_s)
     charts: list[Chart] = []
@@ -56,7 +56,7 @@ def past_lines(
 
 
 def _unmeasured_line(label: KeyLabel, width: int) -> Line:
-    words = f" use is not measured here: {label('attach')} on a job of yours measures inside of it"
+    words = f" use is not measured here: {label('attach')} on a job of yours measures inside it"
     return clip(line(muted(words)), width)
 
 

@@ -61,7 +61,7 @@ def page_lines(page: NodeSubject, width: int, height: int) -> list[Line]:
     )
     room = max(_LEAST_PAST, height - len(rows) - 2)
     past = past_lines(node, page.past, page.measured, page.now_s, width, room, page.label)
-    return [*rows, BLANK, line(muted(" the last hours, as far as coach was open")), *past]
+    return [*rows, BLANK, line(muted(" the last hours while coach was open")), *past]
 
 
 def _gpu_rows(page: NodeSubject, width: int) -> list[Line]:

@@ -45,7 +45,7 @@ def node_lines(
                 rows.append(_gpu_line(samples[-1], samples, now_s, width))
     rows += gap_lines(gaps, has_gpus, width)
     if has_gpus is False and nodes:
-        rows.append(line(muted(" no GPU was asked for: this run trains on CPU")))
+        rows.append(line(muted(" no GPU was requested: this run trains on the CPU")))
     return rows or [line(muted(" nothing measured on the nodes yet"))]
 
 

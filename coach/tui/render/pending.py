@@ -154,7 +154,7 @@ def why_lines(job: Job, now_s: float, width: int) -> list[Line]:
     start = start_words(job, now_s) or f"{UNKNOWN}  Slurm has not estimated it"
     where = f" on {job.scheduled_nodes}" if job.scheduled_nodes else ""
     is_known = job.estimated_start_s is not None
-    note = ": an estimate, made anew whenever the queue changes" if is_known else ""
+    note = ": an estimate, renewed whenever the queue changes" if is_known else ""
     return [*rows, *labelled("starts", f"{start}{where}{note}", width)]
 
 
@@ -185,7 +185,7 @@ def place_lines(place: PlaceInQueue, job: Job, now_s: float, width: int) -> list
         rows += labelled("reserved", _reservation(reservation, now_s), width)
     for what, because in place.missing():
         rows += labelled("not told", f"{what}: {because}", width)
-    return rows or [line(muted(" nothing that bears on it: no priorities, shares, limits or reservations"))]
+    return rows or [line(muted(" nothing affects it: no priorities, shares, limits or reservations"))]
 
 
 def _told(part: Part[tuple[T, ...]]) -> tuple[T, ...]:

@@ -53,7 +53,7 @@ def rank_view_lines(
     ]
     rows = ranks_lines(ranks, chosen, width, height - 1, per_node)
     is_without = run is not None and run.num_gpus == 0
-    return [*rows, line(muted(" no GPU was asked for"))] if is_without else rows
+    return [*rows, line(muted(" no GPU was requested"))] if is_without else rows
 
 
 def shown_quantity(history: History) -> int:

@@ -184,9 +184,9 @@ def change_lines(diff: Sequence[str], script: str) -> list[Line]:
     """The changes in the script that the values of the form make, then the script."""
     changed = [row for row in diff if not row.startswith(("---", "+++"))]
     if not changed:
-        head = [line(muted(" the script by default; a value typed into the form shows here what it changes"))]
+        head = [line(muted(" the script by default; this shows the changes that a value in the form makes"))]
     else:
-        head = [line(strong(" what the form changes in the script")), *unified_lines(changed)]
+        head = [line(strong(" changes of the script by the form")), *unified_lines(changed)]
     return [*head, BLANK, *script_lines(script)]
 
 

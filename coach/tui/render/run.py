@@ -115,7 +115,7 @@ def size_text(run: Run) -> str:
     if isinstance(ranks, int):
         text += f" × {plural(ranks, 'rank')}"
     if isinstance(gpus, int):
-        text += f", {plural(gpus, 'GPU')} each" if gpus else ", no GPU asked for"
+        text += f", {plural(gpus, 'GPU')} each" if gpus else ", no GPU requested"
     return text
 
 

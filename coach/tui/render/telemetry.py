@@ -64,9 +64,8 @@ def telemetry_lines(
         rows.append(
             line(
                 muted(
-                    "   not measured: no sampler in this job has been read · "
-                    f"{label('attach')} measures inside of it, "
-                    "after asking"
+                    f"   not measured: no sampler in this job has been read · {label('attach')} measures "
+                    "inside it, after asking"
                 )
             )
         )

@@ -85,5 +85,5 @@ def _gpu_lines(gpus: TypeGpus) -> list[Line]:
         )
     ]
     for because, count in sorted(gpus.blocked.items(), key=lambda item: -item[1]):
-        rows.append(line(muted(f"       {count} idle but not free: {printable(because)}")))
+        rows.append(line(muted(f"       {count} idle, not available: {printable(because)}")))
     return rows

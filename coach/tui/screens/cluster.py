@@ -367,7 +367,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         """Unfold the array under the cursor into one row per task, or fold it again."""
         row = self._row()
         if row is None or not is_part(job_of(row).job_id):
-            self.note(f"{self.context.label('unfold')} unfolds an array: the cursor is on none")
+            self.note(f"{self.context.label('unfold')} unfolds an array: the cursor is not on one")
             return
         self._unfolded ^= {group_id(job_of(row).job_id)}
         self.refresh_all()

@@ -26,7 +26,7 @@ class ConfirmScreen(DecisionScreen, screen="confirm"):
 
     def __init__(self, context: Context, verb: Verb, targets: tuple[str, ...], label: str) -> None:
         title = f"{verb} {targets[0]}" if len(targets) == 1 else f"{verb} {len(targets)} jobs"
-        super().__init__(context, ("cluster", title), "asking what would be run…")
+        super().__init__(context, ("cluster", title), "preparing the command…")
         self._verb = verb
         self._targets = targets
         self._label = label
@@ -77,7 +77,7 @@ class ConfirmScreen(DecisionScreen, screen="confirm"):
             self.refuse(error)
             return
         self.query_one("#body").focus()
-        self.work("asking what would be run…")
+        self.work("preparing the command…")
         self.post_message(LimitEntered(self._targets, limit_s))
 
     def show(self) -> None:

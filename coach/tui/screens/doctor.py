@@ -53,5 +53,5 @@ class DoctorScreen(CoachScreen, screen="doctor"):
         if self._error is not None:
             return error_lines(self._error, width)
         if self._report is None:
-            return [line(Span(" looking at everything, five seconds at most…", "accent"))]
+            return [line(Span(" checking everything, five seconds at most…", "accent"))]
         return report_lines(self._report, width)

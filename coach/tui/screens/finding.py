@@ -68,7 +68,7 @@ class FindingScreen(CoachScreen, screen="finding"):
         """Open the log at the line that proves the marked finding."""
         place = proof_place(self._finding) if self._finding is not None else None
         if place is None:
-            self.note("no line of a log proves this: its proof stands here")
+            self.note("no line of a log proves this: its proof is shown here")
         else:
             self.post_message(ScreenOpened("log", self.run_id, place))
 
@@ -97,6 +97,6 @@ class FindingScreen(CoachScreen, screen="finding"):
         if any(fix.changes for fix in fixes) or self.context.run(self.run_id) is None:
             self.post_message(FixRequested(self.run_id))
         elif fixes:
-            self.note("advice is yours to follow: it stands behind each →")
+            self.note("coach cannot apply this advice: follow the text after each →")
         else:
             self.note(why_no_fix(diagnosis))

@@ -48,11 +48,11 @@ class FindingsScreen(ListScreen, screen="findings"):
         empty = f"no finding: {', '.join(told)}" if told else Look.NOT_LOOKED_AT.value
         self.table.set_rows(finding_rows(self._found, context.now_s), empty)
         query = self.table.query_text
-        title = f"{plural(len(self._found), 'finding')} in {plural(num_judged, 'job')} judged"
+        title = f"{plural(len(self._found), 'finding')} in {plural(num_judged, 'checked job')}"
         if num_unread:
             title += f" · {num_unread} {Look.NOT_LOOKED_AT.value}"
         if num_held := sum(why_withheld(each) is not None for each in context.diagnoses.values()):
-            title += f" · {num_held} not told, drill: answer first"
+            title += f" · {num_held} hidden, drill: answer first"
         self.table.set_title(
             f'{title} · filter "{printable(query)}": {self.table.num_rows}' if query else title
         )

@@ -112,7 +112,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
             rows = [*rows, BLANK, *foreign_fix_lines(self._found, self._lost, width - 2)]
         self.pane("#body").set_lines(rows)
         if isinstance(self.focused, AgainField) and self._error is None and not self.is_busy:
-            answer = [line(muted(" Enter goes on to the line, where y submits it · Esc leaves"))]
+            answer = [line(muted(" Enter shows the command, where y submits it · Esc leaves"))]
         else:
             answer = self.answer_lines("y", "submits exactly this; the old job stays as it is", width)
         self.pane("#answer").styles.height = len(answer)

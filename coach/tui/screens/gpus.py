@@ -145,8 +145,8 @@ class GpusScreen(CoachScreen, screen="gpus"):
         if not gpus:
             why = " no GPU matches the filter" if self._words else " no GPU was measured"
             if self.context.run(self._target) is None:
-                why += f"; {self.context.label('attach')} on the job measures inside of it"
-            return [line(muted(" no GPU was asked for" if has_gpus is False else why))]
+                why += f"; {self.context.label('attach')} on the job measures inside it"
+            return [line(muted(" no GPU was requested" if has_gpus is False else why))]
         fresh = newest_samples(history, gpus, now_s)
         samples = list(fresh.values())
         compared = [BLANK, *spread_lines(samples, len(gpus), width)] if len(gpus) > 1 else []

@@ -95,7 +95,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
             self.pane("#body").set_lines([line(muted(f" {text}")) for text in self._why_unknown()])
             return
         if folded is not None and self._past is None and self._is_forgotten(folded):
-            self.note("no longer in the queue: this is the last that was seen")
+            self.note("no longer in the queue: this is its last known state")
         if subject.run is not None and subject.rate is not None:
             context.rates[subject.target] = subject.rate
         page = replace(
@@ -243,6 +243,6 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
     def action_answer(self) -> None:
         run = self._run
         if run is None or run.drill is None:
-            self.note(f"this is no drill: {self.context.label('drills')} lists them")
+            self.note(f"this is not a drill: {self.context.label('drills')} lists them")
         else:
             self.post_message(ScreenOpened("answer", run.run_id))

@@ -18,7 +18,7 @@ from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_pager import LogPager
 
-_WORDS = "words to find; capitals count if you type one"
+_WORDS = "words to find; case counts if you type a capital"
 
 
 class LogScreen(CoachScreen, screen="log"):

@@ -50,7 +50,7 @@ class NodeScreen(CoachScreen, screen="node"):
             self._follow_jobs()
             self.pane("#body").set_lines(self._lines(node, self.app.size.width - 2, self.app.size.height - 2))
         elif self.pane("#body").lines:
-            self.note("the cluster no longer has this node: this is the last that was seen")
+            self.note("the cluster no longer has this node: this is its last known state")
         else:
             self.pane("#body").set_lines([line(muted(" the cluster has no such node"))])
 

@@ -16,7 +16,7 @@ from coach.tui.render.stacks import question_lines, stacks_lines
 from coach.tui.render.text import Line, clip, line, muted, printable, strong
 from coach.tui.widgets.lines import LinesView
 
-_PLANNING = "looking how the job can be entered…"
+_PLANNING = "finding a way into the job…"
 _TAKING = "taking the stacks of every rank, fifteen seconds at most…"
 
 
@@ -74,7 +74,7 @@ class StacksScreen(DecisionScreen, screen="stacks"):
 
     def reason_off(self, key: Key) -> str | None:
         is_asked = self._plan is not None and self._plan.must_ask
-        return super().reason_off(key) if key.id != "confirm" or is_asked else "nothing is asked"
+        return super().reason_off(key) if key.id != "confirm" or is_asked else "nothing to confirm"
 
     def action_confirm(self) -> None:
         if self._plan is not None and self.admits_key():

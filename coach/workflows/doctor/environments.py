@@ -84,7 +84,7 @@ def judge_configured(environment: Environment, check: EnvironmentCheck, is_used:
     if check.torch is not None:
         return Check(AREA, what, CheckState.OK, f"{value}, torch {check.torch}", is_needed=is_used)
     todo = (
-        f'say torch = "2.6.0" in [environments.{environment.name}], whichever it is'
+        f'add its version to [environments.{environment.name}], for example torch = "2.6.0"'
         if environment.name
         else None
     )

@@ -65,7 +65,7 @@ def judge_python(data: Path) -> list[Check]:
 def judge_terminal(terminal: Terminal) -> list[Check]:
     """Whether the screens would display correctly. Commands need no terminal."""
     if not terminal.is_there:
-        because = "no stream of this process is one"
+        because = "neither standard input nor output is a terminal"
         todo = "run `coach doctor` where you would open coach"
         return [Check("terminal", "terminal", CheckState.UNKNOWN, None, because, todo, is_needed=False)]
     return [_judge_term(terminal), _judge_size(terminal), _judge_letters(terminal)]
@@ -101,7 +101,7 @@ def _judge_letters(terminal: Terminal) -> Check:
     encoding = terminal.encoding
     if encoding == "UTF-8":
         return Check("terminal", "letters", CheckState.OK, encoding)
-    because = "the locale does not say UTF-8: signs and curves may come out as rubbish"
+    because = "the locale is not UTF-8: signs and curves may be garbled"
     todo = "export LC_ALL=C.UTF-8"
     return Check("terminal", "letters", CheckState.WARNING, encoding or "C locale", because, todo)
 
@@ -109,8 +109,8 @@ def _judge_letters(terminal: Terminal) -> Check:
 def judge_config(settings: Settings, problem: UserError | None = None) -> list[Check]:
     """The files that the settings came from, their keys without effect, and the keys that the site locked."""
     if problem is not None:
-        todo = "; ".join(filter(None, (problem.hint, "`coach config --check` names all that is wrong")))
-        because = f"{problem.message}; the checks above and below assume no config"
+        todo = "; ".join(filter(None, (problem.hint, "`coach config --check` lists every problem")))
+        because = f"{problem.message}; the other checks assume an empty config"
         return [Check("config", "files", CheckState.WRONG, "coach does not start with them", because, todo)]
     files = [str(file.path) for file in settings.files if file.mtime_ns is not None]
     value = f"valid: {', '.join(files)}" if files else "no file: every value is a default"

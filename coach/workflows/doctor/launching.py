@@ -37,7 +37,7 @@ def look_at_launch(
     try:
         site = look_at_site(backend, io)
     except UserError as error:
-        because = f"the cluster cannot be looked at: {error.message}"
+        because = f"the cluster cannot be queried: {error.message}"
         return [Check(AREA, "plan", CheckState.WRONG, None, because, error.hint)]
     checks = on_site(site)
     recipes, _ = find_recipes()
@@ -85,8 +85,8 @@ def judge_plan(what: str, plan: Plan) -> Check:
 
 def _gpus_unsaid(check: Check) -> Check:
     """Note that the plan is for CPUs because the site hides its GPUs."""
-    because = f"{hidden_by_site('nodes')}: a launch has to say how many GPUs it wants"
-    todo = "say gpus = N in [launch] of config.toml, or --gpus N at each launch"
+    because = f"{hidden_by_site('nodes')}: a launch must request its number of GPUs"
+    todo = "set gpus = N in [launch] of config.toml, or --gpus N at each launch"
     return replace(check, state=CheckState.WARNING, because=because, todo=todo)
 
 
@@ -97,12 +97,12 @@ def judge_environment(plan: Plan, check: EnvironmentCheck, has_own_torch: bool) 
     if check.torch is not None:
         return Check(AREA, "environment", CheckState.OK, f"{what}, torch {check.torch}")
     if plan.environment.kind is not EnvironmentKind.NONE:
-        todo = 'say torch = "2.6.0" in its description, whichever it is; the job looks in its first seconds'
+        todo = 'add its torch to its description, for example torch = "2.6.0"; the job checks it at its start'
         return Check(AREA, "environment", CheckState.UNKNOWN, what, check.unknown, todo)
     if has_own_torch or "/" in python:
         return Check(AREA, "environment", CheckState.OK, what, check.unknown)
     because = (
-        "torch is not installed beside coach, and nobody said where it is: the job takes its PATH's python3"
+        "torch is not installed beside coach, and no environment is set: the job takes python3 of its PATH"
     )
     todo = (
         'set launch.environment in config.toml, for example "venv=/path" or "modules=NAME/VERSION"; or --env'
@@ -124,11 +124,11 @@ def judge_test(result: CommandResult, plan: Plan) -> Check:
         return Check(AREA, what, CheckState.UNKNOWN, None, result.error, todo)
     lines = slurms_words(result.stderr)
     if result.returncode == 0:
-        return Check(AREA, what, CheckState.OK, "Slurm takes it", "; ".join(lines) or None)
+        return Check(AREA, what, CheckState.OK, "Slurm accepts it", "; ".join(lines) or None)
     if is_unanswered(lines):
         return Check(AREA, what, CheckState.UNKNOWN, None, "; ".join(lines), "try again")
     options = " or ".join(option_of(field) for field in fields_in_question(lines, plan))
-    todo = "no option is named in this: do what the words say, or ask the site"
+    todo = "Slurm's message names no option: follow the message, or ask the site"
     if options:
         todo = f"set {options} in the plan, or for good in [launch] of config.toml"
     said = " ".join(map(sentence, lines)).rstrip(";")

@@ -68,7 +68,7 @@ def judge_place(what: str, room: Room, problem: str | None, chosen: str | None =
         todo = f"`coach runs clean` lists what could go; {room.key} in config.toml names another directory"
         return Check(AREA, what, CheckState.WARNING, warnings[0], because, todo)
     if not notes:
-        return Check(AREA, what, CheckState.OK, room.path, because or "its free space cannot be asked")
+        return Check(AREA, what, CheckState.OK, room.path, because or "its free space is unknown")
     return Check(AREA, what, CheckState.OK, notes[0], because)
 
 

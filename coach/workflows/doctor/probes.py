@@ -51,7 +51,7 @@ class HurriedIo:
         limit_s = self._limit_s if timeout_s is None else min(timeout_s, self._limit_s)
         left_s = min(limit_s, self._deadline_s - time.monotonic())
         if left_s <= 0:
-            error = f"{query.argv[0]}: not asked, no time was left"
+            error = f"{query.argv[0]}: not run, no time was left"
             return CommandResult(query, None, b"", "", self._inner.now(), 0.0, error)
         result = self._inner.run(query, left_s)
         if result.returncode is None and result.duration_s >= left_s:

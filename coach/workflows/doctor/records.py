@@ -27,8 +27,8 @@ def look_at_records(settings: Settings, area: str) -> Check:
 def judge_records(area: str, held: Volume | None, limits: RecordLimits) -> Check:
     """The size of all runs' records, and the user's limits. None: too many runs to look at in time."""
     if held is None:
-        because = "there are too many files to look at them all in the time of this report"
-        todo = "`coach runs clean --records --dry-run` looks at all"
+        because = "there are too many files to count in the time of this report"
+        todo = "`coach runs clean --records --dry-run` counts all"
         return Check(area, "records", CheckState.UNKNOWN, None, because, todo, False)
     size = f"{format_bytes(held.size_bytes)} of {format_bytes(limits.max_bytes)}"
     value = f"{size}, {held.num_files} of {limits.max_files} files"

@@ -37,7 +37,7 @@ _USES = (
     _Use(
         "--gpus-per-node",
         (19, 5),
-        'set launch.gpu_request = "gres": GPUs are then asked for as --gres=gpu:N, which every version has',
+        'set launch.gpu_request = "gres": GPUs are then requested as --gres=gpu:N, which every version has',
     ),
 )
 
@@ -52,7 +52,12 @@ def judge_config(config: Mapping[str, str]) -> list[Check]:
     if version is None:
         checks.append(
             Check(
-                AREA, "version", CheckState.UNKNOWN, None, "the controller does not say it", is_needed=False
+                AREA,
+                "version",
+                CheckState.UNKNOWN,
+                None,
+                "the controller does not report its version",
+                is_needed=False,
             )
         )
         return checks
@@ -82,7 +87,7 @@ def judge_config(config: Mapping[str, str]) -> list[Check]:
 def judge_controller_silence(error: str, ping: str | None) -> list[Check]:
     """The controller that did not answer, in the words of the client that noticed."""
     because = error if ping is None else f"{error}; {ping}"
-    todo = "ask the site, or try again: what runs goes on, and `coach runs` works without the controller"
+    todo = "ask the site, or try again: running jobs continue, and `coach runs` works without the controller"
     if "command not found" in error:
         todo = "put Slurm's clients on the PATH (module load slurm), or train here with --backend local"
     return [Check(AREA, "controller", CheckState.WRONG, "does not answer", because, todo)]
@@ -98,7 +103,7 @@ def judge_pace(config: Mapping[str, str]) -> Check:
         budget.limit_by_site(limit.per_s)
     because = f"coach asks at most {budget.limit_per_min:g} RPC/min while it is open"
     if limit is not None and budget.limit_per_min < ACTIVE_PER_MIN:
-        because = f"{because}, a quarter of that: what is on the screens is older than elsewhere"
+        because = f"{because}, a quarter of that: the screens show older data than on other clusters"
     return Check(AREA, "rate limit", CheckState.OK, value, because)
 
 
@@ -107,7 +112,7 @@ def judge_privacy(config: Mapping[str, str], is_root: bool) -> list[Check]:
     kinds = sorted(private_kinds(config) & _TOLD_APART)
     if not kinds:
         return []
-    because = f"PrivateData={','.join(kinds)}: coach says so where it has nothing to show of them"
+    because = f"PrivateData={','.join(kinds)}: coach says so where this hides data"
     if is_root:
         because = f"PrivateData={','.join(kinds)}: from users, not from root"
     return [Check(AREA, "hidden by the site", CheckState.OK, ", ".join(kinds), because, is_needed=False)]
@@ -163,7 +168,7 @@ def judge_queue(num_jobs: int, num_bad_rows: int, error: str | None) -> Check:
         return Check(AREA, "queue", CheckState.WRONG, "cannot be read", error, todo)
     own = "1 own job" if num_jobs == 1 else f"{num_jobs} own jobs"
     if num_bad_rows:
-        because = f"{num_bad_rows} of its rows cannot be read: this squeue writes them in another way"
+        because = f"{num_bad_rows} of its rows cannot be read: this squeue writes them in another format"
         return Check(
             AREA, "queue", CheckState.WARNING, own, because, "keep them with `coach record` and report it"
         )

@@ -79,7 +79,7 @@ def judge_sstat(config: Mapping[str, str] | None, result: CommandResult | None) 
 def judge_ssh(is_allowed: bool, result: CommandResult | None) -> Check:
     """Whether the nodes of the user's jobs can be reached without Slurm."""
     if not is_allowed:
-        because = "it is yours to allow; it is used only where no step can be put beside a job's own"
+        because = "you decide; coach uses ssh only where no step can start beside the job's own"
         return _check("ssh", CheckState.OK, "off", because, "telemetry.ssh = true")
     if result is None:
         return _check("ssh", CheckState.OK, _NO_JOB)

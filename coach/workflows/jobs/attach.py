@@ -42,11 +42,11 @@ _SILENT_S = 60.0
 _MAX_SSH_NODES = 8
 
 _COST = (
-    "it costs one job step and one row in the accounting; the job's own steps start and go on beside it, and "
-    "it ends with the job"
+    "it costs one job step and one row in the accounting; the job's own steps start and continue beside "
+    "it, and it ends with the job"
 )
 _SSH_COST = (
-    "it costs the job nothing in Slurm; what it sees is what the site shows to an ssh: all GPUs of the node, "
+    "it costs the job nothing in Slurm; it sees the GPUs that the site shows to an ssh: all of the node, "
     "the job's, or none"
 )
 
@@ -160,9 +160,8 @@ def _memory_note(row: QueuedJob, allocation: Allocation, io: Io) -> str:
     left = allocation.memory_mib - peak
     if left < LEAST_MEMORY_MIB:
         raise UserError(
-            f"job {row.job_id}: its steps have used up to {peak:.0f} of the {allocation.memory_mib} MiB that "
-            "it has on a node: "
-            "a sampler beside them might have it killed",
+            f"job {row.job_id}: its steps have used up to {peak:.0f} of the {allocation.memory_mib} MiB "
+            "that it has on a node: a sampler beside them could get the job killed",
             f"{LEAST_MEMORY_MIB:.0f} MiB must be left; give the next one more with --mem",
         )
     return (

@@ -92,7 +92,7 @@ def _ask_accounting(io: Io, user: str, past_s: float) -> tuple[tuple[PastJob, ..
 
 
 def _untold(why: str) -> str:
-    return f"accounting does not tell: {why}; what follows is from run directories and the queue"
+    return f"accounting gives no answer: {why}; this list comes from run directories and the queue"
 
 
 _Identity = tuple[str, float | None]

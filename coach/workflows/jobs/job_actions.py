@@ -43,8 +43,11 @@ SWITCH_OF: Mapping[Verb, Switch] = {
 }
 _REFUSED_WORDS = {Verb.CANCEL: "cancels nothing", Verb.SHELL: "opens no shell in a job"}
 _NOTES = {
-    Verb.REQUEUE: ("a job that is requeued starts anew, from its first line",),
-    Verb.SHELL: ("it costs a job step; the job's own steps go on beside it", "exit, or Ctrl+D, comes back"),
+    Verb.REQUEUE: ("a job that is requeued starts again, from its first line",),
+    Verb.SHELL: (
+        "it costs a job step; the job's own steps continue beside it",
+        "exit, or Ctrl+D, comes back",
+    ),
 }
 
 

@@ -130,7 +130,7 @@ def _judge(
     now_s: float,
 ) -> KnownRun:
     if _other_cluster(run, settings):
-        why = f"it belongs to cluster {run.cluster}, whose queue is not asked from here"
+        why = f"it belongs to cluster {run.cluster}, whose queue coach does not query from here"
         return KnownRun(run, None if is_final(run.state) else why)
     if run.submission is Submission.NEVER:
         return KnownRun(replace(run, state=None), None)
@@ -172,7 +172,7 @@ def _other_cluster(run: Run, settings: Settings) -> bool:
 
 def _without_queue(run: Run, error: str | None, now_s: float) -> str | None:
     if not is_final(run.state):
-        return f"the queue does not answer: {error}" if error else "the queue was not asked"
+        return f"the queue does not answer: {error}" if error else "the queue was not queried"
     is_recent = run.ended_time_s is None or now_s - run.ended_time_s < SILENT_S
     return (
         f"it may have been requeued, and the queue does not answer: {error}" if error and is_recent else None

@@ -66,18 +66,18 @@ class Standing:
         if self.submission is Submission.UNKNOWN:
             return f"its launch was interrupted and it may be queued: Slurm does not answer: {self.doubt}"
         return (
-            "its launch was interrupted and no job of it is in the queue; accounting does not tell: "
+            "its launch was interrupted and no job of it is in the queue; accounting gives no answer: "
             f"{self.doubt}"
         )
 
     def hint(self, now_s: float) -> str | None:
         """Advice for the user."""
         if self.submission is Submission.UNKNOWN:
-            return "ask again when Slurm answers, before you launch it anew"
+            return "check again when Slurm answers, before you launch it again"
         if self.submission is not Submission.NEVER:
             return None
         if _age_s(self.run, now_s) < LAUNCH_MAY_LAST_S / 10:
-            return "look once more in a minute before you launch it anew: an order may still be on its way"
+            return "check again in a minute before you launch it again: the job may still reach the queue"
         return f"`coach runs clean {self.run.run_id}` removes it"
 
 

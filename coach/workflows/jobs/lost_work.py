@@ -88,7 +88,7 @@ def lost_lines(
     on."""
     if found.problem is not None:
         return (f"whether a checkpoint is there is not known: {found.directory}: {found.problem}",)
-    torn = tuple(f"torn: {_named(each, found)}: {each.torn}" for each in found.torn)
+    torn = tuple(f"incomplete: {_named(each, found)}: {each.torn}" for each in found.torn)
     newest = found.newest
     since_s = start_s if newest is None else max(newest.time_s, start_s or 0.0)
     cost = _cost(since_s, num_gpus, now_s)
@@ -107,7 +107,7 @@ def lost_lines(
             *torn,
         )
     where = found.directory if found.is_whole else f"the searched part of {found.directory}"
-    return (f"lost: {cost}: no complete checkpoint of its time was found in {where}", *torn)
+    return (f"lost: {cost}: no complete checkpoint of this attempt was found in {where}", *torn)
 
 
 def _named(saved: Saved, found: SavedFound) -> str:

@@ -222,7 +222,7 @@ def _own(job_id: str, run: Run | None, rows: Sequence[QueuedJob], settings: Sett
     others = {row.user for row in of_it} - {user_name()}
     if others:
         raise UserError(
-            f"job {job_id}: it belongs to {', '.join(sorted(others))}, coach changes own jobs only"
+            f"job {job_id}: it belongs to {', '.join(sorted(others))}, coach changes only your own jobs"
         )
     return Named(job_id, of_it, run)
 

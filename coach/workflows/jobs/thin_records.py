@@ -201,7 +201,7 @@ def _files_of(folder: Path, part: Part) -> list[Path]:
                 continue  # a sampler's lock, or a part it had not merged
             is_known = path.name == runs.PACKED_RECORDS or pattern.fullmatch(path.name)
             if path.is_symlink() or not path.is_file() or not is_known:
-                raise FileExistsError(17, f"{path.name} is no file of coach's")
+                raise FileExistsError(17, f"{path.name} is not a file of coach")
             found.append(path)
     return sorted(found, key=_place_in_time)
 

@@ -108,7 +108,7 @@ class Checker:
         if target.kind is TargetKind.PARTS:
             if logs or metrics:
                 raise UserError(
-                    f"{text}: --log and --metrics are of one task", f"name it: {target.parts[0].job_id}"
+                    f"{text}: --log and --metrics belong to one task", f"name it: {target.parts[0].job_id}"
                 )
             return self._parts(target)
         target = replace(target, logs=logs, metrics=metrics)

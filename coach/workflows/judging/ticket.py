@@ -28,7 +28,7 @@ def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[
     verdict, checked = judged_whole(named, settings, io, backend)
     if is_withheld(verdict):
         raise UserError(
-            f"{named}: an open drill: its planted fault is yours to find", "`coach drill` tells more"
+            f"{named}: an open drill: its planted fault is yours to find", "`coach drill` says more"
         )
     subject = subject_of(checked.snapshot, settings, io, backend)
     worst = checked.parts[0] if checked.parts else checked  # of an array, the task that failed worst

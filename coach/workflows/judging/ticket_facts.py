@@ -40,7 +40,7 @@ def job_facts(subject: Subject) -> dict[str, Any]:
         "exit code": subject.snapshot.exit.exit_code if subject.snapshot.exit is not None else None,
         "cluster": subject.cluster,
         **(_of_row(subject.job) if subject.job is not None else {}),
-        **{f"{name} asked for": value for name, value in _table(subject.record, "resources").items()},
+        **{f"{name} requested": value for name, value in _table(subject.record, "resources").items()},
     }
     return {name: value for name, value in facts.items() if value not in (None, "")}
 
@@ -161,7 +161,7 @@ def _without_record(text: str) -> str:
     """A script of coach's without run.json, whose parts stand elsewhere in the ticket."""
     before, begins, rest = text.partition(_RECORD[0])
     _, ends, behind = rest.partition(_RECORD[1])
-    return f"{before}{begins}(left out: it is told above){ends}{behind}" if ends else text
+    return f"{before}{begins}(left out: see above){ends}{behind}" if ends else text
 
 
 def _command(record: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -48,7 +48,7 @@ def advise(
             return error  # its program or its config is gone, or has changed
     if not lines:
         return error
-    return UserError(error.message, "nothing was written: this would do it", error.exit_status, lines)
+    return UserError(error.message, "nothing was written: these lines would do it", error.exit_status, lines)
 
 
 def _configs(own: OwnProgram, said: Mapping[str, str | Scalar]) -> Iterator[OwnConfig]:

@@ -107,11 +107,13 @@ def _notes(
     if file is not None and not is_there:
         notes.append(f"{file} is not there any more or has changed: the script is taken as Slurm kept it")
     if len(facts.get("Command", "").split()) > 1:
-        notes.append("Slurm does not tell where one argument of the script ends and the next begins: look")
+        notes.append(
+            "Slurm does not report where one argument of the script ends and the next begins: check them"
+        )
     if named is not None and (
         len(named.rows) > 1 or "_" in named.rows[0].job_id or "+" in named.rows[0].job_id
     ):
-        notes.append("only what its script says makes an array, or several parts, of it again")
+        notes.append("only options in its script make it an array, or a job of several parts, again")
     return tuple(notes)
 
 

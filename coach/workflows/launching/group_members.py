@@ -72,7 +72,7 @@ def _array_tasks(request: LaunchRequest, recipe: Recipe) -> list[Member]:
         raise UserError(
             f"{recipe.trainer}: an array of {len(ids.tasks)} tasks: coach keeps a run of each, at most"
             f" {MAX_TASKS}",
-            "--as-is submits it; coach shows and judges its tasks",
+            "--as-is submits it; coach shows and checks its tasks",
         )
     return [
         Member(ARRAY_TASK, task, replace(request, own=replace(request.own, array_task=task)))
@@ -84,7 +84,7 @@ def _array_tasks(request: LaunchRequest, recipe: Recipe) -> list[Member]:
 def _of_sweep(request: LaunchRequest, recipe: Recipe, site: Site, settings: Settings) -> list[Member]:
     twice = next((name for name in request.sweep if name in request.set), None)
     if twice is not None:
-        raise UserError(f"--set {twice} and --sweep {twice}: both say its value", "say one")
+        raise UserError(f"--set {twice} and --sweep {twice}: both set its value", "say one")
     known = {**recipe.parameters, **({WORLD_SIZE: RANKS} if recipe.devices == "multiple" else {})}
     return [
         Member(

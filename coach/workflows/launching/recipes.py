@@ -116,9 +116,7 @@ def find_recipe(name: str, settings: Settings) -> Recipe:
             raise UserError(f"unknown recipe or training {name!r}", f"did you mean {near[0]}?") from None
         raise
     if recipe.drill is not None:
-        raise UserError(
-            f"{name} is a drill: what it is about is for the learner to find", f"coach drill {name}"
-        )
+        raise UserError(f"{name} is a drill: its lesson appears after the answer", f"coach drill {name}")
     return recipe
 
 

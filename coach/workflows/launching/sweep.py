@@ -89,7 +89,7 @@ def plan_all(
     pace = words_of_pace(at_once)
     note = f"{len(plans)} runs, {pace}: {members[0].parameter} = {said}; this is the first"
     if request.brake is not None:
-        note += f"; the rest does not begin once the first {request.brake} have failed alike"
+        note += f"; the rest does not start once the first {request.brake} have failed with the same cause"
     request = replace(request, at_once=at_once)
     return replace(
         first,

@@ -169,4 +169,4 @@ def speaks_against(
         page = rule_page(type(rule))
         saw = "saw nothing of it" if sight.can_judge(rule) else "could not judge: its data are missing"
         lines.append(f"{page.code} {saw}. It looks for this: {page.summary}")
-    return tuple(lines) or (f"no rule saw anything of {cause} in what was measured",)
+    return tuple(lines) or (f"no rule found {cause} in the measurements",)

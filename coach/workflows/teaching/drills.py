@@ -142,5 +142,5 @@ def get_drill(name: str) -> Drill:
     """A drill by its name. Raises UserError with the nearest names."""
     drill = get_recipe(name).drill
     if drill is None:
-        raise UserError(f"{name} is no drill", "`coach drill` lists them")
+        raise UserError(f"{name} is not a drill", "`coach drill` lists them")
     return drill

@@ -146,7 +146,7 @@ class WatchSession:
         runs."""
         while not self._is_stopping.wait(AGE_INTERVAL_S):
             if time.monotonic() - self._alive_s > STUCK_S:
-                words = "a file system does not answer: nothing new is judged"
+                words = "a file system does not answer: no new check runs"
                 status = SourceStatus(_STUCK, None, words, self._world.io.now(), 0, None)
                 sources = {**self._snapshot.sources, _STUCK: status}
                 on_update(replace(self._snapshot, sources=MappingProxyType(sources)))

@@ -78,8 +78,8 @@ class ViewStore:
             said = _read(self._file)
             kept = json.loads(said) if said is not None else {}
         except (OSError, ValueError, RecursionError) as problem:
-            words = problem.strerror if isinstance(problem, OSError) else "not what coach wrote"
-            return {}, f"{self._file}: {words}; it does not count"
+            words = problem.strerror if isinstance(problem, OSError) else "not in the form that coach writes"
+            return {}, f"{self._file}: {words}; it is ignored"
         tables = kept.get("tables") if isinstance(kept, dict) else None
         views = {
             name: View(**{field.name: _text(said.get(field.name)) for field in fields(View)})
@@ -104,7 +104,7 @@ class ViewStore:
             tables = parse_toml(said.decode("utf-8")) if said is not None else {}
         except (OSError, ValueError, RecursionError) as problem:
             words = problem.strerror if isinstance(problem, OSError) else str(problem) or "not TOML"
-            return {}, f"{self._saved_file}: {words}; it does not count"
+            return {}, f"{self._saved_file}: {words}; it is ignored"
         found = {
             name: SavedView(
                 name,

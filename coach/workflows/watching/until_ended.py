@@ -102,7 +102,7 @@ def _name(text: str, settings: Settings, io: Io, backend: str) -> str:
     if target.kind in (TargetKind.JOB, TargetKind.PARTS):
         return text
     raise UserError(
-        f"{text}: a file has no end to wait for", "name a run or a job; `coach why FILE` judges it"
+        f"{text}: a file has no end to wait for", "name a run or a job; `coach why FILE` diagnoses it"
     )
 
 

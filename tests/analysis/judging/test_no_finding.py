@@ -39,12 +39,12 @@ def test_each_diagnosis_has_one_word(diagnosis: Diagnosis | None, look: Look) ->
 
 
 def test_an_unread_job_is_not_called_free_of_findings() -> None:
-    assert why_no_fix(None) == "not looked at yet: no fix is known"
-    assert why_no_fix(replace(JUDGED, state="PENDING")).startswith("not looked at: it has not started")
+    assert why_no_fix(None) == "not checked yet: no fix is known"
+    assert why_no_fix(replace(JUDGED, state="PENDING")).startswith("not checked: it has not started")
     assert why_no_fix(JUDGED) == "nothing known: no finding, so no fix"
     assert meaning_of(replace(JUDGED, has_gone_well=True)).startswith("healthy")
     assert meaning_of(replace(JUDGED, state="CANCELLED")).endswith("in a job that ended as CANCELLED")
-    assert meaning_of(replace(JUDGED, state="RUNNING")).startswith("nothing known: too little was measured")
+    assert meaning_of(replace(JUDGED, state="RUNNING")).startswith("nothing known: too few measurements")
 
 
 def test_the_word_of_an_unanswered_drill_gives_nothing_away() -> None:

@@ -42,8 +42,8 @@ def test_a_line_reports_the_ends_of_the_runs_above_it() -> None:
     first, second = EarlierRun("a.log", 1, 9, "KeyError"), EarlierRun("a.log", 10, 19, "TypeError")
     assert [*earlier_runs_lines(None), *earlier_runs_lines(Outcome(End.UNKNOWN))] == []
     assert [*earlier_runs_lines(Outcome(End.UNKNOWN, earlier=(first,)))] == [
-        "an earlier run in the same log, not judged: it ended at a.log:9: KeyError"
+        "an earlier run in the same log, not checked: it ended at a.log:9: KeyError"
     ]
     assert [*earlier_runs_lines(Outcome(End.UNKNOWN, earlier=(first, second)))] == [
-        "2 earlier runs in the same log, not judged: the last ended at a.log:19: TypeError"
+        "2 earlier runs in the same log, not checked: the last ended at a.log:19: TypeError"
     ]

@@ -105,9 +105,9 @@ def test_missing_parts_of_a_ticket_are_reported_as_missing() -> None:
     text = "\n".join(ticket_markdown(told))
     for words in (
         "no log shows an error",
-        "no other run or job of the same is known here",
+        "no other run or job of the same program is known here",
         "Slurm keeps no environment of a job",
-        "nobody has it any more: sacct: disabled",
-        "not told: hidden",
+        "not available any more: sacct: disabled",
+        "not reported: hidden",
     ):
         assert words in text

@@ -95,7 +95,7 @@ def test_copies_have_a_direction_a_rate_and_the_kind_of_memory() -> None:
 def test_remarks_come_with_the_largest_share_first() -> None:
     first, second, third = told_gpu().remarks
     assert first.startswith("the device waits for data 20% of the time")
-    assert second.startswith("collectives that nothing hides take 10% of the time")
+    assert second.startswith("collectives that do not overlap with computing take 10% of the time")
     assert third.startswith("copies from ordinary memory take 5% of the time")
 
 
@@ -139,7 +139,7 @@ def test_the_trace_of_two_real_ranks_shows_how_little_gloo_is_hidden() -> None:
     assert told.communication.exposed_share == pytest.approx(0.40, abs=0.01)
     whole = told.compute_share + told.communication.exposed_share + told.idle_share
     assert whole == pytest.approx(1)
-    assert told.remarks[0].startswith("collectives that nothing hides take 40%")
+    assert told.remarks[0].startswith("collectives that do not overlap with computing take 40%")
 
 
 def test_a_trace_without_steps_is_judged_from_its_first_event_to_its_last() -> None:

@@ -24,7 +24,7 @@ def test_every_reason_that_slurm_24_11_can_give_is_explained(reason: str) -> Non
 @pytest.mark.parametrize(
     ("reason", "kind", "starts_by_itself", "words"),
     [
-        (None, PendingClass.WAIT, True, "not looked at it yet"),
+        (None, PendingClass.WAIT, True, "not considered it yet"),
         ("Resources", PendingClass.WAIT, True, "in use"),
         ("Priority", PendingClass.WAIT, True, "before it"),
         (
@@ -37,8 +37,8 @@ def test_every_reason_that_slurm_24_11_can_give_is_explained(reason: str) -> Non
         ("AssocGrpCpuLimit", PendingClass.LIMIT, True, "your group has as much as your account allows: CPUs"),
         ("AssocGrpCPUMinutesLimit", PendingClass.LIMIT, False, "CPUs × minutes"),
         ("MaxGRESRunMinsPerAccount", PendingClass.LIMIT, True, "your account has as much"),
-        ("QOSMaxWallDurationPerJobLimit", PendingClass.LIMIT, False, "lets one job have: time on the clock"),
-        ("QOSMinGRES", PendingClass.LIMIT, False, "less than the least"),
+        ("QOSMaxWallDurationPerJobLimit", PendingClass.LIMIT, False, "allows one job: time on the clock"),
+        ("QOSMinGRES", PendingClass.LIMIT, False, "less than the minimum"),
         ("PartitionTimeLimit", PendingClass.NEVER, False, "longer than its partition allows"),
         ("DependencyNeverSatisfied", PendingClass.NEVER, False, "does not accept"),
         ("BadConstraints", PendingClass.NEVER, False, "no node has all"),

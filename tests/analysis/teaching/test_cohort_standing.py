@@ -55,7 +55,7 @@ def test_a_learner_who_waits_too_long_is_named_with_the_minutes() -> None:
     assert verdict_words(cohort, NOW_S) == [
         "pending for 10 min or longer: bob 25 min, ada 11 min",
         "not read: a: torn, and 1 more like it",
-        "too many files: 3 were not looked at (2 of eve, 1 of unknown users)",
+        "too many files: 3 were not read (2 of eve, 1 of unknown users)",
     ]
     assert verdict_words(cohort, NOW_S, 1450.0)[0] == "pending for 24 min or longer: bob 25 min"
     assert [user for user, _ in waiting_long(cohort, NOW_S, 0.0)] == ["bob", "ada", "eve"]

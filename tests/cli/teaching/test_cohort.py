@@ -115,4 +115,4 @@ def test_a_wait_is_a_number_of_minutes(
 ) -> None:
     with pytest.raises(SystemExit):
         run_command("cohort", [str(place), *words])
-    assert "a number of minutes was expected" in capfd.readouterr().err
+    assert "expected a number of minutes" in capfd.readouterr().err

@@ -75,7 +75,7 @@ def test_a_bar_that_is_missed_is_named_and_fails(
     assert "0.98 ± 0.03" in out
     assert "typo: not it" in out
     assert out.index("idle_hands") < out.index("typo")
-    assert out.endswith("1 of 2 met the bar, 0 skipped\n")
+    assert out.endswith("1 of 2 passed, 0 skipped\n")
     told(monkeypatch, MET)
     status, out, _ = coach(capfd, "--all", "--format", "json")
     (drill,) = json.loads(out)["drills"]

@@ -158,7 +158,7 @@ export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_
 # No GPU was requested: hide the GPUs that the site leaves visible.
 export CUDA_VISIBLE_DEVICES=""
 
-# The nodes of this run are agents on this machine. They meet at a port on which nobody listens.
+# The nodes of this run are agents on this machine. They meet at a free port.
 export MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 10000))
 while (exec 3<> "/dev/tcp/localhost/$MASTER_PORT") 2> /dev/null; do
   MASTER_PORT=$((20000 + RANDOM % 10000))
@@ -204,7 +204,7 @@ for OTHER in "${OTHERS[@]}"; do wait "$OTHER" || STATUS=$?; done
 
 # A single write comes first: it keeps the exit status even if the supervisor is killed now.
 echo "$STATUS" > "$RUN_DIR/exit_status" || true
-# The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.
+# The supervisor records how the run ended. Without one (started by hand, or dead), the script does.
 if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then
   STATE=COMPLETED
   if ((STATUS)); then STATE=FAILED; fi

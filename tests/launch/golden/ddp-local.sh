@@ -186,7 +186,7 @@ done
 
 # A single write comes first: it keeps the exit status even if the supervisor is killed now.
 echo "$STATUS" > "$RUN_DIR/exit_status" || true
-# The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.
+# The supervisor records how the run ended. Without one (started by hand, or dead), the script does.
 if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then
   STATE=COMPLETED
   if ((STATUS)); then STATE=FAILED; fi

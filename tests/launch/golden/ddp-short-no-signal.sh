@@ -7,7 +7,7 @@
 #SBATCH --partition=cpu
 #SBATCH --output=/runs/.logs/20261121-142233-ddp-4f2a.out # in a folder that every node sees already
 #SBATCH --error=/runs/.logs/20261121-142233-ddp-4f2a.err
-#SBATCH --open-mode=append             # a requeued run goes on in the same logs
+#SBATCH --open-mode=append             # a requeued run appends to the same logs
 # Recipe ddp, run 20261121-142233-ddp-4f2a, written by coach 0.1.0.
 set -euo pipefail
 umask 077
@@ -145,7 +145,7 @@ if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 # A requeued job starts here again: remove the record of its earlier end.
 rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"
 
-# The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.
+# A requeued job appends to its logs: lines above this one belong to an earlier attempt.
 if ((${SLURM_RESTART_COUNT:-0})); then
   ATTEMPT="coach: this is attempt $((SLURM_RESTART_COUNT + 1)) of job $SLURM_JOB_ID"
   echo "$ATTEMPT"; echo "$ATTEMPT" >&2

@@ -164,7 +164,7 @@ export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_
 # No GPU was requested: hide the GPUs that the site leaves visible.
 export CUDA_VISIBLE_DEVICES=""
 
-# Beside the image the training sees runs and code, data and cache, and what was asked for. A cache may be new.
+# The container sees the image, runs, code, data and cache, and the requested binds. The cache may be new.
 mkdir -p '/home/a user/.cache/coach'
 INSIDE=("$CONTAINER" exec
   --bind /runs
@@ -205,7 +205,7 @@ done
 
 # A single write comes first: it keeps the exit status even if the supervisor is killed now.
 echo "$STATUS" > "$RUN_DIR/exit_status" || true
-# The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.
+# The supervisor records how the run ended. Without one (started by hand, or dead), the script does.
 if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then
   STATE=COMPLETED
   if ((STATUS)); then STATE=FAILED; fi

@@ -8,9 +8,9 @@
 #SBATCH --partition=gpu
 #SBATCH --output=/runs/.logs/20261121-142233-ddp-4f2a.out # in a folder that every node sees already
 #SBATCH --error=/runs/.logs/20261121-142233-ddp-4f2a.err
-#SBATCH --open-mode=append             # a requeued run goes on in the same logs
+#SBATCH --open-mode=append             # a requeued run appends to the same logs
 #SBATCH --signal=B:USR1@120            # this many seconds before the limit: time for a checkpoint
-#SBATCH --requeue                      # and then back into the queue, to go on from it
+#SBATCH --requeue                      # and then requeue, to resume from it
 # Recipe ddp, run 20261121-142233-ddp-4f2a, written by coach 0.1.0.
 set -euo pipefail
 umask 077
@@ -149,7 +149,7 @@ if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 # A requeued job starts here again: remove the record of its earlier end.
 rm -f "$RUN_DIR/exit.json" "$RUN_DIR/exit_status" "$RUN_DIR/verdict.json"
 
-# The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.
+# A requeued job appends to its logs: lines above this one belong to an earlier attempt.
 if ((${SLURM_RESTART_COUNT:-0})); then
   ATTEMPT="coach: this is attempt $((SLURM_RESTART_COUNT + 1)) of job $SLURM_JOB_ID"
   echo "$ATTEMPT"; echo "$ATTEMPT" >&2
@@ -241,7 +241,7 @@ while ((INTERRUPTED)); do
   wait "$TRAINING" || STATUS=$?
 done
 
-# Signalled before the limit, with a newer checkpoint than at this start: go on from it.
+# Signalled before the limit, with a newer checkpoint than at this start: resume from it.
 if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then
   echo "coach: the time limit is near; requeuing to go on from $(newest_checkpoint)"
   if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi

@@ -171,4 +171,4 @@ def test_a_short_job_is_not_signalled_and_a_foreign_program_s_fix_explains_the_s
     assert not next(iter(saved_before_limit(run(), 60, 0.5, "Save"))).changes
     (fix,) = saved_before_limit(replace(run(), recipe=""), 3600, None, "Save")
     assert dict(fix.changes) == {"signal": "USR1@300"}
-    assert "ends a program that does not wait for it" in fix.title
+    assert "ends a program that does not handle it" in fix.title

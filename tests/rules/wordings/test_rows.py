@@ -44,7 +44,7 @@ def test_a_file_may_hold_thresholds_alone() -> None:
         ('rule = "ENV010"', "", "group 1: rule is missing"),
         ('kind = "full"', "kind = 3", "group 1: kind is no text"),
         ("example = ", "exampel = ", "exampel is not known here"),
-        ('seen = "our prolog"', "", "neither seen nor source says where it was met"),
+        ('seen = "our prolog"', "", "give seen or source, the place where the wording occurred"),
         ("(?P<what>quota", "(?P<what>quota(", "missing ), unterminated subpattern"),
         ("(?P<what>quota of /\\S+ used up)", "\\d+", None),
         ("[[group]]", "[[groups]]", "groups is not known here"),

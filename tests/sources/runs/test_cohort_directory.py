@@ -82,8 +82,8 @@ def test_unfinished_files_and_other_files_are_skipped(tmp_path: Path) -> None:
         ("[" * 1500, ""),
         ("[]", "schema 1"),
         (summary(schema=2), "schema 1"),
-        (summary(run_id="run-2"), "as its name"),
-        (summary(run_id=None), "as its name"),
+        (summary(run_id="run-2"), "must be its name"),
+        (summary(run_id=None), "must be its name"),
         (summary(recipe=None), "a recipe or a drill"),
         (summary(drill="typo"), "a recipe or a drill"),
         (summary(state=["RUNNING"]), "state"),
@@ -115,7 +115,7 @@ def test_a_file_of_another_form_is_named_with_its_mistake(tmp_path: Path, value:
 def test_a_file_in_another_user_s_name_is_refused() -> None:
     data = json.dumps(summary()).encode()
     assert parse_summary(data, "1000-run-1.json", 1000).uid == 1000
-    with pytest.raises(ValueError, match="as its name"):
+    with pytest.raises(ValueError, match="must be its name"):
         parse_summary(data, "1000-run-1.json", 1001)
 
 

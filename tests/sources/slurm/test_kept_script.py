@@ -47,7 +47,7 @@ def test_a_forgotten_jobs_script_comes_from_accounting_or_else_from_its_file() -
     assert found.text == "#!/bin/bash\necho now\n"
     assert found.why_not_kept == "scontrol: Invalid job id; sacct: Invalid job id"
     for command in (None, "train.sh", "/home/ada/gone.sh"):
-        with pytest.raises(UserError, match="nobody has its batch script"):
+        with pytest.raises(UserError, match="its batch script is not available"):
             find_script(io, "17", command, "/home/ada")
 
 

@@ -75,7 +75,7 @@ def test_the_screen_names_the_source_of_its_numbers_and_their_gaps() -> None:
     assert "srun --overlap): 1 node, 13 s old" in shown
     assert "node02: 6 of 8 GPUs visible" in shown
     assert "nothing measured on 1 of 4 nodes" in shown
-    assert "node01 is silent: its last word is 101 s old" in text(
+    assert "node01 is silent: its last sample is 101 s old" in text(
         source_lines(history, history.nodes[:1], 1, NOW_S + 100)
     )
 

@@ -49,7 +49,7 @@ def test_gpus_that_could_not_be_measured_are_named_with_the_reason_never_as_zero
 
 def test_a_run_that_asked_for_no_gpu_shows_that_instead() -> None:
     shown = text(node_lines(make_history(), [GAP], False, NOW_S, 100))
-    assert "no GPU was asked for" in shown
+    assert "no GPU was requested" in shown
     assert "driver" not in shown
 
 
@@ -100,7 +100,7 @@ def test_the_primary_finding_stands_first_with_word_and_sign_and_its_consequence
 
 
 def test_not_judged_is_not_healthy() -> None:
-    assert text(findings_lines(None, 80, True, shipped)) == " – not looked at yet"
+    assert text(findings_lines(None, 80, True, shipped)) == " – not checked yet"
     known = Diagnosis("x", "RUNNING", (), ())
     assert "? nothing known" in text(findings_lines(known, 80, True, shipped))
     assert "✓ healthy" in text(findings_lines(replace(known, has_gone_well=True), 80, True, shipped))
@@ -110,7 +110,7 @@ def test_the_detail_lists_missing_measurements_and_how_to_get_them() -> None:
     shown = text(finding_detail(nan_diagnosis(), 100, shipped))
     assert "gpu.utilization: no NVIDIA driver" in shown
     assert "run on a node with GPUs" in shown
-    assert "changes what is learned" in shown
+    assert "changes the training result" in shown
 
 
 def test_times_come_from_the_queue_while_it_runs_and_from_the_run_when_it_ended() -> None:

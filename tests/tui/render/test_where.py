@@ -34,7 +34,7 @@ def test_the_strip_counts_only_gpus_on_which_a_job_could_start_now() -> None:
 def test_each_partition_shows_the_most_gpus_on_one_node_and_those_idle_but_not_free() -> None:
     shown = text(where_lines(SNAPSHOT.partitions, FREE, None, 120))
     assert "free 3 of 6 a100 on 2 nodes, at most 2 on one node" in shown
-    assert "2 idle but not free: " in shown
+    assert "2 idle, not available: " in shown
     assert "at most 1-00:00:00" in shown
 
 
@@ -65,7 +65,7 @@ def test_a_node_shows_its_state_in_words_the_author_of_the_reason_and_why_nothin
     assert "[bold]" in shown
     assert "root, 2 h ago" in shown
     assert "0 free of 2 a100, 0 in use" in shown
-    assert "the idle ones are not free" in shown
+    assert "the idle ones are not available" in shown
 
 
 def test_each_gpu_shows_its_user_or_idle_or_unknown() -> None:
@@ -74,7 +74,7 @@ def test_each_gpu_shows_its_user_or_idle_or_unknown() -> None:
     shown = text(slot_lines(slots, {"12": make_job("12", "bob", name="vasp")}, True, 80)).splitlines()
     assert "job 12 of bob" in shown[0]
     assert "idle" in shown[1]
-    assert "in use by a job that is not told" in shown[2]
+    assert "in use by an unknown job" in shown[2]
 
 
 def test_facts_that_the_site_hides_are_named_as_hidden_and_never_shown_as_zero() -> None:

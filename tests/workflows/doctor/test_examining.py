@@ -128,7 +128,7 @@ def test_a_look_that_hangs_or_breaks_down_never_passes_for_well() -> None:
 
 def test_no_question_is_begun_when_the_time_is_up() -> None:
     io = HurriedIo(FakeIo(), 3.0, time.monotonic() - 1.0)
-    assert io.run(Query("x", ("scontrol", "ping"))).error == "scontrol: not asked, no time was left"
+    assert io.run(Query("x", ("scontrol", "ping"))).error == "scontrol: not run, no time was left"
 
 
 def test_the_command_prints_one_object_and_its_exit_status_agrees_with_it(tmp_path: Path) -> None:

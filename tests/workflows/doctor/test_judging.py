@@ -221,7 +221,7 @@ def test_an_environment_whose_torch_cannot_be_seen_from_here_asks_to_be_describe
         modules, EnvironmentCheck(unknown="not checked until the job starts"), True
     )
     assert (check.state, check.value) == (OK, "modules=pytorch/2.6")
-    assert 'say torch = "2.6.0" in [environments.pt]' in (check.todo or "")
+    assert 'add its version to [environments.pt], for example torch = "2.6.0"' in (check.todo or "")
     known = environments.judge_configured(modules, EnvironmentCheck(torch="2.6.0"), True)
     assert (known.value, known.todo) == ("modules=pytorch/2.6, torch 2.6.0", None)
 
@@ -231,12 +231,12 @@ def test_keys_without_effect_and_locked_keys_are_reported(tmp_path: Path) -> Non
         runs_root=tmp_path,
         cache_dir=tmp_path,
         config_dir=tmp_path,
-        notes=("config.toml:3: partition does not count",),
+        notes=("config.toml:3: partition is ignored",),
         locks={"launch.partition": Lock("exam week", "site.toml:9")},
     )
     files, note, locked = here.judge_config(settings)
     assert files.value == "no file: every value is a default"
-    assert (note.state, note.because) == (WARNING, "config.toml:3: partition does not count")
+    assert (note.state, note.because) == (WARNING, "config.toml:3: partition is ignored")
     assert locked.value == "launch.partition"
 
 

@@ -65,7 +65,7 @@ def test_slurm_s_yes_is_shown_with_the_expected_start(ddp: Plan) -> None:
         "sbatch: Job 5 to start at 2026-11-21T07:00:00 using 1 processors on nodes node1 in partition gpu\n"
     )
     check = judge_test(answer(0, said), ddp)
-    assert (check.state, check.value) == (CheckState.OK, "Slurm takes it")
+    assert (check.state, check.value) == (CheckState.OK, "Slurm accepts it")
     assert (check.because or "").startswith("Job 5 to start at")
 
 

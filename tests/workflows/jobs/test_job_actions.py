@@ -119,7 +119,7 @@ def test_marked_jobs_are_held_by_one_command_and_the_others_are_left_out_and_sai
 @pytest.mark.parametrize(
     ("verb", "row", "why"),
     [
-        (Verb.RELEASE, "17 PENDING JobHeldAdmin 10:00 1", "only he may release it"),
+        (Verb.RELEASE, "17 PENDING JobHeldAdmin 10:00 1", "only an administrator can release it"),
         (Verb.RELEASE, "17 PENDING Priority 10:00 1", "it is not held"),
         (Verb.REQUEUE, "17 RUNNING None 10:00 0", "--no-requeue"),
         (Verb.REQUEUE, "17 PENDING None 10:00 1", "it waits already"),

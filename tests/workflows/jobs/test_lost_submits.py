@@ -62,13 +62,13 @@ def test_a_run_that_never_reached_slurm_is_marked_never_submitted(world: World) 
 
 def test_a_young_one_may_still_be_on_its_way(world: World) -> None:
     lose(world, age_s=5.0)
-    assert "look once more in a minute" in (refusal(world, RUN).hint or "")
+    assert "check again in a minute" in (refusal(world, RUN).hint or "")
 
 
 def test_a_switched_off_accounting_is_named(world: World) -> None:
     lose(world)
     error = refusal(world, RUN)
-    assert "no job of it is in the queue; accounting does not tell: " in error.message
+    assert "no job of it is in the queue; accounting gives no answer: " in error.message
     assert "disabled" in error.message
 
 

@@ -152,7 +152,7 @@ def test_a_checkpoint_from_before_the_job_is_not_its_own(work: Work) -> None:
     work.write("pretrained.pt", torch_file(), 600)
     assert work.found(NOW_S - 3600).saved == ()
     (line,) = lost_lines(work.found(NOW_S - 3600), NOW_S - 3600, None, NOW_S)
-    assert line.startswith("lost: 01:00:00 of work: no complete checkpoint of its time was found in ")
+    assert line.startswith("lost: 01:00:00 of work: no complete checkpoint of this attempt was found in ")
 
 
 def test_checkpoints_of_a_coach_run_below_the_directory_are_not_the_job_s(work: Work) -> None:
@@ -186,7 +186,7 @@ def test_the_lost_work_of_a_coach_run_counts_from_its_own_checkpoints(tmp_path: 
             "lost: 4.0 GPU-hours since the newest complete checkpoint, step-300.pt (PyTorch, step 300), "
             "00:30:00 old"
         ),
-        "torn: step-400.pt (PyTorch, step 400): its end is missing",
+        "incomplete: step-400.pt (PyTorch, step 400): its end is missing",
     )
     assert lost_of_run(io_, launched_in(tmp_path, state="COMPLETED")) == ()
     assert lost_of_run(io_, launched_in(tmp_path, state="PENDING", started_time_s=None)) == ()
@@ -194,7 +194,7 @@ def test_the_lost_work_of_a_coach_run_counts_from_its_own_checkpoints(tmp_path: 
 
 def test_a_run_that_has_saved_nothing_yet_loses_all(tmp_path: Path) -> None:
     (line,) = lost_of_run(Then(), launched_in(tmp_path))
-    assert line.startswith("lost: 16.0 GPU-hours: no complete checkpoint of its time was found in ")
+    assert line.startswith("lost: 16.0 GPU-hours: no complete checkpoint of this attempt was found in ")
 
 
 REAL = """

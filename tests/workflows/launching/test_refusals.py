@@ -72,7 +72,7 @@ def test_a_submission_whose_answer_was_lost_keeps_the_run_that_may_be_queued(wor
     plan = world.plan()
     with pytest.raises(NoAnswer, match="Socket timed out") as caught:
         submit(plan, world.settings, world.env, world.io)
-    assert "may have taken it" in (caught.value.hint or "")
+    assert "may have accepted the job" in (caught.value.hint or "")
     assert Path(plan.run_dir, "job.sh").is_file()
 
 

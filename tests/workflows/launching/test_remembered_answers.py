@@ -73,7 +73,7 @@ def test_a_damaged_file_of_answers_is_reported_and_stops_nothing(tmp_path: Path)
     settings = config.load(env(tmp_path))
     assert (settings.launch.account, settings.launch.qos) == (None, "gpu")
     assert settings.notes == (
-        f"{tmp_path}/remembered.toml:2: launch.account = 3: expected a string; it does not count",
+        f"{tmp_path}/remembered.toml:2: launch.account = 3: expected a string; it is ignored",
     )
     (tmp_path / "remembered.toml").write_text("[")
     assert "not valid TOML" in config.load(env(tmp_path)).notes[0]

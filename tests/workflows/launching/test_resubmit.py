@@ -88,5 +88,5 @@ def test_a_job_that_slurm_has_forgotten_is_submitted_again_by_the_file_of_its_co
     with pytest.raises(UserError, match="Invalid job id"):
         find_again("17", world.settings, world.env, world.io, others)
     script.unlink()
-    with pytest.raises(UserError, match="nobody has its batch script any more"):
+    with pytest.raises(UserError, match="its batch script is not available any more"):
         find_again("17", world.settings, world.env, world.io, job)

@@ -149,7 +149,7 @@ def test_an_array_that_is_refused_leaves_no_run(world: World) -> None:
     [
         ({"at_once": 2}, CLUSTER, "--at-once 2: there is no sweep"),
         ({"num_random": 2}, CLUSTER, "--random 2: there is no sweep"),
-        ({"sweep": {"lr": "1,2"}, "set": {"lr": "1"}}, CLUSTER, "both say its value"),
+        ({"sweep": {"lr": "1,2"}, "set": {"lr": "1"}}, CLUSTER, "both set its value"),
         ({"sweep": {"lr": "1,2"}, "at_once": 0}, CLUSTER, "must be 1 to 64"),
         ({"sweep": {"lr": "1,2"}, "at_once": 2}, MACHINE, "this machine train one after the other"),
     ],

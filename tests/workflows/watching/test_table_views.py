@@ -27,7 +27,7 @@ def test_a_damaged_file_is_reported_in_one_line_and_ignored(tmp_path: Path, said
     views, problem = ViewStore(tmp_path).read()
     assert views == {}
     assert problem is not None
-    assert problem.endswith("not what coach wrote; it does not count")
+    assert problem.endswith("not in the form that coach writes; it is ignored")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_damaged_file_of_saved_views_is_reported_and_ignored(tmp_path: Path, s
     views, problem = ViewStore(tmp_path, tmp_path).read_saved()
     assert views == {}
     assert problem is not None
-    assert problem.endswith("; it does not count")
+    assert problem.endswith("; it is ignored")
 
 
 def test_only_the_valid_parts_of_saved_views_count(tmp_path: Path) -> None:
