@@ -103,8 +103,8 @@ def new_rule(code: str, name: str) -> list[str]:
         "docs/rules, docs/reference (made anew)",
         f"next: what logs say goes to coach/rules/wordings/{family}.toml, with seen or source",
         "next: a program that fails so goes to tests/recordings/failing_programs.py; run it by its name",
-        f"next: `python -m tests.rules.proofs {code}` writes the proof that tests/rules/test_proofs.py asks for",
-        f"next: give {code} its place in causes.py: no longer UNPROVEN, its edges; its cause {name!r} a sentence",
+        f"next: `python -m tests.rules.proofs {code}` writes the proof that test_proofs.py asks for",
+        f"next: in causes.py: {code} no longer UNPROVEN, its edges; a sentence for {name!r}",
         "next: `python docs/make_reference.py` after each change of its docstring, wordings or cause",
     ]
 
@@ -163,7 +163,7 @@ def new_screen(_: str, name: str) -> list[str]:
         "next: a key that opens it goes to coach/tui/keys/screens.py, its id to SCREEN_KEYS of "
         "coach/config/keys.py, and the way to it to `path` of tests/tui/test_app.py",
         "next: its lines are made in its renderer, of values alone",
-        "next: `:` opens it, by _ABOUT_EVERYTHING of coach/tui/palette.py: strike it there if it is of one job",
+        "next: `:` opens it, by _ABOUT_EVERYTHING of coach/tui/palette.py: strike it if it is of one job",
         "next: `python docs/make_reference.py` after a new key",
     ]
 

@@ -3,9 +3,9 @@ ones that look alike, and its words.
 
     python -m tests.rules.proofs CODE …
 
-writes the proofs of these codes in `proofs.toml` anew: chosen among the recordings and the logs that the tests
-of the rules hold. Without codes it writes those of all rules, which takes minutes. A rule that lacks something
-stands in `unproven.toml` with a reason; that list may only shrink.
+writes the proofs of these codes in `proofs.toml` anew: chosen among the recordings and the logs that the
+tests of the rules hold. Without codes it writes those of all rules, which takes minutes. A rule that lacks
+something stands in `unproven.toml` with a reason; that list may only shrink.
 """
 
 from __future__ import annotations
