@@ -8,9 +8,9 @@
 #   make site        install for everybody on a cluster    PREFIX=/shared/apps/coach (docs/site/install.md)
 #   make single      all of coach in one file, coach.pyz     PYTHONS="python3.11 python3.12" says for which versions
 #   make docs        the pages as HTML, in build/docs
-#   make lint        format, lint, types, import contracts
-#   make new-rule    a rule that works, with its tests: CODE=ENV024
-#                    also new-recipe, new-screen, new-command: NAME=my_name
+#   make lint        format, lint, types, import contracts: all complaints; `.venv/bin/ruff format .` mends the format
+#   make new-rule    a rule that works, with its tests: CODE=ENV024 NAME=nfs_server_silent
+#                    also new-recipe (FROM=baseline names its parent), new-screen, new-command: NAME=my_name
 #   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
 #   make help        these lines
 #   make clean       remove .venv and what else was made; not ./wheelhouse, which cannot be made again everywhere
@@ -116,10 +116,12 @@ keep_venv
 endef
 
 define lint
-$(VENV)/bin/ruff format --check .
-$(VENV)/bin/ruff check .
-$(VENV)/bin/mypy
-$(VENV)/bin/lint-imports
+wrong=0
+$(VENV)/bin/ruff format --check . || wrong=1
+$(VENV)/bin/ruff check . || wrong=1
+$(VENV)/bin/mypy || wrong=1
+$(VENV)/bin/lint-imports || wrong=1
+if [ $$wrong != 0 ]; then exit 1; fi
 endef
 
 run:
@@ -182,7 +184,7 @@ quick:
 
 new-rule new-recipe new-screen new-command:
 	@$(call install,dev,check itself)
-	exec $(VENV)/bin/python -m tests.house.new $(@:new-%=%) --code "$(CODE)" --name "$(NAME)"
+	exec $(VENV)/bin/python -m tests.house.new $(@:new-%=%) --code "$(CODE)" --name "$(NAME)" --from "$(FROM)"
 
 # The build back end is among them because installing from a checkout needs it.
 wheelhouse:

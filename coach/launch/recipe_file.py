@@ -58,7 +58,11 @@ RECIPE_KEYS: Keys = {
         "One rank, a rank for each device, or one rank for all devices of a node.",
         is_needed=True,
     ),
-    "key": TableKey("one character", "The key that launches it from any screen."),
+    "key": TableKey(
+        "one character",
+        "The key that launches it from any screen. Coach's own recipes have 1 to 5; users and sites give "
+        "6 to 9 in [keys] of the config.",
+    ),
     "time": TableKey('a time such as "00:30:00"', "The time limit of its runs.", is_needed=True),
     "torch": TableKey(
         'a requirement such as ">=2.6" or ">=2.6,<3"', "The versions of torch with which it works."

@@ -218,7 +218,7 @@ class LiveLaunches:
             or now_s - self._site[0] > SITE_AGE_S
             or self._site[1].backend != backend
         ):
-            self._site = (now_s, prepare.look_at_site(backend, self._reach.io))
+            self._site = (now_s, prepare.look_at_site(backend, self._reach.io, self._reach.settings))
             self._lost = {}
         site = self._site[1]
         if request.recipe not in self._lost:

@@ -157,7 +157,17 @@ def rule_places(titles: Iterable[RuleTitle], go: Callable[..., object]) -> tuple
 
 
 _ABOUT_EVERYTHING = frozenset(
-    {"runs", "where", "reservations", "history", "findings", "recipes", "drills", "cohort", "doctor"}
+    {
+        "runs",
+        "where",
+        "reservations",
+        "history",
+        "findings",
+        "recipes",
+        "drills",
+        "cohort",
+        "doctor",
+    }
 )
 """Screens that open without the name of a job, node or run."""
 

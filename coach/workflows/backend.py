@@ -13,6 +13,8 @@ from pathlib import Path
 from coach.config import BACKENDS, Settings, Switch
 from coach.model.errors import UserError
 
+_NO_CONFIGURATION = "Could not establish a configuration source"
+"""Slurm's words where its commands are installed and no slurm.conf is found."""
 _CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
 
@@ -43,6 +45,15 @@ def _refuse_if_locked(requested: str, resolved: str, env: Mapping[str, str], set
 def why_no_local_backend(settings: Settings) -> str | None:
     """Why training on this machine is not allowed; None if it is."""
     return settings.why_off(Switch.LOCAL_BACKEND)
+
+
+def hint_without_cluster(said: str, settings: Settings) -> str | None:
+    """What would help where Slurm's commands are installed and belong to no cluster; None for other failures:
+    a controller that is down for a minute is no reason to train on a login node."""
+    if _NO_CONFIGURATION not in said:
+        return None
+    named = "SLURM_CONF names the cluster's slurm.conf"
+    return named if why_no_local_backend(settings) else f"{named}; --backend local trains on this machine"
 
 
 def _found(env: Mapping[str, str]) -> str:

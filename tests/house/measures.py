@@ -19,6 +19,9 @@ MAX_FUNCTION_LINES = 60
 MAX_OWN_IMPORTS = 12
 MAX_WIDTH = 110
 
+Among = frozenset[Path] | None
+"""The files that are measured, of those that a measure is for; None: all."""
+
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _MUTABLE_CALLS = frozenset(
     {"Counter", "OrderedDict", "bytearray", "defaultdict", "deque", "dict", "list", "set"}
@@ -49,14 +52,18 @@ _FEWEST_WORDS_OF_A_NAME = 4
 class Guard:
     """A measure, its limit for every place, and the advice for a place above the limit."""
 
-    measure: Callable[[], Mapping[str, int]]
+    measure: Callable[[Among], Mapping[str, int]]
     limit: int
     mend: str
 
 
 @cache
-def files(*folders: str) -> tuple[Path, ...]:
-    found = [path for folder in folders for path in sorted((REPOSITORY / folder).rglob("*.py"))]
+def files(*folders: str, among: Among = None) -> tuple[Path, ...]:
+    places = [REPOSITORY / folder for folder in folders]
+    if among is not None:
+        is_in = [path for path in sorted(among) if path.suffix == ".py" and path.exists()]
+        return tuple(path for path in is_in if any(place in path.parents for place in places))
+    found = [path for place in places for path in sorted(place.rglob("*.py"))]
     assert found, folders
     return tuple(path for path in found if "__pycache__" not in path.parts)
 
@@ -70,25 +77,25 @@ def _name(path: Path) -> str:
     return path.relative_to(REPOSITORY).as_posix()
 
 
-def complexities() -> dict[str, int]:
+def complexities(among: Among = None) -> dict[str, int]:
     """Decisions of a function plus one, counted as radon counts them: boolean operators and comprehensions
     too."""
     return {
         place: 1 + sum(map(_decisions, ast.walk(function)))
-        for place, function in _functions(files("coach", "benchmarks", "docs"))
+        for place, function in _functions(files("coach", "benchmarks", "docs", among=among))
     }
 
 
-def lengths() -> dict[str, int]:
+def lengths(among: Among = None) -> dict[str, int]:
     """Lines of a function, from `def` to its last. Trainers are left out: each is one function, read from top
     to bottom."""
     return {
         place: (function.end_lineno or function.lineno) - function.lineno + 1
-        for place, function in _functions(files("coach", "tests", "benchmarks", "docs"))
+        for place, function in _functions(files("coach", "tests", "benchmarks", "docs", among=among))
     }
 
 
-def own_imports() -> dict[str, int]:
+def own_imports(among: Among = None) -> dict[str, int]:
     """Modules of coach that a module imports at its top. Those for annotations (TYPE_CHECKING) and late ones
     (`coach.late`) couple too, but load nothing: left out."""
     return {
@@ -100,38 +107,38 @@ def own_imports() -> dict[str, int]:
                 for module in _own_modules(node) - {"coach.late"}
             }
         )
-        for path in files("coach")
+        for path in files("coach", among=among)
     }
 
 
-def late_imports() -> dict[str, int]:
+def late_imports(among: Among = None) -> dict[str, int]:
     """Import statements inside functions, for modules of coach."""
     return {
         _name(path): sum(bool(_own_modules(node)) for node, in_function, _ in _imports(path) if in_function)
-        for path in files("coach")
+        for path in files("coach", among=among)
     }
 
 
-def wide_lines() -> dict[str, int]:
+def wide_lines(among: Among = None) -> dict[str, int]:
     return {
         _name(path): sum(len(line) > MAX_WIDTH for line in path.read_text(encoding="utf-8").split("\n"))
-        for path in files("coach", "tests", "trainers", "benchmarks", "docs")
+        for path in files("coach", "tests", "trainers", "benchmarks", "docs", among=among)
     }
 
 
-def states() -> dict[str, int]:
+def states(among: Among = None) -> dict[str, int]:
     """The state that a module keeps between calls: caches, `global`, and containers that its functions
     change."""
-    return {place: 1 for path in files("coach", "trainers") for place in _states_of(path)}
+    return {place: 1 for path in files("coach", "trainers", among=among) for place in _states_of(path)}
 
 
-def vague_test_names() -> dict[str, int]:
+def vague_test_names(among: Among = None) -> dict[str, int]:
     """Tests with too short a name: it has a subject and no statement."""
     return {
         _name(path): sum(
             len(name.split("_")) < _FEWEST_WORDS_OF_A_NAME for name in _TEST.findall(path.read_text())
         )
-        for path in files("tests")
+        for path in files("tests", among=among)
     }
 
 

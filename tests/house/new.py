@@ -1,5 +1,5 @@
-"""`make new-rule CODE=ENV024`, `new-recipe`, `new-screen`, `new-command` (NAME=…): make a working part with
-its tests, in its right place.
+"""`make new-rule CODE=ENV024 NAME=my_cause`, `new-recipe`, `new-screen`, `new-command` (NAME=…): make a
+working part with its tests, in its right place.
 
 The new part passes the checks and its own tests. The last printed lines list the next steps for a person. Of
 the existing files only the lists of all parts change, by one line each. Bad input changes nothing.
@@ -8,9 +8,11 @@ the existing files only the lists of all parts change, by one line each. Bad inp
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -18,6 +20,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SKELETONS = Path(__file__).with_name("skeletons")
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 _CODE = re.compile(r"([A-Z]{3})(\d{3})")
+_OF_PARENT = ("requires", "ranks", "uneven_by_design", "max_restarts")
+"""What a recipe has from its trainer: a recipe of the same trainer needs it too."""
 
 
 class Refused(Exception):
@@ -49,6 +53,19 @@ class Change:
         self._texts[REPOSITORY / path] = text.replace(f"\n{before}", f"\n{new}\n{before}")
         self.made.append(f"{path} (one line)")
 
+    def entry(self, path: str, table: str, key: str, new: str) -> None:
+        """A line in a dictionary of strings that begins with `table`: above the first key that follows it in
+        the alphabet. Where a neighbour stands out of order, it is the nearest place above it."""
+        text = self._texts.get(REPOSITORY / path) or (REPOSITORY / path).read_text(encoding="utf-8")
+        before, found, body = text.partition(f"\n{table}")
+        keys = re.findall(r'^ +"(\w+)":', body.partition("\n}")[0].partition("\n)")[0], re.MULTILINE)
+        after = next((each for each in keys if each > key), None)
+        if not found or after is None:
+            raise Refused(f"{path}: no place for {key!r} below {table!r}: adapt tests/house/new.py")
+        place = re.compile(rf'^ +"{after}":', re.MULTILINE)
+        self._texts[REPOSITORY / path] = before + found + place.sub(rf"{new}\n\g<0>", body, count=1)
+        self.made.append(f"{path} (one line)")
+
     def write(self) -> None:
         """Write it."""
         for path, text in self._texts.items():
@@ -69,9 +86,9 @@ def new_rule(code: str, name: str) -> list[str]:
     register = (REPOSITORY / "coach" / "rules" / "causes.py").read_text(encoding="utf-8")
     if re.search(rf"\b{code}\b", register):
         raise Refused(f"{code}: was used before, and a code is never reused: {_newest(of_family, match[1])}")
-    name = name or "unnamed"
-    cause = f"{name}_{code.lower()}"
-    words = {"CODE": code, "name": name.replace("_", "-"), "cause": cause, "Class": _class(name)}
+    if re.search(rf'^ +"{name}":', register, re.MULTILINE):
+        raise Refused(f"{name}: is a cause already; take another name")
+    words = {"CODE": code, "name": name.replace("_", "-"), "cause": name, "Class": _class(name)}
     family = of_family[0].parent.name
     change = Change()
     change.file(f"coach/rules/{family}/{code.lower()}_{name}.py", "rule.txt", words)
@@ -79,16 +96,17 @@ def new_rule(code: str, name: str) -> list[str]:
     causes = "coach/rules/causes.py"
     change.line(causes, '    end="COD002', f'    Code("{code}", status=Status.UNPROVEN),')
     sentence = f"The job says that it refuses to start: {name.replace('_', ' ')} ({code})."
-    change.line(causes, '        "all_gpus_busy":', f'        "{cause}": "{sentence}",')
+    change.entry(causes, "_CAUSES:", name, f'        "{name}": "{sentence}",')
     change.write()
-    _run("docs/make_rules.py")
+    _run("docs/make_reference.py")
     return [
         *change.made,
-        "docs/rules (made anew)",
+        "docs/rules, docs/reference (made anew)",
         f"next: what logs say goes to coach/rules/wordings/{family}.toml, with seen or source",
         "next: a program that fails so goes to tests/recordings/failing_programs.py; run it by its name",
-        "next: `python -m tests.rules.proofs` writes the proof that tests/rules/test_proofs.py asks for",
-        f"next: give {code} its place in causes.py: no longer UNPROVEN, its cause a sentence, its edges",
+        f"next: `python -m tests.rules.proofs {code}` writes the proof that test_proofs.py asks for",
+        f"next: in causes.py: {code} no longer UNPROVEN, its edges; a sentence for {name!r}",
+        "next: `python docs/make_reference.py` after each change of its docstring, wordings or cause",
     ]
 
 
@@ -98,17 +116,33 @@ def _newest(of_family: list[Path], prefix: str) -> str:
     return f"the number above the highest is {prefix}{highest + 1:03d}"
 
 
-def new_recipe(_: str, name: str) -> list[str]:
-    """A recipe that launches DDP under a name of its own."""
+def new_recipe(_: str, name: str, parent: str = "") -> list[str]:
+    """A recipe that launches its parent's trainer under a name of its own: DDP on two ranks by default."""
+    parent = parent or "ddp"
+    source = REPOSITORY / "recipes" / f"{parent}.toml"
+    if not _NAME.fullmatch(parent) or not source.exists():
+        raise Refused(f"FROM={parent}: recipes/ has no such recipe")
+    of_parent = tomllib.loads(source.read_text(encoding="utf-8"))
+    above = of_parent.get("parameters_of", "")
+    if not above.endswith(".py"):
+        raise Refused(f"FROM={parent}: its parameters are those of {above!r}: build on that one")
     change = Change()
-    words = {"name": name, "Title": _title(name)}
+    words = {
+        "name": name,
+        "Title": _title(name),
+        "parent": parent,
+        **{key: str(of_parent[key]) for key in ("trainer", "devices", "time", "gpu_hours")},
+        "next": str(of_parent.get("next", parent)),
+        "more": "".join(f"{key} = {json.dumps(of_parent[key])}\n" for key in _OF_PARENT if key in of_parent),
+    }
     change.file(f"recipes/{name}.toml", "recipe.txt", words)
     change.file(f"recipes/{name}.md", "lesson.txt", words)
     change.write()
     return [
         *change.made,
         "its tests are there: tests/trainers/test_recipes_match.py reads every recipe",
-        "next: name its trainer or the recipe that it builds on, and what it changes",
+        f"next: say what it changes of {parent} (FROM=RECIPE names another parent): [parameters.NAME] with a "
+        "default, or a trainer of its own",
         f"next: try it by `coach launch {name} --backend local`, measure, then write expect and duration",
     ]
 
@@ -123,12 +157,15 @@ def new_screen(_: str, name: str) -> list[str]:
     title = f', title="{words["title"]}"' if "_" in name else ""
     line = f'    _spec("{name}", "{name}:{_class(name)}Screen", SHOWS, Follows.BEFORE{title}),'
     change.line("coach/tui/screen_specs.py", '    _spec("doctor",', line)
+    change.line("coach/tui/palette.py", '        "cohort",', f'        "{name}",')
     change.write()
     return [
         *change.made,
         "next: a key that opens it goes to coach/tui/keys/screens.py, its id to SCREEN_KEYS of "
         "coach/config/keys.py, and the way to it to `path` of tests/tui/test_app.py",
         "next: its lines are made in its renderer, of values alone",
+        "next: `:` opens it, by _ABOUT_EVERYTHING of coach/tui/palette.py: strike it if it is of one job",
+        "next: `python docs/make_reference.py` after a new key",
     ]
 
 
@@ -160,7 +197,8 @@ def new_command(_: str, name: str) -> list[str]:
         *change.made,
         "docs/reference (made anew)",
         "next: the type of its JSON in coach/cli/documents, its example in docs/reference_pages/commands.py",
-        "next: its summary, under the task that it serves, in COMMANDS_BY_TASK of coach/cli/__init__.py",
+        "next: it stands under `set up`: move its line in COMMANDS_BY_TASK of coach/cli/__init__.py to the "
+        "task that it serves, with a summary of its own",
         "next: what adds up or judges goes to coach/analysis, I/O in several steps to coach/workflows",
         "next: a line in tests/test_bad_input.py if it asks Slurm; its line in the docs",
     ]
@@ -182,7 +220,7 @@ def _run(program: str) -> None:
         raise Refused(f"{program}: {done.stderr.strip().splitlines()[-1]}")
 
 
-PARTS: Mapping[str, Callable[[str, str], list[str]]] = {
+PARTS: Mapping[str, Callable[..., list[str]]] = {
     "rule": new_rule,
     "recipe": new_recipe,
     "screen": new_screen,
@@ -196,12 +234,17 @@ def main() -> int:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--code", default="")
     parser.add_argument("--name", default="")
+    parser.add_argument("--from", dest="parent", default="", help="the recipe that a recipe builds on")
     args = parser.parse_args()
     try:
-        needs_name = args.part != "rule"
-        if (needs_name or args.name) and not _NAME.fullmatch(args.name):
+        if args.part == "rule" and not args.name:
+            raise Refused("a rule has a code and the name of its cause: CODE=ENV024 NAME=nfs_server_silent")
+        if not _NAME.fullmatch(args.name):
             raise Refused(f"{args.name!r}: a name is small letters, digits and _: NAME=my_{args.part}")
-        said = PARTS[args.part](args.code, args.name)
+        if args.parent and args.part != "recipe":
+            raise Refused(f"FROM={args.parent}: a recipe alone builds on another")
+        more = [args.parent] if args.part == "recipe" else []
+        said = PARTS[args.part](args.code, args.name, *more)
     except (Refused, OSError) as error:
         sys.stderr.write(f"new-{args.part}: {error}\n")
         return 2

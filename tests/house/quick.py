@@ -1,8 +1,8 @@
 """`make quick`: the tests that belong to the files that are changed.
 
-It picks by name and by import, so it is a first look and no proof: `make test` runs all. It lists the tests
-that it leaves out. `FILES="coach/…"` names files instead of asking git, `BASE=…` another commit to compare
-with.
+Width, size and imports of the changed files come first: they fail in a second, before any test. Then it picks
+tests by name and by import, so it is a first look and no proof: `make test` runs all. It lists the tests that
+it leaves out. `FILES="coach/…"` names files instead of asking git, `BASE=…` another commit to compare with.
 """
 
 from __future__ import annotations
@@ -15,34 +15,62 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-MAX_BY_IMPORT = 5
-"""A module that everybody imports has a hundred test files: the smallest of them are run."""
+from tests.house.ratchet import complaints_of
+from tests.installed import REPOSITORY
+
+MAX_BY_IMPORT = 3
+MAX_CHARACTERS = 40_000
+"""A module that everybody imports has a hundred test files: the smallest of them are run, and none that is
+larger than this."""
+MAX_NAMED = 10
+"""Of the test files that are left out."""
+FAR = ("cluster", "drills", "faults", "fuzz", "house", "nvml", "own_programs", "site", "single", "terminal")
+"""Folders of tests/ whose tests have more in view than one module: its import is no reason to run them."""
+WALKS = re.compile(r"^from tests\.tui\.(?:texts|every_screen) import", re.MULTILINE)
+"""What goes through every screen takes a minute."""
 NOT_HERE = (
     "long gpu cluster site other_slurm scale terminal train frameworks language kernels proof environments "
     "modules"
 )
 """Markers of tests that wait for a cluster, a terminal or a training."""
 GUARDS = {
-    "tests/test_house.py": "size, imports and start of every module",
+    "tests/test_house.py": "import walls and start of every module",
     "tests/test_readmes.py": "the page of every room",
 }
-_LEFT_OUT_OF_GUARDS = ("a_wheel_holds", "programs_that_no_test_starts")
-"""Tests of the guards that build a wheel or read the whole tree."""
+_LEFT_OUT_OF_GUARDS = ("a_wheel_holds", "programs_that_no_test_starts", "list_of_exceptions_says")
+"""Tests of the guards that build a wheel or read the whole tree. Of the list of exceptions the changed files
+are measured before the tests."""
+PROOFS = "tests/rules/test_proofs.py"
+_RULE = re.compile(r"coach/rules/\w+/([a-z]{3}\d{3})_\w+\.py")
+_REFERENCE = "tests/test_reference_pages.py"
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "coach/rules": (
         "tests/rules/test_registry.py",
         "tests/rules/test_pages.py",
     ),
-    "coach/rules/wordings": ("tests/rules/wordings", "tests/rules/test_pages.py"),
-    "coach/cli": ("tests/test_help.py", "tests/test_bad_input.py"),
+    "coach/rules/causes.py": ("tests/rules/test_causes.py", _REFERENCE),
+    "coach/rules/wordings": ("tests/rules/wordings", "tests/rules/test_pages.py", _REFERENCE),
+    "coach/cli": ("tests/test_help.py", "tests/test_bad_input.py", _REFERENCE),
+    "coach/config": (_REFERENCE,),
+    "coach/sources": ("tests/fuzz/test_every_parser.py",),
     "coach/tui": ("tests/tui/test_screen_specs.py", "tests/tui/test_keys.py"),
-    "recipes": ("tests/trainers/test_recipes_match.py",),
+    "coach/tui/keys": (_REFERENCE,),
+    "tests/rules/proofs.toml": (PROOFS,),
+    "recipes": (
+        "tests/trainers/test_recipes_match.py",
+        "tests/launch/test_lessons.py",
+        "tests/workflows/launching/test_recipes.py",
+    ),
     "recipes/drills": ("tests/launch/test_drill_table.py",),
-    "trainers": ("tests/trainers/test_recipes_match.py", "tests/trainers/test_diff_budgets.py"),
+    "trainers": (
+        "tests/trainers/test_recipes_match.py",
+        "tests/trainers/test_diff_budgets.py",
+        "tests/trainers/as_on_gpu/test_only_a_gpu.py",
+    ),
     "site": ("tests/site/test_pages.py", "tests/site/test_template.py", "tests/site/test_reference.py"),
     "single": ("tests/single/test_stand_ins.py",),
-    "docs": ("tests/site/test_pages.py", "tests/rules/test_pages.py"),
+    "docs": ("tests/site/test_pages.py", "tests/rules/test_pages.py", "tests/docs/test_pages.py"),
+    "docs/reference": (_REFERENCE,),
     "Makefile": ("tests/test_makefile.py",),
     "pyproject.toml": ("tests/test_makefile.py",),
 }
@@ -55,6 +83,8 @@ class Picks:
 
     run: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    codes: set[str] = field(default_factory=set)
+    """The rules whose proofs are run."""
 
     def add(self, test: str, why: str) -> None:
         """The first reason stays."""
@@ -64,35 +94,50 @@ class Picks:
 def pick(changed: Iterable[str], tests: Mapping[str, str]) -> Picks:
     """The tests for changed files. `tests` has the text of each module below tests/, by its path."""
     picks = Picks()
-    for path in changed:
-        _pick_for(path, tests, picks)
+    users = {path: _pick_for(path, tests, picks) for path in dict.fromkeys(changed)}
     for test, why in GUARDS.items():
         picks.add(test, why)
+    for path, others in users.items():
+        named = [test for test in others if test not in picks.run]
+        if named:
+            shown = [*named[:MAX_NAMED], *(["…"] if len(named) > MAX_NAMED else [])]
+            picks.left_out.append(f"{len(named)} more test files use {path}: {', '.join(shown)}")
     return picks
 
 
-def _pick_for(path: str, tests: Mapping[str, str], picks: Picks) -> None:
-    before = len(picks.run)
+def _pick_for(path: str, tests: Mapping[str, str], picks: Picks) -> list[str]:
+    """Pick the tests for one file. The test files that use it too, and are left out."""
     if is_test(path):
         if path in tests:
             picks.add(path, "is changed")
-        return
+        return []
     own = [test for test in named_after(path) if test in tests]
     for test in own:
         picks.add(test, f"is named after {path}")
-    by_import = [test for test in sorted(tests, key=lambda test: len(tests[test])) if is_test(test)]
-    by_import = [test for test in by_import if test not in own and mentions(tests[test], path)]
-    for test in by_import[:MAX_BY_IMPORT]:
+    by_size = sorted(tests, key=lambda test: len(tests[test]))
+    users = [test for test in by_size if is_test(test) and test not in own and mentions(tests[test], path)]
+    near = [test for test in users if is_near(test, tests[test], path)][:MAX_BY_IMPORT]
+    for test in near:
         picks.add(test, f"uses {path}")
-    others = by_import[MAX_BY_IMPORT:]
-    if others:
-        picks.left_out.append(f"{len(others)} more test files use {path}: {', '.join(others)}")
-    for room, more in ROOMS.items():
-        if path == room or path.startswith(f"{room}/"):
-            for test in more:
-                picks.add(test, f"guards {room}")
-    if len(picks.run) == before and not picks.run:
+    rule = _RULE.fullmatch(path)
+    if rule and PROOFS in tests:
+        picks.codes.add(rule[1].upper())
+        picks.add(PROOFS, f"proves {rule[1].upper()}: its other rules are left out")
+    rooms = [room for room in ROOMS if path == room or path.startswith(f"{room}/")]
+    for room in rooms:
+        for test in ROOMS[room]:
+            picks.add(test, f"guards {room}")
+    if not (own or users or rooms):
         picks.left_out.append(f"{path}: no test is named after it or imports it")
+    return [test for test in users if test not in near]
+
+
+def is_near(test: str, text: str, path: str) -> bool:
+    """True if a file that uses a module is worth its time for a change of that module."""
+    room = test.split("/")[1]
+    is_far = room in FAR and not path.startswith(f"tests/{room}/")
+    waits = re.search(rf"^pytestmark = .*mark\.(?:{'|'.join(NOT_HERE.split())})\b", text, re.MULTILINE)
+    return not is_far and waits is None and WALKS.search(text) is None and len(text) <= MAX_CHARACTERS
 
 
 def is_test(path: str) -> bool:
@@ -101,11 +146,16 @@ def is_test(path: str) -> bool:
 
 
 def named_after(path: str) -> list[str]:
-    """The folder of a module's tests: the mirror of its folder, or the mirror of its room."""
-    inside = Path(path.removeprefix("coach/"))
-    name = f"test_{inside.stem}.py"
+    """The places of a module's tests: the mirror of its folder, or the mirror of its room. Tests of a screen
+    may have `_screen` in their name."""
+    inside = Path(path.removeprefix("coach/").removeprefix("tests/"))
+    if inside.suffix != ".py":
+        return []
+    names = [f"test_{inside.stem}.py"]
+    if "screens" in inside.parts:
+        names.append(f"test_{inside.stem}_screen.py")
     folders = [inside.parent, *inside.parent.parents]
-    return [Path("tests", folder, name).as_posix() for folder in folders]
+    return [Path("tests", folder, name).as_posix() for folder in folders for name in names]
 
 
 def mentions(text: str, path: str) -> bool:
@@ -155,6 +205,8 @@ def command(picks: Picks, arguments: Iterable[str]) -> list[str]:
     """How pytest is called."""
     markers = " or ".join(NOT_HERE.split())
     names = " and ".join(f"not {name}" for name in _LEFT_OUT_OF_GUARDS)
+    if picks.codes and picks.run.get(PROOFS) != "is changed":
+        names += f" and (not {Path(PROOFS).stem} or {' or '.join(sorted(picks.codes))})"
     return [
         *(sys.executable, "-m", "pytest", "-n", "2", "-q", "-m", f"not ({markers})", "-k", names),
         *picks.run,
@@ -182,9 +234,13 @@ def main() -> int:
     told.append(f"left out: tests marked {NOT_HERE}; `make test` runs them")
     sys.stdout.write("\n".join(told) + "\n")
     sys.stdout.flush()
-    return (
-        0 if args.list else subprocess.run(command(picks, arguments), cwd=REPOSITORY, check=False).returncode
-    )
+    if args.list:
+        return 0
+    wrong = complaints_of(changed)
+    if wrong:
+        sys.stdout.write("\n".join(["mend these first; no test was run:", *wrong]) + "\n")
+        return 1
+    return subprocess.run(command(picks, arguments), cwd=REPOSITORY, check=False).returncode
 
 
 if __name__ == "__main__":

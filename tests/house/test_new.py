@@ -4,9 +4,11 @@ nothing."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,7 +47,7 @@ def test_each_skeleton_passes_lint_and_its_own_tests(
     before = contents(tree)
     for part, words in {
         "rule": ("--code", "ENV997", "--name", "gone_away"),
-        "recipe": ("--name", "my_ddp"),
+        "recipe": ("--name", "my_ddp", "--from", "baseline"),
         "screen": ("--name", "tide_table"),
         "command": ("--name", "places"),
     }.items():
@@ -54,6 +56,10 @@ def test_each_skeleton_passes_lint_and_its_own_tests(
     made = [str(path) for path, changed in contents(tree).items() if before.get(path) != changed]
     modules = [path for path in made if path.endswith(".py")]
     assert (tree / "docs" / "rules" / "ENV997.md").exists()
+    causes = re.findall(r'^ +"(\w+)": "', (tree / "coach/rules/causes.py").read_text(), re.MULTILINE)
+    assert causes[causes.index("gone_away") + 1] > "gone_away"
+    recipe = tomllib.loads((tree / "recipes/my_ddp.toml").read_text())
+    assert (recipe["devices"], recipe["parameters_of"]) == ("single", "baseline")
     ruff = Path(sys.executable).parent / "ruff"
     tests = [path for path in modules if Path(path).name.startswith("test_") and path not in map(str, before)]
     assert len(tests) == 3
@@ -78,12 +84,23 @@ def test_each_skeleton_passes_lint_and_its_own_tests(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("rule", "--code", "ENV017"), "ENV017: is a rule already: the number above the highest is ENV"),
         (
-            ("rule", "--code", "env24"),
+            ("rule", "--code", "ENV017", "--name", "x"),
+            "ENV017: is a rule already: the number above the highest is ENV",
+        ),
+        (
+            ("rule", "--code", "env24", "--name", "x"),
             "'env24': a code is three capital letters and three digits: CODE=ENV024",
         ),
-        (("rule", "--code", "XYZ001"), "XYZ001: no family of rules has codes that begin with XYZ"),
+        (
+            ("rule", "--code", "XYZ001", "--name", "x"),
+            "XYZ001: no family of rules has codes that begin with XYZ",
+        ),
+        (("rule", "--code", "ENV997"), "a rule has a code and the name of its cause: CODE=ENV024 NAME=nfs"),
+        (("rule", "--code", "ENV997", "--name", "stale_nfs"), "stale_nfs: is a cause already; take another"),
+        (("recipe", "--name", "x", "--from", "ddpp"), "FROM=ddpp: recipes/ has no such recipe"),
+        (("recipe", "--name", "x", "--from", "elastic"), "FROM=elastic: its parameters are those of 'ddp': "),
+        (("screen", "--name", "x", "--from", "ddp"), "FROM=ddp: a recipe alone builds on another"),
         (("recipe", "--name", "ddp"), "recipes/ddp.toml: is there already; take another name"),
         (("screen", "--name", "../x"), "'../x': a name is small letters, digits and _: NAME=my_screen"),
         (("command", "--name", ""), "'': a name is small letters, digits and _: NAME=my_command"),

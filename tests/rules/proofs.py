@@ -1,17 +1,19 @@
 """The proofs of each rule, by code: a source in which it fires, one in which it is silent, five healthy ones
 that look similar, and its words.
 
-    python -m tests.rules.proofs
+    python -m tests.rules.proofs CODE …
 
-writes `proofs.toml` again, from the recordings and from the logs in the tests of the rules. A rule without a
-proof is listed in `unproven.toml` with the reason; that list may only shrink.
+writes the proofs of these codes in `proofs.toml` again, from the recordings and from the logs in the tests of
+the rules. Without codes it writes those of all rules, which takes minutes. A rule without a proof is listed in
+`unproven.toml` with the reason; that list may only shrink.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -269,7 +271,7 @@ def _first(names: Iterable[str | None], holds: Any) -> str | None:
 
 def as_toml(proofs: Mapping[str, Proof]) -> str:
     """The file `proofs.toml`."""
-    lines = ["# Written by `python -m tests.rules.proofs`: read the difference before you commit it."]
+    lines = ["# Written by `python -m tests.rules.proofs CODE`: read the difference before you commit it."]
     for code, proof in sorted(proofs.items()):
         lines += ["", f"[{code}]"]
         lines += [
@@ -286,10 +288,22 @@ def _toml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def main() -> None:
-    old = read_proofs() if PROOFS.exists() else {}
-    PROOFS.write_text(as_toml({type(rule).code: choose(type(rule), old.get(rule.code)) for rule in build()}))
+def main(codes: Sequence[str]) -> None:
+    """Choose the proofs of these codes, of all rules without codes, and say of each what was chosen."""
+    old = read_proofs()
+    rules = {rule.code: type(rule) for rule in build()}
+    unknown = [code for code in codes if code not in rules]
+    if unknown:
+        raise SystemExit(f"proofs: {unknown[0]}: no rule has this code")
+    wanted = list(codes or rules)
+    kept = {code: proof for code, proof in old.items() if code in rules}
+    for number, code in enumerate(wanted, 1):
+        kept[code] = choose(rules[code], old.get(code))
+        fires_in = kept[code].fires or "nothing"
+        sys.stdout.write(f"{number}/{len(wanted)} {code}: fires in {fires_in}\n")
+        sys.stdout.flush()
+    PROOFS.write_text(as_toml(kept), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

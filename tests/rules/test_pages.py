@@ -15,7 +15,7 @@ def test_the_pages_in_docs_are_what_the_docstrings_say() -> None:
     pages = MAKE_RULES["pages"]()
     lying = {path.name: path.read_text() for path in (REPOSITORY / "docs" / "rules").glob("*.md")}
     stale = sorted(name for name in {*pages, *lying} if pages.get(name) != lying.get(name))
-    assert not stale, "run `python docs/make_rules.py`"
+    assert not stale, "run `python docs/make_reference.py`"
 
 
 def test_every_rule_has_a_page_with_its_five_headings_and_stands_in_the_index() -> None:

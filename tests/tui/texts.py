@@ -8,6 +8,8 @@ then presses each key and keeps the note beside the keys.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from types import MappingProxyType
@@ -79,18 +81,31 @@ async def _notes(driver: Driver, screen: CoachScreen) -> AsyncIterator[None]:
 
 
 async def _print_all() -> None:
+    """A reader that has closed the pipe (head) has read enough: the walk ends."""
     seen: set[str] = set()
     place = ""
-    async for driver in walk():
-        for row in driver.text().splitlines():
-            text = " ".join(row.split())
-            if text in seen or not any(letter.isalpha() for letter in text):
-                continue
-            seen.add(text)
-            if driver.place != place:
+    async with contextlib.aclosing(walk()) as drivers:
+        async for driver in drivers:
+            new = [text for text in map(_one_line, driver.text().splitlines()) if _is_said(text)]
+            new = [text for text in dict.fromkeys(new) if text not in seen]
+            seen.update(new)
+            if new and driver.place != place:
                 place = driver.place
-                sys.stdout.write(f"\n== {place}\n")
-            sys.stdout.write(f"{text}\n")
+                new = ["", f"== {place}", *new]
+            try:
+                sys.stdout.write("".join(f"{text}\n" for text in new))
+                sys.stdout.flush()
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes at exit
+                return
+
+
+def _one_line(row: str) -> str:
+    return " ".join(row.split())
+
+
+def _is_said(text: str) -> bool:
+    return any(letter.isalpha() for letter in text)
 
 
 if __name__ == "__main__":

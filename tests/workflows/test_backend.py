@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from coach.config import Settings, Switch
 from coach.model.errors import UserError
 from coach.workflows import backend
 from coach.workflows.backend import resolve_backend
+from coach.workflows.launching.prepare import look_at_site
+from tests.sources.scripted_io import ScriptedIo
 
 
 @pytest.fixture(autouse=True)
@@ -35,3 +38,30 @@ def test_a_named_backend_is_used_and_a_misspelling_refused(tmp_path: Path) -> No
     assert resolve_backend("local", {"PATH": str(tmp_path), "SLURM_CONF": "/x"}) == "local"
     with pytest.raises(UserError, match="expected one of auto, slurm, local"):
         resolve_backend("slrum", {})
+
+
+@pytest.mark.parametrize(
+    ("said", "switched_off", "hint"),
+    [
+        (
+            "Could not establish a configuration source",
+            frozenset(),
+            "SLURM_CONF names the cluster's slurm.conf; --backend local trains on this machine",
+        ),
+        (
+            "Could not establish a configuration source",
+            frozenset({Switch.LOCAL_BACKEND}),
+            "SLURM_CONF names the cluster's slurm.conf",
+        ),
+        ("Unable to contact slurm controller (connect failure)", frozenset(), None),
+    ],
+)
+def test_where_slurms_commands_know_no_cluster_a_launch_is_told_what_would_help(
+    said: str, switched_off: frozenset[Switch], hint: str | None
+) -> None:
+    io = ScriptedIo({"nodes": (1, f"scontrol: fatal: {said}\n")})
+    settings = Settings(Path("/runs"), Path("/cache"), Path("/config"), switched_off=switched_off)
+    with pytest.raises(UserError) as refused:
+        look_at_site("slurm", io, settings)
+    assert refused.value.message == f"Slurm does not answer: {said}"
+    assert refused.value.hint == hint

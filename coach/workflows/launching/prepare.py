@@ -42,7 +42,7 @@ from coach.sources.machine.user import group_names, user_name
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.slurm.client import read_partitions_and_nodes
 from coach.sources.values import table, whole
-from coach.workflows.backend import resolve_backend
+from coach.workflows.backend import hint_without_cluster, resolve_backend
 from coach.workflows.jobs.earlier_launches import lines_of_earlier
 from coach.workflows.judging.targets import list_runs
 from coach.workflows.launching.defaults import locked_fields
@@ -60,7 +60,7 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
     off = settings.why_off(Switch.DRILLS)
     if recipe.drill is not None and off is not None:
         raise UserError(f"{recipe.name}: {off}", "ask the site")
-    site = look_at_site(resolve_backend(request.backend, env, settings), io)
+    site = look_at_site(resolve_backend(request.backend, env, settings), io, settings)
     return plan_for(request, settings, env, io, site, now_s)
 
 
@@ -74,12 +74,16 @@ def interrupted_launches(request: LaunchRequest, backend: str, settings: Setting
     return lines_of_earlier(recipe_of(request).name, backend, settings, io, user_name())
 
 
-def look_at_site(backend: str, io: Io) -> Site:
+def look_at_site(backend: str, io: Io, settings: Settings | None = None) -> Site:
     """Ask once what the cluster or this machine has. Raises UserError in Slurm's words if it does not
-    answer."""
+    answer; with settings, for a launch, it also says what would help."""
     if backend == "local":
         return Site(backend, (), (read_machine(),))
-    partitions, nodes, hidden = read_partitions_and_nodes(io)
+    try:
+        partitions, nodes, hidden = read_partitions_and_nodes(io)
+    except UserError as error:
+        hint = hint_without_cluster(error.message, settings) if settings is not None else None
+        raise UserError(error.message, hint) from error
     return Site(backend, partitions, nodes, hidden, None if user_name() == "root" else group_names())
 
 

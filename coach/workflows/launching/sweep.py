@@ -54,7 +54,7 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
     launched."""
     request = with_defaults(request, settings)
     recipe_of(request)  # a misspelt name is reported before the controller is asked
-    site = look_at_site(resolve_backend(request.backend, env, settings), io)
+    site = look_at_site(resolve_backend(request.backend, env, settings), io, settings)
     lost = interrupted_launches(request, site.backend, settings, io)
     plan = plan_all(request, settings, env, io, site, now_s)
     return replace(plan, warnings=(*lost, *plan.warnings))

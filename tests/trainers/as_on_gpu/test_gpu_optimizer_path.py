@@ -26,6 +26,7 @@ NEEDS = {
     "lightning_cnn.py": "lightning",
     "mpi_allreduce.py": "mpi4py",
     "deepspeed_zero.py": "deepspeed",
+    **dict.fromkeys(("gpt.py", "gpt_ddp.py", "gpt_fsdp.py", "gpt_tp.py", "lora.py"), "tokenizers"),
 }
 ENDS_BEFORE_ITS_FIRST_STEP = {
     "drill_missing_piece.py": "a module is missing",
