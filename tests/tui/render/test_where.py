@@ -76,6 +76,12 @@ def test_each_gpu_says_whose_it_is_that_it_is_idle_or_that_nobody_tells() -> Non
     assert "in use by a job that is not told" in shown[2]
 
 
+def test_a_node_on_which_only_others_may_have_jobs_names_the_key_that_shows_them() -> None:
+    own = text(node_job_lines((), 80, all_key="a")).splitlines()[0].strip()
+    assert own == "no job of yours runs here; a in the queue shows everybody's"
+    assert text(node_job_lines((), 80)).splitlines()[0].strip() == "no job runs here"
+
+
 def test_what_the_site_hides_is_said_and_never_as_nothing() -> None:
     node = replace(SNAPSHOT.nodes[0], gpus=(GpuCount("a100", 1, 1),), gpu_indices=(0,))
     slots = allocation_map([node], [])
