@@ -472,6 +472,26 @@ async def test_a_failure_is_listed_once_when_the_run_of_a_judged_job_becomes_kno
         assert session.watches[-1].targets[0] in (RUN_ID, CHILD_ID)
 
 
+async def test_the_log_opens_at_the_line_of_the_finding_that_is_marked() -> None:
+    wrong = grave("99").findings[0]
+    note = replace(wrong, rule="CUD004", severity=Severity.INFO, is_primary=False)
+    note = replace(note, evidence=(Evidence("device-side assert triggered", "/home/ada/slurm-99.out", 41),))
+    session = with_foreign_job()
+    told = replace(idle("99"), findings=(wrong, note))
+    diagnoses = MappingProxyType({**session.snapshot.diagnoses, "99": told})
+    session = FakeSession(replace(session.snapshot, diagnoses=diagnoses), {RUN_ID: make_history()})
+    async with opened(session) as driver:
+        await driver.until(lambda: "99" in driver.app.context.diagnoses, "the job is judged")
+        driver.app._go("finding", "99")
+        await driver.reaches("finding")
+        for keys, place in ((["l"], None), (["n", "l"], ("/home/ada/slurm-99.out", 41))):
+            await driver.press(*keys)
+            await driver.reaches("log")
+            assert driver.app.screen._place == place
+            await driver.press("escape")
+            await driver.reaches("finding")
+
+
 async def test_a_job_with_the_number_of_another_user_s_older_run_keeps_its_finding() -> None:
     session = with_foreign_job()
     before = session.snapshot

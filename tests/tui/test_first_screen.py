@@ -10,7 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coach.config.load import load
+from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.accounting import PastJob
+from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.tui.app import CoachApp
 from coach.tui.mode import Mode
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -47,6 +49,28 @@ async def test_a_training_shows_its_progress_in_its_row_and_the_nodes_show_their
         assert all(told in row for told in ("RUNNING", "✖ NaN", "%", "✖ NUM001"))
         assert "1 GPU of yours" in driver.text()
         assert "GPU USE" in driver.text()
+
+
+async def test_a_job_that_has_just_failed_is_not_called_healthy_by_the_verdict_from_while_it_ran() -> None:
+    ran = Diagnosis("99", "RUNNING", (), (), has_gone_well=True)
+
+    def queue(state: str, reason: str | None, diagnosis: Diagnosis) -> Snapshot:
+        job = replace(make_job("99", "ada", name="bert", state=state, reason=reason), raw_job_id="99")
+        target = TargetSnapshot("99", NOW_S, job=job)
+        return make_snapshot(
+            runs=(),
+            jobs=(job,),
+            targets=MappingProxyType({"99": target}),
+            diagnoses=MappingProxyType({"99": diagnosis}),
+        )
+
+    async with opened(FakeSession(queue("RUNNING", None, ran)), are_all_shown=False) as driver:
+        await driver.sees("✓ healthy")
+        driver.session.push(queue("FAILED", "NonZeroExitCode", ran))
+        await driver.sees("NonZeroExitCode")
+        assert "healthy" not in driver.text()
+        driver.session.push(queue("COMPLETED", None, replace(ran, state="COMPLETED")))
+        await driver.sees("✓ healthy")
 
 
 async def test_on_a_wide_terminal_the_job_under_the_cursor_stands_beside_and_is_read_when_it_rests(

@@ -89,6 +89,7 @@ _WORDS: dict[str, tuple[str, bool]] = {
 STATE_WORDS = frozenset(_WORDS)
 """Every base state and flag that coach knows."""
 
+_NO_CPUS = "all its CPUs are in use"
 _UNREMARKABLE = frozenset({"cloud", "dynamic_norm", "dynamic_future"})
 
 
@@ -138,12 +139,17 @@ def why_no_job(node: Node) -> str | None:
     state = explain_state(node.state)
     if state.unknown:
         return f"its state is {node.state}"
+    are_cpus_used = _is_used_up(node.num_cpus_allocated, node.num_cpus)
     if not state.takes_jobs:
-        return "; ".join(_WORDS[word][0] for word in state.words if not _WORDS[word][1])
+        told = {word: _WORDS[word][0] for word in state.words if not _WORDS[word][1]}
+        if "allocated" in told and are_cpus_used:
+            # Slurm calls a node allocated when its CPUs are; its GPUs may be idle.
+            told["allocated"] = _NO_CPUS
+        return "; ".join(told.values())
     if node.owner is not None:
         return "it is shared only among jobs of its present user"
-    if _is_used_up(node.num_cpus_allocated, node.num_cpus):
-        return "all its CPUs are in use"
+    if are_cpus_used:
+        return _NO_CPUS
     if _is_used_up(node.memory_allocated_mib, node.memory_mib):
         return "all its memory is in use"
     return None

@@ -17,6 +17,7 @@ from coach.tui.training import Training, worst_of
 
 _LEAST_FILLING = 4
 _MAX_ENDED = 50
+_GOES_ON = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING"})
 
 
 class Told:
@@ -30,7 +31,10 @@ class Told:
         return self._context.trainings.target_of(job, self._context.snapshot.runs)
 
     def of(self, job: Job) -> tuple[Training | None, Cell | None]:
-        """The training and the verdict of the user's own job; (None, None) for other people's jobs."""
+        """The training and the verdict of the user's own job; (None, None) for other people's jobs.
+
+        A job that has ended is not called healthy by a verdict from while it ran.
+        """
         context = self._context
         if context.user is not None and not is_own(job, context.user):
             return None, None
@@ -38,8 +42,9 @@ class Told:
         finding = worst_of(context.found.get(target, ()))
         if finding is not None:
             return context.trainings.of(target), finding_cell(finding)
-        is_waiting = job.state == "PENDING"
-        verdict = None if is_waiting else look_cell(context.diagnoses.get(target))
+        diagnosis = context.diagnoses.get(target)
+        is_of_before = is_final(job.state) and diagnosis is not None and diagnosis.state in _GOES_ON
+        verdict = None if job.state == "PENDING" or is_of_before else look_cell(diagnosis)
         return context.trainings.of(target), verdict
 
     def first_start_lines(self, width: int) -> list[Line]:

@@ -97,10 +97,16 @@ def _whose(job: Job | None) -> tuple[Span, ...]:
     )
 
 
-def node_job_lines(jobs: Sequence[Job], width: int, *, are_others_hidden: bool = False) -> list[Line]:
-    """The jobs of the queue on this node."""
+def node_job_lines(
+    jobs: Sequence[Job], width: int, *, are_others_hidden: bool = False, all_key: str | None = None
+) -> list[Line]:
+    """The jobs of the queue on this node. `all_key`: the key that reads everybody's jobs, if the queue holds
+    only the user's."""
     if not jobs and are_others_hidden:
         return [line(muted(f"   no job of yours; {hidden_by_site(OTHERS_JOBS)}"))]
+    if not jobs:
+        others = f"; {all_key} in the queue shows everybody's" if all_key is not None else ""
+        return [line(muted(f"   no job {'of yours ' if others else ''}runs here{others}"))]
     rows = [line(muted("   JOB         USER      STATE        CPUS   USED        LEFT        NAME"))]
     for job in jobs:
         rows.append(
@@ -117,4 +123,4 @@ def node_job_lines(jobs: Sequence[Job], width: int, *, are_others_hidden: bool =
                 width,
             )
         )
-    return rows if jobs else [line(muted("   no job of the shown queue runs here"))]
+    return rows

@@ -40,6 +40,8 @@ class NodeSubject:
     are_others_hidden: bool
     now_s: float
     label: KeyLabel
+    are_all_shown: bool = True
+    """False if coach has only the user's own jobs."""
 
 
 def page_lines(page: NodeSubject, width: int, height: int) -> list[Line]:
@@ -49,9 +51,10 @@ def page_lines(page: NodeSubject, width: int, height: int) -> list[Line]:
     facts = node_fact_lines(node, page.free, page.now_s, width - left_width or width)
     gpus = _gpu_rows(page, left_width) if node.gpus else []
     jobs = sorted(page.jobs, key=lambda job: (-(job.num_gpus or 0), -(job.num_cpus or 0), job.job_id))
+    all_key = None if page.are_all_shown else page.label("all")
     work = [
         line(muted(" jobs here")),
-        *node_job_lines(jobs, width, are_others_hidden=page.are_others_hidden),
+        *node_job_lines(jobs, width, are_others_hidden=page.are_others_hidden, all_key=all_key),
     ]
     # The state comes first at every width, because it matters most for a node that is down.
     rows = (

@@ -73,7 +73,9 @@ class FindingScreen(CoachScreen, screen="finding"):
             self.post_message(ScreenOpened("log", self.run_id, place))
 
     def action_open_log(self) -> None:
-        self.post_message(ScreenOpened("log", self.run_id))
+        """Open the log: at the cause, or at the line that proves another finding if that one is marked."""
+        place = proof_place(self._finding) if self._index and self._finding is not None else None
+        self.post_message(ScreenOpened("log", self.run_id, *([place] if place else [])))
 
     def _starts(self) -> list[int]:
         diagnosis = self.context.diagnoses.get(self.run_id)

@@ -89,6 +89,7 @@ class NodeScreen(CoachScreen, screen="node"):
             "jobs" in context.snapshot.hidden,
             context.now_s,
             context.label,
+            context.are_all_shown,
         )
         return page_lines(page, width, height)
 

@@ -72,3 +72,7 @@ def test_a_node_without_cpus_or_memory_left_or_with_one_owner_takes_no_job() -> 
     assert why_no_job(node(memory=64000)) == "all its memory is in use"
     assert why_no_job(node(owner="ada(1000)")) == "it is shared only among jobs of its present user"
     assert why_no_job(node("mixed+drain")) == "it is drained: it takes no new jobs"
+    assert why_no_job(node("allocated", cpus=16)) == "all its CPUs are in use"
+    assert why_no_job(node("allocated", cpus=None)) == "all of it is in use"
+    drained = why_no_job(node("allocated+drain", cpus=16))
+    assert drained == "all its CPUs are in use; it is drained: it takes no new jobs"

@@ -77,6 +77,12 @@ def test_each_gpu_shows_its_user_or_idle_or_unknown() -> None:
     assert "in use by an unknown job" in shown[2]
 
 
+def test_a_node_on_which_only_others_may_have_jobs_names_the_key_that_shows_them() -> None:
+    own = text(node_job_lines((), 80, all_key="a")).splitlines()[0].strip()
+    assert own == "no job of yours runs here; a in the queue shows everybody's"
+    assert text(node_job_lines((), 80)).splitlines()[0].strip() == "no job runs here"
+
+
 def test_facts_that_the_site_hides_are_named_as_hidden_and_never_shown_as_zero() -> None:
     node = replace(SNAPSHOT.nodes[0], gpus=(GpuCount("a100", 1, 1),), gpu_indices=(0,))
     slots = allocation_map([node], [])
