@@ -77,7 +77,7 @@ def test_a_refusal_differs_from_a_controller_that_did_not_answer() -> None:
     with pytest.raises(NoAnswer, match="no answer within") as late:
         submit_command(("/bin/sleep", "30"), {}, 0.05)
     assert late.value.hint is not None
-    assert "look at the queue" in late.value.hint
+    assert "check the queue" in late.value.hint
 
 
 def test_a_missing_or_broken_client_is_named(tmp_path: Path) -> None:

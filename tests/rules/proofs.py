@@ -3,9 +3,9 @@ that look similar, and its words.
 
     python -m tests.rules.proofs CODE …
 
-writes the proofs of these codes in `proofs.toml` again, from the recordings and from the logs in the tests of
-the rules. Without codes it writes those of all rules, which takes minutes. A rule without a proof is listed in
-`unproven.toml` with the reason; that list may only shrink.
+writes the proofs of these codes in `proofs.toml` again, from the recordings and from the logs in the tests
+of the rules. Without codes it writes those of all rules, which takes minutes. A rule without a proof is
+listed in `unproven.toml` with the reason; that list may only shrink.
 """
 
 from __future__ import annotations

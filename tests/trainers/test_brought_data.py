@@ -159,7 +159,7 @@ EXPECTED = {
     "torn arrays": "torn.npz: cannot be read as arrays of numbers",
     "no names": "no images and labels in it (it has a, b)",
     "lengths": "images has shape (20, 8, 8), labels (19,): one label is needed for each image",
-    "flat": "images has shape (20, 64): (image, row, column)",
+    "flat": "images has shape (20, 64): expected (image, row, column)",
     "five colours": "images has shape (20, 8, 8, 5)",
     "objects": "cannot be read as arrays of numbers",
     "text": "images holds <U1: expected numbers",
