@@ -20,6 +20,7 @@ from coach.config.remembered import read_remembered
 from coach.launch.config_text import SUFFIXES, read_values, with_changes
 from coach.launch.own_arguments import read_options
 from coach.launch.project_file import read_project
+from coach.launch.python_source import imports_of, parse_source
 from coach.launch.recipe_file import read_recipe_file
 from coach.model.errors import UserError
 from coach.model.toml_text import parse_toml
@@ -245,3 +246,12 @@ parser.add_argument("data", nargs="*")
 def test_options_of_any_program_are_found_or_none_are(source: str, said: list[str]) -> None:
     for option in read_options(("python", "train.py", *said, "--lr", "0.1"), source):
         repr(option)
+
+
+@fuzzed(
+    damaged_text(b"import torch.nn as nn\nfrom data import load\nfrom . import near\n", *PROGRAMS),
+    cases=("\0", "(" * 3000, "import a." + "b." * 3000 + "c", "from ...... import a"),
+)
+def test_the_imports_of_any_program_are_names_or_it_has_a_syntax_error(source: str) -> None:
+    with contextlib.suppress(SyntaxError):
+        assert all(name.isidentifier() for name in imports_of(parse_source(source).body))

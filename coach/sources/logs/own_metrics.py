@@ -1,4 +1,4 @@
-"""Read the metrics of a run, wherever its program writes them.
+"""Read the metrics of a run or of any job, wherever its program writes them.
 
 run.json tells whether a user's own program trains. coach's trainers write `metrics/rank-*.jsonl`, and so does
 an own program that calls `coach_report`. For any other own program, coach reads the numbers that it prints;
@@ -40,22 +40,16 @@ class RunMetricsSource:
         target: str,
         run_dir: Path,
         is_own: Callable[[], bool | None],
-        printed: PrintedMetrics,
-        files: Callable[[], Sequence[Path]],
-        left_aside: Callable[[], str],
+        program: ProgramMetricsSource,
     ) -> None:
-        """`is_own`: True for a user's own program; None: not known yet. `files`: metric files that the
-        framework of an own program writes. `left_aside`: why other files are not read."""
+        """`is_own`: True for a user's own program; None: not known yet. `program`: the source of an own
+        program's metrics."""
         self._io = io
-        self._target = target
         self._look = is_own
         self._written = MetricsSource(io, target, run_dir)
         paths = runs.RunPaths(run_dir)
         self._first_files = (paths.metrics_of(0), paths.metrics_dir / runs.PACKED_RECORDS)
-        self._printed = printed
-        self._files = ForeignMetricsSource(io, target, files)
-        self._left_aside = left_aside
-        self._next_files_s = -math.inf
+        self._program = program
         self._is_own: bool | None = None
 
     def poll(self) -> Iterable[Reading]:
@@ -63,6 +57,49 @@ class RunMetricsSource:
             self._is_own = self._look()
         if not self._is_own or self._is_reported():
             return self._written.poll()
+        return self._program.poll()
+
+    def _is_reported(self) -> bool:
+        """True if the own program calls `coach_report`. These numbers are exact, so they are preferred,
+        unless another source has already delivered losses."""
+        if self._program.has_losses:
+            return False
+        for file in self._first_files:
+            with contextlib.suppress(OSError):
+                if self._io.size(file) > 0:
+                    return True
+        return False
+
+
+class ProgramMetricsSource:
+    """Follows the numbers that a program prints, or else the files that its framework writes."""
+
+    name = "metrics"
+
+    def __init__(
+        self,
+        io: Io,
+        target: str,
+        printed: PrintedMetrics,
+        files: Callable[[], Sequence[Path]],
+        left_aside: Callable[[], str] = str,
+        interval_s: float = foreign_metrics.INTERVAL_S,
+    ) -> None:
+        """`files`: metric files of the framework. `left_aside`: why other files are not read."""
+        self.interval_s = interval_s
+        self._io = io
+        self._target = target
+        self._printed = printed
+        self._files = ForeignMetricsSource(io, target, files)
+        self._left_aside = left_aside
+        self._next_files_s = -math.inf
+
+    @property
+    def has_losses(self) -> bool:
+        """True once losses were delivered that no other source may replace."""
+        return self._prints_enough or self._files.has_loss
+
+    def poll(self) -> Iterable[Reading]:
         return map(self._with_left_aside, self._read())
 
     def _with_left_aside(self, reading: Reading) -> Reading:
@@ -70,17 +107,6 @@ class RunMetricsSource:
         if not words or not isinstance(chunk, MetricsChunk):
             return reading
         return replace(reading, payload=replace(chunk, left_aside=words))
-
-    def _is_reported(self) -> bool:
-        """True if the own program calls `coach_report`. These numbers are exact, so they are preferred,
-        unless another source has already delivered losses."""
-        if self._prints_enough or self._files.has_loss:
-            return False
-        for file in self._first_files:
-            with contextlib.suppress(OSError):
-                if self._io.size(file) > 0:
-                    return True
-        return False
 
     @property
     def _prints_enough(self) -> bool:

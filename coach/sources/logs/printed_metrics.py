@@ -21,6 +21,17 @@ _MAX_LINES = 1024
 a second."""
 _MAX_LINE_BYTES = 1 << 16
 _ENDS = re.compile(rb"[\r\n]+")
+_FOREIGN_END_BYTES = 64 << 20
+"""The part of a foreign job's log that is read for its numbers. The log is read as a whole only once, for the
+rules."""
+
+
+def end_of_log(io: Io, path: Path) -> int:
+    """The place in a long log at which its last part begins; 0 for a shorter one or a missing one."""
+    try:
+        return max(0, io.size(path) - _FOREIGN_END_BYTES)
+    except OSError:
+        return 0
 
 
 class PrintedMetrics:

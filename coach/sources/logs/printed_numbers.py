@@ -39,11 +39,16 @@ _SAMPLES = (
     re.compile(rf"(?<![\w.-])(\d{{1,9}}(?:\.\d{{1,9}})?) ?{_SAMPLE}/s(?:ec)?\b"),
 )
 """Samples per second, with the name before or behind the number."""
+_SECONDS = r"[\"']?[:=\s]{1,4}(\d{1,6}\.\d{1,9})(?![\d.%])(?: ?(ms|s)\b|(?! ?[kKMGT]?i?B))"
+_DATA_TIME = re.compile(rf"(?<![\w/.-])[Dd][Aa][Tt][Aa](?:[_ ]?[Tt]ime)?{_SECONDS}")
+_TIME_BESIDE = re.compile(rf"(?<![\w/.-])(?:(?:step|batch|iter)[_ ])?[Tt]ime{_SECONDS}")
+"""`time: 0.35, data_time: 0.01` of MMEngine and detectron2, `Time 0.5 (0.9) Data 0.2 (0.3)` of PyTorch's
+ImageNet example, `Time: 0.41s … Data: 0.01` of timm: the wait for data, and the whole step beside it."""
 
 
 def record_of_line(text: str) -> Mapping[str, float] | None:
-    """Name → number of one line, with `step`, `epoch`, `time_s` and `step_time_s` if the line has them; None
-    for a line without a loss.
+    """Name → number of one line, with `step`, `epoch`, `time_s`, `step_time_s` and `data_time_s` if the
+    line has them; None for a line without a loss.
 
     If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts.
     """
@@ -90,9 +95,19 @@ def _add_rates(record: dict[str, float], text: str) -> None:
         if found is not None and float(found[1]) > 0:
             record["step_time_s"] = 1 / float(found[1]) if is_rate else float(found[1])
             break
+    data = _DATA_TIME.search(text)
+    if data is not None:
+        record["data_time_s"] = _seconds(data)
+        step = _TIME_BESIDE.search(text)
+        if step is not None and "step_time_s" not in record and _seconds(step) >= _seconds(data):
+            record["step_time_s"] = _seconds(step)
     samples = next((found for pattern in _SAMPLES if (found := pattern.search(text))), None)
     if samples is not None:
         record["samples_per_s"] = float(samples[1])
+
+
+def _seconds(found: re.Match[str]) -> float:
+    return float(found[1]) / (1000 if found[2] == "ms" else 1)
 
 
 class LineNumbers:

@@ -127,6 +127,7 @@ class Course:
                     grad_norm=get("grad_norm"),
                     loss_scale=get("loss_scale"),
                     accuracy=get("accuracy"),
+                    data_time_s=finite(record.get("data_time_s")),
                     step_time_s=finite(record.get("step_time_s")),
                     num_samples_global=_samples_of(record, rate),
                     samples_per_s=rate,

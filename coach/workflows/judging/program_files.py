@@ -15,8 +15,8 @@ from pathlib import Path
 from coach.model.errors import UserError
 from coach.model.training.run import Run
 from coach.sources.io import Io
-from coach.sources.logs.own_metrics import RunMetricsSource
-from coach.sources.logs.printed_metrics import PrintedMetrics
+from coach.sources.logs.own_metrics import ProgramMetricsSource, RunMetricsSource
+from coach.sources.logs.printed_metrics import PrintedMetrics, end_of_log
 from coach.sources.logs.run_outputs import RunLogs
 from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.runs.run_files import read_run
@@ -110,9 +110,22 @@ def run_metrics(
         return ForeignMetricsSource(io, target, lambda: named)
     printed = PrintedMetrics(io, logs.paths, logs.start_of)
     files = ProgramFiles(io, run_dir, runs)
-    return RunMetricsSource(
-        *(io, target, run_dir, logs.is_own_program, printed, files.metrics), lambda: files.left_aside
-    )
+    program = ProgramMetricsSource(io, target, printed, files.metrics, lambda: files.left_aside)
+    return RunMetricsSource(io, target, run_dir, logs.is_own_program, program)
+
+
+def foreign_metrics(
+    io: Io,
+    target: str,
+    files: Callable[[], Sequence[Path]],
+    logs: Callable[[], Sequence[Path]] | None = None,
+) -> ProgramMetricsSource | ForeignMetricsSource:
+    """The source of the metrics of a training that coach did not launch: the numbers that it prints into
+    `logs`, or else its `files`. Without logs only the files."""
+    if logs is None:
+        return ForeignMetricsSource(io, target, files)
+    printed = PrintedMetrics(io, logs, lambda path: end_of_log(io, path))
+    return ProgramMetricsSource(io, target, printed, files)
 
 
 def _end_of(run: Run, start_s: float) -> float:

@@ -29,13 +29,13 @@ from coach.sources.logs.log_source import LogSource
 from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.machine.user import user_name
 from coach.sources.metrics.flight_recorder import FlightRecorderSource
-from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
 from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import RunListSource
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource, ask_private_kinds
 from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
+from coach.workflows.judging.program_files import foreign_metrics
 from coach.workflows.judging.run_sources import RunSources
 
 STDIN = "-"
@@ -229,9 +229,11 @@ def target_sources(
         rows: dict[str, SourceFactory] = {}
         if target.kind is TargetKind.JOB:
             rows[f"row:{name}"] = lambda: JobRowSource(io, name, output_paths, user_name())
+        if target.kind is TargetKind.JOB and not target.metrics:
+            rows[f"metrics:{name}"] = lambda: foreign_metrics(io, name, found.metrics, found.logs)
         return {
-            **rows,
             **_foreign_sources(name, found.logs, found.metrics, io, signatures),
+            **rows,
             f"flight:{name}": lambda: FlightRecorderSource(io, name, found.dumps),
         }
     if path is None:
@@ -260,7 +262,7 @@ def _foreign_sources(
 ) -> Mapping[str, SourceFactory]:
     return {
         f"log:{name}": lambda: LogSource(io, name, logs, signatures),
-        f"metrics:{name}": lambda: ForeignMetricsSource(io, name, metrics),
+        f"metrics:{name}": lambda: foreign_metrics(io, name, metrics),
     }
 
 

@@ -28,6 +28,17 @@ LINES = {
     "391/391 [====] - 5s 12ms/step - loss: 1.5 - accuracy: 0.4 - val_loss: 1.3":
         {"loss": 1.5, "accuracy": 0.4, "val_loss": 1.3},
     "[1,  2000] loss: 2.170": {"loss": 2.17},
+    "step 10 loss 2.31 120.5 samples/s data_time 0.58":
+        {"step": 10, "loss": 2.31, "samples_per_s": 120.5, "data_time_s": 0.58},
+    "Epoch: [0][  10/5005]\tTime  0.519 ( 0.900)\tData  0.201 ( 0.300)\tLoss 6.9e+00 (7.0e+00)":
+        {"epoch": 0, "loss": 6.9, "step_time_s": 0.519, "data_time_s": 0.201},
+    "Epoch(train) [1][50/100] lr: 1.0e-02 time: 0.354  data_time: 0.006  memory: 300  loss: 1.92":
+        {"lr": 0.01, "loss": 1.92, "step_time_s": 0.354, "data_time_s": 0.006},
+    "Train: 0 [50/1251 (4%)]  Loss: 6.95 (6.96)  Time: 0.412s, 2485.4/s  LR: 1.000e-05  Data: 0.010 (0.212)":
+        {"loss": 6.95, "lr": 1e-5, "step_time_s": 0.412, "data_time_s": 0.01},
+    "loss 1.5, step time 120.0 ms, data time 80.0 ms": {"loss": 1.5, "step_time_s": 0.12, "data_time_s": 0.08},
+    "loss 0.5 on data 12.5 GB": {"loss": 0.5},
+    "loss 0.5, total time 0.5, data 0.9": {"loss": 0.5, "data_time_s": 0.9},
 }  # fmt: skip
 
 

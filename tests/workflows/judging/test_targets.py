@@ -11,6 +11,8 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.reading import JobList
 from coach.model.training.log import LogFile, Signature
+from coach.rules.engine import Engine
+from coach.rules.registry import build
 from coach.sources.io import SystemIo
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.slurm.client import JobsSource
@@ -93,6 +95,20 @@ def test_a_foreign_job_is_read_from_the_queue_and_its_output_where_slurm_says(se
     assert (snapshot.job.name, snapshot.state) == ("theirs", "RUNNING")
     assert [hit.file for hit in snapshot.log_hits] == ["/home/you/theirs-42.out"]
     assert snapshot.log_files == (LogFile("/home/you/theirs-42.out", is_found=True),)
+
+
+def test_a_foreign_job_is_followed_by_the_numbers_that_it_prints(settings: Settings) -> None:
+    fake = FakeIo()
+    row = {"job_id": "42", "user": "you", "name": "theirs", "work_dir": "/home/you", "stdout": "o"}
+    fake.answer("jobs", own_squeue(row))
+    lines = [f"step {step} loss {2 / step:.3f} time: 0.67 data_time: 0.58" for step in range(1, 201)]
+    fake.write("/home/you/o", "\n".join([*lines, ""]).encode())
+    target = resolve_target("42", settings, fake, "slurm", "you")
+    snapshot, history = read_once(target, settings, fake, "slurm", "you", ())
+    (newest,) = (point for point in history.curve[-1:])
+    assert (newest.step, newest.loss, newest.data_time_s) == (200, 0.01, 0.58)
+    (finding,) = Engine(build()).diagnose(snapshot, history).findings
+    assert (finding.rule, finding.summary) == ("GPU005", "Input-bound: 87% of each step waits for data")
 
 
 def test_a_job_that_slurm_has_forgotten_is_found_with_its_log_and_its_end(settings: Settings) -> None:
