@@ -70,6 +70,17 @@ def test_a_divergence_of_a_run_of_ours_has_a_fix_that_can_be_launched() -> None:
     assert found.fixes[0].changes_learning
 
 
+def test_a_loss_that_left_its_course_in_the_first_step_is_a_divergence() -> None:
+    launched = run({"lr": 1000.0, "warmup_steps": 0}, parameter_info=USUAL)
+    exploded = [2.3, 1.1e13, 1.6e12, 6e11, 3e10, *(4000.0 / n for n in range(1, 60))]
+    found = judge(steps(exploded), run=launched).findings[0]
+    assert (found.rule, found.cause) == ("NUM006", "loss_divergence")
+    assert found.fixes[0].changes == {"lr": 0.01}
+    assert not judge(steps([2.3, 900.0, *(4000.0 / n for n in range(1, 400))]), run=launched).findings
+    assert not judge(steps([2.3, *(4.0 + n % 5 for n in range(60))]), run=launched).findings
+    assert not judge(steps([2.3, *[900.0] * 15]), run=launched).findings
+
+
 @pytest.mark.parametrize(("pace", "is_leak"), [(50.0, True), (0.0, False)])
 def test_memory_that_grew_to_the_end_is_a_leak_that_more_memory_does_not_cure(
     pace: float, is_leak: bool

@@ -14,7 +14,7 @@ from typing import Any
 from coach.lookback.history import History
 from coach.model.judging.finding import Fix
 from coach.model.training.run import Run
-from coach.rules.advice.launched_with import float_parameter, int_parameter
+from coach.rules.advice.launched_with import float_parameter, int_parameter, parameter_default, usual_range
 
 _BF16_CAPABILITY = 8.0
 """Lowest compute capability with bf16 arithmetic."""
@@ -76,9 +76,16 @@ def _has_bf16(run: Run | None) -> bool | None:
 
 def lower_learning_rate(run: Run | None, divisor: float, least_warmup_steps: float) -> Iterable[Fix]:
     """The learning rate divided by `divisor`, and twice the warm-up if the launch has one. If a fix already
-    lowered the rate and the fault came back, the rate is divided twice."""
+    lowered the rate and the fault came back, the rate is divided twice. A rate above the usual range becomes
+    the recipe's default."""
     lr, warmup = float_parameter(run, "lr"), int_parameter(run, "warmup_steps")
     if run is None or lr is None:
+        return
+    default, usual = parameter_default(run, "lr"), usual_range(run, "lr")
+    if usual is not None and lr > usual[1] and isinstance(default, (int, float)):
+        title = f"Learning rate {lr:g} → {default:g}: the recipe's default"
+        title += f" ({usual[0]:g} to {usual[1]:g} is usual)"
+        yield Fix(title, {"lr": default}, changes_learning=True)
         return
     was_lowered = run.fix is not None and "lr" in run.fix.changes
     divisor = divisor**2 if was_lowered else divisor

@@ -15,7 +15,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import MAX_LINE_BYTES, LogHit, Signature
 from coach.model.training.metrics import Step
 from coach.model.training.run import Run
-from coach.rules.advice.launched_with import float_parameter, parameter_default, usual_range
+from coach.rules.advice.launched_with import float_parameter, usual_range
 from coach.rules.advice.remedies import bf16, lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs import loss_lines as losslines
@@ -268,17 +268,6 @@ class LossNotFinite(Rule):
                     "Divide the learning rate by ten and warm it up; resume from a checkpoint before the "
                     "first NaN"
                 ),
-                changes_learning=True,
-            )
-            return
-        default = parameter_default(run, "lr")
-        if usual is not None and lr > usual[1] and isinstance(default, (int, float)):
-            yield Fix(
-                (
-                    f"Learning rate {lr:g} → {default:g}: the recipe's default ({usual[0]:g} to {usual[1]:g} "
-                    "is usual)"
-                ),
-                {"lr": default},
                 changes_learning=True,
             )
             return

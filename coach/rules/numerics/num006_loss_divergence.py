@@ -18,6 +18,8 @@ from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
+_FEWEST_AFTER = 20
+"""After so many steps above the first losses, the loss does not come back by itself."""
 _NEAR_START = 0.25
 """Distance from the first losses, relative to them. A loss this near may belong to another run in the log, or
 to the next fold."""
@@ -40,9 +42,11 @@ class LossDivergence(Rule):
     What it sees
         A series of training losses, from metrics or log lines: all newest values lie by half above the
         highest value of the stretch before, and at least half of the progress since the beginning is lost. In
-        a series of five losses: three in a row that grow, from ten times the highest before. Messages of
-        Lightning and Tacotron that they stop for that reason. In the output of transformers' Trainer: a loss
-        above `no_guess` from the first value on, at a learning rate above `max_rate`.
+        metrics: a loss that rose to ten times the first ones within the first steps, and was never lower in
+        the 20 steps since. In a series of five losses: three in a row that grow, from ten times the highest
+        before. Messages of Lightning and Tacotron that they stop for that reason. In the output of
+        transformers' Trainer: a loss above `no_guess` from the first value on, at a learning rate above
+        `max_rate`.
     Why it matters
         Such a run seldom recovers: its progress is gone, and the hours since the jump are lost.
     When it stays silent
@@ -74,7 +78,7 @@ class LossDivergence(Rule):
         Threshold("max_rate", 1, "of learning", "Prodigy and D-Adaptation want 1; nothing wants more"),
         Threshold("no_guess", 20, "of the loss", "guessing among a million words is 14"),
         Threshold(
-            "steep", 10, "times the highest before", "in a series of five, where no noise is of that size"
+            "steep", 10, "times the highest before", "in the first steps, where no noise is of that size"
         ),
     )
 
@@ -96,6 +100,8 @@ class LossDivergence(Rule):
                 yield _too_fast(points[0])
                 return
             rise = self._rise(losses)
+            if rise is None and not points[0].line:  # a log may hold several losses
+                rise = self._early_rise(losses)
             if rise is None or are_adversaries(snapshot):
                 continue
             first = points[rise.start]
@@ -164,6 +170,20 @@ class LossDivergence(Rule):
             lost = (lowest_after - lowest) / gained if gained > 0 else math.inf
             if lowest_after >= self.values["rise"] * highest and lost >= self.values["lost_share"]:
                 return _Rise(start * size, highest, lowest_after, min(lost, 9.99))
+        return None
+
+    def _early_rise(self, losses: Sequence[float]) -> _Rise | None:
+        """A rise by orders of magnitude in the first steps, after which no loss came near the first ones."""
+        if any(not math.isfinite(loss) or loss <= 0 for loss in losses):
+            return None
+        first_steps = int(self.values["consecutive"]) * max(1, math.ceil(len(losses) / _MAX_BLOCKS))
+        newest_start = min(first_steps, len(losses) - _FEWEST_AFTER)
+        lowest_after = min(losses[max(0, newest_start) :])
+        for start in range(newest_start, 0, -1):
+            lowest_after = min(lowest_after, losses[start])
+            highest = max(losses[:start])
+            if lowest_after >= self.values["steep"] * highest:
+                return _Rise(start, highest, lowest_after, 9.99)
         return None
 
     def _steep_rise(self, losses: Sequence[float], start: int) -> _Rise | None:
