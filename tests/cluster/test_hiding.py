@@ -85,7 +85,7 @@ def test_facts_that_the_site_hides_are_never_shown_as_zero(
     )
     ticket = private_coach("ticket", own)
     assert f"JobId={own}" in ticket.stdout
-    assert "not told: nodes are hidden by the site (PrivateData)" in ticket.stdout
+    assert "not available: nodes are hidden by the site (PrivateData)" in ticket.stdout
     unknown = private_coach("check", roots)
     assert unknown.returncode == 2
     assert "if it is somebody else's: other users' jobs are hidden by the site" in unknown.stderr

@@ -174,7 +174,7 @@ def paced(ratio: float, high: float) -> Across:
 def test_a_run_below_last_weeks_throughput_is_reported_with_the_differences() -> None:
     (finding,) = found(paced(0.8, 0.86))
     assert (finding.rule, finding.severity) == ("HIS004", Severity.WARNING)
-    assert "20% below the 3 runs" in finding.summary
+    assert "20% below the 3 equal runs" in finding.summary
     assert "torch: 2.3 → 2.4" in [item.text for item in finding.evidence]
     assert finding.fixes[0].command == "coach compare run-3 run-5"
 

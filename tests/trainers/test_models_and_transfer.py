@@ -124,7 +124,7 @@ EXPECTED = {
     "a key more": r"bo\x1b[31mdy is of another model (1 names do not fit)",
     "a key less": "no features.1.0.weight in it: it is of another model",
     "no table": "no state_dict: expected a table of names and tensors",
-    "torn": "torn.pt: no file of weights",
+    "torn": "torn.pt: not a file of weights",
     "no file": "file_not_found: pretrained {folder}/nothing.pt: no such file",
     "no checkpoint": "file_not_found: pretrained {folder}: a folder without checkpoints",
     "frozen from scratch": "freeze=true trains only the last layer: pretrained must name",

@@ -58,8 +58,8 @@ def test_a_chosen_key_is_that_of_its_id(tmp_path: Path) -> None:
         ('cancel = ""', "expected a string", None),
         ("cancel = 3", "expected a string", None),
         ('cancel = "3"', "the digits launch recipes", "another character"),
-        ('confirm = "Z"', "stays as it is", None),
-        ('back = "Z"', "stays as it is", None),
+        ('confirm = "Z"', "cannot be changed", None),
+        ('back = "Z"', "cannot be changed", None),
     ],
 )
 def test_a_key_that_cannot_be_is_refused_with_file_and_line(

@@ -86,7 +86,7 @@ async def test_without_a_shared_directory_the_screen_names_the_setting() -> None
     refusal = UserError("no shared directory is known", "set share in [launch]")
     async with opened(ports=FakePorts(questions=FakeQuestions(refusal=refusal)), size=(120, 24)) as driver:
         await driver.press("L")
-        await driver.sees("not told: no shared directory is known (set share in [launch])")
+        await driver.sees("not available: no shared directory is known (set share in [launch])")
 
 
 @pytest.mark.parametrize("mode", [Mode.REPLAY, Mode.DEMO])

@@ -44,7 +44,7 @@ async def test_near_the_limit_no_job_is_judged_any_more_and_at_it_coach_leaves_i
         await driver.until(lambda: RUN_ID in session.watches[-1].targets, "the run is followed")
         app.processor = ProcessorLimit(600.0, used)
         used.s = 500.0
-        await driver.sees("processor limit of 10 min nearly reached: no job is judged")
+        await driver.sees("processor limit of 10 min nearly reached: no job is checked")
         assert session.watches[-1].targets == ()
         used.s = 580.0
         await driver.until(lambda: app.leaves_in_words is not None, "it leaves")

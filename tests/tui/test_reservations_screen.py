@@ -80,7 +80,7 @@ async def test_opening_it_again_asks_slurm_once_a_minute_at_most() -> None:
 async def test_a_slurm_that_does_not_answer_is_not_an_empty_list() -> None:
     async with opened(ports=asking(Part(()), UserError("Unable to contact slurm controller"))) as driver:
         await driver.press("K")
-        await driver.sees("not told: Unable to contact slurm controller")
+        await driver.sees("not available: Unable to contact slurm controller")
         assert "no reservation" not in driver.text()
 
 

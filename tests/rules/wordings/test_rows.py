@@ -42,7 +42,7 @@ def test_a_file_may_hold_thresholds_alone() -> None:
     ("old", "new", "words"),
     [
         ('rule = "ENV010"', "", "group 1: rule is missing"),
-        ('kind = "full"', "kind = 3", "group 1: kind is no text"),
+        ('kind = "full"', "kind = 3", "group 1: kind is not text"),
         ("example = ", "exampel = ", "exampel is not known here"),
         ('seen = "our prolog"', "", "give seen or source, the place where the wording occurred"),
         ("(?P<what>quota", "(?P<what>quota(", "missing ), unterminated subpattern"),
