@@ -147,7 +147,7 @@ def _script(script: Mapping[str, Any]) -> Iterator[str]:
 
 def _nodes(nodes: Mapping[str, Any]) -> list[str]:
     told = [f"names: {nodes['names'] or 'not known'}", *nodes["nodes"]]
-    return [*told, f"not reported: {nodes['problem']}"] if nodes["problem"] else told
+    return [*told, f"not available: {nodes['problem']}"] if nodes["problem"] else told
 
 
 def _tried(tried: Sequence[Mapping[str, Any]]) -> Iterator[str]:
