@@ -108,6 +108,6 @@ def test_missing_parts_of_a_ticket_are_reported_as_missing() -> None:
         "no other run or job of the same program is known here",
         "Slurm keeps no environment of a job",
         "not available any more: sacct: disabled",
-        "not reported: hidden",
+        "not available: hidden",
     ):
         assert words in text
