@@ -9,10 +9,17 @@ from coach.tui.question import Asked
 from coach.tui.render.text import KeyLabel, Line, Span, age, line, printable, strong
 
 
-def asked_line(title: str, asked: Asked[Any], now_s: float, label: KeyLabel) -> Line:
-    """For example ` place in the queue   asked 12 s ago, ^r asks again`."""
+def asked_line(
+    title: str, asked: Asked[Any], now_s: float, label: KeyLabel, since_s: float | None = None
+) -> Line:
+    """For example ` place in the queue   asked 12 s ago, ^r asks again`.
+
+    `since_s`: the start of the job that the line is about. An older answer does not hold this job, so its age
+    is left out while the next answer is awaited.
+    """
+    is_of_before = asked.is_under_way and (asked.time_s or 0.0) < (since_s or 0.0)
     parts = [strong(f" {title}")]
-    if asked.value is not None and asked.time_s is not None:
+    if asked.value is not None and asked.time_s is not None and not is_of_before:
         parts.append(
             Span(f"   asked {age(now_s - asked.time_s)} ago, {label('refresh')} asks again", "muted")
         )

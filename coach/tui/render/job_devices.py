@@ -64,11 +64,16 @@ def _held_gpus(page: JobSubject, width: int) -> list[Line]:
         return []
     told = page.answers[Question.ALLOCATIONS]
     held = held_gpu_lines(page.slots, width) if told.value is not None else []
-    return [asked_line("gpus", told, page.now_s, page.label), *held]
+    return [asked_line("gpus", told, page.now_s, page.label, _start_s(page)), *held]
 
 
 def _step_use(page: JobSubject, raw_job_id: str, width: int) -> list[Line]:
     if Question.STEP_USE not in page.questions:
         return []
     told = page.answers[Question.STEP_USE]
-    return step_use_lines(told, (told.value or {}).get(raw_job_id, ()), page.now_s, width, page.label)
+    steps = (told.value or {}).get(raw_job_id, ())
+    return step_use_lines(told, steps, page.now_s, width, page.label, _start_s(page))
+
+
+def _start_s(page: JobSubject) -> float | None:
+    return page.job.start_time_s if page.job is not None else None

@@ -73,10 +73,15 @@ def telemetry_lines(
 
 
 def step_use_lines(
-    asked: Asked[Any], steps: Iterable[StepUse], now_s: float, width: int, label: KeyLabel
+    asked: Asked[Any],
+    steps: Iterable[StepUse],
+    now_s: float,
+    width: int,
+    label: KeyLabel,
+    since_s: float | None = None,
 ) -> list[Line]:
-    """The values of sstat. They are peaks, so none is shown as a current value."""
-    rows = [asked_line("sstat", asked, now_s, label)]
+    """The values of sstat. They are peaks, so none is shown as a current value. `since_s`: the job's start."""
+    rows = [asked_line("sstat", asked, now_s, label, since_s)]
     for step in steps:
         text = f"step {step.step_id.partition('.')[2]}, {plural(step.num_tasks, 'task')}: "
         text += f"a task had at most {_number(step.max_rss_mib)} MiB"

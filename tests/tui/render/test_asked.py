@@ -1,0 +1,26 @@
+"""The line above an answer that was asked on demand: its age, the next question, or its failure."""
+
+from __future__ import annotations
+
+from coach.tui.question import Asked
+from coach.tui.render.asked import asked_line
+from tests.tui.fake_session import NOW_S
+
+
+def shown(asked: Asked[str], since_s: float | None = None) -> str:
+    return "".join(span.text for span in asked_line("sstat", asked, NOW_S, lambda _: "^r", since_s)).strip()
+
+
+def test_an_answer_has_its_age_and_the_key_that_asks_again() -> None:
+    assert shown(Asked("told", None, NOW_S - 12)) == "sstat   asked 12 s ago, ^r asks again"
+    assert shown(Asked("told", None, NOW_S - 12, is_under_way=True)).endswith("asks again   asking…")
+
+
+def test_an_answer_from_before_the_job_began_has_no_age_while_the_next_is_awaited() -> None:
+    before = Asked("told", None, NOW_S - 540, is_under_way=True)
+    assert shown(before, NOW_S - 3) == "sstat   asking…"
+    assert "asked 9 min ago" in shown(before, NOW_S - 900)
+
+
+def test_a_failure_is_shown_with_its_reason() -> None:
+    assert shown(Asked(None, "no controller")) == "sstat   ▲ not available: no controller"
