@@ -80,7 +80,10 @@ def step_use_lines(
     label: KeyLabel,
     since_s: float | None = None,
 ) -> list[Line]:
-    """The values of sstat. They are peaks, so none is shown as a current value. `since_s`: the job's start."""
+    """The values of sstat. They are peaks, so none is shown as a current value.
+
+    `since_s`: the job's start.
+    """
     rows = [asked_line("sstat", asked, now_s, label, since_s)]
     for step in steps:
         text = f"step {step.step_id.partition('.')[2]}, {plural(step.num_tasks, 'task')}: "

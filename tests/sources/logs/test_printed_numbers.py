@@ -36,7 +36,8 @@ LINES = {
         {"lr": 0.01, "loss": 1.92, "step_time_s": 0.354, "data_time_s": 0.006},
     "Train: 0 [50/1251 (4%)]  Loss: 6.95 (6.96)  Time: 0.412s, 2485.4/s  LR: 1.000e-05  Data: 0.010 (0.212)":
         {"loss": 6.95, "lr": 1e-5, "step_time_s": 0.412, "data_time_s": 0.01},
-    "loss 1.5, step time 120.0 ms, data time 80.0 ms": {"loss": 1.5, "step_time_s": 0.12, "data_time_s": 0.08},
+    "loss 1.5, step time 120.0 ms, data time 80.0 ms":
+        {"loss": 1.5, "step_time_s": 0.12, "data_time_s": 0.08},
     "loss 0.5 on data 12.5 GB": {"loss": 0.5},
     "loss 0.5, total time 0.5, data 0.9": {"loss": 0.5, "data_time_s": 0.9},
 }  # fmt: skip
