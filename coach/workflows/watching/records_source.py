@@ -7,6 +7,7 @@ one run. The queue is not asked: the session's snapshot shows which runs have en
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -24,8 +25,10 @@ from coach.workflows.jobs.known_runs import SILENT_S
 from coach.workflows.jobs.thin_records import limits_of, perform
 
 LOOK_INTERVAL_S = 60.0
-MAX_OPERATIONS = 300
-"""Calls to the file server at one look, at most five a second: a screen's own polling makes more."""
+MAX_OPERATIONS = 40
+"""Calls to the file server at one look, or those of one run if it needs more."""
+REST_S = 1800.0
+"""After all runs were measured and their records are small enough, nothing is measured for this long."""
 
 
 class RecordsSource:
@@ -40,8 +43,13 @@ class RecordsSource:
         self._picture = picture
         self._sizes = RecordSizes(settings.runs_root, settings.cache_dir)
         self._problem: str | None = None
+        self._small_s = -math.inf
+        """When the records of all runs were last known to be small enough."""
 
     def poll(self) -> Iterator[Reading]:
+        if 0 <= self._io.now() - self._small_s < REST_S:
+            yield Reading(self.name, self._io.now(), 0.0, None, self._problem)
+            return
         start_s = time.monotonic()
         try:
             records = self._sizes.look(MAX_OPERATIONS)
@@ -62,6 +70,7 @@ class RecordsSource:
         others = frozenset(one.run_id for one in records) - ended
         plan = plan_thinning(records, others, limits_of(self._settings))
         if not plan.is_over:
+            self._small_s = self._io.now()
             return None
         problems: list[str] = []
         if not self._settings.is_readonly:

@@ -12,7 +12,7 @@ from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot, SourceStatus
 from coach.model.training.run import Run
 from coach.sources.io import SystemIo
-from coach.workflows.watching.records_source import RecordsSource, ended_runs
+from coach.workflows.watching.records_source import REST_S, RecordsSource, ended_runs
 from tests.workflows.jobs.test_thin_records import with_metrics
 from tests.workflows.known import DAY_S, NOW_S, World
 
@@ -71,7 +71,7 @@ def test_each_look_thins_one_part_at_most_until_the_limit_is_met(world: World) -
     shown = picture(world)
     source = RecordsSource(settings, Clock({}), lambda: shown)
     counts = []
-    for _ in range(12):
+    for _ in range(80):
         (reading,) = source.poll()
         counts.append(len(packed(world)))
         assert reading.error is None
@@ -80,11 +80,28 @@ def test_each_look_thins_one_part_at_most_until_the_limit_is_met(world: World) -
     assert packed(world) == IDS[:3]
 
 
+def test_small_records_are_left_alone_for_half_an_hour(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [NOW_S]
+    monkeypatch.setattr(Clock, "now", lambda _: now_s[0])
+    shown = picture(world)
+    source = RecordsSource(world.settings, Clock({}), lambda: shown)
+    looks: list[int] = []
+    look = source._sizes.look
+    monkeypatch.setattr(source._sizes, "look", lambda most: [looks.append(most), look(most)][1])
+    for _ in range(20):
+        next(iter(source.poll()))
+    num_looks = len(looks)
+    assert 6 <= num_looks < 20
+    now_s[0] += REST_S
+    next(iter(source.poll()))
+    assert len(looks) == num_looks + 1
+
+
 def test_a_limit_that_thinning_cannot_meet_is_reported(world: World) -> None:
     settings = replace(world.settings, max_records_files=250, is_readonly=True)
     shown = picture(world)
     source = RecordsSource(settings, Clock({}), lambda: shown)
-    readings = [next(source.poll()) for _ in range(4)]
+    readings = [next(source.poll()) for _ in range(20)]
     assert "over the limit" in (readings[-1].error or "")
     assert packed(world) == []
 
