@@ -8,7 +8,7 @@
 #   make site        install for everybody on a cluster    PREFIX=/shared/apps/coach (docs/site/install.md)
 #   make single      all of coach in one file, coach.pyz     PYTHONS="python3.11 python3.12" says for which versions
 #   make docs        the pages as HTML, in build/docs
-#   make lint        format, lint, types, import contracts: all complaints; `.venv/bin/ruff format .` mends the format
+#   make lint        format, lint, types, import contracts; `.venv/bin/ruff format .` corrects the format
 #   make new-rule    a rule that works, with its tests: CODE=ENV024 NAME=nfs_server_silent
 #                    also new-recipe (FROM=baseline names its parent), new-screen, new-command: NAME=my_name
 #   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
@@ -128,7 +128,7 @@ run:
 	@$(call install,$(EXTRAS),$(subst $(eval) , and ,$(strip $(EXTRAS))))
 	exec $(VENV)/bin/python -m coach $(ARGS)
 
-# Four processes: three wait for a cluster, a terminal and trainings (tests/conftest.py), and one has all other tests.
+# Five processes: each begins with a group that waits for a cluster, terminals or trainings (tests/conftest.py).
 # The checks run beside the tests, which often wait; they say at the end what is wrong. Either one fails the whole.
 test:
 	@$(call install,dev train frameworks language kernels,test)

@@ -99,6 +99,8 @@ class LossDivergence(Rule):
             if self._is_too_fast(points) and not are_adversaries(snapshot):
                 yield _too_fast(points[0])
                 return
+            if any(not math.isfinite(loss) or loss <= 0 for loss in losses):
+                continue
             rise = self._rise(losses)
             if rise is None and not points[0].line:  # a log may hold several losses
                 rise = self._early_rise(losses)
@@ -152,8 +154,6 @@ class LossDivergence(Rule):
     def _rise(self, losses: Sequence[float]) -> _Rise | None:
         """The latest position from which all values lie above the earlier ones."""
         consecutive = int(self.values["consecutive"])
-        if any(not math.isfinite(loss) or loss <= 0 for loss in losses):
-            return None
         if len(losses) < 2 * consecutive:
             return self._steep_rise(losses, len(losses) - consecutive)
         size = max(1, math.ceil(len(losses) / _MAX_BLOCKS))
@@ -174,8 +174,6 @@ class LossDivergence(Rule):
 
     def _early_rise(self, losses: Sequence[float]) -> _Rise | None:
         """A rise by orders of magnitude in the first steps, after which no loss came near the first ones."""
-        if any(not math.isfinite(loss) or loss <= 0 for loss in losses):
-            return None
         first_steps = int(self.values["consecutive"]) * max(1, math.ceil(len(losses) / _MAX_BLOCKS))
         newest_start = min(first_steps, len(losses) - _FEWEST_AFTER)
         lowest_after = min(losses[max(0, newest_start) :])
