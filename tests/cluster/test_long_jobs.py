@@ -12,7 +12,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster-trainings")]
 
 TRAINING = """
 import argparse, pathlib, time

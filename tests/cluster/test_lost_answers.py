@@ -17,7 +17,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster-trainings")]
 
 LAUNCH = ("launch", "baseline", "--sbatch", "begin=now+1hour")
 SLOW_TO_ANSWER = '{sbatch} "$@" > {folder}/answer; touch {folder}/reached; sleep 60; cat {folder}/answer'

@@ -12,7 +12,7 @@ from coach.runs import SAID_OF_END
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster-trainings")]
 
 SHELL = """#!/bin/bash -l
 #SBATCH --time=0:05:00 --mem=200M

@@ -16,7 +16,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster-trainings")]
 
 # Both "nodes" of the test cluster share two real cores.
 LOGS = ("stdout", "stderr")
