@@ -27,7 +27,7 @@ import pytest
 
 from tests.cluster.processes import with_environment
 from tests.cluster.site_slurm import open_reservation, site_cluster
-from tests.cluster.slurm import SlurmCluster, booted
+from tests.cluster.slurm import ON_CPUS, SlurmCluster, booted
 from tests.ignored_signals import let_children_hear
 from tests.installed import (
     SHARED,
@@ -237,14 +237,14 @@ def bare_python(coach_wheel: Path) -> Path:
 @pytest.fixture
 def user_coach(slurm: SlurmCluster, user: User, train_python: Path) -> InstalledCoach:
     """coach as an ordinary user of the cluster; his training runs in the same environment."""
-    return InstalledCoach(train_python, user, slurm.env)
+    return InstalledCoach(train_python, user, {**slurm.env, **ON_CPUS})
 
 
 @pytest.fixture
 def bare_coach(slurm: SlurmCluster, user: User, bare_python: Path) -> InstalledCoach:
     """coach as an ordinary user of the cluster, in an environment without torch (train with `--python`,
     `train_python`)."""
-    return InstalledCoach(bare_python, user, slurm.env)
+    return InstalledCoach(bare_python, user, {**slurm.env, **ON_CPUS})
 
 
 @pytest.fixture(scope="session")

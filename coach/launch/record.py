@@ -143,10 +143,13 @@ def said(request: LaunchRequest) -> dict[str, Any]:
 
 
 def _used(launch: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
-    """The launch without config values that it did not use: a relaunch would take them for requests."""
+    """The launch as a relaunch shall repeat it: in the same partition, which coach may have chosen, and
+    without config values that it did not use."""
     unused = {name for name in ("gpu_type", "cpus_per_gpu") if getattr(resources, name) is None}
     unused |= {"cpus_per_task"} if resources.cpus_per_gpu is not None else set()
-    return {name: value for name, value in launch.items() if name not in unused}
+    kept = {name: value for name, value in launch.items() if name not in unused}
+    is_batch = launch.get("own", {}).get("kind") == OwnKind.BATCH
+    return kept if is_batch or resources.partition is None else {**kept, "partition": resources.partition}
 
 
 def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:

@@ -34,6 +34,8 @@ from tests.ordinary_user import User, make_open_directory, make_user, shown
 from tests.waiting import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "srun", "scancel")
+ON_CPUS = {"COACH_LAUNCH_PARTITION": "cpu"}
+"""For coach on this cluster: its GPUs are stand-ins, so a launch shall not choose the partition with them."""
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _IN_NODE = """\
 mount --bind "$1" /etc/hosts && hostname "$2" || exit

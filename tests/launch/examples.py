@@ -101,6 +101,10 @@ def plan(
     trained_in: Environment | None = None,
     **request: Any,
 ) -> Plan:
+    """The plan of a request; on the cluster in its default partition, which has no GPUs, unless it names
+    one."""
+    if site is CLUSTER:
+        request.setdefault("partition", "cpu")
     facts = Facts(
         *(paths, "anna", 1795271000.0, "0.1.0", {"commit": "c0ffee", "is_dirty": False}),
         environment=trained_in or Environment(),

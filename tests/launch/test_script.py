@@ -91,6 +91,7 @@ def test_the_script_carries_the_record_of_the_run(tmp_path: Path) -> None:
     assert record["launch"] == {
         "recipe": "ddp",
         "backend": "auto",
+        "partition": "cpu",
         "account": "émile",
         "env": {"A": "COACH_RUN_JSON"},
     }

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.slurm import SlurmCluster
+from tests.cluster.slurm import ON_CPUS, SlurmCluster
 from tests.ordinary_user import User
 from tests.single.conftest import OneFile
 from tests.terminal.tmux import Terminal
@@ -51,7 +51,7 @@ def test_a_user_without_an_installation_launches_asks_why_and_opens_the_screens(
     open_terminal: Callable[..., Terminal],
 ) -> None:
     def coach(*words: str, status: int = 0) -> str:
-        done = one_file.run(user, slurm.env, *words, timeout_s=120)
+        done = one_file.run(user, {**slurm.env, **ON_CPUS}, *words, timeout_s=120)
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout
 
@@ -70,7 +70,7 @@ def test_a_user_without_an_installation_launches_asks_why_and_opens_the_screens(
     jobs = {job["job_id"] for job in json.loads(coach("jobs", "--format", "json"))["jobs"]}
     assert {run["job_id"], failed["job_id"]} <= jobs
 
-    terminal = open_terminal(one_file.argv(user), env=user.env(slurm.env), cwd=user.home)
+    terminal = open_terminal(one_file.argv(user), env=user.env({**slurm.env, **ON_CPUS}), cwd=user.home)
     terminal.wait_for("slurm ·")
     terminal.send("d")
     terminal.wait_for("coach may launch and cancel")

@@ -92,6 +92,7 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
   "launch": {
     "recipe": "baseline",
     "backend": "auto",
+    "partition": "cpu",
     "set": {
       "num_workers": 0
     }

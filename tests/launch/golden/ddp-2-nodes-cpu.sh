@@ -93,6 +93,7 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
     "recipe": "ddp",
     "backend": "auto",
     "num_nodes": 2,
+    "partition": "cpu",
     "set": {
       "lr": "0.1"
     }

@@ -90,7 +90,8 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
   "launch": {
     "recipe": "ddp",
     "backend": "auto",
-    "time_limit_s": 60
+    "time_limit_s": 60,
+    "partition": "cpu"
   },
   "backend": "slurm",
   "cluster": null,

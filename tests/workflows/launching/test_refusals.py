@@ -129,7 +129,8 @@ def test_a_fix_of_a_run_on_cpus_is_not_refused_for_a_type_of_gpu_that_the_config
     defaults = LaunchDefaults(gpu_type="a100", cpus_per_gpu=4, cpus_per_task=2, python="python3")
     world.settings = replace(world.settings, launch=defaults)
     world.client("sbatch", "echo 17")
-    parent = read_run(world.io, Path(submit(world.plan(), world.settings, world.env, world.io).run_dir))
+    on_cpus = world.plan(LaunchRequest("ddp", partition="cpu"))
+    parent = read_run(world.io, Path(submit(on_cpus, world.settings, world.env, world.io).run_dir))
     assert not {"gpu_type", "cpus_per_gpu"} & set(parent.launch)
     assert parent.launch["cpus_per_task"] == 2
     child = world.plan(request_for_fix(parent, Fix("a smaller learning rate", {"lr": 0.003}), "NUM001"))
