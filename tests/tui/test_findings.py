@@ -502,6 +502,39 @@ async def test_a_job_with_the_number_of_another_user_s_older_run_keeps_its_findi
         assert "99" in driver.app.context.found
 
 
+async def test_f_in_the_list_of_findings_shows_the_fix_of_the_marked_one() -> None:
+    snapshot = make_snapshot()
+    first, second = (
+        replace(idle(RUN_ID).findings[0], rule=rule, fixes=(Fix(title, {"num_workers": workers}),))
+        for rule, title, workers in (("GPU003", "four workers", 4), ("GPU005", "eight workers", 8))
+    )
+    told = MappingProxyType({RUN_ID: replace(idle(RUN_ID), findings=(first, second))})
+    session = FakeSession(replace(snapshot, diagnoses=told), {RUN_ID: make_history()})
+    async with opened(session) as driver:
+        await driver.press("f")
+        await driver.reaches("findings")
+        for keys in (["home"], ["down"]):
+            await driver.press(*keys)
+            marked = driver.app.screen._row().finding
+            await driver.press("F")
+            await driver.reaches("fix")
+            assert driver.app.screen.index == (first, second).index(marked)
+            await driver.press("escape")
+            await driver.reaches("findings")
+
+
+async def test_in_the_list_of_findings_f_on_advice_opens_it() -> None:
+    snapshot = make_snapshot()
+    advised = replace(idle(RUN_ID).findings[0], fixes=(Fix("Read the samples from local disks"),))
+    told = MappingProxyType({RUN_ID: replace(idle(RUN_ID), findings=(advised,))})
+    async with opened(FakeSession(replace(snapshot, diagnoses=told), {RUN_ID: make_history()})) as driver:
+        await driver.press("f", "home")
+        await driver.reaches("findings")
+        await driver.press("F")
+        await driver.reaches("finding")
+        await driver.sees("→ Read the samples from local disks")
+
+
 async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it() -> None:
     snapshot = make_snapshot()
     advised = replace(idle(RUN_ID).findings[0], fixes=(Fix("Read the samples from local disks"),))

@@ -16,7 +16,7 @@ RUN_KEYS: tuple[Key, ...] = (
             "The changed launch as a diff: y relaunches. For a job that coach did not launch: a form that "
             "submits its script again, or advice if no change of the launch helps"
         ),
-        places=frozenset({Kind.JOBS, "finding", "history", "runs"}),
+        places=frozenset({Kind.JOBS, "finding", "findings", "history", "runs"}),
         elsewhere="shows a fix, or submits a job again: choose one in the queue",
         action="fix",
         is_change=True,

@@ -12,7 +12,7 @@ from coach.analysis.judging.ranking import RankedFinding, by_impact
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
-from coach.tui.messages import ScreenOpened, Wanted
+from coach.tui.messages import FixRequested, ScreenOpened, Wanted
 from coach.tui.question import Question
 from coach.tui.render.finding import proof_place
 from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
@@ -61,9 +61,26 @@ class FindingsScreen(ListScreen, screen="findings"):
         self.copy(self._target(), self._target())
 
     def action_explain(self) -> None:
-        key = self.table.cursor_key
-        rule = next((each.finding.rule for each in self._found if finding_key(each) == key), None)
-        self.explain(rule)
+        row = self._row()
+        self.explain(row.finding.rule if row is not None else None)
+
+    def action_fix(self) -> None:
+        """Show the change that the row's finding suggests, else the first one of its job; if no finding of
+        the job has one, the finding's advice."""
+        if self.is_off("fix"):
+            return
+        row = self._row()
+        if row is None:
+            self.note_no_row()
+            return
+        diagnosis = self.context.diagnoses.get(row.target)
+        findings = diagnosis.findings if diagnosis is not None else ()
+        owners = [finding for finding in findings for fix in finding.fixes if fix.changes]
+        if owners or self.context.run(row.target) is None:
+            index = owners.index(row.finding) if row.finding in owners else 0
+            self.post_message(FixRequested(row.target, index))
+        else:
+            self.post_message(ScreenOpened("finding", row.target))
 
     def action_open(self) -> None:
         target = self._target()
@@ -74,14 +91,18 @@ class FindingsScreen(ListScreen, screen="findings"):
 
     def action_open_log(self) -> None:
         """Open the log of the row's job, at the line that proves the finding."""
-        key, target = self.table.cursor_key, self._target()
-        if target is None:
+        row = self._row()
+        if row is None:
             self.note_no_row()
             return
-        place = next((proof_place(each.finding) for each in self._found if finding_key(each) == key), None)
-        self.post_message(ScreenOpened("log", target, *([place] if place else [])))
+        place = proof_place(row.finding)
+        self.post_message(ScreenOpened("log", row.target, *([place] if place else [])))
 
     def _target(self) -> str | None:
-        """The target of the row under the cursor."""
+        row = self._row()
+        return row.target if row is not None else None
+
+    def _row(self) -> RankedFinding | None:
+        """The finding under the cursor."""
         key = self.table.cursor_key
-        return next((each.target for each in self._found if finding_key(each) == key), None)
+        return next((each for each in self._found if finding_key(each) == key), None)
