@@ -12,8 +12,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from types import MappingProxyType
 from typing import Any
 
 from coach.model.errors import UserError
@@ -166,6 +168,7 @@ def digest(tables: Iterable[Traversable]) -> str:
     return found.hexdigest()
 
 
+@cache
 def shipped() -> Mapping[str, tuple[Signature, ...]]:
     """Rule code → signatures of its rows, in the tables' order. An installed coach reads `compiled.json`
     only."""
@@ -175,7 +178,7 @@ def shipped() -> Mapping[str, tuple[Signature, ...]]:
         rows = [Signature(**{**row, "literals": tuple(row["literals"])}) for row in compiled["rows"]]
     else:
         rows = [row.signature for table in tables for row in parse(table.read_text("utf-8"), table.name)]
-    return by_rule(rows)
+    return MappingProxyType(by_rule(rows))
 
 
 def by_rule(rows: Iterable[Signature]) -> Mapping[str, tuple[Signature, ...]]:
