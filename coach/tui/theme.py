@@ -6,13 +6,17 @@ names that our styles use; these colours are blended from the colours of each th
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 
+from rich.style import Style
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
 from coach import installed
 from coach.config.settings import OWN_THEMES
+from coach.tui.render.text import TONES, Tone
 
 
 def _theme(name: str, *, is_dark: bool, muted: str, border: str, **colours: str) -> Theme:
@@ -96,6 +100,55 @@ def find_theme(name: str) -> Theme | None:
         return OWN[name]
     found = BUILTIN_THEMES.get(name)
     return None if found is None else _with_variables(found)
+
+
+_TONE_COLOURS: Mapping[Tone, str] = {
+    "muted": "muted",
+    "good": "success",
+    "info": "accent",
+    "warning": "warning",
+    "critical": "error",
+    "accent": "accent",
+    "key": "accent",
+    "added": "success",
+    "removed": "error",
+    "shaded": "accent",
+}
+_BOLD: frozenset[Tone] = frozenset({"strong", "key"})
+_CURSOR_SHARE = 0.3
+"""The share of the theme's primary colour behind the cursor's row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """The styles of a theme for text: one for each tone, which leaves the rest of a style as it is, and that
+    of the cursor's row."""
+
+    tones: Mapping[Tone, Style]
+    cursor: Style
+
+
+@cache
+def paint_of(name: str) -> Paint:
+    """The text styles of the theme with this name. One for all widgets: styles of Textual's component classes
+    would be worked out again for each widget, at every change of the focus."""
+    theme = find_theme(name) or NIGHT
+    colours = {**theme.to_color_system().generate(), **theme.variables}
+
+    def colour(variable: str) -> Color:
+        return Color.parse(colours[variable])
+
+    behind = {"shaded": colour("warning-muted").rich_color}
+    tones = {
+        tone: Style(
+            color=colour(_TONE_COLOURS[tone]).rich_color if tone in _TONE_COLOURS else None,
+            bgcolor=behind.get(tone),
+            bold=tone in _BOLD or None,
+        )
+        for tone in TONES
+    }
+    cursor = colour("background").blend(colour("primary"), _CURSOR_SHARE)
+    return Paint(tones, Style(color=colour("foreground").rich_color, bgcolor=cursor.rich_color))
 
 
 def next_own(name: str) -> str:

@@ -108,6 +108,19 @@ async def test_a_key_changes_the_colours_and_the_note_says_how_to_keep_them() ->
         assert 'theme = "day" in the config keeps it' in driver.text()
 
 
+async def test_text_is_painted_anew_when_the_background_stays_and_its_colours_change() -> None:
+    async with opened() as driver:
+        driver.app._take_theme("colour-blind-day")
+        await driver.press("ctrl+t")
+        assert driver.app.theme == "night"
+        before = driver.app.export_screenshot()
+        driver.app._take_theme("day")
+        await driver.press("ctrl+t")
+        assert driver.app.theme == "colour-blind-night"
+        for screenshot, theme in ((before, "night"), (driver.app.export_screenshot(), "colour-blind-night")):
+            assert f"fill: {OWN[theme].accent}" in screenshot
+
+
 @pytest.mark.parametrize(
     ("text", "plain"),
     [

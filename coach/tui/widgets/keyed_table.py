@@ -28,6 +28,7 @@ from coach.tui.render.table import (
     matching,
 )
 from coach.tui.render.text import Line, Span, line, muted, pad
+from coach.tui.theme import paint_of
 from coach.tui.widgets.lines import LinesView
 
 MARK = "●"
@@ -193,7 +194,7 @@ class KeyedTable(LinesView):
         if self._marks and index < self.num_rows and self._rows.keys[index] in self._marks:
             row = (Span(MARK, "accent"), *row[1:])  # in the margin
         if index == self._cursor and self.num_rows and self.has_focus:
-            return self.strip_of(row, self.get_component_rich_style("lines--cursor"))
+            return self.strip_of(row, paint_of(self.app.theme).cursor)
         return self.strip_of(row)
 
     def on_focus(self) -> None:

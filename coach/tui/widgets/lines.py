@@ -17,7 +17,8 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from coach.tui.render.text import TONES, Line, Tone, line_width, printable
+from coach.tui.render.text import Line, Tone, line_width, printable
+from coach.tui.theme import paint_of
 
 _MOVES: list[BindingType] = [
     Binding("up,k", "scroll_up", "Up", show=False),
@@ -34,7 +35,6 @@ _MOVES: list[BindingType] = [
 class LinesView(ScrollView, can_focus=True):
     """A pane of lines that scrolls, and repaints only changed lines."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in TONES} | {"lines--cursor"}
     BINDINGS: ClassVar[list[BindingType]] = _MOVES
 
     def __init__(self, *, id: str | None = None, classes: str | None = None, can_focus: bool = True) -> None:
@@ -107,5 +107,5 @@ class LinesView(ScrollView, can_focus=True):
         )
 
     def _style_of(self, tone: Tone, base: Style, action: str) -> Style:
-        style = base + self.get_component_rich_style(f"tone--{tone}", partial=True) if tone else base
+        style = base + paint_of(self.app.theme).tones[tone] if tone else base
         return style + Style.from_meta({"key": action}) if action else style
