@@ -216,6 +216,7 @@ LOSS = "Loss" + " " * 15_000
         "loss nan " * 1800,
         "KeyError: '" + "_" * 15_000,
     ],
+    ids=lambda line: line[:9],
 )
 def test_a_whole_log_of_such_lines_is_scanned_in_time(line: str) -> None:
     """Besides patterns there are the probes that are derived from them."""

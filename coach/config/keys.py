@@ -355,7 +355,7 @@ _LAUNCH_SAYS: Mapping[str, str] = {
     "gpus_per_node": "GPUs on each node; 0: train on CPUs.",
     "nproc_per_node": "Ranks on each node.",
     "time": "The time limit.",
-    "partition": "The partition to submit to. Without it: the default one, or, if that has no GPUs, one that has.",
+    "partition": "The partition to submit to; unset: the default one, or one with GPUs if that has none.",
     "account": "The account that is charged.",
     "qos": "The quality of service.",
     "reservation": "The reservation to run in.",

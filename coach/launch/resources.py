@@ -254,19 +254,21 @@ def _open_gpu_partition(request: LaunchRequest, recipe: Recipe, site: Site) -> P
     default = _partition(None, site.partitions)
     if default.num_gpus_per_node != 0 or request.gpus_per_node == 0:
         return None
+    fitting = [p for p in site.partitions if _is_open(p, request, site) and _fits(request, recipe, p)]
+    return min(fitting, key=lambda each: (each.is_exclusive, -_num_free(each), each.name), default=None)
+
+
+def _fits(request: LaunchRequest, recipe: Recipe, partition: Partition) -> bool:
+    """True if the partition has the GPUs, nodes and time of the request."""
     num_nodes = request.num_nodes or 1
     ranks = 1 if recipe.is_one_process else request.nproc_per_node or _ranks(recipe, num_nodes) or 1
     gpu_type = None if "gpu_type" in request.defaulted else request.gpu_type
-    fitting = [
-        each
-        for each in site.partitions
-        if _is_open(each, request, site)
-        and (each.num_gpus_per_node or 0) >= (request.gpus_per_node or ranks)
-        and each.num_nodes >= num_nodes
-        and (gpu_type is None or any(gpu.type == gpu_type for gpu in each.gpus))
-        and (each.time_limit_s or math.inf) >= (request.time_limit_s or 0)
-    ]
-    return min(fitting, key=lambda each: (each.is_exclusive, -_num_free(each), each.name), default=None)
+    return (
+        (partition.num_gpus_per_node or 0) >= (request.gpus_per_node or ranks)
+        and partition.num_nodes >= num_nodes
+        and (gpu_type is None or any(gpu.type == gpu_type for gpu in partition.gpus))
+        and (partition.time_limit_s or math.inf) >= (request.time_limit_s or 0)
+    )
 
 
 def _is_open(partition: Partition, request: LaunchRequest, site: Site) -> bool:

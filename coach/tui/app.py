@@ -36,7 +36,6 @@ from coach.tui.screen_specs import HOME, Follows, ScreenSpec
 from coach.tui.stage import Stage
 from coach.tui.terminal_input import AsciiDriver, PatientDriver
 from coach.tui.theme import NIGHT, find_theme, next_own, styles
-from coach.tui.widgets.lines import LinesView
 from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recorded
 from coach.tui.worker import FINISH_TIMEOUT_S
 
@@ -388,8 +387,6 @@ class CoachApp(App[None]):
     def action_next_theme(self) -> None:
         """Switch to the next of coach's themes, for this session only."""
         self._take_theme(next_own(self.theme))
-        for pane in (pane for screen in self.screen_stack for pane in screen.query(LinesView)):
-            pane.refresh()
         if self.top is not None:
             self.top.note(f'{self.theme}; theme = "{self.theme}" in the config keeps it')
 

@@ -43,6 +43,12 @@ class LinesView(ScrollView, can_focus=True):
         self._lines: Sequence[Line] = ()
         self._title = ""
 
+    def on_mount(self) -> None:
+        self.watch(self.app, "theme", self._repaint_all, init=False)
+
+    def _repaint_all(self) -> None:
+        self.refresh()
+
     @property
     def lines(self) -> Sequence[Line]:
         return self._lines
