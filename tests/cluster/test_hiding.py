@@ -264,8 +264,9 @@ def test_a_long_training_whose_requeue_is_refused_goes_on_in_a_further_job(
     wait_until(lambda: json.loads(record.read_text())["job_id"] != job_id, 60, "a further job is submitted")
     further = json.loads(record.read_text())["job_id"]
     log = run_dir / "stdout.log"
-    wait_until(lambda: "checkpoint-5" in log.read_text(), 60, "it goes on from the checkpoint")
-    assert f"coach: Slurm refused the requeue: job {further} goes on" in log.read_text()
+    told = f"coach: Slurm refused the requeue: job {further} goes on"
+    wait_until(lambda: told in log.read_text(), 60, "the log says so")
+    assert "checkpoint-5" in log.read_text()
     assert "disabled" in (run_dir / "stderr.log").read_text()
     closed_slurm.run(["scancel", further])
 
