@@ -13,14 +13,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from coach.late import LateModule
 from coach.launch.own_arguments import spelt_like
 from coach.launch.parameters import show
 from coach.model.launching.launch import Scalar
 from coach.model.toml_text import parse_toml
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = LateModule("yaml")
 
 MAX_BYTES = 64 << 10
 """A longer file holds data. PyYAML reads about 200 KB each second."""

@@ -11,7 +11,8 @@ class UserError(Exception):
     """Bad input or a refused action.
 
     Front ends print it as one line, and `hint` as a second line; the command exits with `exit_status`. The
-    command line also prints `diff`: the change that a person has to make to a file.
+    command line also prints `diff`: the change that a person has to make to a file. `lines` are the lines of
+    the message as they came.
     """
 
     def __init__(
@@ -19,6 +20,7 @@ class UserError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
+        self.lines = tuple(message.splitlines()) or ("",)
         self.hint = hint
         self.exit_status = exit_status
         self.diff = diff

@@ -6,7 +6,7 @@ from coach.model.errors import UserError
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.key_guard import KeyGuard
-from coach.tui.render.plan import error_lines
+from coach.tui.render.error import error_lines
 from coach.tui.render.text import Line, Span, line, muted
 
 _MAX_ERROR_LINES = 8

@@ -15,6 +15,7 @@ from coach.launch.refusal import Choice, Refused, option_of
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan, Resources, SweepPoint
+from coach.tui.render.error import error_lines
 from coach.tui.render.text import Line, Span, Tone, clip, clock, line, line_width, muted, printable, wrap
 
 PARAMETER = "set."
@@ -218,21 +219,6 @@ def _marked(sign: str, tone: Tone, text: str, width: int) -> list[Line]:
         line(Span(f" {sign if index == 0 else ' '} ", tone), Span(row, "" if tone == "muted" else tone))
         for index, row in enumerate(rows)
     ]
-
-
-def error_lines(error: UserError, width: int) -> list[Line]:
-    """A refusal in full: every line of Slurm's message, then the hint."""
-    rows: list[Line] = []
-    for part in error.lines if isinstance(error, Refused) else error.message.splitlines() or [""]:
-        for index, text in enumerate(wrap(printable(part), width - 5) or [""]):
-            rows.append(
-                line(Span(" ✖ " if index == 0 and not rows else "   ", "critical"), Span(text, "critical"))
-            )
-    if error.hint:
-        rows.extend(line(f"   {text}") for text in wrap(printable(error.hint), width - 5))
-    for part in error.diff:
-        rows.extend(line(f"   {text}") for text in wrap(printable(part.expandtabs(4)), width - 5))
-    return rows
 
 
 def refusal_lines(refused: Refused, label: str | None, width: int, max_lines: int) -> list[Line]:

@@ -12,7 +12,7 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import ReportWanted
 from coach.tui.render.doctor import report_lines
-from coach.tui.render.plan import error_lines
+from coach.tui.render.error import error_lines
 from coach.tui.render.text import Line, Span, line
 from coach.tui.widgets.lines import LinesView
 

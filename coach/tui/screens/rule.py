@@ -11,7 +11,7 @@ from coach.model.errors import UserError
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import RuleWanted
-from coach.tui.render.plan import error_lines
+from coach.tui.render.error import error_lines
 from coach.tui.render.recipes import markdown_lines
 from coach.tui.render.rule import rule_lines
 from coach.tui.render.text import line, muted

@@ -9,11 +9,11 @@ import pytest
 from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan, SweepPoint
+from coach.tui.render.error import error_lines
 from coach.tui.render.fix import diff_lines
 from coach.tui.render.plan import (
     answered,
     edited,
-    error_lines,
     in_words_of_the_form,
     plan_fields,
     refusal_lines,
