@@ -14,6 +14,12 @@ from pathlib import Path
 
 import coach
 
+_FILE = Path(str(coach.__file__))
+_PACKAGE = _FILE.resolve().parent
+_ONE_FILE = _FILE.parents[1] if _FILE.parents[1].is_file() else None
+"""Looked up once: recipes ask for their place hundreds of times, and each look is five questions to a file
+server."""
+
 COMMIT_FILE = "commit.txt"
 """A file beside the package's modules with the commit that coach was built from. A checkout has none."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -23,8 +29,8 @@ _SHORT = 7
 
 def package() -> Path:
     """The folder with coach's own modules."""
-    if one_file() is None:
-        return Path(str(coach.__file__)).resolve().parent
+    if _ONE_FILE is None:
+        return _PACKAGE
     from importlib.resources import files  # `coach --version` need not wait for this import
 
     found = files(coach)
@@ -33,8 +39,7 @@ def package() -> Path:
 
 def one_file() -> Path | None:
     """The file that this coach was started from; None if coach is installed as a package."""
-    above = Path(str(coach.__file__)).parents[1]
-    return above if above.is_file() else None
+    return _ONE_FILE
 
 
 def start_words(module: str = "coach") -> list[str]:

@@ -26,12 +26,14 @@ _DRILLS = "drills"
 """The folder beside the recipes with the recipes that have a planted fault."""
 
 
+_PACKED = installed.package() / "data"
+_DATA_DIR = _PACKED if _PACKED.is_dir() else installed.package().parent
+
+
 def data_dir() -> Path:
     """The folder of trainers/ and recipes/: coach/data in an installed wheel, else the top of the
     repository."""
-    package = installed.package()
-    data = package / "data"
-    return data if data.is_dir() else package.parent
+    return _DATA_DIR
 
 
 def find_recipes(
@@ -40,7 +42,8 @@ def find_recipes(
     """All recipes by name, and the errors of those that cannot be read. `more` are a user's files and
     folders."""
     problems: list[UserError] = []
-    paths = _paths(data or data_dir())
+    data = data or data_dir()
+    paths = _paths(data)
     for place in more:
         try:
             paths += _user_paths(place)
@@ -52,15 +55,17 @@ def find_recipes(
 
 def find_drills(data: Path | None = None) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
     """All drills by name, and the errors of those that cannot be read."""
-    drills, problems = _read_all(_drill_paths(data or data_dir()), data)
+    data = data or data_dir()
+    drills, problems = _read_all(_drill_paths(data), data)
     return tuple(drills), tuple(problems)
 
 
 def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
     """The recipe or drill with this name, or the one in this file or folder. Raises UserError with the
     nearest names."""
-    by_name = {path.stem: path for path in _paths(data or data_dir())}
-    known = by_name | {path.stem: path for path in _drill_paths(data or data_dir())}
+    data = data or data_dir()
+    by_name = {path.stem: path for path in _paths(data)}
+    known = by_name | {path.stem: path for path in _drill_paths(data)}
     if name_or_path in known:
         return read_recipe(known[name_or_path], data)
     path = Path(name_or_path).expanduser().absolute()
@@ -120,10 +125,10 @@ def _drill_paths(data: Path) -> list[Path]:
     return sorted((data / "recipes" / _DRILLS).glob("*.toml"))
 
 
-def _read_all(paths: Iterable[Path], data: Path | None) -> tuple[list[Recipe], list[UserError]]:
+def _read_all(paths: Iterable[Path], data: Path) -> tuple[list[Recipe], list[UserError]]:
     recipes: list[Recipe] = []
     problems: list[UserError] = []
-    arguments = TrainerArguments((data or data_dir()) / "trainers")
+    arguments = TrainerArguments(data / "trainers")
     for path in paths:
         try:
             recipes.append(read_recipe(path, data, arguments))

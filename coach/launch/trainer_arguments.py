@@ -48,6 +48,8 @@ class TrainerArguments:
         self._folder = trainers
         self._trainers: dict[Path, Mapping[str, Table]] = {}
         self._shared: dict[tuple[Path, str], Mapping[str, Any]] = {}
+        self._shared_files: dict[Path, Path] = {}
+        """Folder of trainers → their common/arguments.py."""
 
     def of(self, trainer: Path) -> Mapping[str, Table]:
         """Name → table of each parameter. Raises UserError with file and line."""
@@ -58,8 +60,11 @@ class TrainerArguments:
     def shared(self, trainer: Path, name: str) -> Mapping[str, Any]:
         """The table with this name in the common/arguments.py of a trainer: `SHARED`, `CHANGES`, or the list
         of names `USUAL`."""
-        beside = trainer.parent / _SHARED_FILE
-        path = beside if beside.is_file() else self._folder / _SHARED_FILE
+        folder = trainer.parent
+        if folder not in self._shared_files:
+            beside = folder / _SHARED_FILE
+            self._shared_files[folder] = beside if beside.is_file() else self._folder / _SHARED_FILE
+        path = self._shared_files[folder]
         if (path, name) not in self._shared:
             self._shared[path, name] = _Source(path).assigned(name)
         return self._shared[path, name]
