@@ -259,3 +259,15 @@ def _module(words: Sequence[str]) -> str | None:
         if option == "-m" and not module.startswith(("torch.distributed", "accelerate")):
             return module
     return None
+
+
+def text_of(recipe: Recipe) -> str | None:
+    """The text of an own Python program."""
+    if recipe.own is not None and recipe.own.kind is OwnKind.BATCH:
+        return batch_file.read(recipe.path)
+    if recipe.own is None or recipe.path.suffix != ".py":
+        return None
+    try:
+        return recipe.path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"{recipe.path}: {error.strerror}") from None

@@ -10,17 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coach.launch.batch_file import read, resources_of
-from coach.launch.batch_file import render as render_batch
+from coach.launch import batch_file
 from coach.launch.long_job import check_long
 from coach.launch.meanings import parameter_meanings, resource_meanings
-from coach.launch.own_program import OwnCommand, own_command
+from coach.launch.own_program import OwnCommand, own_command, text_of
+from coach.launch.partition_choice import resolve_somewhere
 from coach.launch.plan_checks import check_environment, check_run_dir, check_texts
 from coach.launch.recipe import Recipe, resolve_parameters
 from coach.launch.record import is_drill, run_record
-from coach.launch.resources import Resolved, Site, resolve_resources, signal_of
+from coach.launch.resources import Site
 from coach.launch.script import Paths, render
-from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import LaunchRequest, OwnKind, Plan, Resources
 
@@ -42,34 +41,18 @@ class Facts:
     """True if the job may write its finding into its own comment."""
 
 
-def _text_of(recipe: Recipe) -> str | None:
-    """The text of an own Python program."""
-    if recipe.own is not None and recipe.own.kind is OwnKind.BATCH:
-        return read(recipe.path)
-    if recipe.own is None or recipe.path.suffix != ".py":
-        return None
-    try:
-        return recipe.path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"{recipe.path}: {error.strerror}") from None
-
-
 def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, run_id: str) -> Plan:
     """Check everything and render the script. Raises UserError for the first problem."""
     if request.max_restarts is None:
         request = replace(request, max_restarts=recipe.max_restarts)
     check_texts(request, site.backend)
     check_environment(facts.environment)
-    source = _text_of(recipe) if request.until_done is not None else None
+    source = text_of(recipe) if request.until_done is not None else None
     request = replace(request, resume_with=check_long(request, recipe.own, site.backend, source))
     check_run_dir(facts.paths.run_dir)
     parameters, unusual = resolve_parameters(recipe, request.set)
     is_batch = recipe.own is not None and recipe.own.kind is OwnKind.BATCH
-    resolved = (
-        _batch_resources(request, recipe, site)
-        if is_batch
-        else resolve_resources(request, recipe, parameters, site)
-    )
+    resolved = resolve_somewhere(request, recipe, parameters, site)
     if is_drill(request, recipe):  # unusual values are the drill's puzzle: no warning gives them away
         unusual, resolved = (), replace(resolved, notes=(), warnings=())
     command = (
@@ -105,28 +88,13 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         has_comment=facts.has_comment,
     )
     if is_batch:
-        script = render_batch(plan, facts.paths, record, facts.coach_version)
+        script = batch_file.render(plan, facts.paths, record, facts.coach_version)
     else:
         script = render(plan, recipe.trainer, facts.paths, record, facts.coach_version)
     own_trainers = str(recipe.own_trainers) if recipe.own_trainers else None
     return replace(
         plan, script=script, run_json=record, code_dir=facts.paths.code_dir, own_trainers=own_trainers
     )
-
-
-def _batch_resources(request: LaunchRequest, recipe: Recipe, site: Site) -> Resolved:
-    """The resources that a batch file asks for. Slurm alone checks them: the file's author knows the site
-    better than coach."""
-    if site.backend != "slurm":
-        raise UserError(
-            f"{recipe.trainer}: a batch file needs Slurm",
-            f"`coach launch -- bash {recipe.trainer}` runs it here",
-        )
-    resources = resources_of(read(recipe.path), request)
-    if request.until_done is not None:
-        resources = replace(resources, signal=signal_of(request, recipe.own, resources.time_limit_s))
-    note = f"{recipe.trainer}, with its own #SBATCH lines and what you say beside them"
-    return Resolved(resources, (note,), (), {"partition": tuple(p.name for p in site.partitions)}, {})
 
 
 def _gpm_notes(request: LaunchRequest, resources: Resources) -> tuple[str, ...]:

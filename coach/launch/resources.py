@@ -6,7 +6,6 @@ wait two hours and then fail on its first line.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -87,8 +86,8 @@ def resolve_resources(
     request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], site: Site
 ) -> Resolved:
     """Fill in each default and refuse a request that the target cannot meet."""
+    target = _target(request, site)
     notes: list[str] = []
-    target = _target(request, recipe, site, notes)
     warnings: list[str] = []
     warnings += _foreign_groups(target, site)
     request = _without_foreign_type(request, target, notes)
@@ -193,7 +192,7 @@ def _gpu_request(request: LaunchRequest) -> str:
     return asked
 
 
-def _target(request: LaunchRequest, recipe: Recipe, site: Site, notes: list[str]) -> _Target:
+def _target(request: LaunchRequest, site: Site) -> _Target:
     if site.backend == "local":
         machine = site.nodes[0]
         has_gpus = sum(gpu.total for gpu in machine.gpus) > 0
@@ -201,12 +200,6 @@ def _target(request: LaunchRequest, recipe: Recipe, site: Site, notes: list[str]
     if "partitions" in site.hidden:
         return _hidden_target(request.partition, site)
     partition = _partition(request.partition, site.partitions)
-    if request.partition is None and (better := _open_gpu_partition(request, recipe, site)) is not None:
-        notes.append(
-            f"partition {better.name}, because the default partition {partition.name} has no GPUs: "
-            f"--partition {partition.name} trains on CPUs"
-        )
-        partition = better
     nodes = tuple(node for node in site.nodes if partition.name in node.partitions)
     name = f"partition {partition.name}"
     has_gpus_there = None if partition.num_gpus_per_node is None else partition.num_gpus_per_node > 0
@@ -245,46 +238,6 @@ def _partition(asked: str | None, partitions: Sequence[Partition]) -> Partition:
     near = get_close_matches(asked, by_name, 1)
     hint = f"did you mean {near[0]}?" if near else f"partitions: {', '.join(by_name) or 'none'}"
     raise UserError(f"--partition {asked}: there is no such partition", hint)
-
-
-def _open_gpu_partition(request: LaunchRequest, recipe: Recipe, site: Site) -> Partition | None:
-    """The partition for a request that names none and wants GPUs, where the default partition has none: the
-    one with the most free GPUs among those that it fits into and that are open to the user. None: it stays
-    on the default partition."""
-    default = _partition(None, site.partitions)
-    if default.num_gpus_per_node != 0 or request.gpus_per_node == 0:
-        return None
-    fitting = [p for p in site.partitions if _is_open(p, request, site) and _fits(request, recipe, p)]
-    return min(fitting, key=lambda each: (each.is_exclusive, -_num_free(each), each.name), default=None)
-
-
-def _fits(request: LaunchRequest, recipe: Recipe, partition: Partition) -> bool:
-    """True if the partition has the GPUs, nodes and time of the request."""
-    num_nodes = request.num_nodes or 1
-    ranks = 1 if recipe.is_one_process else request.nproc_per_node or _ranks(recipe, num_nodes) or 1
-    gpu_type = None if "gpu_type" in request.defaulted else request.gpu_type
-    return (
-        (partition.num_gpus_per_node or 0) >= (request.gpus_per_node or ranks)
-        and partition.num_nodes >= num_nodes
-        and (gpu_type is None or any(gpu.type == gpu_type for gpu in partition.gpus))
-        and (partition.time_limit_s or math.inf) >= (request.time_limit_s or 0)
-    )
-
-
-def _is_open(partition: Partition, request: LaunchRequest, site: Site) -> bool:
-    """True if the partition takes jobs, and every condition of it is known to be met."""
-    groups = partition.allow_groups
-    return (
-        partition.state == "up"
-        and not partition.is_hidden
-        and (partition.allow_accounts is None or request.account in partition.allow_accounts)
-        and (partition.allow_qos is None or request.qos in partition.allow_qos)
-        and (groups is None or not (site.own_groups or frozenset()).isdisjoint(groups))
-    )
-
-
-def _num_free(partition: Partition) -> int:
-    return sum(gpu.total - (gpu.allocated or 0) for gpu in partition.gpus)
 
 
 def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from coach.launch.recipe import get_recipe
-from coach.launch.record import request_from
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.script import Paths
 from coach.model.errors import UserError
 from coach.model.launching.launch import AppliedFix, LaunchRequest, Resources
-from coach.model.slurm.cluster import GpuCount
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, node, partition, plan
 
 
@@ -49,54 +47,6 @@ def test_a_cpu_partition_whose_nodes_have_gpus_launches_on_cpus_and_says_so(tmp_
     made = plan(tmp_path)
     assert made.notes == ("partition cpu has no GPUs: 2 CPU ranks over gloo",)
     assert made.warnings == ()
-
-
-_TWO_WITH_GPUS = (
-    partition("cpu"),
-    replace(partition("busy", num_nodes=2, gpus=4), gpus=(GpuCount("h100", 8, 7),)),
-    partition("gpu", num_nodes=2, gpus=4),
-)
-
-
-@pytest.mark.parametrize(
-    ("said", "closed", "expected"),
-    [
-        ({}, {}, ("gpu", 2)),
-        ({"gpus_per_node": 4}, {}, ("gpu", 4)),
-        ({"gpu_type": "h100"}, {}, ("busy", 2)),
-        ({"gpus_per_node": 0}, {}, ("cpu", 0)),
-        ({"partition": "cpu"}, {}, ("cpu", 0)),
-        ({"nproc_per_node": 8}, {}, ("cpu", 0)),
-        ({"num_nodes": 3}, {}, ("cpu", 0)),
-        ({"time_limit_s": 3600}, {"time_limit_s": 60}, ("busy", 2)),
-        ({}, {"state": "drain"}, ("busy", 2)),
-        ({}, {"is_hidden": True}, ("busy", 2)),
-        ({}, {"allow_groups": ("staff",)}, ("busy", 2)),
-        ({}, {"allow_accounts": ("lab",)}, ("busy", 2)),
-        ({"account": "lab"}, {"allow_accounts": ("lab",)}, ("gpu", 2)),
-        ({}, {"allow_qos": ("long",)}, ("busy", 2)),
-        ({}, {"is_exclusive": True}, ("busy", 2)),
-    ],
-)
-def test_without_gpus_in_the_default_partition_a_launch_goes_to_an_open_one_that_has_them(
-    tmp_path: Path, said: dict[str, Any], closed: dict[str, Any], expected: tuple[str, int]
-) -> None:
-    cpu, busy, gpu = _TWO_WITH_GPUS
-    nodes = tuple(
-        replace(node(name, ("cpu", kind), gpus=4), gpus=(GpuCount(gpu_type, 4, 0),))
-        for name, kind, gpu_type in (("n1", "gpu", "a100"), ("n2", "gpu", "a100"), ("n3", "busy", "h100"))
-    )
-    site = Site("slurm", (cpu, busy, replace(gpu, **closed)), nodes)
-    made = plan(tmp_path, site=site, **said)
-    assert (made.resources.partition, made.resources.gpus_per_node) == expected
-    told = f"partition {expected[0]}, because the default partition cpu has no GPUs: --partition cpu"
-    assert any(note.startswith(told) for note in made.notes) == (expected[0] != "cpu")
-
-
-def test_a_relaunch_stays_in_the_partition_that_was_chosen(tmp_path: Path) -> None:
-    made = plan(tmp_path, site=Site("slurm", _TWO_WITH_GPUS, CLUSTER.nodes))
-    assert made.request.partition is None
-    assert request_from(made.run_json["launch"], "ddp").partition == "gpu"
 
 
 def test_cpus_are_one_per_rank_and_worker_capped_by_the_node(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ CPUs: a count that includes it sends people to wait there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from coach.analysis.queueing.node_state import why_no_job
@@ -166,25 +166,43 @@ def why_no_access(
 ) -> tuple[bool | None, tuple[str, ...]]:
     """(True if the user may use it, the conditions). None: the user may or may not meet a condition; Slurm
     does not report it."""
+    conditions = tuple(_conditions(partition, associations))
+    answers = [may for may, _ in conditions]
+    answer = False if False in answers else None if None in answers else True
+    return answer, tuple(words for _, words in conditions)
+
+
+def _conditions(
+    partition: Partition, associations: Sequence[Limits] | None
+) -> Iterator[tuple[bool | None, str]]:
+    """Whether the user meets each condition of the partition (None: perhaps), and its words."""
     accounts = None if associations is None else {each.name for each in associations}
     qos = None if associations is None else {name for each in associations for name in each.qos}
-    asked = (
-        ("account", partition.allow_accounts, accounts),
-        ("QOS", partition.allow_qos, qos),
-        ("group", partition.allow_groups, None),
-    )
-    answer: bool | None = partition.state == "up"
-    said = [] if answer else [f"it is {partition.state}"]
-    for what, allowed, own in asked:
-        if allowed is None:
-            continue
-        mine = [name for name in allowed if own is not None and name in own]
-        if mine:
-            said.append(f"with {what} {' or '.join(mine)}")
-            continue
-        said.append(f"only {what} {' or '.join(allowed)}")
-        if own is not None:
-            answer = False
-        elif answer:
-            answer = None
-    return answer, tuple(said)
+    if partition.state != "up":
+        yield False, f"it is {partition.state}"
+    if partition.is_root_only:
+        yield False, "only root"
+    yield from _named("account", partition.allow_accounts, accounts)
+    yield from _named("QOS", partition.allow_qos, qos)
+    yield from _named("group", partition.allow_groups, None)
+    denied = partition.deny_accounts
+    if denied and (accounts is None or not accounts.isdisjoint(denied)):
+        yield (False if accounts and accounts <= set(denied) else None), f"not account {' or '.join(denied)}"
+    if partition.needs_reservation:
+        yield None, "only with a reservation"
+    if partition.allow_submit_nodes is not None:
+        yield None, f"only from {' or '.join(partition.allow_submit_nodes)}"
+
+
+def _named(
+    what: str, allowed: Sequence[str] | None, own: Set[str] | None
+) -> Iterator[tuple[bool | None, str]]:
+    """The condition that names the accounts, QOS or groups of the partition. `own`: the user's; None if
+    Slurm does not report them."""
+    if allowed is None:
+        return
+    mine = [name for name in allowed if own is not None and name in own]
+    if mine:
+        yield True, f"with {what} {' or '.join(mine)}"
+    else:
+        yield (None if own is None else False), f"only {what} {' or '.join(allowed)}"

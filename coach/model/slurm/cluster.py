@@ -106,6 +106,11 @@ class Partition:
     """The only accounts that may use the partition; None: all."""
     allow_qos: tuple[str, ...] | None = None
     allow_groups: tuple[str, ...] | None = None
+    deny_accounts: tuple[str, ...] = ()
+    allow_submit_nodes: tuple[str, ...] | None = None
+    """The only nodes from which jobs may be submitted (AllocNodes); None: all."""
+    is_root_only: bool = False
+    needs_reservation: bool = False
     cluster: str | None = None
     is_hidden: bool = False
     """True for Hidden=YES: sinfo and squeue show the partition only with --all; coach always shows it."""

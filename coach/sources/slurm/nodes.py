@@ -174,6 +174,10 @@ def _parse_partition(
         allow_accounts=_parse_allowed(pairs.get("AllowAccounts", "")),
         allow_qos=_parse_allowed(pairs.get("AllowQos", "")),
         allow_groups=_parse_allowed(pairs.get("AllowGroups", "")),
+        deny_accounts=_parse_list(pairs.get("DenyAccounts", "")),
+        allow_submit_nodes=_parse_allowed(pairs.get("AllocNodes", "")),
+        is_root_only=pairs.get("RootOnly") == "YES",
+        needs_reservation=pairs.get("ReqResv") == "YES",
         cluster=cluster,
         is_hidden=pairs.get("Hidden") == "YES",
     )

@@ -10,9 +10,10 @@ from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.array_script import can_be_array
 from coach.launch.batch_file import array_of, read
+from coach.launch.partition_choice import gpu_partition, words_of_choice
 from coach.launch.recipe import Recipe, Sweep, resolve_parameters
 from coach.launch.recipe_file import RANKS, WORLD_SIZE
-from coach.launch.resources import Site, resolve_resources
+from coach.launch.resources import Resolved, Site, resolve_resources
 from coach.launch.sweep_values import MAX_RUNS, combinations, words_of
 from coach.model.errors import UserError
 from coach.model.launching.launch import ARRAY_TASK, LaunchRequest, OwnKind, Plan, Scalar
@@ -31,6 +32,28 @@ class Member:
     parameter: str
     value: Scalar
     request: LaunchRequest
+
+
+def placed_together(
+    request: LaunchRequest, recipe: Recipe, site: Site, settings: Settings
+) -> tuple[LaunchRequest, tuple[str, ...]]:
+    """The request with one partition for all runs of a group, so that they can be compared, and a note. The
+    request as it is if it is for one run, or names a partition."""
+    if (recipe.sweep is None and not request.sweep) or request.parent_run_id is not None:
+        return request, ()
+
+    def resolve(trial: LaunchRequest) -> list[tuple[LaunchRequest, Resolved]]:
+        runs = [member.request for member in members_of(trial, recipe, site, settings)]
+        return [
+            (run, resolve_resources(run, recipe, resolve_parameters(recipe, run.set)[0], site))
+            for run in runs
+        ]
+
+    chosen = gpu_partition(request, recipe, site, resolve)
+    if chosen is not None:
+        return replace(request, partition=chosen.name), (words_of_choice(chosen, site),)
+    default = next((each.name for each in site.partitions if each.is_default), None)
+    return replace(request, partition=request.partition or default), ()
 
 
 def members_of(request: LaunchRequest, recipe: Recipe, site: Site, settings: Settings) -> list[Member]:

@@ -39,7 +39,7 @@ from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, list_runs
 from coach.workflows.launching import start as one
-from coach.workflows.launching.group_members import at_once_of, members_of, words_of_pace
+from coach.workflows.launching.group_members import at_once_of, members_of, placed_together, words_of_pace
 from coach.workflows.launching.prepare import (
     interrupted_launches,
     look_at_site,
@@ -71,7 +71,8 @@ def plan_all(
 ) -> Plan:
     """The plan of a launch; for a sweep, the plan of its first run with the plans of the others."""
     recipe = recipe_of(request)
-    members = [] if request.parent_run_id is not None else members_of(request, recipe, site, settings)
+    placed, where = placed_together(request, recipe, site, settings)
+    members = [] if request.parent_run_id is not None else members_of(placed, recipe, site, settings)
     if not members:  # a child has one run, even if its parent is a run of a group
         return plan_for(request, settings, env, io, site, now_s, run_id)
     ids = [run_id or runs.new_run_id(recipe.name, now_s)]
@@ -94,7 +95,7 @@ def plan_all(
     return replace(
         first,
         request=replace(request, sweep_point=first.request.sweep_point),
-        notes=(note, *first.notes),
+        notes=(note, *where, *first.notes),
         warnings=tuple(dict.fromkeys(line for plan in plans for line in plan.warnings)),
         others=tuple(others),
     )

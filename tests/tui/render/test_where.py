@@ -54,6 +54,12 @@ def test_the_users_of_a_partition_are_shown_as_far_as_the_site_tells_them() -> N
     assert why_no_access(replace(GPU, allow_qos=("long",)), MINE) == (True, ("with QOS long",))
     assert why_no_access(replace(GPU, allow_groups=("staff",)), MINE) == (None, ("only group staff",))
     assert why_no_access(replace(GPU, state="drain"), MINE) == (False, ("it is drain",))
+    assert why_no_access(replace(GPU, is_root_only=True), MINE) == (False, ("only root",))
+    assert why_no_access(replace(GPU, needs_reservation=True), MINE) == (None, ("only with a reservation",))
+    assert why_no_access(replace(GPU, allow_submit_nodes=("l1",)), MINE) == (None, ("only from l1",))
+    assert why_no_access(replace(GPU, deny_accounts=("ml",)), MINE) == (False, ("not account ml",))
+    assert why_no_access(replace(GPU, deny_accounts=("hep",)), MINE) == (True, ())
+    assert why_no_access(replace(GPU, deny_accounts=("hep",)), None) == (None, ("not account hep",))
 
 
 def test_a_node_shows_its_state_in_words_the_author_of_the_reason_and_why_nothing_is_free() -> None:

@@ -1,0 +1,160 @@
+"""Chooses the partition of a launch that names none, if the default partition has no GPUs.
+
+On many clusters it has none, although GPUs are free in another partition.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from coach.analysis.queueing.free_gpus import free_by_partition
+from coach.launch import batch_file
+from coach.launch.recipe_file import Recipe
+from coach.launch.resources import Resolved, Site, resolve_resources, signal_of
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest, OwnKind, Resources
+from coach.model.slurm.cluster import Partition
+
+_FEATURE = re.compile(r"[\w.:-]+")
+
+
+def resolve_somewhere(
+    request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], site: Site
+) -> Resolved:
+    """The resources in the partition of the request, else in the best one with GPUs, else in the default one.
+    A batch file asks for its own."""
+    if recipe.own is not None and recipe.own.kind is OwnKind.BATCH:
+        return _of_batch_file(request, recipe, site)
+
+    def resolve(trial: LaunchRequest) -> Sequence[tuple[LaunchRequest, Resolved]]:
+        return ((trial, resolve_resources(trial, recipe, parameters, site)),)
+
+    chosen = gpu_partition(request, recipe, site, resolve)
+    if chosen is None:
+        return resolve_resources(request, recipe, parameters, site)
+    ((_, resolved),) = resolve(replace(request, partition=chosen.name))
+    return replace(resolved, notes=(words_of_choice(chosen, site), *resolved.notes))
+
+
+def gpu_partition(
+    request: LaunchRequest,
+    recipe: Recipe,
+    site: Site,
+    resolve: Callable[[LaunchRequest], Sequence[tuple[LaunchRequest, Resolved]]],
+) -> Partition | None:
+    """The partition with the most free GPUs in which every run of a request gets all that it asks for, and
+    GPUs. None: the request names a partition, wants no GPUs, or must stay in the default partition.
+
+    `resolve` returns the request and the resources of each run, and raises UserError if the partition lacks
+    something.
+    """
+    if not _may_move(request, recipe, site):
+        return None
+    free = free_by_partition(site.nodes, site.partitions)
+    wanted = _gpu_type(request)
+
+    def rank(partition: Partition) -> tuple[bool, int, str]:
+        types = free.get((partition.cluster, partition.name), ())
+        num_free = sum(each.free or 0 for each in types if wanted in (None, each.type))
+        return partition.is_exclusive, -num_free, partition.name
+
+    for partition in sorted((each for each in site.partitions if _is_open(each, request, site)), key=rank):
+        try:
+            runs = resolve(replace(request, partition=partition.name))
+        except UserError:
+            continue
+        if all(_gets_all(asked, recipe, resolved.resources) for asked, resolved in runs):
+            return partition
+    return None
+
+
+def words_of_choice(chosen: Partition, site: Site) -> str:
+    """The note on a chosen partition, with the option that keeps the default one."""
+    default = _default(site)
+    name = default.name if default is not None else ""
+    return (
+        f"partition {chosen.name}, because the default partition {name} has no GPUs: --partition {name} "
+        "trains on CPUs"
+    )
+
+
+def _default(site: Site) -> Partition | None:
+    return next((partition for partition in site.partitions if partition.is_default), None)
+
+
+def _may_move(request: LaunchRequest, recipe: Recipe, site: Site) -> bool:
+    """True if the launch wants GPUs, says nothing of where it runs, and the default partition has none."""
+    default = _default(site)
+    if site.backend != "slurm" or default is None or default.num_gpus_per_node != 0:
+        return False
+    if request.partition is not None or request.gpus_per_node == 0 or "nodelist" in request.sbatch:
+        return False
+    own = recipe.own.kind if recipe.own is not None else None
+    return own is not OwnKind.BATCH and (own is not OwnKind.COMMAND or request.gpus_per_node is not None)
+
+
+def _is_open(partition: Partition, request: LaunchRequest, site: Site) -> bool:
+    """True if the partition takes jobs, and the request is known to meet every condition that coach reads of
+    it."""
+    account, groups = request.account, partition.allow_groups
+    return (
+        (partition.state, partition.is_hidden, partition.is_root_only) == ("up", False, False)
+        and (not partition.needs_reservation or bool(request.reservation))
+        and partition.allow_submit_nodes is None
+        and _is_among(account, partition.allow_accounts)
+        and (not partition.deny_accounts or bool(account and account not in partition.deny_accounts))
+        and _is_among(request.qos, partition.allow_qos)
+        and (groups is None or not (site.own_groups or frozenset()).isdisjoint(groups))
+        and _has_feature(partition, request.constraint, site)
+    )
+
+
+def _is_among(said: str | None, allowed: Sequence[str] | None) -> bool:
+    return allowed is None or said in allowed
+
+
+def _has_feature(partition: Partition, constraint: str | None, site: Site) -> bool:
+    """True if a node with GPUs has one of the features that the constraint names. Slurm judges the rest of
+    the expression."""
+    if not constraint:
+        return True
+    named = set(_FEATURE.findall(constraint))
+    return any(
+        node.gpus and partition.name in node.partitions and not named.isdisjoint(node.features)
+        for node in site.nodes
+    )
+
+
+def _gpu_type(request: LaunchRequest) -> str | None:
+    """The type that a person asked for. One from the config is left out where a partition lacks it."""
+    return None if "gpu_type" in request.defaulted else request.gpu_type
+
+
+def _gets_all(request: LaunchRequest, recipe: Recipe, resources: Resources) -> bool:
+    """True if a run gets GPUs, and its memory, time and ranks are not cut."""
+    ranks = recipe.ranks if request.nproc_per_node is None and not recipe.is_one_process else None
+    time_s = request.time_limit_s or recipe.time_limit_s
+    return (
+        resources.gpus_per_node > 0
+        and resources.mem == request.mem
+        and resources.time_limit_s == time_s
+        and (ranks is None or resources.num_nodes * resources.nproc_per_node >= ranks)
+    )
+
+
+def _of_batch_file(request: LaunchRequest, recipe: Recipe, site: Site) -> Resolved:
+    """The resources that a batch file asks for. Slurm alone checks them: the file's author knows the site
+    better than coach."""
+    if site.backend != "slurm":
+        raise UserError(
+            f"{recipe.trainer}: a batch file needs Slurm",
+            f"`coach launch -- bash {recipe.trainer}` runs it here",
+        )
+    resources = batch_file.resources_of(batch_file.read(recipe.path), request)
+    if request.until_done is not None:
+        resources = replace(resources, signal=signal_of(request, recipe.own, resources.time_limit_s))
+    note = f"{recipe.trainer}, with its own #SBATCH lines and what you say beside them"
+    return Resolved(resources, (note,), (), {"partition": tuple(p.name for p in site.partitions)}, {})

@@ -1,0 +1,122 @@
+"""A launch that names no partition goes to GPUs that it may use, if the default partition has none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach.config import Settings
+from coach.launch.own_program import own_recipe, own_request, read_own_program
+from coach.launch.partition_choice import resolve_somewhere
+from coach.launch.recipe import get_recipe
+from coach.launch.record import request_from
+from coach.launch.resources import Site
+from coach.model.launching.launch import LaunchRequest, Plan
+from coach.model.slurm.cluster import GpuCount, Node, Partition
+from coach.workflows.launching.group_members import placed_together
+from tests.launch.examples import node, partition, plan
+
+
+def gpu_node(name: str, kind: str, gpus: int = 4, free: int = 4, **more: Any) -> Node:
+    made = node(name, ("cpu", kind))
+    return replace(made, gpus=(GpuCount(kind, gpus, gpus - free),), **more)
+
+
+def site(*partitions: Partition, nodes: tuple[Node, ...]) -> Site:
+    return Site("slurm", (partition("cpu"), *partitions), nodes)
+
+
+A100, V100 = partition("a100", 2, 4), partition("v100", 2, 4)
+NODES = (gpu_node("n1", "a100"), gpu_node("n2", "a100", free=3), gpu_node("n3", "v100"))
+
+
+def where(made: Plan) -> tuple[str | None, int]:
+    return made.resources.partition, made.resources.gpus_per_node
+
+
+@pytest.mark.parametrize(
+    ("said", "closed", "expected"),
+    [
+        ({}, {}, ("a100", 2)),
+        ({"gpus_per_node": 4}, {}, ("a100", 4)),
+        ({"num_nodes": 2, "gpus_per_node": 4}, {}, ("a100", 4)),
+        ({"gpu_type": "v100"}, {}, ("v100", 2)),
+        ({"gpus_per_node": 0}, {}, ("cpu", 0)),
+        ({"partition": "cpu"}, {}, ("cpu", 0)),
+        ({"nproc_per_node": 8}, {}, ("cpu", 0)),
+        ({"num_nodes": 3}, {}, ("cpu", 0)),
+        ({"mem": "63500M"}, {}, ("cpu", 0)),
+        ({"cpus_per_task": 14}, {}, ("a100", 2)),
+        ({"sbatch": {"nodelist": "n9"}}, {}, ("cpu", 0)),
+        ({"constraint": "avx512"}, {}, ("cpu", 0)),
+        ({"constraint": "nvlink&ib"}, {}, ("v100", 2)),
+        ({"time_limit_s": 3600}, {"time_limit_s": 60}, ("v100", 2)),
+        ({}, {"time_limit_s": 60}, ("v100", 2)),
+        ({}, {"state": "drain"}, ("v100", 2)),
+        ({}, {"is_hidden": True}, ("v100", 2)),
+        ({}, {"is_root_only": True}, ("v100", 2)),
+        ({}, {"needs_reservation": True}, ("v100", 2)),
+        ({"reservation": "course"}, {"needs_reservation": True}, ("a100", 2)),
+        ({}, {"allow_submit_nodes": ("login9",)}, ("v100", 2)),
+        ({}, {"allow_groups": ("staff",)}, ("v100", 2)),
+        ({}, {"allow_accounts": ("lab",)}, ("v100", 2)),
+        ({"account": "lab"}, {"allow_accounts": ("lab",)}, ("a100", 2)),
+        ({"account": "lab"}, {"deny_accounts": ("lab",)}, ("v100", 2)),
+        ({}, {"allow_qos": ("long",)}, ("v100", 2)),
+        ({}, {"is_exclusive": True}, ("v100", 2)),
+    ],
+)
+def test_it_goes_to_the_most_free_gpus_that_are_open_and_have_all_that_it_asks_for(
+    tmp_path: Path, said: dict[str, Any], closed: dict[str, Any], expected: tuple[str, int]
+) -> None:
+    little = tuple(replace(each, memory_mib=63000) for each in NODES)
+    nodes = (*little[:2], replace(little[2], features=("nvlink",)), node("n4", ("cpu",)))
+    made = plan(tmp_path, site=site(replace(A100, **closed), V100, nodes=nodes), **said)
+    assert where(made) == expected
+    told = f"partition {expected[0]}, because the default partition cpu has no GPUs: --partition cpu"
+    assert any(note.startswith(told) for note in made.notes) == (expected[0] != "cpu")
+
+
+def test_gpus_of_a_node_that_is_down_are_not_free(tmp_path: Path) -> None:
+    dead = (gpu_node("n1", "a100", 8, 8, state="down+drain"), gpu_node("n2", "a100", 8, 8, state="down"))
+    made = plan(tmp_path, site=site(partition("a100", 2, 8), V100, nodes=(*dead, gpu_node("n3", "v100"))))
+    assert where(made) == ("v100", 2)
+
+
+def test_free_gpus_of_another_type_do_not_count(tmp_path: Path) -> None:
+    mixed = replace(partition("mix", 2, 8), gpus=(GpuCount("v100", 7, 0), GpuCount("a100", 1, 1)))
+    nodes = (
+        replace(node("n1", ("mix",)), gpus=(GpuCount("v100", 7, 0), GpuCount("a100", 1, 1))),
+        gpu_node("n2", "a100"),
+    )
+    made = plan(tmp_path, site=site(mixed, partition("a100", 1, 4), nodes=nodes), gpu_type="a100")
+    assert where(made) == ("a100", 2)
+
+
+def test_a_relaunch_stays_in_the_partition_that_was_chosen(tmp_path: Path) -> None:
+    made = plan(tmp_path, site=site(A100, nodes=NODES[:2]))
+    assert made.request.partition is None
+    assert request_from(made.run_json["launch"], "ddp").partition == "a100"
+
+
+def test_an_own_command_stays_where_it_is_unless_it_asks_for_gpus(tmp_path: Path) -> None:
+    own = read_own_program(None, ("true",), tmp_path)
+    for gpus, expected in ((None, ("cpu", 0)), (1, ("a100", 1))):
+        request = own_request(own, LaunchRequest("", gpus_per_node=gpus))
+        found = resolve_somewhere(request, own_recipe(own), {}, site(A100, nodes=NODES[:2])).resources
+        assert (found.partition, found.gpus_per_node) == expected
+
+
+def test_a_sweep_over_ranks_stays_in_one_partition_that_has_room_for_all_of_it(tmp_path: Path) -> None:
+    nodes = (*NODES[:2], gpu_node("n3", "v100", 8, 8))
+    where_to = site(A100, partition("v100", 1, 8), nodes=nodes)
+    asked = LaunchRequest("ddp", sweep={"world_size": "1,2,4,8"})
+    recipe, settings = get_recipe("ddp"), Settings(tmp_path, tmp_path, tmp_path)
+    placed, (note,) = placed_together(asked, recipe, where_to, settings)
+    assert note.startswith("partition v100, because")
+    assert placed.partition == "v100"
+    no_room = replace(where_to, partitions=(*where_to.partitions[:1], A100), nodes=nodes[:1])
+    assert placed_together(asked, recipe, no_room, settings) == (replace(asked, partition="cpu"), ())
