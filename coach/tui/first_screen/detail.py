@@ -8,19 +8,25 @@ for the job's own screen.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from coach.analysis.queueing.arrays import FoldedJob, fold
 from coach.analysis.queueing.free_gpus import free_gpus
+from coach.late import late
 from coach.model.slurm.cluster import Job
 from coach.tui.context import Context
 from coach.tui.job_subject import JobSubject, job_subject
 from coach.tui.mode import Mode
 from coach.tui.render.allocation import node_fact_lines
 from coach.tui.render.finding import cause_place
-from coach.tui.render.job_page import page_lines
 from coach.tui.render.queue import QueueRow, UnfoldedRow, is_own, job_of
 from coach.tui.render.text import line, muted, printable, short_id
 from coach.tui.widgets.beside import Beside
+
+if TYPE_CHECKING:
+    from coach.tui.render import job_page
+else:
+    job_page = late("coach.tui.render", "job_page")
 
 LEAST_WIDTH = 160
 """Below this width, the terminal shows only the list."""
@@ -93,7 +99,7 @@ class Detail:
         marked = place[1] if place is not None and tail is not None and tail.file == place[0] else None
         beside.show(
             _title(subject),
-            lambda width: page_lines(page, width, height),
+            lambda width: job_page.page_lines(page, width, height),
             tail,
             marked,
             context.now_s if subject.is_live else None,
