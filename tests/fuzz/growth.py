@@ -113,7 +113,9 @@ def _heads(seed: str, most: int) -> list[str]:
 
 
 def _pumped(head: str, sign: str, size: int) -> str:
-    return head + _filled(sign, size) + _ODD_END
+    """A text of this size, end included: cut off by a parser's limit, it would not be read like the shorter
+    ones."""
+    return head + _filled(sign, max(0, size - len(head) - len(_ODD_END))) + _ODD_END
 
 
 def _filled(unit: str, size: int) -> str:
