@@ -9,7 +9,7 @@
 #   make single      all of coach in one file, coach.pyz     PYTHONS="python3.11 python3.12" says for which versions
 #   make docs        the pages as HTML, in build/docs
 #   make lint        format, lint, types, import contracts; `.venv/bin/ruff format .` corrects the format
-#   make new-rule    a rule that works, with its tests: CODE=ENV024 NAME=nfs_server_silent
+#   make new-rule    a rule that works, with its tests: CODE=ENV NAME=my_cause
 #                    also new-recipe (FROM=baseline names its parent), new-screen, new-command: NAME=my_name
 #   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
 #   make help        these lines

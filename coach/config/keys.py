@@ -45,6 +45,11 @@ class WrongValueError(Exception):
         self.hint = hint
 
 
+def variable_of(name: str) -> str:
+    """The environment variable that belongs to the name of a key."""
+    return f"COACH_{name.upper().replace('.', '_')}"
+
+
 Check = Callable[[Any], Any]
 """TOML value → value in the settings. Raises WrongValueError."""
 
@@ -77,7 +82,7 @@ class Key:
     @property
     def variable(self) -> str | None:
         """The environment variable that sets this key."""
-        return None if self.from_text is None else f"COACH_{self.name.upper().replace('.', '_')}"
+        return None if self.from_text is None else variable_of(self.name)
 
     @property
     def takes(self) -> str:

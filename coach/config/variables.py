@@ -13,7 +13,7 @@ from typing import Any
 from coach import runs
 from coach.analysis.spelling.environment import expanded
 from coach.config.file import Said
-from coach.config.keys import KEYS, checked
+from coach.config.keys import KEYS, Key, checked, variable_of
 from coach.model.errors import UserError
 
 _PREFIX = "COACH_LAUNCH_"
@@ -21,6 +21,10 @@ _PREFIX = "COACH_LAUNCH_"
 
 _BY_VARIABLE = {
     key.variable: key for key in KEYS.values() if key.variable is not None and not key.is_site_only
+}
+
+_IN_FILES_ALONE = {
+    variable: key for key in KEYS.values() if (variable := variable_of(key.name)) not in _BY_VARIABLE
 }
 
 
@@ -47,6 +51,8 @@ def variable_values(env: Mapping[str, str]) -> dict[str, Said]:
                 value = Path(expanded(value, env, f"{place}: {key.name}")).expanduser().absolute()
             values[key.name] = Said(value, place)
     for variable in env:
+        if env[variable] and variable in _IN_FILES_ALONE:
+            raise _sets_nothing(variable, _IN_FILES_ALONE[variable])
         if variable.startswith(_PREFIX) and variable not in _BY_VARIABLE:
             near = get_close_matches(variable, _BY_VARIABLE, 1)
             raise UserError(
@@ -54,6 +60,15 @@ def variable_values(env: Mapping[str, str]) -> dict[str, Said]:
                 f"did you mean {near[0]}?" if near else None,
             )
     return values
+
+
+def _sets_nothing(variable: str, key: Key) -> UserError:
+    """The error for the variable of a key that only a file sets."""
+    if key.is_site_only:
+        return UserError(f"{_place(variable)}: only the site's file sets {key.name}", f"unset {variable}")
+    return UserError(
+        f"{_place(variable)}: no variable sets {key.name}", f"set {key.name} in config.toml; unset {variable}"
+    )
 
 
 def _place(variable: str) -> str:

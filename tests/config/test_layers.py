@@ -257,6 +257,10 @@ def test_a_missing_site_file_that_was_named_is_reported(place: Place) -> None:
             "environment variable COACH_LAUNCH_ACOUNT: it sets no key of the config",
         ),
         ("COACH_RUNS_ROOT", "runs", "expected a path from the root"),
+        ("COACH_NOTIFY_COMMAND", "notify-send", "COACH_NOTIFY_COMMAND: no variable sets notify.command"),
+        ("COACH_KEYS_6", "fsdp", "environment variable COACH_KEYS_6: no variable sets keys.6"),
+        ("COACH_LAUNCH_SETUP", "x", "environment variable COACH_LAUNCH_SETUP: no variable sets launch.setup"),
+        ("COACH_LIMITS_MAX_GPUS", "9", "only the site's file sets limits.max_gpus"),
     ],
 )
 def test_a_variable_that_is_wrong_is_named(place: Place, variable: str, value: str, words: str) -> None:

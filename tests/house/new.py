@@ -1,5 +1,5 @@
-"""`make new-rule CODE=ENV024 NAME=my_cause`, `new-recipe`, `new-screen`, `new-command` (NAME=…): make a
-working part with its tests, in its right place.
+"""`make new-rule CODE=ENV NAME=my_cause`, `new-recipe`, `new-screen`, `new-command` (NAME=…): make a working
+part with its tests, in its right place. A code without a number gets the next free one of its family.
 
 The new part passes the checks and its own tests. The last printed lines list the next steps for a person. Of
 the existing files only the lists of all parts change, by one line each. Bad input changes nothing.
@@ -19,7 +19,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 SKELETONS = Path(__file__).with_name("skeletons")
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
-_CODE = re.compile(r"([A-Z]{3})(\d{3})")
+_CODE = re.compile(r"([A-Z]{3})(\d{3})?")
 _OF_PARENT = ("requires", "ranks", "uneven_by_design", "max_restarts")
 """What a recipe has from its trainer: a recipe of the same trainer needs it too."""
 
@@ -77,15 +77,17 @@ def new_rule(code: str, name: str) -> list[str]:
     known."""
     match = _CODE.fullmatch(code)
     if match is None:
-        raise Refused(f"{code!r}: a code is three capital letters and three digits: CODE=ENV024")
+        raise Refused(f"{code!r}: a code is three capital letters, with or without three digits: CODE=ENV")
     of_family = sorted((REPOSITORY / "coach" / "rules").glob(f"*/{match[1].lower()}[0-9]*.py"))
     if not of_family:
         raise Refused(f"{code}: no family of rules has codes that begin with {match[1]}")
-    if any(path.stem.startswith(f"{code.lower()}_") for path in of_family):
-        raise Refused(f"{code}: is a rule already: {_newest(of_family, match[1])}")
     register = (REPOSITORY / "coach" / "rules" / "causes.py").read_text(encoding="utf-8")
+    free = _free(match[1], of_family, register)
+    code = code if match[2] else free
+    if any(path.stem.startswith(f"{code.lower()}_") for path in of_family):
+        raise Refused(f"{code}: is a rule already: the next free code is {free}")
     if re.search(rf"\b{code}\b", register):
-        raise Refused(f"{code}: was used before, and a code is never reused: {_newest(of_family, match[1])}")
+        raise Refused(f"{code}: was used before, and a code is never reused: the next free code is {free}")
     if re.search(rf'^ +"{name}":', register, re.MULTILINE):
         raise Refused(f"{name}: is a cause already; take another name")
     words = {"CODE": code, "name": name.replace("_", "-"), "cause": name, "Class": _class(name)}
@@ -110,10 +112,11 @@ def new_rule(code: str, name: str) -> list[str]:
     ]
 
 
-def _newest(of_family: list[Path], prefix: str) -> str:
-    """The number above the highest."""
-    highest = max(int(path.stem[3:6]) for path in of_family)
-    return f"the number above the highest is {prefix}{highest + 1:03d}"
+def _free(prefix: str, of_family: list[Path], register: str) -> str:
+    """The code above the highest of the family, the retired codes included."""
+    used = [int(path.stem[3:6]) for path in of_family]
+    used += [int(number) for number in re.findall(rf"\b{prefix}(\d{{3}})\b", register)]
+    return f"{prefix}{max(used) + 1:03d}"
 
 
 def new_recipe(_: str, name: str, parent: str = "") -> list[str]:
@@ -238,7 +241,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         if args.part == "rule" and not args.name:
-            raise Refused("a rule has a code and the name of its cause: CODE=ENV024 NAME=nfs_server_silent")
+            raise Refused("a rule has a code and the name of its cause: CODE=ENV NAME=my_cause")
         if not _NAME.fullmatch(args.name):
             raise Refused(f"{args.name!r}: a name is small letters, digits and _: NAME=my_{args.part}")
         if args.parent and args.part != "recipe":

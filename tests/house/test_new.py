@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.markdown import pages
 from tests.house import new
 from tests.installed import REPOSITORY
 
 TREE = ("coach", "recipes", "trainers", "docs", "tests")
+TYPED = re.compile(r"make new-(\w+)[^`\n]*?((?:\b(?:CODE|NAME|FROM)=\w+ ?)+)")
+"""A command of a page that makes a part, with its variables."""
 HEAVY = ("__pycache__", "recordings", "fixtures", "screens", "same_output", "*.svg", "measured")
 
 
@@ -86,17 +89,17 @@ def test_each_skeleton_passes_lint_and_its_own_tests(
     [
         (
             ("rule", "--code", "ENV017", "--name", "x"),
-            "ENV017: is a rule already: the number above the highest is ENV",
+            "ENV017: is a rule already: the next free code is ENV",
         ),
         (
             ("rule", "--code", "env24", "--name", "x"),
-            "'env24': a code is three capital letters and three digits: CODE=ENV024",
+            "'env24': a code is three capital letters, with or without three digits: CODE=ENV",
         ),
         (
             ("rule", "--code", "XYZ001", "--name", "x"),
             "XYZ001: no family of rules has codes that begin with XYZ",
         ),
-        (("rule", "--code", "ENV997"), "a rule has a code and the name of its cause: CODE=ENV024 NAME=nfs"),
+        (("rule", "--code", "ENV997"), "a rule has a code and the name of its cause: CODE=ENV NAME=my_cause"),
         (("rule", "--code", "ENV997", "--name", "stale_nfs"), "stale_nfs: is a cause already; take another"),
         (("recipe", "--name", "x", "--from", "ddpp"), "FROM=ddpp: recipes/ has no such recipe"),
         (("recipe", "--name", "x", "--from", "elastic"), "FROM=elastic: its parameters are those of 'ddp': "),
@@ -114,3 +117,35 @@ def test_bad_input_is_one_clear_line_and_makes_nothing(
     assert make(monkeypatch, *words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"new-{words[0]}: {said}")
+
+
+def test_a_family_alone_gives_the_next_free_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts: dict[str, str] = {}
+    monkeypatch.setattr(new.Change, "write", lambda change: texts.update(made=change.made[0]))
+    monkeypatch.setattr(new, "_run", lambda program: None)
+    assert make(monkeypatch, "rule", "--code", "JOB", "--name", "my_cause") == 0
+    made = re.search(r"/job(\d{3})_my_cause\.py$", texts["made"])
+    known = (REPOSITORY / "coach/rules/causes.py").read_text() + " ".join(
+        path.stem.upper() for path in (REPOSITORY / "coach/rules").glob("*/job*.py")
+    )
+    assert made is not None
+    assert int(made[1]) == 1 + max(map(int, re.findall(r"\bJOB(\d{3})", known)))
+    assert f"tests.rules.proofs JOB{made[1]}`" in capsys.readouterr().out
+
+
+def test_the_commands_of_the_pages_that_make_a_part_are_accepted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(new.Change, "write", lambda change: None)
+    monkeypatch.setattr(new, "_run", lambda program: None)
+    rooms = sorted((REPOSITORY / "coach").rglob("README.md"))
+    texts = [path.read_text() for path in (*pages(), *rooms, *REPOSITORY.glob("*/README.md"))]
+    texts.append((REPOSITORY / "Makefile").read_text())
+    typed = {(match[1], match[2]) for text in texts for match in TYPED.finditer(text)}
+    assert {part for part, _ in typed} == set(new.PARTS)
+    for part, variables in typed:
+        words = [word for each in variables.split() for word in each.split("=")]
+        words[::2] = [f"--{name.lower()}" for name in words[::2]]
+        assert make(monkeypatch, part, *words) == 0, capsys.readouterr().err

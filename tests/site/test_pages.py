@@ -13,15 +13,12 @@ DOCS = REPOSITORY / "docs" / "site"
 
 
 @pytest.mark.parametrize("switch", Switch)
-def test_every_switch_stands_on_the_page_for_login_nodes_and_on_that_of_the_site_s_file(
-    switch: Switch,
-) -> None:
-    assert f"`{switch.key}`" in (DOCS / "login-node.md").read_text()
-    assert f"`{switch.value}`" in (DOCS / "settings.md").read_text()
+def test_every_switch_stands_on_the_page_of_the_site_s_file(switch: Switch) -> None:
+    assert f"`{switch.key}`" in (DOCS / "settings.md").read_text()
 
 
 def test_no_page_names_a_switch_that_is_not_there() -> None:
-    named = set(re.findall(r"`switches\.(\w+)`", (DOCS / "login-node.md").read_text()))
+    named = set(re.findall(r"`switches\.(\w+)`", (DOCS / "settings.md").read_text()))
     assert named == {switch.value for switch in Switch}
 
 

@@ -32,18 +32,18 @@ class SameOrder(Rule):
     """Every epoch has the samples in the same order.
 
     What it sees
-        The bends of the loss from step to step: a batch that is harder than its neighbours stands out. If the
-        same bends recur at the same places of each epoch (correlation between consecutive epochs), the
-        batches are the same. Bends are compared instead of losses, so that a smooth course that recurs in
-        every epoch (a schedule that restarts) does not count.
+        The deviation of each loss from the mean of its two neighbours: a batch that is harder than its
+        neighbours stands out. If the same deviations recur at the same places of each epoch (correlation
+        between consecutive epochs), the batches are the same. The rule does not compare the losses, so a
+        smooth curve that repeats in every epoch (a learning-rate schedule that restarts) does not count.
     Why it matters
         The same batches in the same order teach less than shuffled ones, and the loss does not show it.
         DistributedSampler changes the order only after a call of `set_epoch`.
     When it stays silent
         On fewer than three epochs, on epochs of fewer than a dozen or more than a thousand steps. If the
         correlation can be chance. On a smooth course (one batch repeated, or the full data set as a batch).
-        If the bends are just as similar some steps further on (tasks or image sizes that alternate), or only
-        at a few places (an evaluation in each epoch): neither shows an order of samples. If the loss has
+        If the deviations are just as similar some steps further on (tasks or image sizes that alternate), or
+        only at a few places (an evaluation in each epoch): neither shows an order of samples. If the loss has
         almost vanished: a few samples are memorized on purpose, as a test of a model does.
     What to do
         Call `sampler.set_epoch(epoch)` at the start of every epoch. Without a sampler set `shuffle=True`, and
@@ -59,10 +59,10 @@ class SameOrder(Rule):
     needs = (frozenset({Need.METRICS}),)
     thresholds = (
         Threshold(
-            "correlation", 0.5, "of the bends", "augmentation and learning change a batch's loss by less"
+            "correlation", 0.5, "of the deviations", "augmentation and learning change a batch's loss by less"
         ),
         Threshold("sigma", 5, "standard deviations", "of what independent epochs would show"),
-        Threshold("min_epoch_steps", 12, "steps", "shorter epochs have too few bends"),
+        Threshold("min_epoch_steps", 12, "steps", "shorter epochs have too few deviations"),
         Threshold("min_epochs", 3, "epochs", "twice in a row may be chance"),
         Threshold("learned_share", 0.1, "of the first loss", "with less, the model memorizes its samples"),
     )
@@ -97,7 +97,7 @@ class SameOrder(Rule):
             ),
             evidence=(
                 Evidence(
-                    "correlation of the bends of the loss between epochs that follow each other",
+                    "correlation of the deviations of the loss between consecutive epochs",
                     value=round(found, 2),
                 ),
                 Evidence("the same by chance, at most", value=round(least, 2)),

@@ -28,7 +28,7 @@ class PortInUse(EndingRule):
         example with another port.
     What to do
         On one node let torchrun choose: `--standalone`, or `--rdzv-endpoint=localhost:0`. On several nodes
-        derive the port from the job id: `MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))`. Look for a left-over
+        derive the port from the job id: `MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))`. Look for a left-over
         process of your own on the node.
     Sources
         torch/csrc/distributed/c10d/socket.cpp; torchrun's rendezvous options; errno 98.
@@ -50,5 +50,5 @@ class PortInUse(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix("On one node let torchrun choose the port: torchrun --standalone …")
         yield Fix(
-            "On several nodes derive the port from the job id: MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))"
+            "On several nodes derive the port from the job id: MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))"
         )
