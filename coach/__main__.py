@@ -22,6 +22,19 @@ else:
     app = late("coach.tui", "app")
     installed = late("coach", "installed")
 
+_MEANT = {
+    **dict.fromkeys(("list", "ps", "q", "queue", "sq", "squeue", "status"), "jobs"),
+    **dict.fromkeys(("log", "logs"), "why"),
+    **dict.fromkeys(("diagnose", "diagnosis"), "check"),
+    **dict.fromkeys(("sbatch", "start", "submit"), "launch"),
+    **dict.fromkeys(("kill", "scancel", "stop"), "cancel"),
+    **dict.fromkeys(("gpu", "gpus", "sinfo"), "nodes"),
+    "help": "--help",
+    "sacct": "history",
+    "version": "--version",
+}
+"""Words of Slurm and of other programs → the command of coach."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, or open the screens. Returns the exit status."""
@@ -34,11 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_screens(arguments: Sequence[str]) -> int:
+    if arguments and not arguments[0].startswith("-"):  # its own arguments are none of the screens'
+        raise _unknown_command(arguments[0])
     args = parser_of_screens().parse_args(arguments)
     if args.command is not None:
-        near = get_close_matches(args.command, cli.COMMANDS, 1)
-        hint = f"did you mean `coach {near[0]}`?" if near else "`coach --help` lists the commands"
-        raise UserError(f"unknown command {args.command!r}", hint)
+        raise _unknown_command(args.command)
     if args.as_root:
         cli.mean_it_as_root()
     settings = cli.load_settings()
@@ -49,6 +62,12 @@ def _open_screens(arguments: Sequence[str]) -> int:
         replay=args.replay,
         is_demo=args.demo,
     )
+
+
+def _unknown_command(word: str) -> UserError:
+    near = [_MEANT[word]] if word in _MEANT else get_close_matches(word, cli.COMMANDS, 1)
+    hint = f"did you mean `coach {near[0]}`?" if near else "`coach --help` lists the commands"
+    return UserError(f"unknown command {word!r}", hint)
 
 
 def parser_of_screens() -> argparse.ArgumentParser:

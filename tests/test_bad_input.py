@@ -52,6 +52,42 @@ def coach(tmp_path: Path) -> Coach:
 
 def test_an_unknown_command_names_the_nearest(coach: Coach) -> None:
     assert coach("lauch") == ["coach: unknown command 'lauch'", "  did you mean `coach launch`?"]
+    assert coach("wy", "8117") == ["coach: unknown command 'wy'", "  did you mean `coach why`?"]
+
+
+def test_a_command_of_slurm_leads_to_coach_s_and_never_to_one_that_changes_jobs(coach: Coach) -> None:
+    for word, meant in (("queue", "jobs"), ("status", "jobs"), ("logs", "why"), ("sinfo", "nodes")):
+        assert coach(word) == [f"coach: unknown command {word!r}", f"  did you mean `coach {meant}`?"]
+
+
+def test_without_a_terminal_the_screens_are_refused_and_nothing_is_painted(coach: Coach) -> None:
+    assert coach("--demo") == [
+        "coach: the screens need a terminal",
+        "  `coach jobs` and `coach why` print; `coach --help` lists all",
+    ]
+
+
+def test_options_of_an_own_program_in_front_of_the_dashes_are_told_where_they_go(coach: Coach) -> None:
+    assert coach("launch", "train.py", "--epochs", "5") == [
+        "coach: coach launch has no option --epochs",
+        "  your program's own options follow --: `-- --epochs 5`",
+    ]
+
+
+def test_a_misspelt_script_names_the_nearest_file(coach: Coach) -> None:
+    near = coach.home / "train.py"
+    near.write_text("print(1)\n")
+    misspelt = str(near.with_name("trian.py"))
+    assert coach("launch", misspelt, "--backend", "local") == [
+        f"coach: {misspelt}: no such file",
+        "  did you mean train.py?",
+    ]
+
+
+def test_a_word_that_is_no_rule_leads_to_rules_about_it(coach: Coach) -> None:
+    first, second = coach("explain", "out-of-memory")
+    assert first == "coach: there is no rule 'out-of-memory'"
+    assert second.startswith("  near it: MEM001 cuda-out-of-memory, ")
 
 
 def test_an_unknown_recipe_names_the_nearest(coach: Coach) -> None:

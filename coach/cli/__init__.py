@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -132,7 +133,12 @@ def arguments_of(name: str, arguments: Sequence[str]) -> argparse.Namespace:
         return parser.parse_intermixed_args(module.unmistakable(arguments))
     if getattr(module, "HAS_WORDS_BEHIND", False):  # argparse would remove `--`
         before, behind = words_behind(arguments)
-        args = parser.parse_args(before)
+        args, unknown = parser.parse_known_args(before)
+        if unknown:
+            raise UserError(
+                f"coach {name} has no option {unknown[0]}",
+                f"your program's own options follow --: `-- {shlex.join(unknown)}`",
+            )
         args.behind = behind
         return args
     return parser.parse_args(arguments)

@@ -63,15 +63,15 @@ def carry_out(action: JobAction, args: argparse.Namespace) -> int:
     return 2 if action.left_out or outcome.refused else 0
 
 
-def is_confirmed(command: str, is_known: bool, notes: Sequence[str] = ()) -> bool:
-    """Show a command and ask for confirmation. True if it may run."""
+def is_confirmed(command: str, is_known: bool, notes: Sequence[str] = (), *, flags: str = "--yes") -> bool:
+    """Show a command and ask for confirmation. True if it may run. `flags` confirm it without a question."""
     for note in notes:
         say(note)
     if is_known:
         print(printable(command), file=sys.stderr)
         return True
     if not sys.stdin.isatty():
-        raise UserError(f"to be confirmed: {command}", "there is no terminal to ask on; --yes confirms it")
+        raise UserError(f"to be confirmed: {command}", f"there is no terminal to ask on; {flags} confirms it")
     question = f"{printable(command)}   y does it, anything else does not: "
     print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() == "y"

@@ -61,8 +61,23 @@ def _print_other(word: str, unknown: UserError) -> None:
             print_line(printable(line))
     elif near := near_topics(word):
         raise UserError(f"there is no rule and no topic {word!r}", f"did you mean {' or '.join(near)}?")
+    elif rules := _rules_about(word):
+        raise UserError(unknown.message, f"near it: {', '.join(rules)}; `coach explain --list` lists all")
+    elif (hint := unknown.hint or "").startswith("did you mean"):
+        raise UserError(unknown.message, hint)
     else:
-        raise unknown
+        raise UserError(unknown.message, "`coach explain --list` lists the rules and topics")
+
+
+def _rules_about(word: str) -> list[str]:
+    """Code and name of at most eight rules that have the word in their name, their cause or their summary."""
+    wanted = word.casefold()
+    found = [
+        f"{rule.code} {rule.name}"
+        for rule in rule_classes()
+        if wanted in f"{rule.name} {rule.cause} {rule_page(rule).summary}".casefold()
+    ]
+    return found[:8]
 
 
 def _print_word(told: Explained) -> None:

@@ -254,7 +254,8 @@ def _is_wanted(args: argparse.Namespace, remedy: Remedy, plan: Plan) -> bool:
         raise UserError(
             "this fix changes the training result: --yes does not cover that", "--change-learning does"
         )
-    return is_confirmed(f"launch {plan.run_id}", is_covered)
+    flags = "--yes --change-learning" if remedy.fix.changes_learning else "--yes"
+    return is_confirmed(f"launch {plan.run_id}", is_covered, flags=flags)
 
 
 def _compared(before: str, after: str, backend: str, settings: Settings, io: SystemIo) -> Comparison:

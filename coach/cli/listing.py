@@ -71,13 +71,21 @@ def add_listing(parser: argparse.ArgumentParser, vocabulary: Vocabulary[Any]) ->
     )
 
 
+_SLURM_OPTIONS = {"-u": "user", "-p": "part", "-t": "state", "-w": "node"}
+"""Options of squeue and sinfo → the field of a filter."""
+
+
 def unmistakable(arguments: Iterable[str]) -> list[str]:
     """Rewrite `--sort -gpu` as `--sort=-gpu`, and `-state:running` and `-dead` with `!`, because argparse
-    takes a word with a dash for an option."""
+    takes a word with a dash for an option. Slurm's `-u root` becomes `user:root`."""
     said: list[str] = []
     for argument in arguments:
         if said and said[-1] == "--sort":
             said[-1] = f"--sort={argument}"
+        elif said and (field := _SLURM_OPTIONS.get(said[-1])) is not None:
+            said[-1] = f"{field}:{argument}"
+        elif argument in _SLURM_OPTIONS:
+            said.append(argument)
         else:
             said.append(re.sub(r"^-(?!M|h$)(?=[A-Za-z_])", "!", argument))
     return said

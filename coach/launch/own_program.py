@@ -10,7 +10,8 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from difflib import get_close_matches
+from itertools import islice, pairwise
 from pathlib import Path
 from types import MappingProxyType
 
@@ -93,7 +94,8 @@ def _kind(what: str | None, directory: Path, is_unread: bool) -> OwnKind:
         )
     path = directory / Path(what).expanduser()
     if not path.is_file():
-        raise UserError(f"{what}: no such file")
+        near = get_close_matches(path.name, _names_in(path.parent), 1)
+        raise UserError(f"{what}: no such file", f"did you mean {near[0]}?" if near else None)
     if is_unread:
         return OwnKind.BATCH
     if batch_file.has_options(path) or path.suffix in _BATCH_SUFFIXES:
@@ -233,6 +235,14 @@ def _options(own: OwnProgram, path: Path | None) -> tuple[OwnOption, ...]:
     if path is None or source is None:
         return options
     return (*options, *hydra_options(path, source, options, own.parameters))
+
+
+def _names_in(folder: Path) -> list[str]:
+    """The first files of a folder; none if it cannot be read."""
+    try:
+        return [each.name for each in islice(folder.iterdir(), 500)]
+    except OSError:
+        return []
 
 
 def _file_of(own: OwnProgram) -> Path | None:

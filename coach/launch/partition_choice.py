@@ -49,7 +49,7 @@ def gpu_partition(
     GPUs. None: the request names a partition, wants no GPUs, or must stay in the default partition.
 
     `resolve` returns the request and the resources of each run, and raises UserError if the partition lacks
-    something.
+    something. A request for a number of GPUs that no partition meets raises that of the first one.
     """
     if not _may_move(request, recipe, site):
         return None
@@ -61,13 +61,17 @@ def gpu_partition(
         num_free = sum(each.free or 0 for each in types if wanted in (None, each.type))
         return partition.is_exclusive, -num_free, partition.name
 
+    problem: UserError | None = None
     for partition in sorted((each for each in site.partitions if _is_open(each, request, site)), key=rank):
         try:
             runs = resolve(replace(request, partition=partition.name))
-        except UserError:
+        except UserError as error:
+            problem = problem or error
             continue
         if all(_gets_all(asked, recipe, resolved.resources) for asked, resolved in runs):
             return partition
+    if problem is not None and request.gpus_per_node:
+        raise problem
     return None
 
 

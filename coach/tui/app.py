@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -56,6 +57,10 @@ def open_screens(
         opening = open_recorded(settings, Path(replay), Mode.REPLAY)
     else:
         opening = open_live(settings, backend, is_readonly)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError(
+            "the screens need a terminal", "`coach jobs` and `coach why` print; `coach --help` lists all"
+        )
     app = CoachApp(opening)
     put_keys_first()
     app.run()

@@ -383,6 +383,7 @@ def test_an_unknown_word_is_refused_before_any_query(
         (["-state:running", "--why"], ["!state:running", "--why"]),
         (["-M", "east", "--sort"], ["-M", "east", "--sort"]),
         (["-dead", "-Meast", "-h"], ["!dead", "-Meast", "-h"]),
+        (["-u", "root", "-p", "gpu", "resnet"], ["user:root", "part:gpu", "resnet"]),
     ],
 )
 def test_a_dash_of_the_language_is_not_taken_for_an_option(typed: list[str], meant: list[str]) -> None:

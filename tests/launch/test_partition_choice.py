@@ -14,6 +14,7 @@ from coach.launch.partition_choice import resolve_somewhere
 from coach.launch.recipe import get_recipe
 from coach.launch.record import request_from
 from coach.launch.resources import Site
+from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.model.slurm.cluster import GpuCount, Node, Partition
 from coach.workflows.launching.group_members import placed_together
@@ -94,6 +95,11 @@ def test_free_gpus_of_another_type_do_not_count(tmp_path: Path) -> None:
     )
     made = plan(tmp_path, site=site(mixed, partition("a100", 1, 4), nodes=nodes), gpu_type="a100")
     assert where(made) == ("a100", 2)
+
+
+def test_more_gpus_than_any_partition_has_are_refused_by_one_that_has_some(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--gpus 5: partition a100 has 4 GPUs per node"):
+        plan(tmp_path, site=site(A100, V100, nodes=NODES), gpus_per_node=5)
 
 
 def test_a_relaunch_stays_in_the_partition_that_was_chosen(tmp_path: Path) -> None:
