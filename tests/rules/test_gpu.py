@@ -67,10 +67,18 @@ def test_the_rank_that_waits_is_named() -> None:
 
 
 def test_workers_never_exceed_the_cpus_of_a_rank() -> None:
-    launched = run({"num_workers": 1}, {"cpus_per_task": 4, "nproc_per_node": 2})
+    launched = run({"num_workers": 1}, {"cpus_per_task": 8, "nproc_per_node": 2})
     fixes = judge(slow(0.8), run=launched).findings[0].fixes  # type: ignore[arg-type]
-    assert fixes[0].changes == {"num_workers": 2}
+    assert fixes[0].changes == {"num_workers": 4}
     assert fixes[1].changes == {"cpus_per_task": 10, "num_workers": 5}
+
+
+def test_more_cpus_come_first_where_as_many_workers_as_cpus_would_hardly_help() -> None:
+    launched = run({"num_workers": 0}, {"cpus_per_task": 2, "nproc_per_node": 2})
+    fixes = judge(slow(0.8), run=launched).findings[0].fixes  # type: ignore[arg-type]
+    assert fixes[0].changes == {"cpus_per_task": 10, "num_workers": 5}
+    assert fixes[1].changes == {"num_workers": 1}
+    assert "(each rank has 1 CPU)" in fixes[1].title
 
 
 def test_a_busy_gpu_hides_the_wait_behind_its_queue() -> None:

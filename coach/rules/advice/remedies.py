@@ -135,7 +135,7 @@ def workers(run: Run | None, wanted: int, cpus: int | None, why: str = "") -> It
         return
     possible = min(wanted, max(now, cpus)) if cpus is not None and wanted > now else wanted
     if possible != now:
-        has = f" (each rank has {cpus} CPUs)" if cpus and wanted > now else ""
+        has = f" (each rank has {cpus} CPU{'s' if cpus > 1 else ''})" if cpus and wanted > now else ""
         yield Fix(f"DataLoader workers {now} → {possible} per rank{has}{why}", {"num_workers": possible})
 
 

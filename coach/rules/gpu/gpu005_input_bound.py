@@ -305,13 +305,16 @@ def _fixes(run: Run | None, history: History, data_s: float, total_s: float) -> 
     needed = math.ceil(round(max(now, 1) * busy_s / compute_s, 3)) + (0 if now else 1)
     cpus = cpus_per_rank(run, _cpus_allotted(history))
     more = tuple(workers(run, needed, cpus)) if needed > now else ()
-    yield from more
     if cpus is not None and needed > cpus and run.backend == "slurm":
         wanted = needed * (int_resource(run, "nproc_per_node") or 1)
-        yield Fix(
+        with_cpus = Fix(
             f"CPUs per task → {wanted} with {needed} workers per rank: the loaders need about that many",
             {"cpus_per_task": wanted, "num_workers": needed},
         )
+        has_too_few = 2 * cpus <= needed  # as many workers as these CPUs would hardly be faster
+        yield from (with_cpus, *more) if has_too_few else (*more, with_cpus)
+    else:
+        yield from more
     if not more:
         yield Fix(
             "Make each sample cheaper: decode and augment less, or prepare the data once in few large "
