@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from coach.launch import array_script
 from coach.launch.batch_file import resources_of
 from coach.launch.own_program import is_own, own_request, read_own_program
 from coach.launch.plan import Facts, make_plan
@@ -241,6 +242,16 @@ def test_a_task_of_an_array_is_launched_alone_and_again_as_the_same_task(home: P
     assert script.endswith('exec "${MEASURED[@]}" /bin/bash "$RUN_DIR/script"\n')
     asked = own_request(program, LaunchRequest(""))
     assert request_from(json.loads(json.dumps(said(asked))), "array") == asked
+
+
+def test_an_array_keeps_the_options_that_share_a_line_with_its_tasks(home: Path) -> None:
+    (home / "array.sbatch").write_text("#!/bin/bash\n#SBATCH -a 0-1 --time=2:00:00 -p gpu\ntrue\n")
+    program = own(home, "array.sbatch")
+    tasks = [planned(replace(program, array_task=task)) for task in (0, 1)]
+    options = [each for each in array_script.render(tasks, None, "1").splitlines() if "#SBATCH" in each]
+    assert "#SBATCH -a 0-1 --time=2:00:00 -p gpu" in options
+    # Of a repeated option sbatch takes the last.
+    assert [each for each in options if "--array" in each][-1] == options[-1] == "#SBATCH --array=0-1"
 
 
 def test_a_shell_script_without_options_that_can_be_read_is_still_launched(home: Path) -> None:
