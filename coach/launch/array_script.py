@@ -18,7 +18,6 @@ from coach.model.launching.launch import ARRAY_TASK, OwnKind, Plan
 _OPTION = re.compile(r"#SBATCH\b.*")
 _OF_ONE_RUN = re.compile(r"#SBATCH --(?:output|error|job-name|array)=")
 _LOGS = re.compile(r"#SBATCH --(?:output|error)=")
-_ARRAY = re.compile(r"#SBATCH[ \t]+(?:--array(?:=|[ \t])|-a)")
 
 
 def can_be_array(plans: Sequence[Plan]) -> bool:
@@ -48,14 +47,14 @@ def render(plans: Sequence[Plan], at_once: int | None, coach_version: str) -> st
     is_batch = first.request.own is not None and first.request.own.kind is OwnKind.BATCH
     tasks = tasks_of(plans)
     limit = f"%{at_once}" if at_once is not None else ""
-    options = [line for line in _options(first) if not _ARRAY.match(line)]
+    options = _options(first)
     if not is_batch:  # each run has its own logs, like a job by itself
         options = [line for line in options if not _LOGS.match(line)]
         options += ["#SBATCH --output=/dev/null", "#SBATCH --error=/dev/null"]
     lines = [
         "#!/bin/bash",
         *options,
-        f"#SBATCH --array={format_tasks(tasks)}{limit}",
+        f"#SBATCH --array={format_tasks(tasks)}{limit}",  # the last counts: a batch file names an array too
         f"# {len(plans)} runs of {first.recipe}, written by coach {coach_version}. Each task is a run: the",
         "# script in its directory says all that it does.",
         f"RUNS={quote(str(Path(first.run_dir).parent))}",

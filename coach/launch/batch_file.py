@@ -32,6 +32,7 @@ from coach.launch.spelling import format_time, parse_time
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import LaunchRequest, OwnProgram, Plan, Resources
+from coach.sources.slurm.gres import count_gpus
 
 MAX_BYTES = 4 << 20
 """Slurm's own limit (MaxScriptSize) unless the site sets another."""
@@ -56,7 +57,6 @@ _LETTERS = {
     "x": "exclude",
 }
 _HEREDOC = "COACH_BATCH_FILE"
-_GPUS = re.compile(r"gpu|(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,9})", re.ASCII)
 _SAID = {
     "nodes": "num_nodes",
     "gpus-per-node": "gpus_per_node",
@@ -298,15 +298,26 @@ def _kept_lines(text: str) -> list[str]:
 
 
 def _gpus_per_node(options: Mapping[str, str], num_nodes: int) -> int:
-    for option, share in (("gpus-per-node", 1), ("gres", 1), ("gpus", num_nodes)):
-        parts = [part.strip() for part in options.get(option, "").split(",")]
-        if option == "gres":  # other resources, such as licenses or scratch, are not GPUs
-            parts = [part for part in parts if part.partition(":")[0] == "gpu"]
-        counts = [1 if part == "gpu" else int(found[1]) for part in parts if (found := _GPUS.fullmatch(part))]
-        if counts:
-            return max(1, sum(counts) // share) if sum(counts) else 0
-    per_task = _GPUS.fullmatch(options.get("gpus-per-task", ""))
-    return int(per_task[1]) * (_whole(options.get("ntasks-per-node")) or 1) if per_task else 0
+    """The most GPUs that one of the nodes gets."""
+    if (count := _num_gpus(options.get("gpus-per-node"))) is not None:
+        return count
+    if (count := count_gpus(options.get("gres", ""))) is not None:
+        return count
+    if (count := _num_gpus(options.get("gpus"))) is not None:
+        return _share(count, num_nodes)
+    num_tasks = _whole(options.get("ntasks-per-node"))
+    if num_tasks is None:
+        num_tasks = _share(_whole(options.get("ntasks")) or 1, num_nodes)
+    return num_tasks * (_num_gpus(options.get("gpus-per-task")) or 0)
+
+
+def _num_gpus(value: str | None) -> int | None:
+    """The GPUs of `2`, `a100:2,v100:1` or `a100`: a GRES without its name."""
+    return count_gpus(",".join(f"gpu:{part.strip()}" for part in value.split(","))) if value else None
+
+
+def _share(count: int, num_nodes: int) -> int:
+    return -(-count // num_nodes)
 
 
 def _whole(text: str | None) -> int | None:

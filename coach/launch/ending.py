@@ -10,7 +10,7 @@ from __future__ import annotations
 from shlex import quote
 
 from coach.launch.activation import recording_lines, recording_words
-from coach.launch.long_job import next_segment_lines
+from coach.launch.long_job import REQUEUE, next_segment_lines
 from coach.model.launching.launch import OwnKind, Plan
 
 _SECONDS_OF_GRACE = 30
@@ -115,7 +115,7 @@ def _requeue() -> list[str]:
         "# Signalled before the limit, with a newer checkpoint than at this start: resume from it.",
         'if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then',
         '  echo "coach: the time limit is near; requeuing to go on from $(newest_checkpoint)"',
-        '  if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
+        f'  if {REQUEUE}; then exit "$STATUS"; fi',
         '  echo "coach: Slurm refused the requeue: the run ends here, its checkpoint stays"',
         "fi",
         "",

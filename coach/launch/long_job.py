@@ -18,6 +18,11 @@ from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Pla
 
 DEFAULT_SEGMENTS = 3
 MAX_SEGMENTS = 100
+REQUEUE = (
+    'scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"'
+)
+"""The command that requeues the job itself. Of an array it names the task: one of the tasks has the array's
+own job id, and with that id Slurm would requeue all of them."""
 _ARGUMENTS = re.compile(r"\$\{?[@*]|\$argv|sys\.argv|argparse")
 """Text by which a batch file passes its own arguments on."""
 _BY_VARIABLE = '${COACH_RESUME_FROM:+--resume "$COACH_RESUME_FROM"}'
@@ -165,7 +170,7 @@ def next_segment_lines(plan: Plan) -> list[str]:
         "if ((SIGNALLED && STATUS)); then",
         f"  if CHECKPOINT=$({_node_words(plan)} --end -- {places}); then".replace(" -- )", ")"),
         '    echo "coach: the time limit is near; requeuing to go on from $CHECKPOINT"',
-        '    if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
+        f'    if {REQUEUE}; then exit "$STATUS"; fi',
         "    # If Slurm refuses the requeue, submit another job that resumes, if jobs may be submitted "
         "from here.",
         '    if [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] && NEXT=$(cd -- "$SLURM_SUBMIT_DIR" && sbatch --parsable \\',

@@ -22,7 +22,8 @@ _KEPT_SLURM_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 
 class NoAnswer(UserError):
-    """The controller did not answer in time. It may have accepted the order all the same."""
+    """It is unknown if the controller accepted the order: it did not answer in time, or the answer cannot be
+    read."""
 
 
 def is_job_id(text: str) -> bool:
@@ -72,9 +73,11 @@ def submit_command(
     returncode, output, lines = run_client(argv, env, timeout_s, directory)
     if returncode != 0:
         raise Refused(lines or (f"exit status {returncode}",))
-    job_id = output.strip().split(";")[0]  # with several clusters: JOB;CLUSTER
-    if not is_job_id(job_id):
-        raise UserError(f"sbatch printed {output.strip()!r}, not a job id")
+    # A site's wrapper may print lines of its own before the id. With several clusters it is JOB;CLUSTER.
+    ids = [line.split(";")[0].strip() for line in output.splitlines()]
+    job_id = next((each for each in reversed(ids) if is_job_id(each)), None)
+    if job_id is None:
+        raise NoAnswer(f"{argv[0]} reported success, but no job id: {output.strip()!r}", _LOOK_FIRST)
     return Accepted(job_id, lines)
 
 

@@ -11,13 +11,14 @@ import subprocess
 from typing import Any, List, Mapping, Optional
 
 from coach import runs
+from coach.node.node_name import slurm_job_id
 
 PATIENCE_S = 3.0
 """Seconds for each of the two commands to Slurm: a slow controller must not hold the nodes."""
 MAX_LENGTH = 1024
 """A comment that would become longer stays unchanged."""
 _NONE = ("", "(null)")
-_JOB_ID = re.compile(r"\d{1,18}")
+_JOB_ID = re.compile(r"\d{1,18}(?:_\d{1,18})?")
 _RULE = re.compile(r"[A-Z]{3}\d{3}")
 
 
@@ -27,7 +28,7 @@ def append(paths: runs.RunPaths, env: Mapping[str, str]) -> bool:
     Returns True if Slurm took it. Never raises.
     """
     try:
-        job_id = env.get("SLURM_JOB_ID", "")
+        job_id = slurm_job_id(env) or ""  # of an array the task: one task's raw id is the whole array's
         words = _words(paths)
         if words is None or not _JOB_ID.fullmatch(job_id):
             return False

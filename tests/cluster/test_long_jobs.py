@@ -158,6 +158,32 @@ def test_where_no_job_may_be_requeued_a_further_job_goes_on_with_the_run(
     assert judged["state"] == "COMPLETED"
 
 
+def test_a_sweep_s_run_that_is_requeued_leaves_the_others_running(
+    user_coach: InstalledCoach, slurm: SlurmCluster
+) -> None:
+    (user_coach.user.home / "train.py").write_text(TRAINING)
+    done = user_coach(
+        *("launch", "train.py", "--gpus", "0", "--time", "5:00", "--until-done", "2", "--format", "json"),
+        *("--sweep", "steps=300,301", "--", "--output_dir", "out"),
+        timeout_s=120,
+    )
+    assert done.returncode == 0, done.stderr
+    ids = [run["job_id"] for run in json.loads(done.stdout)["runs"]]
+    dirs = [Path(run["run_dir"]) for run in json.loads(done.stdout)["runs"]]
+    for run_dir in dirs:
+        wait_until(lambda: "step 6" in _text(run_dir / "stdout.log"), 60, "it trains")  # noqa: B023
+    facts = [slurm.run(["scontrol", "show", "job", "-o", each]).stdout for each in ids]
+    array = ids[0].partition("_")[0]
+    (first,) = [index for index, fact in enumerate(facts) if fact.startswith(f"JobId={array} ")]
+    _signal(slurm, ids[first])
+    wait_until(lambda: "requeuing to go on from" in _text(dirs[first] / "stdout.log"), 60, "it asks for it")
+    slurm.wait_state(ids[first], "PENDING")
+    other = slurm.run(["scontrol", "show", "job", "-o", ids[1 - first]]).stdout
+    assert "JobState=RUNNING" in other
+    assert "Restarts=0" in other
+    slurm.cancel_all()
+
+
 @pytest.mark.long
 def test_a_training_that_is_longer_than_its_real_limit_is_done_in_two_segments(
     user_coach: InstalledCoach, slurm: SlurmCluster

@@ -157,7 +157,7 @@ def test_a_command_runs_on_every_node_as_it_stands(slurm: SlurmCluster, user_coa
 
 def test_each_task_of_an_array_is_a_run_of_one_job(slurm: SlurmCluster, user_coach: InstalledCoach) -> None:
     home = user_coach.user.home
-    lines = ("#!/bin/bash", "#SBATCH --array=1-3%2", "#SBATCH --output=out-%a", 'echo "task $0"')
+    lines = ("#!/bin/bash", "#SBATCH --array=1-3%2 --output=out-%a", 'echo "task $0"')
     _write(home / "tasks.sh", "\n".join((*lines, "[ $SLURM_ARRAY_TASK_ID != 2 ]", "")))
     waited = user_coach("launch", "tasks.sh", "--wait", "--format", "json", timeout_s=120)
     runs = json.loads(waited.stdout)["runs"]

@@ -50,7 +50,7 @@ class Job:
     script: Path
     run_dir: Path
 
-    def start(self, restarts: int = 0) -> subprocess.Popen[str]:
+    def start(self, restarts: int = 0, task: str | None = None) -> subprocess.Popen[str]:
         (self.home / "ready").unlink(missing_ok=True)
         env = {
             "PATH": f"{self.home}/bin:{os.environ['PATH']}",
@@ -58,6 +58,7 @@ class Job:
             "HOME": str(self.home),
         }
         env |= {"SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "node1", "SLURM_RESTART_COUNT": str(restarts)}
+        env |= {"SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": task} if task is not None else {}
         return subprocess.Popen(
             ["bash", str(self.script)],
             env=env,
@@ -66,9 +67,9 @@ class Job:
             text=True,
         )
 
-    def near_its_limit(self) -> tuple[int, str, str]:
+    def near_its_limit(self, task: str | None = None) -> tuple[int, str, str]:
         """Status, output and errors of a segment that is signalled once it trains."""
-        job = self.start()
+        job = self.start(task=task)
         wait_until((self.home / "ready").exists, 30, "it trains")
         job.send_signal(signal.SIGUSR1)
         output, errors = job.communicate(timeout=40)
@@ -117,6 +118,11 @@ def test_near_its_limit_the_job_is_requeued_and_the_program_gets_its_checkpoint(
     segments = json.loads((job.run_dir / "run.json").read_text())["segments"]
     assert [each["why"] for each in segments] == ["the time limit was near", "COMPLETED"]
     assert json.loads((job.run_dir / "exit.json").read_text())["state"] == "COMPLETED"
+
+
+def test_the_requeue_of_a_sweep_s_run_names_its_task_alone(tmp_path: Path) -> None:
+    _, _, errors = make_job(tmp_path, saves=1).near_its_limit(task="3")
+    assert (tmp_path / "asked").read_text() == "requeue 17_3\n", errors
 
 
 def test_a_program_that_saves_nothing_ends_at_its_limit_with_one_clear_line(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from coach.launch import array_script
 from coach.launch.batch_file import resources_of
 from coach.launch.own_program import is_own, own_request, read_own_program
 from coach.launch.plan import Facts, make_plan
@@ -204,11 +205,17 @@ def test_coach_checks_and_records_the_request_of_a_batch_file() -> None:
         ("--gres=gpu", 1),
         ("--gres=lustre:1,gpu:a100:3", 3),
         ("--gres=tmp:200", 0),
+        ("--gres=gpu:3090:8", 8),
+        ("--gres=gpu:1g.10gb:7", 7),
+        ("--gres=gpu:a100", 1),
+        ("--gpus-per-node=3090:8", 8),
+        ("--gpus=a100 --nodes=1", 1),
         ("--gpus-per-node=a100:2,v100:1", 3),
         ("--gpus=0", 0),
         ("--gpus=1 --nodes=2", 1),
         ("--gpus-per-task=2 --ntasks-per-node=3", 6),
         ("--gpus-per-task=a100:2", 2),
+        ("--gpus-per-task=1 --ntasks=16 --nodes=2", 8),
         ("--gpus-per-node=h100:4 --gres=gpu:1", 4),
     ],
 )
@@ -241,6 +248,16 @@ def test_a_task_of_an_array_is_launched_alone_and_again_as_the_same_task(home: P
     assert script.endswith('exec "${MEASURED[@]}" /bin/bash "$RUN_DIR/script"\n')
     asked = own_request(program, LaunchRequest(""))
     assert request_from(json.loads(json.dumps(said(asked))), "array") == asked
+
+
+def test_an_array_keeps_the_options_that_share_a_line_with_its_tasks(home: Path) -> None:
+    (home / "array.sbatch").write_text("#!/bin/bash\n#SBATCH -a 0-1 --time=2:00:00 -p gpu\ntrue\n")
+    program = own(home, "array.sbatch")
+    tasks = [planned(replace(program, array_task=task)) for task in (0, 1)]
+    options = [each for each in array_script.render(tasks, None, "1").splitlines() if "#SBATCH" in each]
+    assert "#SBATCH -a 0-1 --time=2:00:00 -p gpu" in options
+    # Of a repeated option sbatch takes the last.
+    assert [each for each in options if "--array" in each][-1] == options[-1] == "#SBATCH --array=0-1"
 
 
 def test_a_shell_script_without_options_that_can_be_read_is_still_launched(home: Path) -> None:

@@ -45,15 +45,20 @@ def test_the_words_of_a_submission_are_the_script_and_the_job_that_it_waits_for(
 
 
 @pytest.mark.parametrize(
-    ("prints", "job_id"), [("17", "17"), ("17;cluster", "17"), ("20+1", "20+1"), (" 17 ", "17")]
+    ("prints", "job_id"),
+    [
+        *(("17", "17"), ("17;cluster", "17"), ("20+1", "20+1"), (" 17 ", "17")),
+        ("Welcome to lab. 80 % of your hours are used.\n\n17;lab\n", "17"),
+        ("2026\n17", "17"),
+    ],
 )
 def test_the_number_that_sbatch_prints_is_the_job_s(prints: str, job_id: str) -> None:
     assert submit_command(sbatch(prints, "sbatch: info: 3 nodes"), {}, 10).job_id == job_id
 
 
 @pytest.mark.parametrize("prints", ["", "Submitted batch job 17", "17 18", "-1"])
-def test_an_answer_that_is_no_job_id_is_not_taken_for_one(prints: str) -> None:
-    with pytest.raises(UserError, match="not a job id"):
+def test_an_answer_without_a_job_id_leaves_it_unknown_if_slurm_took_the_job(prints: str) -> None:
+    with pytest.raises(NoAnswer, match="no job id"):
         submit_command(sbatch(prints), {}, 10)
 
 

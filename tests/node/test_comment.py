@@ -66,6 +66,12 @@ def test_the_finding_is_appended_to_the_existing_comment(job: Job, before: str, 
     assert job.appends(before) == [READ, f"scontrol update JobId=17 Comment={after}"]
 
 
+def test_an_array_s_task_changes_its_own_comment_alone(job: Job) -> None:
+    job.env |= {"SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
+    read = READ.replace("17", "17_3")
+    assert job.appends() == [read, f"scontrol update JobId=17_3 Comment=coach {RUN} MEM001"]
+
+
 @pytest.mark.parametrize("before", [f"for Ada; coach {RUN} MEM001\n", "two\nlines\n", "x" * 1020 + "\n"])
 def test_a_comment_that_is_full_or_already_has_the_finding_stays_unchanged(job: Job, before: str) -> None:
     assert job.appends(before) == [READ]
