@@ -65,7 +65,7 @@ def test_a_job_that_slurm_has_forgotten_has_no_known_state(world: World) -> None
     assert (one.run.state, one.alive_because, one.is_forgotten) == (None, None, True)
 
 
-@pytest.mark.parametrize("row", ["17_[1-3%1]", "17_[1,3,5-9]", "17_[1,...]"])
+@pytest.mark.parametrize("row", ["17_[1-3%1]", "17_[1,3,5-9]", "17_[1,200-", "17_[1,...]"])
 def test_a_waiting_task_of_an_array_is_found_in_the_row_that_it_shares(world: World, row: str) -> None:
     world.make(RUN, "PENDING", job_id="17_3")
     world.queue(
