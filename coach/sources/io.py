@@ -123,6 +123,7 @@ def scrubbed_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The environment for Slurm's clients: the C locale, without the variables that change their output."""
     kept = {key: value for key, value in env.items() if not key.startswith(_SCRUBBED_PREFIXES)}
     kept["LC_ALL"] = "C"
+    kept["SLURM_BITSTR_LEN"] = "0"  # else squeue cuts a long list of array tasks, without a mark
     return kept
 
 

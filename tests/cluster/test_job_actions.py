@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,18 @@ def test_a_job_is_submitted_again_with_its_script_options_and_folder(here: Here)
     assert changed.script_file is not None
     assert "again" in (changed.script or "")
     assert any("has changed" in note for note in changed.notes)
+
+
+def test_an_array_with_a_long_list_of_tasks_is_listed_whole_and_loses_one_task(
+    slurm: SlurmCluster, bare_coach: InstalledCoach
+) -> None:
+    tasks = "100,103,201,204,305,308,411,414"
+    job = slurm.submit("true", f"--array={tasks}%2", "--begin=now+1hour")
+    listed = bare_coach("jobs", "--format", "json")
+    assert [row["job_id"] for row in json.loads(listed.stdout)["jobs"] if row["job_id"].startswith(job)] == [
+        f"{job}_[{tasks}%2]"
+    ]
+    cancelled = coach_lines(bare_coach, "cancel", f"{job}_305", "--yes")
+    assert cancelled == [f"scancel {job}_305", f"coach: {job}_305 was cancelled"]
+    whole = slurm.run(["squeue", "-h", "-j", job, "-o", "%i"], env={"SLURM_BITSTR_LEN": "0"}).stdout.strip()
+    assert whole == f"{job}_[{tasks.replace('305,', '')}%2]"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.queueing.arrays import parse_task_ids
+from coach.analysis.queueing.arrays import TaskIds, parse_task_ids
 from coach.model.launching.launch import ARRAY_TASK, SweepPoint
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run, Submission
@@ -160,12 +160,6 @@ def with_job(run: Run, job_id: str | None, is_queue_known: bool) -> Run:
     return replace(run, state=None, submission=Submission.NOT_QUEUED) if is_queue_known else run
 
 
-def _tasks_of(row: Job) -> Iterator[Job]:
-    ids = parse_task_ids(row.job_id)
-    if ids is not None:
-        yield from (replace(row, job_id=f"{ids.array_id}_{task}") for task in ids.tasks)
-
-
 def _outputs(run: Run) -> tuple[str, ...]:
     """The run's StdOut as Slurm may report it: some versions leave a doubled %."""
     run_dir = Path(run.run_dir)
@@ -181,12 +175,37 @@ def _words(line: str) -> list[str]:
         return line.split()
 
 
+class RowsByTask:
+    """The rows of a queue by job id, also those of array tasks that share a row (`17_[3-8%2]`)."""
+
+    def __init__(self, rows: Mapping[str, Job]) -> None:
+        self._rows = rows
+        self._shared: dict[str, list[tuple[Job, TaskIds]]] = {}
+        """Array id → the rows of its waiting tasks."""
+        for row in rows.values():
+            ids = parse_task_ids(row.job_id) if "[" in row.job_id else None
+            if ids is not None:
+                self._shared.setdefault(ids.array_id, []).append((row, ids))
+
+    def get(self, job_id: str) -> Job | None:
+        """The row of a job or of one array task. If Slurm cut the list of an array's tasks, that row counts
+        for every task without another one."""
+        row = self._rows.get(job_id)
+        wanted = parse_task_ids(job_id) if row is None else None
+        if wanted is None:
+            return row
+        shared = self._shared.get(wanted.array_id, ())
+        holding = [row for row, ids in shared if all(task in ids.tasks for task in wanted.tasks)]
+        holding += sorted((row for row, ids in shared if ids.is_cut), key=lambda row: is_final(row.state))
+        return replace(holding[0], job_id=job_id) if holding else None
+
+
 class RunJobs:
     """The newest known runs and rows of the queue."""
 
     def __init__(self, cluster: str | None) -> None:
         self._cluster = cluster
-        self._rows: Mapping[str, Job] = {}
+        self._rows = RowsByTask({})
         self._newest_of_job: dict[str, Run] = {}
         self._lost: list[Run] = []
         self._own: tuple[Job, ...] = ()
@@ -206,9 +225,8 @@ class RunJobs:
         self._newest_of_job = {run.job_id: run for run in reversed(runs) if run.job_id}
 
     def see_rows(self, rows: Mapping[str, Job]) -> None:
-        """Take in the whole queue by job id. Waiting tasks share one row; each gets a row of its own here."""
-        waiting = {job.job_id: job for row in rows.values() if "[" in row.job_id for job in _tasks_of(row)}
-        self._rows = {**waiting, **rows} if waiting else rows
+        """Take in the whole queue by job id."""
+        self._rows = RowsByTask(rows)
 
     def see_outputs(self, jobs: Iterable[Job]) -> bool:
         """Take in own jobs with their output files. Returns True if one more run has a job, or is known to

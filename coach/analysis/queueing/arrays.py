@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from coach.model.slurm.cluster import Job, has_failed, is_final
 
-_TASK = re.compile(r"^(?P<array>\d{1,15})_(?:(?P<task>\d{1,15})|\[(?P<tasks>[^\]]*)\])$")
+_TASK = re.compile(r"^(?P<array>\d{1,15})_(?:(?P<task>\d{1,15})|\[(?P<tasks>[^\]]*)(?P<end>\]?))$")
 _RANGE = re.compile(r"^(?P<first>\d{1,15})(?:-(?P<last>\d{1,15})(?::(?P<step>\d{1,15}))?)?$")
 _HET = re.compile(r"^(?P<job>\d{1,15})\+(?P<offset>\d{1,15})$")
 _PART = re.compile(r"^\d+[_+]")
@@ -50,7 +50,8 @@ class FoldedJob:
 
 @dataclass(frozen=True, slots=True)
 class TaskIds:
-    """The tasks of an array expression. `is_cut` is True if Slurm shortened the list (`…`)."""
+    """The tasks of an array expression. `is_cut` is True if Slurm shortened the list: at `...`, or without
+    its `]`, as it does unless SLURM_BITSTR_LEN is set. coach sets it; old recordings hold such lists."""
 
     array_id: str
     tasks: tuple[int, ...]
@@ -115,8 +116,10 @@ def parse_task_ids(job_id: str) -> TaskIds | None:
     if match["task"] is not None:
         return TaskIds(match["array"], (int(match["task"]),), None)
     listed, percent, limit = match["tasks"].partition("%")
+    is_cut = not match["end"]
+    if is_cut:  # the last number may lack digits: `17_[3,5,20` of `17_[3,5,200-300]`
+        listed, percent = listed.rpartition(",")[0], ""
     tasks: list[int] = []
-    is_cut = False
     for part in listed.split(","):
         bounds = _RANGE.match(part)
         if bounds is None:

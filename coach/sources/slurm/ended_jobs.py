@@ -19,6 +19,7 @@ from coach.sources.slurm.gres import count_gpus
 from coach.sources.slurm.jobstats import parse_jobstats
 from coach.sources.slurm.text import (
     BadRow,
+    is_job_id,
     optional,
     parse_count,
     parse_duration,
@@ -46,7 +47,6 @@ _FIELDS = (
 _SIZE = re.compile(r"^(\d{1,15}(?:\.\d{1,15})?)([KMGTP]?)[nc]?$")
 _MIB_PER_UNIT = {"": 1 / 1024**2, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _CPU_TIME = re.compile(r"^(?:(\d{1,15})-)?(?:(\d{1,15}):)?(\d{1,15}):(\d{1,15}(?:\.\d{1,15})?)$")
-_JOB_ID = re.compile(r"^\d{1,15}(?:_(?:\d{1,15}|\[[^\]]*\])|\+\d{1,15})?$")
 
 
 def history_query(user: str, past_s: float) -> Query:
@@ -71,7 +71,7 @@ def parse_history(text: str, separator: str) -> tuple[tuple[PastJob, ...], int]:
         row = dict(zip(_FIELDS, record, strict=True))
         row["JobID"] = row["JobID"].lstrip("\n")
         job_id, dot, _ = row["JobID"].partition(".")
-        if not _JOB_ID.match(job_id):
+        if not is_job_id(job_id):
             num_bad += 1
         elif dot:
             steps.setdefault(job_id, []).append(row)

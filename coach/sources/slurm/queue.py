@@ -18,6 +18,7 @@ from coach.sources.slurm.gres import count_gpus
 from coach.sources.slurm.text import (
     BadRow,
     Words,
+    is_job_id,
     is_torn,
     optional,
     parse_count,
@@ -52,8 +53,6 @@ _NUM_MORE = {len(_OWN_JOBS) - num_more: num_more for num_more in (0, 3, 9)}
 """Number of fields of a record → number of missing fields before the name. The shortest records are those of
 old recordings."""
 
-_MAX_DIGITS = 15
-_JOB_ID = re.compile(r"^\d{1,15}(?:_(?:\d{1,15}|\[[^\]]*\])|\+\d{1,15})?$")
 _STATE = re.compile(r"^[A-Z][A-Z_]*$")
 _CLUSTER = re.compile(r"^CLUSTER: (\S+)(?:\n+|$)")
 
@@ -178,7 +177,7 @@ class _RowReader:
         priority, scheduled_nodes, num_requeues, command, stdout, stderr, name = record[26:]
         texts, times, durations = self._texts, self._times, self._durations
         known_state, has_ended = self._states[state]
-        if not ((len(job_id) <= _MAX_DIGITS and job_id.isdecimal()) or _JOB_ID.match(job_id)) or not user:
+        if not is_job_id(job_id) or not user:
             raise BadRow(f"not a job: {job_id!r}")
         draft = JobDraft(
             job_id=job_id,

@@ -28,6 +28,7 @@ _DURATION = re.compile(
 )
 _COUNT = re.compile(rf"^({_N}(?:\.{_N})?)([KMG]?)(?:-|$)")
 _WHOLE = re.compile(_N)
+_JOB_ID = re.compile(rf"{_N}(?:_(?:{_N}|\[[^\]]*\]?)|\+{_N})?")
 _MEMORY = re.compile(r"(\d{1,15})([KMGT]?)", re.ASCII)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _NUM_WORDS = 8192
@@ -84,6 +85,12 @@ def optional(text: str) -> str | None:
     """A word, or None for each of Slurm's spellings of "not set". Equal words become one object, however many
     rows contain them."""
     return None if text.strip() in _UNSET else intern(text)
+
+
+def is_job_id(text: str) -> bool:
+    """True for `17`, `17_3`, `17_[3-8%2]`, `20+1`. Without SLURM_BITSTR_LEN, squeue cuts a list of tasks
+    (`17_[3,5,20`)."""
+    return _JOB_ID.fullmatch(text) is not None
 
 
 def parse_whole(text: str) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.jobs.belonging import has_lost_its_job
+from coach.analysis.jobs.belonging import RowsByTask, has_lost_its_job
 from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.errors import UserError
 from coach.model.reading import JobList, RunList
@@ -59,6 +59,15 @@ class KnownRuns:
     """Why the queue did not answer; None also if it was not asked."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """The user's jobs in one answer of the queue."""
+
+    jobs: tuple[Job, ...]
+    rows: RowsByTask
+    num_unreadable: int
+
+
 def may_be_corrected(run: Run) -> bool:
     """True if the queue may know more than the run's directory: as long as neither the run's end nor its
     failed submission is recorded."""
@@ -90,7 +99,7 @@ def read_known_runs(
         # neither answer.
         listed = _list(source)
     lost = [run for run in listed.runs if has_lost_its_job(run) and not _other_cluster(run, settings)]
-    standing = find_jobs(lost, queue.values() if queue is not None else None, error, settings, io, user)
+    standing = find_jobs(lost, queue.jobs if queue is not None else None, error, settings, io, user)
     now_s = io.now()
     # After the runs were read: a process started since then belongs to a run that was not final at that time.
     processes = processes_of_runs() if any(run.backend != "slurm" for run in listed.runs) else {}
@@ -113,17 +122,18 @@ def _list(source: RunListSource) -> RunList:
     return RunList((), ())
 
 
-def _ask_queue(io: Io, user: str) -> tuple[Mapping[str, Job] | None, str | None]:
+def _ask_queue(io: Io, user: str) -> tuple[_Queue | None, str | None]:
     for reading in JobsSource(io, user, 0.0, is_all=False).poll():
         if isinstance(reading.payload, JobList):
-            return {job.job_id: job for job in reading.payload.jobs}, None
+            jobs = reading.payload.jobs
+            return _Queue(jobs, RowsByTask({job.job_id: job for job in jobs}), reading.num_bad_rows), None
         return None, reading.error
     return None, None
 
 
 def _judge(
     run: Run,
-    queue: Mapping[str, Job] | None,
+    queue: _Queue | None,
     error: str | None,
     settings: Settings,
     io: Io,
@@ -136,7 +146,7 @@ def _judge(
         return KnownRun(replace(run, state=None), None)
     if queue is None:
         return KnownRun(run, _without_queue(run, error, now_s))
-    row = _row_of(run, queue)
+    row = _row_of(run, queue.rows)
     if row is not None and not is_final(row.state):
         if is_final(run.state) and not row.was_requeued_after(run.ended_time_s):
             return KnownRun(run, f"job {row.job_id} is {row.state}")
@@ -147,6 +157,9 @@ def _judge(
         return KnownRun(replace(run, state=row.state, ended_time_s=row.end_time_s), None)
     if run.created_time_s is not None and abs(now_s - run.created_time_s) < LAUNCH_MAY_LAST_S:
         return KnownRun(run, _JUST_LAUNCHED)
+    if queue.num_unreadable:
+        rows = "1 row" if queue.num_unreadable == 1 else f"{queue.num_unreadable} rows"
+        return KnownRun(run, f"{rows} of the queue cannot be read: it may be the run's job")
     sound = _sound_elsewhere(run, settings, io, now_s)
     return KnownRun(replace(run, state=None), sound, is_forgotten=True)
 
@@ -237,10 +250,10 @@ def _sound_of(run: Run, io: Io, now_s: float) -> str | None:
     return None
 
 
-def _row_of(run: Run, queue: Mapping[str, Job]) -> Job | None:
+def _row_of(run: Run, rows: RowsByTask) -> Job | None:
     """Its row. A cluster that was set up anew counts jobs from 1 again: an older run's number then means
     another job."""
-    row = queue.get(run.job_id or "")
+    row = rows.get(run.job_id or "")
     if row is None or row.submit_time_s is None or run.created_time_s is None:
         return row
     return row if row.submit_time_s >= run.created_time_s - _MAX_SUBMIT_SKEW_S else None

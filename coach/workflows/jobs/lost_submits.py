@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from coach import runs
 from coach.analysis.jobs.belonging import (
     MAX_CLOCK_SKEW_S,
+    RowsByTask,
     has_lost_its_job,
     is_of_another_cluster,
     jobs_by_submit_line,
@@ -143,7 +144,7 @@ def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tupl
         raise UserError(f"Slurm does not answer: {error}", unknown)
     lost = [run for run in waiting if has_lost_its_job(run)]
     standing = find_jobs(lost, queue, error, settings, io, user)
-    rows = {job.job_id: job for job in queue or ()}
+    rows = RowsByTask({job.job_id: job for job in queue or ()})
     lines = []
     for run in waiting:
         one = standing.get(run.run_id) or Standing(run, rows.get(run.job_id or ""), run.submission)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from coach.analysis.queueing.arrays import fold, parse_task_ids, unfold
 from tests.analysis.made_jobs import job
 
@@ -44,6 +46,23 @@ def test_a_list_that_slurm_cut_or_that_is_absurdly_long_stays_as_it_is() -> None
     huge = parse_task_ids("17_[0-4000000000]")
     assert huge is not None
     assert (huge.tasks, huge.is_cut) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("printed", "tasks"),
+    [
+        ("5711_[100,103,201,204,305,308,4", (100, 103, 201, 204, 305, 308)),
+        ("12345678_[3,7,11,15-20,25,31-9", (3, 7, 11, *range(15, 21), 25)),
+        ("17_[1-2,5%", (1, 2)),
+        ("17_[1", ()),
+    ],
+)
+def test_a_list_that_squeue_cut_without_a_mark_ends_before_its_last_number(
+    printed: str, tasks: tuple[int, ...]
+) -> None:
+    ids = parse_task_ids(printed)
+    assert ids is not None
+    assert (ids.tasks, ids.limit, ids.is_cut) == (tasks, None, True)
 
 
 def test_steps_and_limits_of_an_array_are_read() -> None:

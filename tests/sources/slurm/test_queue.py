@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import FrozenInstanceError, fields
 
 import pytest
@@ -14,6 +15,15 @@ def jobs_of(version: str) -> dict[str, Job]:
     jobs, num_bad = parse_jobs(text, "|SEPARATOR", "|RECORDEND")
     assert num_bad == 0
     return {job.job_id: job for job in jobs}
+
+
+def test_a_list_of_tasks_that_squeue_cut_at_its_31st_character_is_a_row() -> None:
+    """As printed by 22.05.8 for `--array=100,103,201,204,305,308,411,414`."""
+    cut = captured("squeue-22.05.txt").decode("utf-8", "surrogateescape")
+    cut = re.sub(r"7_\[[^]]*\]", "5711_[100,103,201,204,305,308,4", cut)
+    jobs, num_bad = parse_jobs(cut, "|SEPARATOR", "|RECORDEND")
+    assert num_bad == 0
+    assert "5711_[100,103,201,204,305,308,4" in {job.job_id for job in jobs}
 
 
 def test_hostile_names_arrive_whole_and_spoil_no_row() -> None:

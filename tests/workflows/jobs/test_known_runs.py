@@ -65,6 +65,31 @@ def test_a_job_that_slurm_has_forgotten_has_no_known_state(world: World) -> None
     assert (one.run.state, one.alive_because, one.is_forgotten) == (None, None, True)
 
 
+@pytest.mark.parametrize("row", ["17_[1-3%1]", "17_[1,3,5-9]", "17_[1,200-", "17_[1,...]"])
+def test_a_waiting_task_of_an_array_is_found_in_the_row_that_it_shares(world: World, row: str) -> None:
+    world.make(RUN, "PENDING", job_id="17_3")
+    world.queue(
+        {"job_id": "17_0", "state": "COMPLETED", "submit": LATER},
+        {"job_id": row, "state": "PENDING", "submit": LATER},
+    )
+    one = only(world)
+    assert (one.run.state, one.alive_because) == ("PENDING", "job 17_3 is PENDING")
+
+
+def test_a_task_that_is_in_no_row_of_its_array_is_forgotten(world: World) -> None:
+    world.make(RUN, "PENDING", job_id="17_4")
+    world.queue({"job_id": "17_[1-3%1]", "state": "PENDING", "submit": LATER})
+    assert only(world).is_forgotten
+
+
+def test_a_row_that_cannot_be_read_may_be_any_run_s_job(world: World) -> None:
+    world.make(RUN, "PENDING")
+    world.queue({"job_id": "#17", "state": "PENDING", "submit": LATER})
+    one = only(world)
+    assert (one.run.state, one.is_forgotten) == ("PENDING", False)
+    assert one.alive_because == "1 row of the queue cannot be read: it may be the run's job"
+
+
 def test_a_job_number_that_began_again_is_not_the_run_s(world: World) -> None:
     world.make(RUN, "RUNNING")
     world.queue({"job_id": "17", "state": "RUNNING", "submit": "2026-01-01T12:00:00"})
