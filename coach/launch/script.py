@@ -128,8 +128,10 @@ def _sbatch_lines(plan: Plan) -> list[str]:
         "open-mode": "append",
     }
     comments = {
-        "ntasks-per-node": "one torchrun on each node; it starts the ranks",
-        "cpus-per-task": "per node: ranks × (1 + workers)",
+        "ntasks-per-node": "one torchrun on each node; it starts the ranks"
+        if is_torchrun(plan)
+        else "the program is started once on each node",
+        "cpus-per-task": "per node: ranks × (1 + workers)" if plan.request.own is None else "per node",
         "cpus-per-gpu": f"{resources.cpus_per_task} per node",
         "output": "in a folder that every node sees already",
         "open-mode": "a requeued run appends to the same logs",
