@@ -29,7 +29,6 @@ from coach.workflows.launching.relaunch import (
     relaunch,
     request_for_fix,
     script_diff,
-    steps_lost,
 )
 from coach.workflows.launching.start import check_ready, make_ready, submit
 from tests.config.site import Place
@@ -331,12 +330,3 @@ def test_a_parent_that_is_kept_or_waited_for_is_left_alone(
     relaunched(world, world.parent(), world.plan(), choice)
     assert ("--dependency=afterany:17" in (world.root / "sbatch.args").read_text()) is has_dependency
     assert not (world.root / "scancel.args").exists()
-
-
-def test_the_lost_steps_of_a_cancelled_parent_count_from_its_newest_checkpoint() -> None:
-    from coach.model.training.run import Checkpoint
-
-    saved = (Checkpoint("a", 20, 0.0), Checkpoint("b", 40, 0.0))
-    assert steps_lost(55, saved) == 15
-    assert steps_lost(55, ()) == 55
-    assert steps_lost(None, saved) is None
