@@ -257,7 +257,7 @@ done
 # Signalled before the limit, with a newer checkpoint than at this start: resume from it.
 if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then
   echo "coach: the time limit is near; requeuing to go on from $(newest_checkpoint)"
-  if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi
+  if scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"; then exit "$STATUS"; fi
   echo "coach: Slurm refused the requeue: the run ends here, its checkpoint stays"
 fi
 
