@@ -1,8 +1,8 @@
 """Turns this process's files and variables into settings: the only code that reads them.
 
-Later sources win: defaults, the site's file, COACH_HOME, the user's config.toml, remembered answers,
-environment variables. A key that the site locked keeps the site's value. Flags and plan fields come later,
-and the launch checks them against the locks.
+Later sources win: defaults, the site's file, sbatch's own variables, COACH_HOME, the user's config.toml,
+remembered answers, environment variables. A key that the site locked keeps the site's value. Flags and plan
+fields come later, and the launch checks them against the locks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from coach.config.settings import (
     NoticeSettings,
     Settings,
 )
-from coach.config.variables import home_values, variable_values
+from coach.config.variables import home_values, sbatch_values, variable_values
 from coach.model.errors import UserError
 from coach.model.launching.site import Limits, Switch
 from coach.sources.machine.disk import choose_root, why_not_writable
@@ -72,6 +72,7 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
     merged = merge(
         Layer(site.values),
         (
+            Layer(sbatch_values(env)),
             Layer(home_values(env)),
             Layer(user.values),
             Layer(remembered.get(cluster, {}), is_told=False),

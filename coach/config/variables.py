@@ -19,6 +19,9 @@ from coach.model.errors import UserError
 _PREFIX = "COACH_LAUNCH_"
 """An unknown variable with this prefix is a misspelling."""
 
+SBATCH_KEYS = ("launch.account", "launch.partition", "launch.qos")
+"""Keys that sbatch's own variables set as well, such as SBATCH_ACCOUNT."""
+
 _BY_VARIABLE = {
     key.variable: key for key in KEYS.values() if key.variable is not None and not key.is_site_only
 }
@@ -37,6 +40,25 @@ def home_values(env: Mapping[str, str]) -> dict[str, Said]:
         "runs_root": Said(runs.default_runs_root(env), place),
         "cache_dir": Said(runs.default_cache_dir(env), place),
     }
+
+
+def sbatch_values(env: Mapping[str, str]) -> dict[str, Said]:
+    """Values that the user has said to sbatch by its own variables. Raises UserError that names the variable.
+
+    A list of partitions is left out: coach plans for one.
+    """
+    values = {}
+    for name in SBATCH_KEYS:
+        variable = f"SBATCH_{name.rpartition('.')[2].upper()}"
+        said, key = env.get(variable), KEYS[name]
+        if said and not (name == "launch.partition" and "," in said):
+            values[name] = Said(checked(name, key.check, said, variable), variable)
+    return values
+
+
+def is_of_sbatch(origin: str | None) -> bool:
+    """True if one of sbatch's own variables set the value."""
+    return origin is not None and origin.startswith("SBATCH_")
 
 
 def variable_values(env: Mapping[str, str]) -> dict[str, Said]:

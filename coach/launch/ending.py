@@ -50,7 +50,7 @@ def signal_lines(plan: Plan) -> list[str]:
     if own is not None and own.kind is OwnKind.BATCH:
         # The program that the file starts may not be a Slurm step, and the file's shell would run its next
         # line.
-        usr1 = '"$PYTHON" "$CODE/coach/node" curtail --pid "$TRAINING" --script "$RUN_DIR/script" &'
+        usr1 = '"$PYTHON" "$CODE/coach/node" curtail --pid "$TRAINING" &'
     term = "" if is_slurm else '; kill -TERM "$TRAINING" || true'
     lines = _NEWEST_CHECKPOINT if is_slurm and has_signal and not is_long else ()
     return [

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from coach.analysis.spelling.slurm import format_time
-from coach.launch.submit import is_job_id, run_client
+from coach.launch.submit import client_environment, is_job_id, run_client
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import LeftOut, Verb
 
@@ -54,7 +54,7 @@ def act(
 ) -> tuple[LeftOut, ...]:
     """Run the command. Returns the refused jobs with Slurm's words. Raises UserError if Slurm refused every
     job or did not answer."""
-    returncode, _, lines = run_client(argv, env, timeout_s)
+    returncode, _, lines = run_client(argv, client_environment(env), timeout_s)
     refused = refusals(lines)
     if returncode != 0 and not refused:
         raise UserError(f"{argv[0]}: {' '.join(lines) or f'exit status {returncode}'}")

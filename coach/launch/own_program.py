@@ -33,7 +33,7 @@ from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
 from coach.model.launching.launch import OFFERS, ConfigCopy, LaunchRequest, OwnKind, OwnProgram, Scalar
 
-_BATCH_SUFFIXES = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
+BATCH_SUFFIXES = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
 _RECIPE_SUFFIX = ".toml"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+", re.ASCII)
 _MAX_WORDS = 1000
@@ -46,7 +46,7 @@ def is_own(what: str | None) -> bool:
     path = Path(what).expanduser()
     if path.suffix == _RECIPE_SUFFIX or path.is_dir():
         return False
-    return what == "-" or path.is_file() or path.suffix in (".py", *_BATCH_SUFFIXES)
+    return what == "-" or path.is_file() or path.suffix in (".py", *BATCH_SUFFIXES)
 
 
 def read_own_program(
@@ -98,7 +98,7 @@ def _kind(what: str | None, directory: Path, is_unread: bool) -> OwnKind:
         raise UserError(f"{what}: no such file", f"did you mean {near[0]}?" if near else None)
     if is_unread:
         return OwnKind.BATCH
-    if batch_file.has_options(path) or path.suffix in _BATCH_SUFFIXES:
+    if batch_file.has_options(path) or path.suffix in BATCH_SUFFIXES:
         batch_file.check(path)
         return OwnKind.BATCH
     return OwnKind.SCRIPT if path.suffix == ".py" else OwnKind.COMMAND

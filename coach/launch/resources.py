@@ -70,6 +70,16 @@ class _Target:
     partition_name: str | None = None
 
     @property
+    def max_nodes(self) -> int | None:
+        """The most nodes that it allows one job; None: no limit."""
+        return None if self.partition is None else self.partition.max_nodes
+
+    @property
+    def most_nodes(self) -> int | None:
+        """The most nodes that a job can have; None if unknown."""
+        return min((count for count in (self.num_nodes, self.max_nodes) if count is not None), default=None)
+
+    @property
     def most_gpus(self) -> int:
         """The most GPUs that one of its nodes has."""
         nodes = self.nodes if self.has_gpus else ()
@@ -131,7 +141,7 @@ def resolve_resources(
         **({} if is_local else _only_for_slurm(request)),
     )
     choices = {"gpu_type": target.gpu_types, "partition": tuple(p.name for p in site.partitions)}
-    limits = {} if target.num_nodes is None else {"num_nodes": target.num_nodes}
+    limits = {} if target.most_nodes is None else {"num_nodes": target.most_nodes}
     if target.has_gpus is not None:
         limits["gpus_per_node"] = target.most_gpus
     if limit_s is not None:
@@ -253,6 +263,8 @@ def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:
     most = num_nodes if target.num_nodes is None else target.num_nodes
     if num_nodes > most and not (target.is_local and request.has_local_nodes):
         raise UserError(f"--nodes {num_nodes}: {target.name} has {target.num_nodes}")
+    if target.max_nodes is not None and num_nodes > target.max_nodes:
+        raise UserError(f"--nodes {num_nodes}: {target.name} allows at most {target.max_nodes} per job")
     return num_nodes
 
 

@@ -67,10 +67,16 @@ def submit(
 
 
 def submit_command(
-    argv: Sequence[str], env: Mapping[str, str], timeout_s: float, directory: str | None = None
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    directory: str | None = None,
+    *,
+    as_is: bool = False,
 ) -> Accepted:
-    """Run a whole `sbatch --parsable …`. Raises as `submit` does."""
-    returncode, output, lines = run_client(argv, env, timeout_s, directory)
+    """Run a whole `sbatch --parsable …`. With `as_is` sbatch obeys the user's SBATCH_* variables and passes
+    the whole environment on to the job. Raises as `submit` does."""
+    returncode, output, lines = run_client(argv, env if as_is else job_environment(env), timeout_s, directory)
     if returncode != 0:
         raise Refused(lines or (f"exit status {returncode}",))
     # A site's wrapper may print lines of its own before the id. With several clusters it is JOB;CLUSTER.
@@ -82,8 +88,8 @@ def submit_command(
 
 
 def client_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a client. sbatch and srun pass it on to the job. Inside an allocation that would
-    include the outer job's SLURM_* variables, which srun obeys, so they are left out."""
+    """The environment for a client, in the C locale. Inside an allocation it would include the outer job's
+    SLURM_* variables, which srun obeys and passes on, so they are left out."""
     return {
         key: value
         for key, value in scrubbed_environment(env).items()
@@ -91,13 +97,19 @@ def client_environment(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def job_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a client that passes it on to the user's programs: they keep the user's language.
+    Slurm translates no message."""
+    return {key: env[key] for key in client_environment(env) if key in env}
+
+
 def run_client(
     argv: Sequence[str], env: Mapping[str, str], timeout_s: float, directory: str | None = None
 ) -> tuple[int, str, tuple[str, ...]]:
-    """Exit status, standard output, and the lines of standard error. Raises NoAnswer, or UserError if the
-    client is missing."""
+    """Exit status, standard output, and the lines of standard error of a client that has exactly this
+    environment. Raises NoAnswer, or UserError if the client is missing."""
     try:
-        done = run_command(argv, client_environment(env), timeout_s, directory)
+        done = run_command(argv, env, timeout_s, directory)
     except FileNotFoundError:
         raise UserError(f"{argv[0]}: command not found", "is Slurm's client on the PATH?") from None
     except subprocess.TimeoutExpired:

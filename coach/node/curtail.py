@@ -2,7 +2,8 @@
 
 The file runs unchanged, and its shell would run its next line after the training. So the shell is stopped
 first. Then the programs that it started get TERM, which leaves them time for a checkpoint. When all of them
-have ended, the shell is ended too. A batch file in another language gets TERM itself.
+have ended, the shell is ended too. A batch file in another language gets TERM itself, and so does a program
+that has taken the place of the shell (`exec srun …`).
 """
 
 from __future__ import annotations
@@ -27,18 +28,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pid", required=True, type=int, metavar="PID", help="the process that runs the file: coach run"
     )
-    parser.add_argument("--script", required=True, metavar="FILE", help="the batch file")
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask the training to end, and wait until it has. Exit status 1: the batch file is not running."""
-    return 0 if curtail(args.pid, args.script) else 1
+    return 0 if curtail(args.pid) else 1
 
 
-def curtail(pid: int, script: str, sleep: Callable[[float], None] = time.sleep) -> bool:
+def curtail(pid: int, sleep: Callable[[float], None] = time.sleep) -> bool:
     """End the programs that a batch file has started, and then the file's shell. Returns False if it is not
     running."""
-    shell = next((each for each in _children(pid, _table()) if script in _words(each.pid)), None)
+    shell = next((each for each in _children(pid, _table()) if not _is_helper(each)), None)
     if shell is None:
         return False
     if not _SHELL.fullmatch(shell.name):
@@ -98,6 +98,11 @@ def _topmost(pid: int, table: Dict[int, Stat]) -> Iterator[Stat]:
             yield from _topmost(child.pid, table)
         else:
             yield child
+
+
+def _is_helper(process: Stat) -> bool:
+    """True for a child of `coach run` that runs coach's own code: the sampler, or a fork of it."""
+    return any(word.endswith("coach/node") for word in _words(process.pid))
 
 
 def _words(pid: int) -> List[str]:

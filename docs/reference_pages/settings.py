@@ -25,6 +25,8 @@ _INTRODUCTION = """\
 Settings are read from the site's file (`$COACH_SITE`, else that of the installation, else
 `/etc/coach/site.toml`), above it from the user's `$COACH_HOME/config.toml`, else
 `~/.config/coach/config.toml`, and above that from the environment variable that stands with a key.
+`SBATCH_ACCOUNT`, `SBATCH_PARTITION` and `SBATCH_QOS`, sbatch's own variables, count above the site's file
+and below the user's.
 `coach config --explain` prints what counts and who said it; `coach config --check FILE` names each
 mistake of a file. A dotted key `launch.time` is written as `time = …` below `[launch]`. A dash in the
 column *default* means: not set."""

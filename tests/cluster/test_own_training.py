@@ -209,10 +209,13 @@ def test_a_sweep_of_two_parameters_is_one_array_and_one_table(
 
 def test_an_array_goes_to_sbatch_as_it_is(slurm: SlurmCluster, user_coach: InstalledCoach) -> None:
     home = user_coach.user.home
-    _write(home / "many.sh", "#!/bin/sh\n#SBATCH --array=1-2\ntrue\n")
-    answer = json.loads(user_coach("launch", "many.sh", "--as-is", "--format", "json").stdout)
+    lines = ("#!/bin/sh", "#SBATCH --array=1-2", "#SBATCH -o said-%a", 'echo "$LC_ALL $SBATCH_COMMENT"', "")
+    _write(home / "many.sh", "\n".join(lines))
+    env = {"LC_ALL": "C.UTF-8", "SBATCH_COMMENT": "mine"}
+    answer = json.loads(user_coach("launch", "many.sh", "--as-is", "--format", "json", env=env).stdout)
     assert answer["run_id"] is None
     slurm.wait_state(f"{answer['job_id']}_2", "COMPLETED")
+    assert (home / "said-2").read_text() == "C.UTF-8 mine\n"
 
 
 def test_a_sweep_with_a_brake_stops_itself_when_its_first_tasks_fail_alike(

@@ -38,6 +38,19 @@ def test_each_layer_overrides_the_one_before_and_keeps_its_origin(place: Place) 
     ]
 
 
+def test_sbatch_s_own_variables_stand_above_the_site_and_below_the_user(place: Place) -> None:
+    place.site('[launch]\npartition = "site"\naccount = "site"\n')
+    place.user('[launch]\nqos = "user"\n')
+    place.env |= {"SBATCH_ACCOUNT": "lab", "SBATCH_QOS": "long", "SBATCH_PARTITION": "a,b"}
+    settings = place.load()
+    assert (settings.launch.account, settings.launch.qos) == ("lab", "user")
+    assert settings.origins["launch.account"] == "SBATCH_ACCOUNT"
+    # A list of partitions is for sbatch alone.
+    assert settings.launch.partition == "site"
+    place.site('[launch]\naccount = "site"\n[locked]\n"launch.account" = "paid by us"\n')
+    assert place.load().launch.account == "site"
+
+
 def test_whether_launches_measure_gpm_is_true_or_false_by_file_or_variable(place: Place) -> None:
     assert place.load().launch.has_gpm is None
     place.site("[launch]\ngpm = false\n")

@@ -15,6 +15,8 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import AppliedFix, LaunchRequest, Resources
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, node, partition, plan
 
+SMALL_JOBS = replace(CLUSTER, partitions=tuple(replace(each, max_nodes=1) for each in CLUSTER.partitions))
+
 
 @pytest.mark.parametrize(
     ("name", "site", "said", "expected"),
@@ -106,6 +108,13 @@ def test_idle_gpus_are_a_warning(tmp_path: Path) -> None:
         ("ddp", CLUSTER, {"time_limit_s": 3601}, "--time 01:00:01: partition cpu allows at most 01:00:00"),
         ("ddp", CLUSTER, {"mem": "63G"}, "--mem 63G: partition cpu has 64000 MiB per node"),
         ("ddp", CLUSTER, {"mem": "lots"}, "--mem 'lots': not a memory size"),
+        (
+            "ddp",
+            SMALL_JOBS,
+            {"partition": "cpu", "num_nodes": 2},
+            "--nodes 2: partition cpu allows at most 1 per job",
+        ),
+        ("ddp", SMALL_JOBS, {"partition": "cpu", "num_nodes": 4}, "--nodes 4: partition cpu has 3"),
         ("ddp", CLUSTER, {"partition": "gpu", "gpu_type": "h100"}, "--gpu-type h100: partition gpu has none"),
         (
             "ddp",

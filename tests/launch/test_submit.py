@@ -36,6 +36,14 @@ def test_a_launch_from_inside_a_job_does_not_inherit_that_job_s_resources() -> N
     assert client_environment({**outer, **kept, "LC_ALL": "de_DE"}) == {**kept, "LC_ALL": "C"}
 
 
+def test_a_job_keeps_the_language_of_the_user_and_a_file_as_it_is_keeps_all() -> None:
+    said = {"LC_ALL": "de_DE.UTF-8", "SBATCH_ACCOUNT": "lab", "SLURM_NTASKS": "8"}
+    show = ("/bin/sh", "-c", 'echo "$LC_ALL,$SBATCH_ACCOUNT,$SLURM_NTASKS" >&2; echo 17')
+    assert submit_command(show, said, 10).lines == ("de_DE.UTF-8,,",)
+    assert submit_command(show, {}, 10).lines == (",,",)
+    assert submit_command(show, said, 10, as_is=True).lines == ("de_DE.UTF-8,lab,8",)
+
+
 def test_the_words_of_a_submission_are_the_script_and_the_job_that_it_waits_for() -> None:
     assert sbatch_command(SCRIPT) == ("sbatch", "--parsable", "/runs/x/job.sh")
     assert sbatch_command(SCRIPT, "17_3")[1:3] == ("--parsable", "--dependency=afterany:17_3")

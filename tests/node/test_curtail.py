@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from coach.node.curtail import curtail
@@ -39,22 +40,33 @@ def started(folder: Path, interpreter: str, script: str) -> subprocess.Popen[byt
 )
 def test_the_program_saves_and_the_shell_goes_no_further(tmp_path: Path, line: str) -> None:
     process = started(tmp_path, "bash", f"{line}\ntouch behind\n")
-    assert curtail(process.pid, str(tmp_path / "script"), lambda s: None)
+    assert curtail(process.pid, lambda s: None)
     assert process.wait(30) == -15 & 0xFF
     assert (tmp_path / "saved").exists()
     assert not (tmp_path / "behind").exists()
 
 
-def test_a_batch_file_in_python_receives_the_signal_itself(tmp_path: Path) -> None:
-    process = started(tmp_path, sys.executable, TRAINING)
-    assert curtail(process.pid, str(tmp_path / "script"), lambda s: None)
+def test_a_training_that_took_the_shell_s_place_receives_the_signal_itself(tmp_path: Path) -> None:
+    process = started(tmp_path, "bash", f"exec {sys.executable} train.py\n")
+    assert curtail(process.pid, lambda s: None)
     assert process.wait(30) == 0
     assert (tmp_path / "saved").exists()
 
 
-def test_no_process_is_signalled_if_the_file_does_not_run(tmp_path: Path) -> None:
-    process = started(tmp_path, "bash", f"{sys.executable} train.py\n")
-    assert not curtail(process.pid, str(tmp_path / "another"))
+def test_a_batch_file_in_python_receives_the_signal_itself(tmp_path: Path) -> None:
+    process = started(tmp_path, sys.executable, TRAINING)
+    assert curtail(process.pid, lambda s: None)
+    assert process.wait(30) == 0
+    assert (tmp_path / "saved").exists()
+
+
+def test_the_helpers_of_coach_run_are_not_signalled(tmp_path: Path) -> None:
+    helper = tmp_path / "coach" / "node"
+    helper.mkdir(parents=True)
+    (helper / "__main__.py").write_text(TRAINING)
+    process = started(tmp_path, f"{sys.executable} {helper}", "")
+    assert not curtail(process.pid)
     assert process.poll() is None
-    curtail(process.pid, str(tmp_path / "script"), lambda s: None)
-    process.wait(30)
+    (child,) = psutil.Process(process.pid).children()
+    child.terminate()
+    assert process.wait(30) == 0

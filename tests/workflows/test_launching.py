@@ -11,6 +11,7 @@ import pytest
 
 from coach import runs
 from coach.config import LaunchDefaults, Settings
+from coach.launch.own_program import own_request, read_own_program
 from coach.model.errors import UserError
 from coach.model.judging.finding import Fix
 from coach.model.launching.launch import LaunchRequest, Plan, Submitted
@@ -28,9 +29,9 @@ from coach.workflows.launching.relaunch import (
     relaunch,
     request_for_fix,
     script_diff,
-    steps_lost,
 )
 from coach.workflows.launching.start import check_ready, make_ready, submit
+from tests.config.site import Place
 from tests.launch.examples import CLUSTER
 
 CLIENTS = {
@@ -171,6 +172,20 @@ def test_values_that_a_launch_leaves_out_come_from_the_config(world: World) -> N
     assert (request.partition, request.time_limit_s, request.setup) == ("gpu", 60, ("module load x",))
     assert request.sbatch == {"comment": "a", "nice": "1"}
     assert with_defaults(LaunchRequest("ddp"), settings).time_limit_s == 1200
+
+
+def test_a_batch_file_takes_sbatch_s_variables_over_its_own_lines_and_nothing_from_the_config(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "job.sbatch").write_text("#!/bin/bash\n#SBATCH --account=file\ntrue\n")
+    place = Place(tmp_path, {"SBATCH_ACCOUNT": "lab"})
+    place.user('[launch]\nqos = "user"\n')
+    program = read_own_program(str(tmp_path / "job.sbatch"), (), tmp_path)
+    asked = with_defaults(own_request(program, LaunchRequest("")), place.load())
+    assert (asked.account, asked.qos) == ("lab", None)
+    said = own_request(program, LaunchRequest("", account="said"))
+    assert with_defaults(said, place.load()).account == "said"
 
 
 def test_a_missing_python_is_refused(world: World) -> None:
@@ -315,12 +330,3 @@ def test_a_parent_that_is_kept_or_waited_for_is_left_alone(
     relaunched(world, world.parent(), world.plan(), choice)
     assert ("--dependency=afterany:17" in (world.root / "sbatch.args").read_text()) is has_dependency
     assert not (world.root / "scancel.args").exists()
-
-
-def test_the_lost_steps_of_a_cancelled_parent_count_from_its_newest_checkpoint() -> None:
-    from coach.model.training.run import Checkpoint
-
-    saved = (Checkpoint("a", 20, 0.0), Checkpoint("b", 40, 0.0))
-    assert steps_lost(55, saved) == 15
-    assert steps_lost(55, ()) == 55
-    assert steps_lost(None, saved) is None

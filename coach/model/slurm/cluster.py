@@ -67,6 +67,7 @@ class Node:
     num_cpus: int | None
     num_cpus_allocated: int | None
     memory_mib: int | None
+    """The memory that jobs can have: what Slurm keeps for the system (MemSpecLimit) is subtracted."""
     memory_allocated_mib: int | None
     gpus: tuple[GpuCount, ...]
     reason_user: str | None = None
@@ -114,6 +115,8 @@ class Partition:
     cluster: str | None = None
     is_hidden: bool = False
     """True for Hidden=YES: sinfo and squeue show the partition only with --all; coach always shows it."""
+    max_nodes: int | None = None
+    """The most nodes of one job; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def _parse_node(line: str, cluster: str | None) -> Node:
         partitions=_parse_list(pairs.get("Partitions", "")),
         num_cpus=parse_count(pairs.get("CPUTot", "")),
         num_cpus_allocated=parse_count(pairs.get("CPUAlloc", "")),
-        memory_mib=parse_count(pairs.get("RealMemory", "")),
+        memory_mib=_memory_for_jobs(pairs),
         memory_allocated_mib=parse_count(pairs.get("AllocMem", "")),
         gpus=_parse_node_gpus(pairs.get("Gres", ""), pairs.get("GresUsed", "")),
         reason_user=stamp["user"] if stamp else None,
@@ -82,6 +82,12 @@ def _parse_node(line: str, cluster: str | None) -> Node:
         features=_parse_list(pairs.get("ActiveFeatures", "")),
         cluster=cluster,
     )
+
+
+def _memory_for_jobs(pairs: Mapping[str, str]) -> int | None:
+    memory_mib = parse_count(pairs.get("RealMemory", ""))
+    kept_mib = parse_count(pairs.get("MemSpecLimit", ""))
+    return None if memory_mib is None else max(0, memory_mib - (kept_mib or 0))
 
 
 def _parse_list(text: str) -> tuple[str, ...]:
@@ -180,6 +186,7 @@ def _parse_partition(
         needs_reservation=pairs.get("ReqResv") == "YES",
         cluster=cluster,
         is_hidden=pairs.get("Hidden") == "YES",
+        max_nodes=parse_count(pairs.get("MaxNodes", "").replace("UNLIMITED", "")),
     )
 
 

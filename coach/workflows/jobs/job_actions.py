@@ -14,7 +14,7 @@ from coach import runs
 from coach.analysis.jobs.eligible_jobs import Part, in_batches, names_for, parts_of, why_not, why_not_limit
 from coach.config import Settings, Switch
 from coach.launch import job_control, local
-from coach.launch.submit import client_environment
+from coach.launch.submit import job_environment
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Step, Verb
@@ -125,9 +125,7 @@ def perform(action: JobAction, env: Mapping[str, str], now_s: float) -> Outcome:
 
 def open_shell(action: JobAction, env: Mapping[str, str]) -> int:
     """Give the terminal to a shell until the user leaves it; returns its exit status."""
-    # srun passes it on to the shell, which keeps the user's language.
-    own = {key: env[key] for key in client_environment(env) if key in env}
-    return job_control.attach(action.steps[0].argv, own)
+    return job_control.attach(action.steps[0].argv, job_environment(env))
 
 
 def open_pager(file: str, env: Mapping[str, str]) -> int:

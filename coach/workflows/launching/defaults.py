@@ -10,6 +10,7 @@ from typing import Any
 
 from coach.analysis.spelling.slurm import format_time, parse_time
 from coach.config import Lock, Settings
+from coach.config.variables import SBATCH_KEYS, is_of_sbatch
 from coach.launch.project_file import with_training
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, OwnKind
@@ -30,7 +31,13 @@ def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     UserError for a value that the site has locked."""
     request = _within_locks(with_drill(with_training(request)), settings)
     if request.own is not None and request.own.kind is OwnKind.BATCH:  # its #SBATCH lines ask for resources
-        return replace(request, backend=_backend(request, settings))
+        told = {field: _default(field, settings) for field in _told_to_sbatch(request, settings)}
+        return replace(
+            request,
+            **told,
+            defaulted=request.defaulted | told.keys(),
+            backend=_backend(request, settings),
+        )
     unsaid = {field: _default(field, settings) for field in _FIELDS if getattr(request, field) is None}
     filled: dict[str, Any] = dict(unsaid)
     filled["defaulted"] = frozenset(field for field, value in unsaid.items() if value is not None)
@@ -39,6 +46,12 @@ def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     if request.time_limit_s is None:
         filled["time_limit_s"] = _default("time_limit_s", settings)
     return replace(request, **filled)
+
+
+def _told_to_sbatch(request: LaunchRequest, settings: Settings) -> list[str]:
+    """Fields that the user's SBATCH_* variables set: sbatch obeys them before the lines of a batch file."""
+    fields = [key.removeprefix("launch.") for key in SBATCH_KEYS if is_of_sbatch(settings.origins.get(key))]
+    return [field for field in fields if getattr(request, field) is None]
 
 
 def _backend(request: LaunchRequest, settings: Settings) -> str:

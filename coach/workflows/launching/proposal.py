@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coach.analysis.spelling.slurm import format_time
 from coach.launch.batch_file import has_options, read, resources_of
-from coach.launch.own_program import own_recipe, read_own_program
+from coach.launch.own_program import BATCH_SUFFIXES, own_recipe, read_own_program
 from coach.launch.parameters import show
 from coach.launch.project_file import FILES, read_project
 from coach.launch.python_source import imports_of, parse_source
@@ -24,7 +24,6 @@ from coach.model.launching.launch import LaunchRequest, OwnKind
 
 MAX_FILES = 500
 """A directory with more files is no project: nobody's data are listed."""
-_BATCH = (".sbatch", ".slurm", ".sh", ".bash", ".csh", ".job", ".batch")
 _FRAMEWORKS = frozenset(
     (
         *("torch", "tensorflow", "keras", "jax", "flax", "lightning", "pytorch_lightning", "transformers"),
@@ -102,7 +101,7 @@ def _candidates(paths: Iterable[Path]) -> Iterator[tuple[Path, OwnKind]]:
     """Batch files first: a script that one of them starts needs no training of its own."""
     ordered = sorted(paths, key=lambda path: path.suffix == ".py")
     for path in ordered:
-        if path.suffix in (*_BATCH, ".py") and _begins_with_options(path):
+        if path.suffix in (*BATCH_SUFFIXES, ".py") and _begins_with_options(path):
             yield path, OwnKind.BATCH
         elif path.suffix == ".py" and _is_training(path):
             yield path, OwnKind.SCRIPT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +26,7 @@ from coach.model.judging.finding import Fix
 from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import Verb
-from coach.model.training.run import Checkpoint, Run
+from coach.model.training.run import Run
 from coach.sources.io import Io
 from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
 from coach.workflows.launching.prepare import num_alive_runs
@@ -113,14 +113,6 @@ def read_parent_script(parent: Run) -> str:
         return (Path(parent.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def steps_lost(newest_step: int | None, checkpoints: Sequence[Checkpoint]) -> int | None:
-    """Steps since the newest complete checkpoint, which are lost if the parent is cancelled; None if the
-    parent's step is not known."""
-    if newest_step is None:
-        return None
-    return max(0, newest_step - max((checkpoint.step for checkpoint in checkpoints), default=0))
 
 
 def relaunch(

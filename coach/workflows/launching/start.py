@@ -213,10 +213,11 @@ def _accepted(
 
 
 def submit_as_is(own: OwnProgram, settings: Settings, env: Mapping[str, str]) -> slurm.Accepted:
-    """Hand a batch file to sbatch as it is, without making a run of it. Raises UserError if it is refused."""
+    """Hand a batch file to sbatch as it is, in the user's whole environment, without making a run of it.
+    Raises UserError if it is refused."""
     refuse_if_readonly(settings, "launches nothing", Switch.LAUNCH)
     return slurm.submit_command(
-        ("sbatch", "--parsable", *own.words), env, settings.sbatch_timeout_s, own.directory
+        ("sbatch", "--parsable", *own.words), env, settings.sbatch_timeout_s, own.directory, as_is=True
     )
 
 

@@ -33,6 +33,20 @@ def test_a_drained_nodes_reason_is_separated_from_its_user_and_time() -> None:
     assert node.reason == "plain maintenance"
 
 
+def test_memory_that_the_node_keeps_for_itself_is_not_there_for_jobs() -> None:
+    nodes, _ = parse_nodes(
+        "NodeName=n1 RealMemory=64000 AllocMem=0 MemSpecLimit=4000 State=IDLE \n"
+        "NodeName=n2 RealMemory=64000 AllocMem=0 State=IDLE \n"
+    )
+    assert [node.memory_mib for node in nodes] == [60000, 64000]
+
+
+def test_a_partition_may_limit_the_nodes_of_a_job() -> None:
+    line = "PartitionName={} State=UP MaxNodes={} TotalNodes=4\n"
+    text = line.format("short", "1") + line.format("long", "UNLIMITED") + "PartitionName=old TotalNodes=4\n"
+    assert [each.max_nodes for each in parse_partitions(text, None)[0]] == [1, None, None]
+
+
 def test_a_node_has_its_allocated_cpus_memory_and_gpus() -> None:
     node = nodes_of("24.11")[0]
     assert node.partitions == ("gpu", "short", "cpu")
