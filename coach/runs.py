@@ -298,55 +298,90 @@ def locked(path: Path) -> "_Lock":
     return _Lock(path)
 
 
-class _Lock:
-    """The lock for changing a file: a second file, which only one process can create.
+class LockFile:
+    """The right to do something: a file that only one process can create.
 
-    O_EXCL works on all network file systems that clusters use; flock does not. A waiting process breaks a
-    lock that its owner left behind. It judges the lock's age only by the file server's clock, because nodes'
-    clocks differ. It renames the lock before removing it: if it has caught a newer lock by then, it sees
-    that, and gives it back. If the owner was a process of this machine and has ended, for example after a
-    kill, the lock is broken at once.
+    O_EXCL works on all network file systems that clusters use; flock does not. Whoever finds the file waits,
+    or breaks a lock that its owner left behind. Methods raise OSError if the file system fails.
     """
 
     def __init__(self, path: Path) -> None:
-        self._lock = path.with_name(f".{path.name}.lock")
+        self.path = path
         self._own: Optional[Tuple[int, int]] = None
 
-    def __enter__(self) -> "_Lock":
-        seen, check_s = None, 0.0
-        while not self._make():
-            found = _identity(self._lock)
-            if found != seen:
-                seen, check_s = found, time.monotonic() + _FIRST_AGE_CHECK_S
-                if found is not None and has_lost_its_owner(self._lock):
-                    self._break(found)
-            elif found is not None and time.monotonic() >= check_s:
-                check_s = time.monotonic() + _AGE_CHECK_INTERVAL_S
-                if self._server_time_ns() - found[1] > _STALE_LOCK_S * 1e9:
-                    self._break(found)
-            time.sleep(_LOCK_RETRY_S)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.is_held():
-            with contextlib.suppress(FileNotFoundError):
-                self._lock.unlink()
-
-    def is_held(self) -> bool:
-        """False if others took this process for dead, because it or its file system was stopped for longer
-        than a lock lives."""
-        return self._own is not None and _identity(self._lock) == self._own
-
-    def _make(self) -> bool:
+    def make(self) -> bool:
+        """Return True if this process now owns the lock."""
         try:
-            descriptor = os.open(self._lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
             return False
         # Names the owner, for people and for waiting processes. On a full disk the file stays empty.
         with contextlib.suppress(OSError), open(descriptor, "w") as file:
             file.write(lock_owner())
-        self._own = _identity(self._lock)
+        self._own = self.identity()
         return True
+
+    def is_held(self) -> bool:
+        """False if others took this process for dead, because it or its file system was stopped for longer
+        than a lock lives."""
+        return self._own is not None and self.identity() == self._own
+
+    def release(self) -> None:
+        """Remove the lock, unless another process has taken it over."""
+        if self.is_held():
+            with contextlib.suppress(FileNotFoundError):
+                self.path.unlink()
+
+    def break_(self, stale: Tuple[int, int]) -> None:
+        """Remove a lock that was left behind. It is renamed first: a waiter that was too late, and has caught
+        a newer lock, sees that and gives it back."""
+        moved = self._unique_name()
+        try:
+            self.path.rename(moved)
+        except FileNotFoundError:
+            return
+        if _identity(moved) != stale:
+            # If another process has taken the lock meanwhile, this one's owner notices, and starts again.
+            with contextlib.suppress(OSError):
+                os.link(moved, self.path)
+        with contextlib.suppress(FileNotFoundError):
+            moved.unlink()
+
+    def identity(self) -> Optional[Tuple[int, int]]:
+        """Distinguishes the present lock from a later one with the same name; None if there is none."""
+        return _identity(self.path)
+
+    def _unique_name(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+
+
+class _Lock(LockFile):
+    """The lock for changing a file, beside it.
+
+    The age of a lock is judged only by the file server's clock, because nodes' clocks differ. If the owner
+    was a process of this machine and has ended, for example after a kill, the lock is broken at once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.with_name(f".{path.name}.lock"))
+
+    def __enter__(self) -> "_Lock":
+        seen, check_s = None, 0.0
+        while not self.make():
+            found = self.identity()
+            if found != seen:
+                seen, check_s = found, time.monotonic() + _FIRST_AGE_CHECK_S
+                if found is not None and has_lost_its_owner(self.path):
+                    self.break_(found)
+            elif found is not None and time.monotonic() >= check_s:
+                check_s = time.monotonic() + _AGE_CHECK_INTERVAL_S
+                if self._server_time_ns() - found[1] > _STALE_LOCK_S * 1e9:
+                    self.break_(found)
+            time.sleep(_LOCK_RETRY_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def _server_time_ns(self) -> int:
         probe = self._unique_name()
@@ -356,22 +391,6 @@ class _Lock:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 probe.unlink()
-
-    def _break(self, stale: Tuple[int, int]) -> None:
-        moved = self._unique_name()
-        try:
-            self._lock.rename(moved)
-        except FileNotFoundError:
-            return
-        if _identity(moved) != stale:
-            # If another process has taken the lock meanwhile, this one's owner notices, and starts again.
-            with contextlib.suppress(OSError):
-                os.link(moved, self._lock)
-        with contextlib.suppress(FileNotFoundError):
-            moved.unlink()
-
-    def _unique_name(self) -> Path:
-        return self._lock.with_name(f"{self._lock.name}.{os.getpid()}.{secrets.token_hex(4)}")
 
 
 def lock_owner() -> str:

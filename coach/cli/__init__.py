@@ -22,10 +22,12 @@ from coach.late import late
 from coach.model.errors import UserError
 
 if TYPE_CHECKING:
+    from coach import runs as run_files
     from coach.cli import own_settings
     from coach.config import Settings
     from coach.workflows import patience
 else:
+    run_files = late("coach", "runs")  # `runs` here is the module of the command
     own_settings = late("coach.cli", "own_settings")
     patience = late("coach.workflows", "patience")
 
@@ -91,7 +93,8 @@ _TEACHING = frozenset({"drill", "cohort", "workshop"})
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Run a front end. A user error prints one line, a second line with the hint, and gives exit status 2."""
+    """Run a front end. A user error prints one line, a second line with the hint, and gives exit status 2. A
+    file that cannot be used is one as well: a full disk, or a run that another coach removed meanwhile."""
     try:
         status = command()
         sys.stdout.flush()
@@ -110,6 +113,19 @@ def guarded(command: Callable[[], int]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        words = _words_of_file(error)
+        if words is None:
+            raise
+        print(f"coach: {printable(words)}", file=sys.stderr)
+        return 2
+
+
+def _words_of_file(error: Exception) -> str | None:
+    """The file that could not be used, and why; None for any other error."""
+    if isinstance(error, OSError):
+        return None if error.filename is None else f"{error.filename}: {error.strerror}"
+    return str(error) if isinstance(error, run_files.RunFileError) else None
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:

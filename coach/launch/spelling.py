@@ -1,4 +1,4 @@
-"""Strict parsers for texts that enter a batch script. `model.slurm_spelling` parses times and memory.
+"""Strict parsers for texts that enter a batch script. `analysis.spelling.slurm` parses times and memory.
 
 Text from a user or a config ends up in a batch script. Text that is not recognised is refused here, before
 the plan is made.

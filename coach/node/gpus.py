@@ -43,7 +43,7 @@ class _Device:
 
     def __init__(self, index: int, visible: visible_gpus.Visible, nvml: Any) -> None:
         self.index = index
-        self.handle, self.whole = visible
+        self.handle, self.whole = visible.handle, visible.whole
         uuid = visible_gpus.uuid_of(nvml, self.handle)
         self.key: Values = {"gpu": index, "uuid": uuid}
         self.facts: Values = dict(self.key)
@@ -107,7 +107,11 @@ class Gpus:
         except self._nvml.NVMLError as error:
             self._gaps.append(self._why_no_nvml(error))
             return
-        self._devices = [_Device(index, visible, self._nvml) for index, visible in enumerate(found)]
+        for index, visible in enumerate(found):
+            if visible.error is None:
+                self._devices.append(_Device(index, visible, self._nvml))
+            else:
+                self._gaps.append(self._why_not_opened(index, visible.error))
         self.counts = visible_gpus.count(len(found), env)
         self._gaps += visible_gpus.explain(self.counts, env)
         instances = [device.index for device in self._devices if device.whole is not None]
@@ -140,7 +144,7 @@ class Gpus:
         slow: List[Values] = []
         if not device.is_lost and (device.slow_due_s is None or time_s >= device.slow_due_s):
             # Each device takes time, so the reads are spread over the interval.
-            share = (device.index + 1) / len(self._devices) if device.slow_due_s is None else 1.0
+            share = (device.index + 1) / (self._devices[-1].index + 1) if device.slow_due_s is None else 1.0
             device.slow_due_s = time_s + self._slow_interval_s * share
             device.known_limits = self._read(device, device.limits, failed)
             links = self._with_rates(device, self._read(device, device.links, failed, "links"), time_s)
@@ -150,7 +154,7 @@ class Gpus:
                 {"kind": "gpu_health", **device.key, **health},
             ]
         if device.is_lost and not device.has_said_lost:
-            failed.gap((f"gpu.{device.index}", f"GPU {device.index} is lost", _HOW_LOST))
+            failed.gap(_of_lost(device.index))
         device.has_said_lost = device.is_lost
         return [{"kind": "gpu", **device.facts, **values, **device.known_limits}, *slow]
 
@@ -234,11 +238,20 @@ class Gpus:
             return "the driver reports it to administrators only: ask them"
         return "a newer driver reports it" if value == self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND else otherwise
 
+    def _why_not_opened(self, index: int, error: Any) -> Gap:
+        if error.value == self._nvml.NVML_ERROR_GPU_IS_LOST:
+            return _of_lost(index)
+        return (f"gpu.{index}", f"GPU {index}: {error}", _HOW_NVIDIA_SMI)
+
     def _why_no_nvml(self, error: Any) -> Gap:
         nvml = self._nvml
         if error.value in (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
             return _NO_DRIVER
-        return ("gpu.utilization", f"NVML: {error}", "`nvidia-smi` on this node shows more")
+        return ("gpu.utilization", f"NVML: {error}", _HOW_NVIDIA_SMI)
+
+
+def _of_lost(index: int) -> Gap:
+    return (f"gpu.{index}", f"GPU {index} is lost", _HOW_LOST)
 
 
 def _of_instances(indices: List[int]) -> Gap:
@@ -263,5 +276,6 @@ _NO_DRIVER: Gap = (
     "run on a node with NVIDIA GPUs and their driver; in a container, pass the driver in (--nv)",
 )
 _HOW_LOST = "the driver lost the device: leave this node out (--exclude) and tell its administrators"
+_HOW_NVIDIA_SMI = "`nvidia-smi` on this node shows more"
 _HOW_OLD_BINDING = "a newer nvidia-ml-py reports it"
 _HOW_XID = "`dmesg` on the node has them (NVRM: Xid)"

@@ -16,10 +16,15 @@ _EVERY_GPU_OF_THE_NODE = "/proc/driver/nvidia/gpus"
 
 class Visible(NamedTuple):
     """One GPU or MIG instance of the job. `whole` is the device to which an instance belongs, otherwise
-    None."""
+    None.
+
+    A device that the driver cannot open keeps its place, because CUDA's numbers count it: `error` then says
+    why, and there is no handle.
+    """
 
     handle: Any
     whole: Any = None
+    error: Any = None
 
 
 class Counts(NamedTuple):
@@ -34,10 +39,10 @@ class Counts(NamedTuple):
 def find(nvml: Any, env: Mapping[str, str]) -> List[Visible]:
     """The visible devices. CUDA_VISIBLE_DEVICES holds numbers or UUIDs; entries after one that does not exist
     are hidden."""
-    every = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    every = [found for index in range(nvml.nvmlDeviceGetCount()) for found in _at(nvml, index)]
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return [part for handle in every for part in _instances(nvml, handle)]
+        return [part for device in every for part in _instances(nvml, device)]
     found: List[Visible] = []
     for entry in visible.split(","):
         parts = _named(nvml, entry.strip(), every)
@@ -93,7 +98,15 @@ def as_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _named(nvml: Any, entry: str, every: List[Any]) -> List[Visible]:
+def _at(nvml: Any, index: int) -> List[Visible]:
+    """The device of an index; empty if it belongs to another job."""
+    try:
+        return [Visible(nvml.nvmlDeviceGetHandleByIndex(index))]
+    except nvml.NVMLError as error:
+        return [] if error.value == nvml.NVML_ERROR_NO_PERMISSION else [Visible(None, error=error)]
+
+
+def _named(nvml: Any, entry: str, every: List[Visible]) -> List[Visible]:
     if entry.isdecimal():
         return _instances(nvml, every[int(entry)]) if int(entry) < len(every) else []
     if entry.startswith("MIG-"):
@@ -102,15 +115,19 @@ def _named(nvml: Any, entry: str, every: List[Any]) -> List[Visible]:
             return [Visible(handle, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle))]
         except nvml.NVMLError:
             return []
-    for handle in every:
+    for device in every:
         # CUDA accepts the start of a UUID, if it is long enough to be unique.
-        if entry and (uuid_of(nvml, handle) or "").startswith(entry):
-            return _instances(nvml, handle)
-    return []
+        if entry and device.error is None and (uuid_of(nvml, device.handle) or "").startswith(entry):
+            return _instances(nvml, device)
+    # A device that cannot be opened does not report its UUID: it may be this one.
+    return [device for device in every if device.error is not None][:1] if entry.startswith("GPU-") else []
 
 
-def _instances(nvml: Any, handle: Any) -> List[Visible]:
+def _instances(nvml: Any, device: Visible) -> List[Visible]:
     """The MIG instances of a device, or the device itself if it is not divided."""
+    handle = device.handle
+    if device.error is not None:
+        return [device]
     try:
         if not nvml.nvmlDeviceGetMigMode(handle)[0]:
             return [Visible(handle)]

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from coach.cli import sentence
+from coach.cli import guarded, sentence
 from coach.cli.text import (
     format_duration,
     format_mib,
@@ -14,6 +16,7 @@ from coach.cli.text import (
     print_table,
     printable,
 )
+from coach.runs import read_json
 
 
 @pytest.mark.parametrize(
@@ -80,3 +83,16 @@ def test_durations_and_sizes_read_as_slurm_writes_them() -> None:
 
 def test_a_summary_becomes_a_sentence_that_keeps_the_field_s_spelling() -> None:
     assert sentence("sample GPUs of this node") == "Sample GPUs of this node."
+
+
+def test_a_file_that_cannot_be_used_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_module("coach.cli.runs")  # a command of the same name as the module of the errors
+    torn = tmp_path / "run.json"
+    torn.write_text("{")
+    assert guarded(lambda: len(read_json(torn))) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"coach: {torn}: not valid JSON (")
+    assert guarded(lambda: len((tmp_path / "gone\n").read_text())) == 2
+    assert capsys.readouterr().err == f"coach: {tmp_path}/gone␊: No such file or directory\n"

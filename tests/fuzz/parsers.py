@@ -20,6 +20,7 @@ from coach.launch.config_text import read_values
 from coach.launch.own_arguments import read_options
 from coach.launch.refusal import slurms_words
 from coach.launch.resubmission import read_job
+from coach.model.slurm.memory import mem_mib
 from coach.model.training.log import Signature
 from coach.node.activity import parse_cpu, parse_diskstats, parse_pressure
 from coach.node.mounts import parse_lustre, parse_mounts, parse_nfs
@@ -72,7 +73,7 @@ from coach.sources.slurm.queue import parse_jobs
 from coach.sources.slurm.reservations import parse_reservations
 from coach.sources.slurm.start_times import parse_allocations
 from coach.sources.slurm.submit_lines import parse_submit_lines
-from coach.sources.slurm.text import failure_words, parse_duration, parse_memory_mib, parse_time
+from coach.sources.slurm.text import failure_words, parse_duration, parse_time
 from tests.fuzz import test_batch_scripts as scripts
 from tests.fuzz import test_binary_files as binary
 from tests.fuzz import test_logs as logs
@@ -225,7 +226,7 @@ ANSWERS = (
     Parser(
         "node sets", lambda text: fold_nodes(_unkept_nodes(text)[:64]), "rack[01-20]n[1-4],login,", NODE_SETS
     ),
-    Parser("values", _each(parse_duration, parse_time, parse_memory_mib, failure_words), "1-02:03:04"),
+    Parser("values", _each(parse_duration, parse_time, mem_mib, failure_words), "1-02:03:04"),
     Parser("array tasks", _each(parse_task_ids, explain_pending), "17_[1-8%2],"),
     Parser("dependencies", parse_dependency, "afterok:17(unfulfilled),afterany:18_*(failed),"),
     Parser("refusals", slurms_words, "sbatch: error: Batch job submission failed: Invalid account\n"),

@@ -20,6 +20,7 @@ from coach.analysis.queueing.node_state import explain_state
 from coach.analysis.queueing.pending_reasons import explain_job, explain_pending, parse_dependency
 from coach.launch.resubmission import read_job
 from coach.model.errors import UserError
+from coach.model.slurm.memory import mem_mib
 from coach.sources.logs.job_outputs import parse_accounting
 from coach.sources.logs.output_path import output_paths
 from coach.sources.runs.seen_jobs import _as_record, _parse
@@ -46,7 +47,6 @@ from coach.sources.slurm.text import (
     parse_count,
     parse_duration,
     parse_exit_code,
-    parse_memory_mib,
     parse_time,
 )
 from tests.fuzz.harness import fuzzed
@@ -269,7 +269,7 @@ def test_any_word_is_a_value_or_none(text: str) -> None:
         parse_duration,
         parse_time,
         parse_exit_code,
-        parse_memory_mib,
+        mem_mib,
         parse_size_mib,
         parse_cpu_time,
     ):

@@ -282,6 +282,25 @@ def test_a_sampler_that_sees_fewer_gpus_than_the_job_has_says_how_many(
     assert (host.num_gpus, host.num_gpus_allotted) == (6, 8)
 
 
+@pytest.mark.parametrize(
+    ("visible", "seen", "lost"),
+    [
+        ("0,2", {0: 5, 1: 7}, None),
+        ("0,1,2", {0: 5, 2: 7}, "gpu.1"),
+        (None, {0: 5, 2: 7}, "gpu.1"),
+        ("GPU-stand-in-0000,GPU-stand-in-0001,GPU-stand-in-0002", {0: 5, 2: 7}, "gpu.1"),
+        ("1", {}, "gpu.0"),
+    ],
+)
+def test_a_gpu_that_has_fallen_off_the_bus_costs_no_other_one_of_the_node(
+    once: Once, nvml_stand_in: NvmlStandIn, visible: str | None, seen: dict[int, int], lost: str | None
+) -> None:
+    nvml_stand_in.set_gpus([{"util": 5}, {"fallen": 1}, {"util": 7}])
+    records = once(**({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}))
+    assert {gpu["gpu"]: gpu["utilization_pct"] for gpu in _of(records, "gpu")} == seen
+    assert _gaps(records) == ({} if lost is None else {lost: f"GPU {lost[-1]} is lost"})
+
+
 def test_each_process_on_a_gpu_is_shown_with_its_rank_and_its_memory(
     once: Once, start: Start, nvml_stand_in: NvmlStandIn
 ) -> None:

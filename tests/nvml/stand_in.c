@@ -8,7 +8,7 @@
      nvlink_errors=CRC_FLIT:CRC_DATA:REPLAY:RECOVERY ecc=VOLATILE_CORRECTED:VOLATILE_UNCORRECTED:AGGREGATE_CORRECTED:…_UNCORRECTED
      ecc_off=1 rows=CORRECTED:UNCORRECTED:PENDING:FAILED pages=SINGLE_BIT:DOUBLE_BIT:PENDING limits=SHUTDOWN:SLOWDOWN:MEMORY:GPU
      persistence compute_mode gpm=SM:OCCUPANCY:TENSOR:DRAM (percent; absent: no GPM) xid=NUMBER (an event whenever it changes)
-     lost=1 (every call answers GPU_IS_LOST); unsupported=a,b denied=a,b (NO_PERMISSION) hang=a,b (no answer while it is listed), with the
+     lost=1 (every call answers GPU_IS_LOST) fallen=1 (so does the question for its handle); unsupported=a,b denied=a,b (NO_PERMISSION) hang=a,b (no answer while it is listed), with the
      names util memory power limit temp mem_temp sm reasons processes pcie throughput nvlink ecc rows pages limits persistence compute_mode
      mig events gpm
    $NVML_STAND_IN_CUDA is the CUDA that the driver supports (12080: 12.8); without it, libcuda is not there to be asked. */
@@ -26,7 +26,7 @@ enum { MAX_GPUS = 64, MAX_PROCESSES = 16, CLOCK_SM = 1, CLOCK_MEMORY = 2 };
 typedef unsigned long long number;
 typedef struct { unsigned pid; number used; unsigned gpu_instance, compute_instance; } process;
 typedef struct {
-    int lost, ecc_off, parent, num_processes, has_gpm;
+    int lost, fallen, ecc_off, parent, num_processes, has_gpm;
     unsigned util, power_mw, limit_mw, temp, mem_temp, sm, max_sm, mem, max_mem, replays, persistence, compute_mode, xid;
     unsigned pcie[4], pcie_kb[2], nvlinks[2], rows[4], limits[4];
     number used_mib, total_mib, reasons, nvlink_kib[2], nvlink_errors[4], ecc[4], pages[3], gpm[4];
@@ -61,7 +61,7 @@ static void set(gpu *g, const char *key, const char *value) {
     else if (!strcmp(key, "reasons")) g->reasons = strtoull(value, 0, 16);
     LISTED(unsupported); LISTED(denied); LISTED(hang);
     UNSIGNED(util); UNSIGNED(power_mw); UNSIGNED(limit_mw); UNSIGNED(temp); UNSIGNED(mem_temp); UNSIGNED(sm); UNSIGNED(max_sm);
-    UNSIGNED(mem); UNSIGNED(max_mem); UNSIGNED(replays); UNSIGNED(persistence); UNSIGNED(compute_mode); UNSIGNED(xid); UNSIGNED(lost); UNSIGNED(ecc_off);
+    UNSIGNED(mem); UNSIGNED(max_mem); UNSIGNED(replays); UNSIGNED(persistence); UNSIGNED(compute_mode); UNSIGNED(xid); UNSIGNED(lost); UNSIGNED(fallen); UNSIGNED(ecc_off);
     UNSIGNED(parent); LONG(used_mib); LONG(total_mib);
     SHORT_ROW(pcie); SHORT_ROW(pcie_kb); SHORT_ROW(nvlinks); SHORT_ROW(rows); SHORT_ROW(limits);
     LONG_ROW(nvlink_kib); LONG_ROW(nvlink_errors); LONG_ROW(ecc); LONG_ROW(pages);
@@ -161,7 +161,11 @@ int nvmlSystemGetCudaDriverVersion_v2(int *version) {
 }
 int nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size, "999.99"); return OK; }
 int nvmlDeviceGetCount_v2(unsigned *count) { load(); for (*count = 0; device(*count); ++*count) {} return OK; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, gpu **g) { *g = device(index); return *g ? OK : INVALID_ARGUMENT; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, gpu **g) {
+    load();
+    *g = device(index);
+    return !*g ? INVALID_ARGUMENT : (*g)->fallen ? GPU_IS_LOST : OK;
+}
 int nvmlDeviceGetHandleByUUID(const char *uuid, gpu **g) {
     for (int i = 0; i < num_gpus; i++) if (!strcmp(gpus[i].uuid, uuid)) { *g = &gpus[i]; return OK; }
     return NOT_FOUND;

@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 
 from coach.model.errors import UserError
+from coach.model.slurm.memory import mem_mib
 
 _DAYS = re.compile(r"(\d{1,4})-(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d{1,5}):)?(\d{1,6}):(\d{1,2})", re.ASCII)
-_MEMORY = re.compile(r"(\d{1,9})([KMGT]?)B?", re.ASCII | re.IGNORECASE)
-_MIB_PER_UNIT = {"K": 1 / 1024, "M": 1.0, "": 1.0, "G": 1024.0, "T": 1024.0 * 1024.0}
 
 
 def parse_time(text: str, what: str) -> int:
@@ -52,8 +51,7 @@ def whole_minutes(seconds: int) -> int:
 
 def parse_mem_mib(text: str, what: str) -> int:
     """MiB of a memory size in Slurm's spelling; a bare number is MiB, 0 means all of the node."""
-    match = _MEMORY.fullmatch(text.strip())
-    if match is None:
+    size_mib = mem_mib(text)
+    if size_mib is None:
         raise UserError(f"{what} {text!r}: not a memory size", "expected for example 500M, 16G or 1T")
-    number, unit = match.groups()
-    return -int(-int(number) * _MIB_PER_UNIT[unit.upper()] // 1)
+    return size_mib

@@ -104,8 +104,7 @@ class JobAction:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of an action: the changed jobs, the refused ones with Slurm's message, and other messages of
-    Slurm."""
+    """The result of an action: the changed jobs, the refused ones with Slurm's message, other messages."""
 
     verb: Verb
     done: tuple[str, ...]

@@ -16,13 +16,13 @@ from coach import runs
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
 from coach.model.slurm.cluster import GpuCount, Job, Node, Partition, is_final
+from coach.model.slurm.memory import mem_mib
 from coach.model.training.run import Run, RunExit
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io
 from coach.sources.machine.this_machine import PARTITION, read_machine
 from coach.sources.runs.local_process import Look, Sighting, look
 from coach.sources.runs.run_files import as_seen, parse_json, parse_run, read_exit
-from coach.sources.slurm.text import parse_memory_mib
 from coach.sources.values import finite, whole
 
 INTERVAL_S = 2.0
@@ -223,7 +223,7 @@ def occupied(machine: Node, running: list[Run]) -> Node:
     """The machine with the resources of its running runs allocated. A run that requested no memory counts as
     0, as in Slurm."""
     cpus = sum(whole(run.resources.get("cpus_per_task")) or 0 for run in running)
-    memory_mib = sum(parse_memory_mib(str(run.resources.get("mem") or "")) or 0 for run in running)
+    memory_mib = sum(mem_mib(str(run.resources.get("mem") or "")) or 0 for run in running)
     gpus_left = sum(whole(run.resources.get("gpus_per_node")) or 0 for run in running)
     gpus: list[GpuCount] = []
     for gpu in machine.gpus:

@@ -75,7 +75,11 @@ class PatientIo(SystemIo):
         return self._wait(key, asked, query, limit_s)
 
     def _ask(self, asked: _Open, query: Query, limit_s: float) -> None:
-        asked.result = self._execute(query, limit_s)
+        try:
+            asked.result = self._execute(query, limit_s)
+        except Exception as problem:  # of the reader: without a result, the query would stay open for ever
+            words = f"{query.argv[0]}: its answer was not read: {type(problem).__name__}: {problem}"
+            asked.result = CommandResult(query, None, b"", "", self.now(), 0.0, words)
         asked.has_ended.set()
 
     def _wait(self, key: tuple[str, ...], asked: _Open, query: Query, limit_s: float) -> CommandResult:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from coach.runs import has_lost_its_owner, lock_owner, make_private
+from coach.runs import LockFile, has_lost_its_owner, make_private
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, OutputReader, Query
 from coach.sources.polite.passing_io import PassingIo
 
@@ -127,14 +127,16 @@ class SharedIo(PassingIo):
         return result
 
     def _shared(self, file: Path, query: Query, max_age_s: float, timeout_s: float | None) -> CommandResult:
-        lock = _Lock(file.with_name(f".{file.name}.lock"))
-        seen_s, seen = time.monotonic(), lock.identity()
+        lock = LockFile(file.with_name(f".{file.name}.lock"))
+        seen_s, seen = 0.0, None
         while not self._is_closed.is_set():
             kept = self._fresh(file, query, max_age_s)
             if kept is not None:
                 return kept
             try:
                 is_mine = lock.make()
+                if not is_mine:
+                    seen_s, seen = self._break_stale(lock, seen_s, seen)
             except OSError:
                 break  # the folder is gone or its disk is full: nothing is shared
             if is_mine:
@@ -142,16 +144,23 @@ class SharedIo(PassingIo):
                     # The previous owner of the lock may have stored an answer since the last look.
                     return self._fresh(file, query, max_age_s) or self._ask(file, query, timeout_s)
                 finally:
-                    lock.release()
-            now = lock.identity()
-            if now != seen:
-                seen_s, seen = time.monotonic(), now
-            elif seen is not None and (
-                time.monotonic() - seen_s > self._lock_life_s or has_lost_its_owner(lock.path)
-            ):
-                lock.break_(seen)
+                    with contextlib.suppress(OSError):
+                        lock.release()
             self._is_closed.wait(_LOCK_CHECK_S)
         return self._io.run(query, timeout_s)
+
+    def _break_stale(
+        self, lock: LockFile, seen_s: float, seen: tuple[int, int] | None
+    ) -> tuple[float, tuple[int, int] | None]:
+        """Break another coach's lock if it was left behind. Takes and returns when this lock was first seen,
+        and its identity."""
+        now = lock.identity()
+        if now != seen:
+            seen_s, seen = time.monotonic(), now
+        is_old = time.monotonic() - seen_s > self._lock_life_s
+        if seen is not None and (is_old or has_lost_its_owner(lock.path)):
+            lock.break_(seen)
+        return seen_s, seen
 
     def _file_of(self, query: Query) -> Path:
         return self._folder / f"{query.kind}-{self._digest(query)}"
@@ -286,53 +295,3 @@ def _write(file: Path, head: bytes, told: Iterable[bytes]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-
-
-class _Lock:
-    """The right to send a request: a file that only one process can create. A process that finds it does not
-    block here, but tries again later."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._own: tuple[int, int] | None = None
-
-    def make(self) -> bool:
-        """Return True if this process now owns the lock. Raises OSError if no lock can be created."""
-        try:
-            descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            return False
-        # If the disk is full, the file stays empty, and only its age shows that it was left behind.
-        with contextlib.suppress(OSError), open(descriptor, "w") as file:
-            file.write(lock_owner())
-        self._own = self.identity()
-        return True
-
-    def release(self) -> None:
-        """Remove the lock, unless another process has taken it over as left behind."""
-        if self._own is not None and self.identity() == self._own:
-            with contextlib.suppress(OSError):
-                self.path.unlink()
-        self._own = None
-
-    def break_(self, stale: tuple[int, int]) -> None:
-        """Remove a lock that was left behind. It is renamed first: a waiter that was too late and has moved a
-        valid lock notices that, and puts it back."""
-        moved = self.path.with_name(f"{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-        try:
-            self.path.rename(moved)
-            found = moved.stat()
-            if (found.st_ino, found.st_mtime_ns) != stale:
-                with contextlib.suppress(OSError):
-                    os.link(moved, self.path)
-            moved.unlink()
-        except OSError:
-            return
-
-    def identity(self) -> tuple[int, int] | None:
-        """Distinguishes a lock from a later one with the same name."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns

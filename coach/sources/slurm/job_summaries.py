@@ -53,7 +53,7 @@ class JobSummaries:
         self._io = io
         self._row = row
         self._wanted: dict[str, float | None] = {}
-        """Job id → time of the last request."""
+        """Job id → time of the last request that was answered."""
         self._left: set[str] = set()
         self._found: dict[str, JobSummary] = {}
         self._failed_s: float | None = None
@@ -95,7 +95,7 @@ class JobSummaries:
         due = [job_id for job_id in self._wanted if job_id not in self._found and self._is_due(job_id)]
         result = self._io.run(summaries_query(due[:MAX_JOBS]), TIMEOUT_S)
         self._failed_s = None if result.returncode == 0 else self._io.now()
-        self._wanted.update(dict.fromkeys(due[:MAX_JOBS], self._io.now()))
         if result.returncode == 0:
+            self._wanted.update(dict.fromkeys(due[:MAX_JOBS], self._io.now()))
             text = result.stdout.decode("utf-8", "surrogateescape")
             self._found.update(parse_summaries(text, result.query.separator))

@@ -29,7 +29,6 @@ _DURATION = re.compile(
 _COUNT = re.compile(rf"^({_N}(?:\.{_N})?)([KMG]?)(?:-|$)")
 _WHOLE = re.compile(_N)
 _JOB_ID = re.compile(rf"{_N}(?:_(?:{_N}|\[[^\]]*\]?)|\+{_N})?")
-_MEMORY = re.compile(r"(\d{1,15})([KMGT]?)", re.ASCII)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _NUM_WORDS = 8192
 """Size of caches: tens of thousands of rows repeat the same few words."""
@@ -151,11 +150,3 @@ def failure_words(stderr: str) -> str:
     # without accounting it only names the plugin that would work.
     cause = next((line for line in lines if "Munge " in line or line.startswith(_NOT_HERE)), lines[-1])
     return _PREFIX.sub("", cause)
-
-
-def parse_memory_mib(text: str) -> int | None:
-    """Memory in sbatch's form: `8G`, `500M`, `500` (MiB); None for any other text. In MiB."""
-    match = _MEMORY.fullmatch(text.strip())
-    if match is None:
-        return None
-    return int(match[1]) * {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}[match[2]] // 1024

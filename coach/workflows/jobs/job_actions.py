@@ -101,12 +101,8 @@ def perform(action: JobAction, env: Mapping[str, str], now_s: float) -> Outcome:
     done: list[str] = []
     refused: list[LeftOut] = []
     for step in action.steps:
-        if step.run_dir is not None:
-            local.cancel(Path(step.run_dir))
-            done += step.job_ids
-            continue
         try:
-            no = job_control.act(step.argv, step.job_ids, env, action.timeout_s)
+            no = _take(step, env, action.timeout_s)
         except UserError as error:
             if not done:
                 raise
@@ -115,12 +111,32 @@ def perform(action: JobAction, env: Mapping[str, str], now_s: float) -> Outcome:
         done += [job_id for job_id in step.job_ids if job_id not in {each.job_id for each in no}]
     if not done:
         raise UserError(f"{action.steps[0].argv[0]}: " + "; ".join(each.words for each in refused))
-    for job_id, run_dir in action.waiting_run_dirs:
-        if job_id in done:
-            paths = runs.RunPaths(run_dir)
-            runs.update_json(paths.run_json, {"state": "CANCELLED", "ended_time_s": now_s})
-            share.share_in_time(paths)
-    return Outcome(action.verb, tuple(done), tuple(refused))
+    waiting = [run_dir for job_id, run_dir in action.waiting_run_dirs if job_id in done]
+    problems = (_record_end(runs.RunPaths(run_dir), now_s) for run_dir in waiting)
+    return Outcome(action.verb, tuple(done), tuple(refused), tuple(filter(None, problems)))
+
+
+def _take(step: Step, env: Mapping[str, str], timeout_s: float) -> tuple[LeftOut, ...]:
+    """Run one command; returns the jobs that Slurm refused. Raises UserError if it did nothing."""
+    if step.run_dir is None:
+        return job_control.act(step.argv, step.job_ids, env, timeout_s)
+    try:
+        local.cancel(Path(step.run_dir))
+    except runs.RunFileError as error:
+        raise UserError(str(error)) from None
+    return ()
+
+
+def _record_end(paths: runs.RunPaths, now_s: float) -> str | None:
+    """Write the end of a cancelled run into run.json. Returns the problem: the job itself is cancelled."""
+    try:
+        runs.update_json(paths.run_json, {"state": "CANCELLED", "ended_time_s": now_s})
+    except OSError as error:
+        return f"its end could not be recorded: {paths.run_json}: {error.strerror or error}"
+    except runs.RunFileError as error:
+        return f"its end could not be recorded: {error}"
+    share.share_in_time(paths)
+    return None
 
 
 def open_shell(action: JobAction, env: Mapping[str, str]) -> int:

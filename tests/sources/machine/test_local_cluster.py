@@ -32,7 +32,7 @@ def run_json(**changes: Any) -> str:
             "nproc_per_node": 2,
             "cpus_per_task": 3,
             "gpus_per_node": 1,
-            "mem": "4G",
+            "mem": "4gb",
             "time_limit_s": 600,
         },
     }

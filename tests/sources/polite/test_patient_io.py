@@ -6,6 +6,7 @@ The client is a script that a test lets answer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,26 @@ def test_a_late_answer_that_is_too_old_is_not_used(slow: Slow, monkeypatch: pyte
 def test_other_questions_pass_through(slow: Slow) -> None:
     assert slow.io.run(Query("job-state", ("squeue",)), 0.2).error == "squeue: no answer within 0 s"
     assert slow.io.run(Query("x", ("no-such-client",))).error == "no-such-client: command not found"
+
+
+class _Broken:
+    """A reader with a defect."""
+
+    is_torn = False
+
+    def feed(self, piece: bytes) -> None:
+        raise ValueError("no such row")
+
+
+def test_a_defect_of_a_reader_costs_one_look_and_names_itself(slow: Slow) -> None:
+    slow.let_answer()
+    broken = slow.io.run(replace(jobs_query("ada"), reader=_Broken()), 10.0)
+    assert (broken.returncode, broken.error) == (
+        None,
+        "squeue: its answer was not read: ValueError: no such row",
+    )
+    again = slow.io.run(jobs_query("ada"), 10.0)
+    assert (again.stdout, slow.num_asked) == (b"told\n", 2)
 
 
 def test_a_late_answer_is_parsed_by_the_first_request(slow: Slow, tmp_path: Path) -> None:

@@ -138,6 +138,23 @@ def test_accounting_that_failed_is_not_asked_again_soon() -> None:
     assert len(asked) == 1
 
 
+def test_a_call_that_failed_is_made_again_also_long_after_the_end() -> None:
+    io = _Accounting()
+    io.comments["17"] = COMMENTS["busy"]
+    io.now_s = END_S + 100
+    told = summaries(io, ended("17"))
+    works = io.answers[KIND]
+    io.answers[KIND] = lambda query: CommandResult(query, None, b"", "", io.now_s, 5.0, "sacct: no answer")
+    assert told.of("17") is None
+    io.answers[KIND] = works
+    io.now_s += LATE_S - 1
+    assert told.of("17") is None
+    assert io.asked == []
+    io.now_s += 1
+    assert told.of("17") is not None
+    assert io.asked == ["17"]
+
+
 def test_the_summary_of_a_left_out_job_is_not_requested() -> None:
     io = _Accounting()
     told = summaries(io, ended("17"), ended("18"))

@@ -14,7 +14,6 @@ from coach.sources.slurm.text import (
     parse_count,
     parse_duration,
     parse_exit_code,
-    parse_memory_mib,
     parse_time,
     split_records,
 )
@@ -75,16 +74,6 @@ def test_local_times_become_epoch_seconds_in_summer_and_winter() -> None:
 )
 def test_exit_codes_are_read_raw_and_with_their_signal(text: str, code: int | None) -> None:
     assert parse_exit_code(text) == code
-
-
-def test_memory_is_read_as_sbatch_takes_it() -> None:
-    assert [parse_memory_mib(text) for text in ("8G", "500M", "500", "2048K", "lots")] == [
-        8192,
-        500,
-        500,
-        2,
-        None,
-    ]
 
 
 def test_a_name_keeps_its_own_line_breaks_and_the_next_row_gets_none() -> None:

@@ -4,6 +4,8 @@ run.json is out of date."""
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from coach import runs
 from coach.model.errors import UserError
-from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Verb
+from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Step, Verb
 from coach.sources.machine.user import user_name
 from coach.workflows.jobs.job_actions import HasEnded, open_shell, perform, plan_action
 from tests.workflows.test_launching import World, queued
@@ -51,6 +53,36 @@ def test_a_requeued_run_that_waits_again_is_recorded_as_cancelled_although_it_on
     cancel(world, RUN)
     assert (world.root / "scancel.args").read_text().strip() == "17"
     assert runs.read_json(paths.run_json)["state"] == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda paths: shutil.rmtree(paths.run_dir), "No such file or directory"),
+        (lambda paths: paths.run_json.write_text('{"state": "PEN'), "Unterminated string"),
+    ],
+    ids=["removed meanwhile", "torn"],
+)
+def test_a_cancel_that_cannot_be_recorded_was_carried_out_all_the_same(
+    world: World, spoil: Callable[[runs.RunPaths], object], why: str
+) -> None:
+    paths = recorded(world, state="PENDING", started_time_s=None)
+    queue_says(world, "PENDING")
+    action = planned(world, Verb.CANCEL, RUN)
+    spoil(paths)
+    outcome = perform(action, world.env, 5.0)
+    assert (outcome.done, outcome.refused) == (("17",), ())
+    (note,) = outcome.notes
+    assert note.startswith(f"its end could not be recorded: {paths.run_json}: ")
+    assert why in note
+
+
+def test_a_local_run_that_cannot_be_read_is_refused_in_one_line(world: World) -> None:
+    paths = recorded(world)
+    paths.run_json.write_text("{")
+    step = Step(("kill", RUN), (RUN,), str(paths.run_dir))
+    with pytest.raises(UserError, match=r"run\.json"):
+        perform(JobAction(Verb.CANCEL, (step,)), world.env, 5.0)
 
 
 def test_a_run_whose_script_runs_says_itself_how_it_ended(world: World) -> None:
