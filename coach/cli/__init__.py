@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 from coach.analysis.spelling.printable import printable
 from coach.late import late
 from coach.model.errors import UserError
+from coach.runs import RunFileError
 
 if TYPE_CHECKING:
-    from coach import runs as run_files
     from coach.cli import own_settings
     from coach.config import Settings
     from coach.workflows import patience
 else:
-    run_files = late("coach", "runs")  # `runs` here is the module of the command
     own_settings = late("coach.cli", "own_settings")
     patience = late("coach.workflows", "patience")
 
@@ -125,7 +124,7 @@ def _words_of_file(error: Exception) -> str | None:
     """The file that could not be used, and why; None for any other error."""
     if isinstance(error, OSError):
         return None if error.filename is None else f"{error.filename}: {error.strerror}"
-    return str(error) if isinstance(error, run_files.RunFileError) else None
+    return str(error) if isinstance(error, RunFileError) else None
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
