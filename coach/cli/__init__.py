@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 from coach.analysis.spelling.printable import printable
 from coach.late import late
 from coach.model.errors import UserError
-from coach.runs import RunFileError
 
 if TYPE_CHECKING:
-    from coach.cli import own_settings
+    from coach.cli import file_words, own_settings
     from coach.config import Settings
     from coach.workflows import patience
 else:
-    own_settings = late("coach.cli", "own_settings")
+    file_words, own_settings = late("coach.cli", "file_words", "own_settings")
     patience = late("coach.workflows", "patience")
 
 COMMANDS_BY_TASK = {
@@ -113,18 +112,11 @@ def guarded(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        words = _words_of_file(error)
+        words = file_words.words_of(error)
         if words is None:
             raise
         print(f"coach: {printable(words)}", file=sys.stderr)
         return 2
-
-
-def _words_of_file(error: Exception) -> str | None:
-    """The file that could not be used, and why; None for any other error."""
-    if isinstance(error, OSError):
-        return None if error.filename is None else f"{error.filename}: {error.strerror}"
-    return str(error) if isinstance(error, RunFileError) else None
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
