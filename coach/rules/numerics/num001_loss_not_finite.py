@@ -121,7 +121,7 @@ class LossNotFinite(Rule):
             return
         worst = min((broken[rank] for rank in ranks), key=lambda found: (found.first.step, found.first.rank))
         yield Hit(
-            summary=f"The loss is {_spell(worst.first.loss)} since step {worst.first.step}"
+            summary=f"The loss is {_spell(worst.first.loss)} since {worst.first.place}"
             + (f" on {ranks_text(ranks)}" if len(history.ranks) > 1 else ""),
             evidence=tuple(_metric_evidence(worst)),
             confidence=0.99,
@@ -142,7 +142,7 @@ class LossNotFinite(Rule):
         first = steps[start]
         return Hit(
             summary=(
-                f"Loss 0.0 hides NaN since step {first.step}: the gradients are NaN, and the Trainer "
+                f"Loss 0.0 hides NaN since {first.place}: the gradients are NaN, and the Trainer "
                 "writes 0 for a loss that is NaN"
             ),
             evidence=tuple(_metric_evidence(_Broken(first, steps[start - 1] if start else None, 1, False)))[
@@ -163,13 +163,13 @@ class LossNotFinite(Rule):
                 first, last = longest[0], longest[-1]
                 yield Hit(
                     summary=(
-                        f"The loss was not finite from step {first.step} to {last.step} and is finite again"
+                        f"The loss was not finite from {first.place} to {last.step} and is finite again"
                     ),
                     evidence=(
                         Evidence(
-                            f"steps of rank {rank} without a finite loss",
+                            f"{first.counter.word}s of rank {rank} without a finite loss",
                             value=float(len(longest)),
-                            unit="steps",
+                            unit=f"{first.counter.word}s",
                         ),
                     ),
                     confidence=0.9,
@@ -254,7 +254,7 @@ class LossNotFinite(Rule):
         is_usual = lr is None or usual is None or lr <= usual[1]
         if broken is not None and broken.is_sudden and is_usual:
             yield Fix(
-                f"Look at the samples of step {broken.first.step} for values that are not finite, empty or "
+                f"Look at the samples of {broken.first.place} for values that are not finite, empty or "
                 "constant, and at divisions, roots and logarithms: gradients were normal until then, so "
                 "a learning rate that is too high is not the cause"
             )
@@ -335,18 +335,20 @@ def _log_evidence(
 
 
 def _metric_evidence(broken: _Broken) -> Iterable[Evidence]:
-    first, before = broken.first, broken.last_finite
+    first, before, unit = broken.first, broken.last_finite, broken.first.counter.word
     yield Evidence(
-        f"first step of rank {first.rank} without a finite loss", value=float(first.step), unit="step"
+        f"first {unit} of rank {first.rank} without a finite loss", value=float(first.step), unit=unit
     )
     if before is not None and before.loss is not None:
-        yield Evidence(f"last finite loss, at step {before.step}", value=before.loss)
+        yield Evidence(f"last finite loss, at {before.place}", value=before.loss)
     if first.lr is not None:
-        yield Evidence("learning rate at that step", value=first.lr)
+        yield Evidence(f"learning rate at that {unit}", value=first.lr)
     if before is not None and before.grad_norm is not None:
-        yield Evidence(f"gradient norm just before, at step {before.step}", value=before.grad_norm)
+        yield Evidence(f"gradient norm just before, at {before.place}", value=before.grad_norm)
     yield Evidence(
-        "steps in a row without a finite loss, at least", value=float(broken.num_steps), unit="steps"
+        f"{unit}s in a row without a finite loss, at least",
+        value=float(broken.num_steps),
+        unit=f"{unit}s",
     )
 
 

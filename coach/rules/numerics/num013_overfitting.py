@@ -117,7 +117,7 @@ def _measured(snapshot: TargetSnapshot, history: History) -> list[_Evaluation]:
         if event.event != "eval" or not isinstance(loss, (int, float)) or step is None:
             continue
         near = [point.loss for point in points if point.step <= step and point.loss is not None][-5:]
-        evidence = Evidence(f"evaluation at step {step}", value=float(loss))
+        evidence = Evidence(f"evaluation at {event.counter.word} {step}", value=float(loss))
         found.append(_Evaluation(float(loss), fmean(near) if near else None, event.time_s, evidence))
     return found
 

@@ -1,0 +1,75 @@
+"""Trainings that coach knows by their printed losses alone: what the findings call an epoch, and which cause
+they give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+
+from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import MetricEvent
+from coach.rules.engine import Engine
+from coach.rules.registry import build
+from coach.sources.logs.printed_numbers import LineNumbers
+from coach.sources.metrics.quantities import Course
+from tests.rules.examples import run, scan, tail_of
+
+
+def judged(lines: Iterable[str], state: str = "COMPLETED", lr: float | None = None) -> Diagnosis:
+    """The diagnosis of a run with this output, from its log and the numbers in it."""
+    text = "".join(f"{line}\n" for line in lines)
+    history, course, events = History(), Course(), list[MetricEvent]()
+    for record in LineNumbers().records(re.split(r"[\r\n]+", text)):
+        steps, new = course.take(record)
+        history.add_steps(steps)
+        events += new
+    parameters = {} if lr is None else {"lr": lr}
+    snapshot = TargetSnapshot(
+        "run",
+        None,
+        run=run(parameters, state=state, device={"type": "cpu"}),
+        events=tuple(events),
+        log_hits=scan(text),
+        log_tails=(tail_of(text),),
+    )
+    return Engine(build()).diagnose(snapshot, history)
+
+
+def said(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    assert not [gap for gap in diagnosis.not_measured if gap.what.startswith("rule ")]
+    return [(finding.rule, finding.summary) for finding in diagnosis.findings]
+
+
+EPOCHS = {
+    "[epoch {}/6] train loss: nan | val loss: nan | acc: 11.6% (0.8s)": "epoch 1",
+    "Epoch {}: 100%|#####| 50/50 [00:03<00:00, 15.0it/s, loss=nan]": "step 50",
+    "{{'loss': nan, 'epoch': {}.25}}": "step 0",
+    "train loss: nan": "step 0",
+}
+
+
+@pytest.mark.parametrize("line", EPOCHS)
+def test_a_loss_after_many_updates_accuses_the_rate_not_the_first_batch(line: str) -> None:
+    diagnosis = judged((line.format(epoch) for epoch in range(1, 7)), lr=3000.0)
+    assert said(diagnosis) == [("NUM001", f"The loss is NaN since {EPOCHS[line]}")]
+    assert diagnosis.findings[0].fixes[0].changes == {"lr": 300.0}
+
+
+def test_a_loss_that_is_nan_at_the_first_step_accuses_the_first_batch() -> None:
+    rules = [rule for rule, _ in said(judged(f"ep 0 | it {step}/50 | loss nan" for step in range(9)))]
+    assert rules == ["NUM002", "NUM001"]
+
+
+def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
+    losses = [(1.3, 0.7), (0.5, 0.6), (0.36, 0.59), (0.25, 0.5), (0.2, 0.65), (0.15, 0.7), (0.1, 0.8)]
+    lines = [
+        f"[epoch {epoch}/7] train loss: {train} | val loss: {val} | acc: 80.0%"
+        for epoch, (train, val) in enumerate(losses, 1)
+    ]
+    (finding,) = judged(lines).findings
+    assert finding.rule == "NUM013"
+    assert [item.text for item in finding.evidence] == ["evaluation at epoch 4", "evaluation at epoch 7"]
