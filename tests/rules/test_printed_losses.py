@@ -73,3 +73,16 @@ def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
     (finding,) = judged(lines).findings
     assert finding.rule == "NUM013"
     assert [item.text for item in finding.evidence] == ["evaluation at epoch 4", "evaluation at epoch 7"]
+
+
+def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -> None:
+    lines = [f"step {step}: G_loss={'nan' if step > 19 else 2.5} D_loss=0.7" for step in range(40)]
+    (finding,) = judged(lines).findings
+    assert finding.summary == "The training loss is NaN (first in line 21 of the log)"
+    assert [item.line for item in finding.evidence] == [21, 20, None]
+    assert finding.evidence[1].text == "last finite loss before it: 2.5"
+
+
+def test_a_loss_that_is_finite_again_is_forgotten_though_the_other_one_was_finite_all_the_time() -> None:
+    lines = [f"step {step}: G_loss={'nan' if step in (5, 6) else 2.5} D_loss=0.7" for step in range(40)]
+    assert said(judged(lines)) == []

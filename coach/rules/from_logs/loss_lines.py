@@ -70,7 +70,7 @@ _AFTER_NUMBER = r"(?![\w.%])"
 NOT_FINITE = _line_with(_NO_NUMBER, _AFTER_NO_NUMBER)
 FINITE = _line_with(_NUMBER, _AFTER_NUMBER)
 _EACH_NOT_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}{_NO_NUMBER}){_AFTER_NO_NUMBER}")
-_EACH_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}{_NUMBER}){_AFTER_NUMBER}")
+_EACH_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{_NUMBER})){_AFTER_NUMBER}")
 _OF_THE_WHOLE = frozenset(
     (
         *(
@@ -109,6 +109,12 @@ def is_whole_not_finite(text: str) -> bool:
 def is_whole_finite(text: str) -> bool:
     """True if the line has a finite total training loss."""
     return _names_whole(_EACH_FINITE, text)
+
+
+def finite_value(text: str, key: str) -> str | None:
+    """The number behind this key in the line; None if it has none."""
+    found = (each for each in _EACH_FINITE.finditer(text) if each["key"].casefold() == key.casefold())
+    return next((each["value"] for each in found), None)
 
 
 def _names_whole(pattern: re.Pattern[str], text: str) -> bool:

@@ -183,7 +183,7 @@ class LossNotFinite(Rule):
         stopped = hits_of(snapshot, self.code, "stopped", "gave_up")
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
         finite = [hit for hit in hits_of(snapshot, losslines.PROGRESS.rule) if _is_training(hit)]
-        lasting = [hit for hit in not_finite if not any(_follows(later, hit) for later in finite)]
+        lasting = _lasting(not_finite, finite)
         parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
         lasting = [hit for hit in lasting if hit not in parts]
         confidence, hits = 0.95, [*not_finite[:1], *stopped] if stopped else []
@@ -324,10 +324,9 @@ def _log_evidence(
         if frame is not None:
             yield frame
     before = [hit for hit in finite if hit.file == first.file and hit.line < first.line]
-    if before:
-        yield Evidence(
-            f"last finite loss before it: {before[-1].fields['value']}", first.file, before[-1].line
-        )
+    value = losslines.finite_value(before[-1].text, first.fields.get("key", "loss")) if before else None
+    if value is not None:
+        yield Evidence(f"last finite loss before it: {value}", first.file, before[-1].line)
     if num_lasting > 1:
         yield Evidence(
             "values in a row that are not finite, at least", value=float(num_lasting), unit="values"
@@ -350,6 +349,20 @@ def _metric_evidence(broken: _Broken) -> Iterable[Evidence]:
         value=float(broken.num_steps),
         unit=f"{unit}s",
     )
+
+
+def _lasting(not_finite: Sequence[LogHit], finite: Sequence[LogHit]) -> list[LogHit]:
+    """The hits after which no line has a finite loss, or only one beside another NaN of the same name:
+    `G_loss=nan D_loss=0.7`."""
+    places = {(hit.file, hit.line, hit.fields["key"].casefold()) for hit in not_finite}
+    return [
+        hit
+        for hit in not_finite
+        if not any(
+            _follows(later, hit) and (later.file, later.line, hit.fields["key"].casefold()) not in places
+            for later in finite
+        )
+    ]
 
 
 def _follows(finite: LogHit, hit: LogHit) -> bool:
