@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from coach.analysis.judging.no_finding import Look, look_of
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import TargetSnapshot
@@ -19,11 +20,14 @@ from coach.sources.metrics.quantities import Course
 from tests.rules.examples import run, scan, tail_of
 
 
-def judged(lines: Iterable[str], state: str = "COMPLETED", lr: float | None = None) -> Diagnosis:
-    """The diagnosis of a run with this output, from its log and the numbers in it."""
+def judged(
+    lines: Iterable[str], state: str = "COMPLETED", lr: float | None = None, *, is_log_alone: bool = False
+) -> Diagnosis:
+    """The diagnosis of a run with this output, from its log and the numbers in it, or from its log alone."""
     text = "".join(f"{line}\n" for line in lines)
     history, course, events = History(), Course(), list[MetricEvent]()
-    for record in LineNumbers().records(re.split(r"[\r\n]+", text)):
+    numbers = [] if is_log_alone else LineNumbers().records(re.split(r"[\r\n]+", text))
+    for record in numbers:
         steps, new = course.take(record)
         history.add_steps(steps)
         events += new
@@ -86,3 +90,55 @@ def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -
 def test_a_loss_that_is_finite_again_is_forgotten_though_the_other_one_was_finite_all_the_time() -> None:
     lines = [f"step {step}: G_loss={'nan' if step in (5, 6) else 2.5} D_loss=0.7" for step in range(40)]
     assert said(judged(lines)) == []
+
+
+FUNCTIONS = {
+    "ep 0 | it {}/50 | mse {} | lr 0.3": "mse",
+    "Epoch {}/8 - train_mse: {} - val_mse: 0.5": "train_mse",
+    "Epoch {} | Train CE {} | Val CE nan | Acc 50%": "Train CE",
+    "epoch={} elbo={} kl=0.5": "elbo",
+    "[epoch {}] cross entropy = {}": "cross entropy",
+    "{}: train rmse {}": "train rmse",
+}
+
+
+@pytest.mark.parametrize("line", FUNCTIONS)
+def test_a_loss_that_is_called_by_its_function_is_followed_into_nan(line: str) -> None:
+    lines = [line.format(place, "0.5" if place < 4 else "nan") for place in range(1, 9)]
+    (finding,) = judged(lines).findings
+    assert (finding.rule, finding.severity.word) == ("NUM001", "critical")
+    (from_log,) = judged(lines, is_log_alone=True).findings
+    assert from_log.summary == f"The loss {FUNCTIONS[line]} is NaN (first in line 4 of the log)"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step {} loss 0.5 mse nan",  # a metric beside the loss
+        "step {} loss 0.5 train_mae: nan",
+        "epoch {} val mse nan",
+        "epoch {} test CE: nan",
+        "epoch {} std nan",
+        "epoch {} train_auc: nan",
+        "nan_to_num(mse) in step {}",
+        "step {}: GradScaler found inf, skipping",
+        "the mse of step {} was nan before the repair",
+        "epoch {} accuracy nan",
+        "epoch {} mse 0.5",
+    ],
+)
+def test_a_nan_that_is_no_training_loss_is_left_alone(line: str) -> None:
+    lines = [line.format(place) for place in range(1, 9)]
+    assert said(judged(lines)) == []
+    assert said(judged(lines, is_log_alone=True)) == []
+
+
+def test_a_function_whose_values_are_finite_again_is_left_alone() -> None:
+    lines = [f"step {step} nll {'nan' if step in (3, 4) else 2.5}" for step in range(40)]
+    assert said(judged(lines, is_log_alone=True)) == []
+    assert [finding.severity.word for finding in judged(lines).findings] == ["info"]
+
+
+def test_a_training_without_a_loss_that_can_be_read_is_not_called_healthy() -> None:
+    assert look_of(judged(f"{epoch}\t0.5\t0.4" for epoch in range(9))) is Look.NOTHING_KNOWN
+    assert look_of(judged(f"epoch {epoch} mse 0.5" for epoch in range(9))) is Look.HEALTHY

@@ -43,6 +43,17 @@ _EPOCH_IN_BRACKETS = re.compile(r"\bepoch(?:\(train\))? ?\[(\d{1,9})\]", re.IGNO
 _OF_EPOCHS = re.compile(r"\bepochs?[:\s]{0,3}$", re.IGNORECASE)
 """The description of a bar whose steps are epochs."""
 _NO_TRAINING = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test|testing)\b", re.IGNORECASE)
+_FUNCTION = re.compile(
+    r"(?<![A-Za-z0-9])(?:mse|bce|nll|xent|cross[_ -]?entropy|ce)(?![A-Za-z0-9])"
+    r"|(?<=train[_ /.-])(?:rmse|mae|objective)(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
+"""Losses by the name of their function. All fall as a training succeeds."""
+_COUNTERS = frozenset({"step", "epoch", "position"})
+LOSS_WORDS = re.compile(rb"loss|Loss|LOSS")
+FUNCTION_WORDS = re.compile(
+    rb"mse|MSE|Mse|bce|BCE|nll|NLL|xent|XENT|entropy|Entropy|CE|train[_ /.-](?:ce|mae|objective)"
+)
 _NEARLY_ALL = 0.9
 """A bar that came this far and then begins again counts the next epoch."""
 _STEP_TIME = (
@@ -157,10 +168,35 @@ def _seconds(found: re.Match[str]) -> float:
     return float(found[1]) / (1000 if found[2] == "ms" else 1)
 
 
+def record_by_function(text: str, function: str | None) -> tuple[Mapping[str, float], str] | None:
+    """The record of a line that calls its training loss by its function (`train_mse: 0.5`, `CE 2.3`), and the
+    function; None for any other line. `function`: the only one to look for.
+
+    A line without a step, an epoch or a word of training may be about anything.
+    """
+    text = text[:MAX_CHARS]
+    for found in _FUNCTION.finditer(text):
+        name = found[0].casefold()
+        if function not in (None, name):
+            continue
+        named = re.sub(
+            rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", "loss", text, flags=re.IGNORECASE
+        )
+        record = record_of_line(named)
+        is_training = record is not None and any(map(_is_training_loss, record))
+        if record is not None and (is_training or function is not None):
+            is_counted = not _COUNTERS.isdisjoint(record) or "train" in text.casefold()
+            return (record, name) if is_counted else None
+    return None
+
+
 class LineNumbers:
     """The records of one log in order, each with a number that grows."""
 
     def __init__(self) -> None:
+        self.has_plain_loss = False
+        """True once a line has named a training loss; from then on no function counts as one."""
+        self._function: str | None = None
         self._num_losses = 0
         self._step = _StepCount()
         self._last_epoch: int | None = None
@@ -170,9 +206,20 @@ class LineNumbers:
 
     def records(self, lines: Iterable[str]) -> list[Mapping[str, float]]:
         """The records of the lines that name a loss, without the repetitions of a redrawn progress bar."""
-        found = (record_of_line(line) for line in lines)
+        found = map(self._record_of, lines)
         numbered = (self._numbered(dict(record)) for record in found if record is not None)
         return [record for record in numbered if record is not None]
+
+    def _record_of(self, line: str) -> Mapping[str, float] | None:
+        record = record_of_line(line)
+        if record is not None or self.has_plain_loss:
+            self.has_plain_loss = self.has_plain_loss or any(map(_is_training_loss, record or ()))
+            return record
+        found = record_by_function(line, self._function)
+        if found is None:
+            return None
+        self._function = found[1]
+        return found[0]
 
     def _numbered(self, record: dict[str, float]) -> Mapping[str, float] | None:
         if record.pop("is_bar", 0.0) and not self._is_news(record):
@@ -181,7 +228,7 @@ class LineNumbers:
         number, epoch = whole(record.get("step", position if length else None)), whole(record.get("epoch"))
         if number is not None:
             return {**record, "step": self._step.next(number, epoch, length)}
-        is_training = any(each.field == "loss" and not each.is_evaluation for each in _known(record))
+        is_training = any(map(_is_training_loss, record))
         if is_training and "epoch" in record and epoch in (None, self._last_epoch):
             self._has_many_per_epoch = True
         if epoch is not None and not self._has_many_per_epoch:
@@ -244,6 +291,11 @@ class _StepCount:
         if length and before + number > self._last_step:
             return before
         return self._last_step + (not number)
+
+
+def _is_training_loss(name: str) -> bool:
+    quantity = quantity_of(name)
+    return quantity is not None and quantity.field == "loss" and not quantity.is_evaluation
 
 
 def _known(record: Mapping[str, float]) -> Iterable[Quantity]:
