@@ -71,12 +71,23 @@ def test_a_loss_that_is_nan_at_the_first_step_accuses_the_first_batch() -> None:
 def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
     losses = [(1.3, 0.7), (0.5, 0.6), (0.36, 0.59), (0.25, 0.5), (0.2, 0.65), (0.15, 0.7), (0.1, 0.8)]
     lines = [
-        f"[epoch {epoch}/7] train loss: {train} | val loss: {val} | acc: 80.0%"
+        f"[epoch {epoch}/7] train loss: {train} | val loss: {val}"
         for epoch, (train, val) in enumerate(losses, 1)
     ]
     (finding,) = judged(lines).findings
-    assert finding.rule == "NUM013"
-    assert [item.text for item in finding.evidence] == ["evaluation at epoch 4", "evaluation at epoch 7"]
+    assert (finding.rule, finding.summary) == (
+        "NUM013",
+        "The loss on held-out data has risen from 0.5 at epoch 4 to 0.8, while the training loss fell from "
+        "0.25 to 0.1",
+    )
+    assert [(item.line, item.text) for item in finding.evidence] == [
+        (4, "train loss: 0.25 | val loss: 0.5"),
+        (7, "train loss: 0.1 | val loss: 0.8"),
+    ]
+    assert "of epoch 4, if the program saved one" in finding.fixes[0].title
+    (better,) = judged(f"{line} | acc: {80 + place}.5%" for place, line in enumerate(lines)).findings
+    assert better.summary.endswith("to 0.1; the accuracy rose from 83.5% to 86.5%")
+    assert "epoch 4 is best by loss, the newest by accuracy" in better.fixes[0].title
 
 
 def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -> None:

@@ -23,6 +23,8 @@ _NUMBER = re.compile(
     r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
     r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
 )
+_PERCENT = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,9})?) ?%")
+"""Read only behind the name of an accuracy: `acc: 82.7%`. Other percentages are progress."""
 _NAME_CHARS = 120
 """Number of characters before a number that are searched for its name."""
 _MAX_WORDS = 4
@@ -91,6 +93,7 @@ def record_of_line(text: str) -> Mapping[str, float] | None:
         name = _name_before(text, found.start())
         if name is not None:
             record.setdefault(name, float(found[0].replace(",", "")))
+    _add_accuracies(record, text)
     quantities = [quantity_of(name) for name in record]
     if not any(each is not None and each.field == "loss" for each in quantities):
         return None
@@ -145,6 +148,14 @@ def _add_position(record: dict[str, float], text: str) -> bool:
         record.pop("step", None)
         record["position"], record["length"] = position, float(found["total"])
     return True
+
+
+def _add_accuracies(record: dict[str, float], text: str) -> None:
+    for found in _PERCENT.finditer(text):
+        name = _name_before(text, found.start()) or ""
+        quantity = quantity_of(name)
+        if quantity is not None and quantity.field == "accuracy":
+            record.setdefault(name, float(found[1]) / 100)
 
 
 def _add_rates(record: dict[str, float], text: str) -> None:

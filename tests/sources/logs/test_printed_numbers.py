@@ -43,6 +43,7 @@ LINES = {
     "loss 0.5 on data 12.5 GB": {"loss": 0.5},
     "ep 1 | it 6/50 | loss 2.5 | lr 0.3": {"epoch": 1, "loss": 2.5, "lr": 0.3, "position": 6, "length": 50},
     "Epoch 1/4, Batch 100/1000, Loss: 2.1": {"epoch": 1, "loss": 2.1, "position": 100, "length": 1000},
+    "50% done, loss 0.5, acc: 84.7%, 3 % left": {"loss": 0.5, "acc": 0.847},
     "[epoch 3/6] train loss: 0.5 | val loss: 0.6": {"epoch": 3, "train loss": 0.5, "val loss": 0.6},
     "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.1": {"epoch": 1, "loss": 2.1},
     "loss 0.5 in batch 7/1/2026": {"loss": 0.5},
