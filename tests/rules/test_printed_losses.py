@@ -153,3 +153,45 @@ def test_a_function_whose_values_are_finite_again_is_left_alone() -> None:
 def test_a_training_without_a_loss_that_can_be_read_is_not_called_healthy() -> None:
     assert look_of(judged(f"{epoch}\t0.5\t0.4" for epoch in range(9))) is Look.NOTHING_KNOWN
     assert look_of(judged(f"epoch {epoch} mse 0.5" for epoch in range(9))) is Look.HEALTHY
+
+
+EXPLODED = (
+    (42921669933.6578, 7.2150, 11.6),
+    (2189.1360, 2.6328, 10.8),
+    (3.7272, 4.9369, 11.6),
+    (4.1443, 3.7721, 11.6),
+    (3.2357, 3.1340, 9.5),
+    (3.1367, 4.2872, 9.8),
+)
+
+
+def _printed(epochs: Iterable[tuple[float, float, float]]) -> list[str]:
+    return [
+        f"[epoch {epoch}/6] train loss: {train:.4f} | val loss: {val:.4f} | acc: {accuracy}% (0.8s)"
+        for epoch, (train, val, accuracy) in enumerate(epochs, 1)
+    ]
+
+
+def test_a_classifier_that_exploded_and_then_only_guesses_is_named() -> None:
+    (finding,) = judged(_printed(EXPLODED), lr=10.0).findings
+    assert (finding.rule, finding.summary) == (
+        "NUM006",
+        "The training loss exploded, to 4.292e+10, and ends no better than guessing: the accuracy is 9.8%, "
+        "and was 11.6% at first",
+    )
+    assert finding.fixes[0].changes == {"lr": 1.0}
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        [(train, val, 10.0 + 15 * place) for place, (train, val, _) in enumerate(EXPLODED)],  # it recovered
+        [(train / 1e10, val, accuracy) for train, val, accuracy in EXPLODED[:1]] + list(EXPLODED[2:]),
+        [(2.4 - 0.01 * place, 2.4, 10.0) for place in range(6)],  # it never exploded
+        [(230.0 / 4**place, 0.2, 95.0 + place / 2) for place in range(6)],  # a sum, of rare classes
+    ],
+)
+def test_a_classifier_that_learns_or_did_not_explode_is_not_said_to_guess(
+    epochs: list[tuple[float, float, float]],
+) -> None:
+    assert not [summary for rule, summary in said(judged(_printed(epochs))) if rule == "NUM006"]
