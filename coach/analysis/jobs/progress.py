@@ -61,13 +61,29 @@ def progress_of(
     return Progress(step, total, left_s, counter=counter)
 
 
-def progress_in_log(tails: Iterable[LogTail]) -> Progress | None:
-    """The newest progress bar at the end of a log. None where there is none."""
+def progress_told(
+    curve: Sequence[CurvePoint],
+    parameters: Mapping[str, Any],
+    events: Iterable[MetricEvent],
+    tails: Sequence[LogTail],
+) -> Progress | None:
+    """The progress by the metrics; by a progress bar if they tell no length and the bar shows the loss, or if
+    there are none."""
+    measured = progress_of(curve, parameters, events)
+    if measured is None:
+        return progress_in_log(tails)
+    if measured.num_steps is not None:
+        return measured
+    return progress_in_log(tails, "loss") or measured
+
+
+def progress_in_log(tails: Iterable[LogTail], word: str = "") -> Progress | None:
+    """The newest progress bar at the end of a log, in a line with `word`. None where there is none."""
     for tail in tails:
         for text in reversed(tail.lines):
             # Bars overwrite each other in one line: the last one counts.
             found = [*_BAR.finditer(text[-_MAX_BAR_LINE:])]
-            if found:
+            if found and word in text[-_MAX_BAR_LINE:]:
                 bar = found[-1]
                 return Progress(int(bar["done"]), int(bar["total"]), _clock_s(bar["left"]), is_bar=True)
     return None
