@@ -147,6 +147,6 @@ def _evidence_text(item: Evidence) -> str:
 def _value_text(item: Evidence) -> str:
     if item.value is None:
         return ""
-    if item.unit == "step":  # a step's number, not a count of steps
-        return f": step {item.value:g}"
+    if item.unit in ("step", "epoch"):  # its number, not a count
+        return f": {item.unit} {item.value:g}"
     return f": {item.value:g} {printable(item.unit or '')}".rstrip()

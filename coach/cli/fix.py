@@ -21,7 +21,7 @@ from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed, say
 from coach.cli.compare import comparison_object, print_comparison
 from coach.cli.diagnosis_text import finding_lines
-from coach.cli.fix_foreign import show_foreign, with_advice
+from coach.cli.fix_foreign import other_fixes, show_foreign, with_advice
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings, Switch
 from coach.lookback.history import History
@@ -207,8 +207,7 @@ def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -
     ]
     if 1 <= number <= len(wanted):
         return wanted[number - 1]
-    codes = ", ".join(dict.fromkeys(each.finding.rule for each in found))
-    hint = f"rules with a fix: {codes}" if codes else f"coach check {name} says what to do"
+    hint = other_fixes(name, (each.finding.rule for each in found)) or f"coach check {name} says what to do"
     if wanted:
         raise UserError(f"--number {number}: {wanted[0].finding.rule} has {len(wanted)}", "--list shows them")
     whose = rule.upper() if rule else "the primary finding"

@@ -8,7 +8,7 @@ change.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,10 +44,10 @@ def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Set
         if (each.finding.rule == rule.upper() if rule is not None else each.finding.is_primary)
     ]
     if not wanted:
-        codes = ", ".join(dict.fromkeys(each.finding.rule for each in found.fixes))
+        others = other_fixes(job.job_id, (each.finding.rule for each in found.fixes))
         raise UserError(
             f"job {job.job_id}: no fix was found" + (f" for {rule.upper()}" if rule else ""),
-            f"rules with a fix: {codes}" if codes else f"coach check {job.job_id} shows its findings",
+            others or f"coach check {job.job_id} shows its findings",
         )
     lost = lost_of_job(io, job.job_id, None) if job.state == "RUNNING" else ()
     if format_ == "json":
@@ -71,6 +71,12 @@ def with_advice(error: UserError, checked: Checked, rule: str | None, settings: 
         return error
     seen = checked.snapshot, checked.history or History()
     return advise(error, run, findings, seen, rules_of(settings))
+
+
+def other_fixes(name: str, codes: Iterable[str]) -> str:
+    """The commands that show the fixes of other findings; empty without such findings."""
+    commands = [f"`coach fix {name} {code}`" for code in dict.fromkeys(codes)]
+    return f"another finding has one: {' or '.join(commands)}" if commands else ""
 
 
 def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[str]) -> list[str]:

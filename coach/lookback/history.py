@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from coach.lookback.series import Series, SeriesByDevice
-from coach.model.training.metrics import Step
+from coach.model.training.metrics import Counter, Step
 from coach.model.training.telemetry import (
     GpuEvent,
     GpuHealth,
@@ -58,6 +58,8 @@ class CurvePoint:
     """Samples per second of all ranks together."""
     data_time_s: float | None
     step_time_s: float | None
+    counter: Counter = Counter.STEP
+    """What `step` counts."""
 
 
 class Curve:
@@ -81,7 +83,16 @@ class Curve:
         rate = step.samples_per_s
         if step.num_samples_global is not None and step.step_time_s:
             rate = step.num_samples_global / step.step_time_s
-        point = CurvePoint(step.step, 1, step.time_s, step.loss, rate, step.data_time_s, step.step_time_s)
+        point = CurvePoint(
+            step.step,
+            1,
+            step.time_s,
+            step.loss,
+            rate,
+            step.data_time_s,
+            step.step_time_s,
+            step.counter,
+        )
         if self._points and self._points[-1].num_steps < self._stride:
             self._points[-1] = _merge(self._points[-1], point)
         else:
@@ -107,6 +118,7 @@ def _merge(a: CurvePoint, b: CurvePoint) -> CurvePoint:
         mean(a.samples_per_s, b.samples_per_s),
         mean(a.data_time_s, b.data_time_s),
         mean(a.step_time_s, b.step_time_s),
+        b.counter,
     )
 
 

@@ -18,7 +18,7 @@ from coach import rules
 from coach.model.errors import UserError
 from coach.model.training.log import Signature
 from coach.rules.base import Rule
-from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.loss_lines import FUNCTION_PROGRESS, PROGRESS
 from coach.rules.from_logs.runs import MARKS
 from coach.rules.thresholds import check_codes, check_threshold, nearest_hint, place_of
 from coach.rules.wordings.rows import by_rule, shipped
@@ -91,4 +91,9 @@ def find(code: str) -> type[Rule]:
 
 def signatures(rules: Iterable[Rule]) -> tuple[Signature, ...]:
     """The patterns that the log source searches for these rules."""
-    return (*(each for rule in rules for each in (*rule.wordings, *rule.signatures)), PROGRESS, *MARKS)
+    return (
+        *(each for rule in rules for each in (*rule.wordings, *rule.signatures)),
+        PROGRESS,
+        FUNCTION_PROGRESS,
+        *MARKS,
+    )

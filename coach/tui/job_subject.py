@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of, recent_rate
+from coach.analysis.jobs.progress import Progress, progress_told, recent_rate
 from coach.analysis.queueing.arrays import FoldedJob, fold, group_id, is_part
 from coach.analysis.queueing.free_gpus import GpuSlot
 from coach.lookback.history import History
@@ -84,7 +84,7 @@ class JobSubject:
         parameters = self.run.parameters if self.run is not None else {}
         events = self.followed.events if self.followed is not None else ()
         tails = self.followed.log_tails if self.followed is not None else ()
-        return progress_of(self.history.curve, parameters, events) or progress_in_log(tails)
+        return progress_told(self.history.curve, parameters, events, tails)
 
 
 def run_named(context: Context, name: str) -> Run | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coach.analysis.jobs.belonging import is_job_of
-from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of, recent_rate
+from coach.analysis.jobs.progress import Progress, progress_told, recent_rate
 from coach.lookback.glance import DeviceUse, Glance, together
 from coach.model.judging.finding import Finding, Severity
 from coach.model.slurm.cluster import Job
@@ -115,7 +115,7 @@ def worst_of(found: Iterable[RankedFinding]) -> Finding | None:
 
 def _training(glance: Glance, target: TargetSnapshot) -> Training:
     parameters = target.run.parameters if target.run is not None else {}
-    progress = progress_of(glance.curve, parameters, target.events) or progress_in_log(target.log_tails)
+    progress = progress_told(glance.curve, parameters, target.events, target.log_tails)
     return Training(glance, progress, recent_rate(glance.curve))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from coach import runs
+from coach.cli.fix_foreign import other_fixes
 from tests.forked import forked_coach
 from tests.launch.examples import MACHINE, plan
 
@@ -104,3 +105,10 @@ def test_a_read_only_coach_shows_the_fixes_and_launches_nothing(shell: Shell) ->
         assert done.returncode == 2, done.stdout + done.stderr
         assert "launches nothing" in done.stderr
     assert [path.name for path in (shell.root / "runs").glob("2026*")] == [PARENT]
+
+
+def test_other_findings_with_a_fix_are_named_by_their_commands() -> None:
+    assert other_fixes("8129", ()) == ""
+    assert other_fixes("8129", ["NUM001", "MEM001", "NUM001"]) == (
+        "another finding has one: `coach fix 8129 NUM001` or `coach fix 8129 MEM001`"
+    )

@@ -404,8 +404,8 @@ _NO_OTHER_LOSS = (NOT_COMPARABLE, "not measured in the other run")
 
 def _loss_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
     a_broken, b_broken = _first_not_finite(old), _first_not_finite(new)
-    last = [max((step.step for step in side.lead), default=0) for side in (old, new)]
-    a, b = (None if broken else _loss(side, min(last)) for side, broken in ((old, a_broken), (new, b_broken)))
+    last, place, other_obstacle = _last_of_both(old, new)
+    a, b = (None if broken else _loss(side, last) for side, broken in ((old, a_broken), (new, b_broken)))
     verdict: str
     because: str | None
     if a_broken and b_broken:
@@ -415,9 +415,18 @@ def _loss_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
     elif b_broken:
         verdict, because = (WORSE, f"finite → {b_broken}") if a else _NO_OTHER_LOSS
     else:
-        verdict, said = _verdict(a, b, False, obstacle)
-        because = f"both at step {min(last)}" if said is None and last[0] != last[1] else said
+        verdict, said = _verdict(a, b, False, other_obstacle or obstacle)
+        because = said or place
     return _filled("loss", "", a, b, verdict, because)
+
+
+def _last_of_both(old: _Side, new: _Side) -> tuple[int, str | None, str | None]:
+    """The last step that both runs reached, its name if one run went on, and why there is no such step."""
+    counters = {step.counter.word for side in (old, new) for step in side.lead[-1:]}
+    last = [max((step.step for step in side.lead), default=0) for side in (old, new)]
+    if len(counters) > 1:
+        return max(last), None, "one run prints a loss per epoch, the other at steps"
+    return min(last), f"both at {''.join(counters)} {min(last)}" if last[0] != last[1] else None, None
 
 
 def _first_not_finite(side: _Side) -> str | None:
@@ -428,7 +437,7 @@ def _first_not_finite(side: _Side) -> str | None:
         return None
     first = side.history.first_not_finite(lead[-1].rank) or lead[-1]
     word = "NaN" if first.loss is None or math.isnan(first.loss) else "infinite"
-    return f"{word} from step {first.step}"
+    return f"{word} from {first.place}"
 
 
 def _loss(side: _Side, last_step: int) -> Estimate | None:

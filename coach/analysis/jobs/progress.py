@@ -10,7 +10,7 @@ from typing import Any
 
 from coach.lookback.history import CurvePoint
 from coach.model.training.log import LogTail
-from coach.model.training.metrics import MetricEvent
+from coach.model.training.metrics import Counter, MetricEvent
 
 _MIN_STEPS = 20
 _MIN_TIME_S = 30.0
@@ -33,6 +33,8 @@ class Progress:
     """Seconds to the last step at the pace of the newest tenth; None while the pace is not known."""
     is_bar: bool = False
     """True if it comes from a progress bar in the log, which may count an epoch, not the training."""
+    counter: Counter = Counter.STEP
+    """What `step` counts."""
 
     def ends_late_by_s(self, limit_left_s: float | None) -> float | None:
         """Seconds by which it would exceed its time limit; None if it ends before, or if that is not
@@ -50,20 +52,38 @@ def progress_of(
     """The progress of a training that writes metrics. None before its first step."""
     if not curve:
         return None
-    step = curve[-1].step
-    total = _planned_steps(parameters, events)
+    step, counter = curve[-1].step, curve[-1].counter
+    total = _planned_steps(parameters, events) if counter is Counter.STEP else None
+    if counter is Counter.EPOCH and isinstance(epochs := parameters.get("epochs"), int):
+        total = epochs if epochs >= step else None
     pace = _pace(curve)
     left_s = max(0, total - step) / pace if total is not None and pace else None
-    return Progress(step, total, left_s)
+    return Progress(step, total, left_s, counter=counter)
 
 
-def progress_in_log(tails: Iterable[LogTail]) -> Progress | None:
-    """The newest progress bar at the end of a log. None where there is none."""
+def progress_told(
+    curve: Sequence[CurvePoint],
+    parameters: Mapping[str, Any],
+    events: Iterable[MetricEvent],
+    tails: Sequence[LogTail],
+) -> Progress | None:
+    """The progress by the metrics; by a progress bar if they tell no length and the bar shows the loss, or if
+    there are none."""
+    measured = progress_of(curve, parameters, events)
+    if measured is None:
+        return progress_in_log(tails)
+    if measured.num_steps is not None:
+        return measured
+    return progress_in_log(tails, "loss") or measured
+
+
+def progress_in_log(tails: Iterable[LogTail], word: str = "") -> Progress | None:
+    """The newest progress bar at the end of a log, in a line with `word`. None where there is none."""
     for tail in tails:
         for text in reversed(tail.lines):
             # Bars overwrite each other in one line: the last one counts.
             found = [*_BAR.finditer(text[-_MAX_BAR_LINE:])]
-            if found:
+            if found and word in text[-_MAX_BAR_LINE:]:
                 bar = found[-1]
                 return Progress(int(bar["done"]), int(bar["total"]), _clock_s(bar["left"]), is_bar=True)
     return None

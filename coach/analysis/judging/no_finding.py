@@ -69,6 +69,8 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
     look = look_of(diagnosis)
     if look is Look.NOT_LOOKED_AT and diagnosis is not None:
         return "not checked: it has not started"
+    if look is Look.NOTHING_KNOWN and diagnosis is not None and diagnosis.state == "COMPLETED":
+        return "nothing known: it COMPLETED, but coach read no loss of it"
     if look is Look.NOTHING_KNOWN and diagnosis is not None and is_final(diagnosis.state):
         return f"nothing known: no finding in a job that ended as {diagnosis.state}"
     return _MEANINGS[look]

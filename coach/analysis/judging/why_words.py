@@ -59,6 +59,12 @@ def is_withheld(verdict: Mapping[str, Any]) -> bool:
     return any(item.get("because") == ANSWER_FIRST for item in _tables(verdict, "not_measured"))
 
 
+def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
+    if any(item.get("what") == "metrics" for item in _tables(verdict, "not_measured")):
+        return "no finding, and no loss was read: `coach check` lists what was not measured"
+    return "no problem found in the measurements"
+
+
 def why_lines(verdict: Mapping[str, Any]) -> list[str]:
     """At most six lines, each safe for a terminal."""
     target, state = _text(verdict, "target") or "–", _text(verdict, "state")
@@ -71,7 +77,7 @@ def why_lines(verdict: Mapping[str, Any]) -> list[str]:
     lines = [_cut(f"{target}  {state or 'state not known'}" + (f": {ended}" if ended else ""))]
     finding = next(iter(_tables(verdict, "findings")), None)
     if finding is None:
-        lines.append("  no problem found in the measurements")
+        lines.append(f"  {_words_without_a_finding(verdict)}")
     else:
         lines += _finding_lines(finding, target)
     if outcome is not None and outcome.end is not End.COMPLETED and (lost := lost_text(outcome)):

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 THINNED_EVENT = "thinned"
 """Event written by coach: of the steps after it, one in `every` was kept."""
 NAMES_EVENT = "names"
 """Event that lists the other quantities of a foreign training: `fields["names"]`."""
+
+
+class Counter(StrEnum):
+    """What the number of a step counts."""
+
+    STEP = "step"
+    EPOCH = "epoch"
+    """The loss is a mean over the epoch, or its last one: many updates lie before it."""
+    LINE = "line"
+    """Nothing that the program numbers: coach counts the losses. Many updates may lie before each."""
+
+    @property
+    def word(self) -> str:
+        """The word before the number."""
+        return "epoch" if self is Counter.EPOCH else "step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,13 @@ class Step:
     some steps."""
     samples_per_s: float | None = None
     """Samples per second of all ranks, if the program reports a rate instead of samples per step."""
+    counter: Counter = Counter.STEP
+    """What `step` counts."""
+
+    @property
+    def place(self) -> str:
+        """`step 3` or `epoch 3`."""
+        return f"{self.counter.word} {self.step}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +76,5 @@ class MetricEvent:
     time_s: float | None
     step: int | None
     fields: Mapping[str, Any]
+    counter: Counter = Counter.STEP
+    """What `step` counts."""

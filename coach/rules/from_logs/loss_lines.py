@@ -69,8 +69,26 @@ _AFTER_NO_NUMBER = (
 _AFTER_NUMBER = r"(?![\w.%])"
 NOT_FINITE = _line_with(_NO_NUMBER, _AFTER_NO_NUMBER)
 FINITE = _line_with(_NUMBER, _AFTER_NUMBER)
+_LOSS_FUNCTIONS = r"mse|bce|nll|xent|elbo|cross[_ -]?entropy|ce"
+_ALSO_METRICS = r"rmse|mae|objective"
+_FUNCTION = (
+    rf"{_NOT_OTHER}(?<![A-Za-z0-9])(?P<key>(?:train(?:ing)?[_ /.-])?(?:{_LOSS_FUNCTIONS})"
+    rf"|train(?:ing)?[_ /.-](?:{_ALSO_METRICS}))(?:[_/](?:step|epoch|train|avg|mean))?{_SEPARATOR}"
+)
+"""The name of a loss function instead of `loss`. A closed list: any other name before a NaN may be a metric
+that has no value yet."""
+FUNCTION_NOT_FINITE = rf"(?i:{_FUNCTION}(?P<value>{_NO_NUMBER})){_AFTER_NO_NUMBER}"
+_FUNCTION_FINITE = rf"(?i:{_FUNCTION}(?P<value>{_NUMBER})){_AFTER_NUMBER}"
+FUNCTION_LITERALS = (
+    *(
+        form
+        for word in ("mse", "bce", "nll", "xent", "elbo", "entropy", "mae", "objective")
+        for form in (word, word.title(), word.upper())
+    ),
+    *("CE", "train_ce", "train/ce", "train ce"),
+)
 _EACH_NOT_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}{_NO_NUMBER}){_AFTER_NO_NUMBER}")
-_EACH_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}{_NUMBER}){_AFTER_NUMBER}")
+_EACH_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{_NUMBER})){_AFTER_NUMBER}")
 _OF_THE_WHOLE = frozenset(
     (
         *(
@@ -98,6 +116,10 @@ LITERALS = ("loss", "Loss", "LOSS")
 
 PROGRESS = Signature("progress", "loss", LITERALS, FINITE, max_chars=MAX_LINE_BYTES)
 """Belongs to no single rule: one search serves all rules that check whether training went on."""
+FUNCTION_PROGRESS = Signature(
+    PROGRESS.rule, "function", FUNCTION_LITERALS, _FUNCTION_FINITE, max_chars=MAX_LINE_BYTES
+)
+"""The same for a loss that is called by its function."""
 
 
 def is_whole_not_finite(text: str) -> bool:
@@ -109,6 +131,12 @@ def is_whole_not_finite(text: str) -> bool:
 def is_whole_finite(text: str) -> bool:
     """True if the line has a finite total training loss."""
     return _names_whole(_EACH_FINITE, text)
+
+
+def finite_value(text: str, key: str) -> str | None:
+    """The number behind this key in the line; None if it has none."""
+    found = (each for each in _EACH_FINITE.finditer(text) if each["key"].casefold() == key.casefold())
+    return next((each["value"] for each in found), None)
 
 
 def _names_whole(pattern: re.Pattern[str], text: str) -> bool:

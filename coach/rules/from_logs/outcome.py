@@ -295,14 +295,12 @@ def _lines_above(hit: LogHit, snapshot: TargetSnapshot) -> Iterable[str]:
 
 
 def has_gone_well(snapshot: TargetSnapshot, history: History) -> bool:
-    """True if the run was seen to train, or ended well.
+    """True if the run was seen to train, and did not end badly.
 
-    A completed job counts if any log, metric or telemetry of it was read.
+    A job that is known to Slurm counts only with a loss: without one, its losses may all be NaN.
     """
     outcome = snapshot.outcome
     has_trained = bool(history.ranks) or (outcome is not None and bool(outcome.last_losses))
-    if snapshot.state == "COMPLETED":
-        return has_trained or bool(history.nodes or history.gpus or snapshot.log_tails)
-    if snapshot.state == "RUNNING":
-        return has_trained or bool(history.gpus)
+    if snapshot.state in ("COMPLETED", "RUNNING"):
+        return has_trained
     return snapshot.state is None and (has_trained or has_good_end(snapshot))

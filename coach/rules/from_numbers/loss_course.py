@@ -78,7 +78,7 @@ def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point,
                     point.loss,
                     point.step,
                     point.time_s,
-                    Evidence(f"loss at step {point.step}", value=point.loss),
+                    Evidence(f"loss at {point.counter.word} {point.step}", value=point.loss),
                 )
                 for point in history.curve
                 if point.loss is not None

@@ -25,6 +25,8 @@ from coach.rules.from_numbers.loss_course import are_adversaries
 _SUMMARY = re.compile(r"'train_runtime'|^\s*train_loss {2,}= ")
 """The Trainer's summary at the end: its value is the mean over the whole training."""
 _NORMS_BEFORE, _FEWEST_NORMS = 50, 5
+_FINITE = (losslines.PROGRESS.rule, losslines.PROGRESS.name)
+_FINITE_FUNCTIONS = (losslines.FUNCTION_PROGRESS.rule, losslines.FUNCTION_PROGRESS.name)
 _COLUMNS = r"^\s*\d+/\d+ [ \d.G]* nan   *(?P<value>nan) |^(?: *\d+: )?-?(?P<darknet>nan), -?nan avg loss, "
 """YOLO's tables, which name the losses in the header, and darknet's lines, which put the name behind the
 value."""
@@ -48,21 +50,23 @@ class LossNotFinite(Rule):
     What it sees
         In the metrics: a rank's loss is not finite in several steps in a row, or in the step at which the run
         ended. In a log: a NaN or infinity behind the key of a training loss (`loss: nan`, `'loss': nan`,
-        `train_loss=nan`, `loss nan (nan)`), YOLO's and darknet's tables of losses, and the messages of
-        trainers that stop because of it ("Loss is nan, stopping training", anomaly detection's "returned nan
-        values"). In the output of transformers' Trainer: a loss of exactly 0 beside a `grad_norm` of NaN;
-        without norms, `zeros` losses of exactly 0 up to the end, right after a loss far from 0. The Trainer
-        omits NaN from the mean that it prints, so 0 can hide it.
+        `train_loss=nan`, `loss nan (nan)`) or, in a log without a finite `loss`, of a loss function (`mse`,
+        `bce`, `nll`, `xent`, `elbo`, `CE`, `cross entropy`; `train_mae`, `train_rmse`, `train_objective`);
+        YOLO's and darknet's tables of losses, and the messages of trainers that stop because of it ("Loss is
+        nan, stopping training", anomaly detection's "returned nan values"). In the output of transformers'
+        Trainer: a loss of exactly 0 beside a `grad_norm` of NaN; without norms, `zeros` losses of exactly 0
+        up to the end, right after a loss far from 0. The Trainer omits NaN from the mean that it prints, so 0
+        can hide it.
     Why it matters
         Once a parameter is NaN, every later step is NaN. The run goes on to its end for nothing, and its
         later checkpoints are worthless.
     When it stays silent
-        On the bare word: `nan_to_num`, "no nan values found", `detect_anomaly`. On a grad_norm that is not
-        finite beside a finite loss: fp16 produces it while its loss scale settles. On values that are no
-        training loss, or have no value yet: `val_loss`, `best_loss`, accuracies. On a single step with a
-        finite loss after it. On a loss that fell to 0 step by step, or is 0 with finite gradients. The
-        finding is info if a longer series recovered, or if only a part of the loss (`aux_loss`, `kl loss`) is
-        not finite beside a finite `loss`.
+        On the bare word: `nan_to_num`, "no nan values found", `detect_anomaly`. Behind any other name: a
+        metric without a value is NaN too. On a grad_norm that is not finite beside a finite loss: fp16
+        produces it while its loss scale settles. On values that are no training loss, or have no value yet:
+        `val_loss`, `best_loss`, accuracies. On a single step with a finite loss after it. On a loss that fell
+        to 0 step by step, or is 0 with finite gradients. The finding is info if a longer series recovered, or
+        if only a part of the loss (`aux_loss`, `kl loss`) is not finite beside a finite `loss`.
     What to do
         If the gradient norm grew before: lower the learning rate, warm it up, clip gradients, use bf16
         instead of fp16. If it was ordinary until then: look at the batch of that step, and at divisions,
@@ -104,6 +108,13 @@ class LossNotFinite(Rule):
     )
     signatures = (
         Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE, max_chars=MAX_LINE_BYTES),
+        Signature(
+            "NUM001",
+            "function_not_finite",
+            losslines.FUNCTION_LITERALS,
+            losslines.FUNCTION_NOT_FINITE,
+            max_chars=MAX_LINE_BYTES,
+        ),
         Signature("NUM001", "columns", (" nan  ", "nan avg loss"), _COLUMNS),
     )
 
@@ -121,7 +132,7 @@ class LossNotFinite(Rule):
             return
         worst = min((broken[rank] for rank in ranks), key=lambda found: (found.first.step, found.first.rank))
         yield Hit(
-            summary=f"The loss is {_spell(worst.first.loss)} since step {worst.first.step}"
+            summary=f"The loss is {_spell(worst.first.loss)} since {worst.first.place}"
             + (f" on {ranks_text(ranks)}" if len(history.ranks) > 1 else ""),
             evidence=tuple(_metric_evidence(worst)),
             confidence=0.99,
@@ -142,7 +153,7 @@ class LossNotFinite(Rule):
         first = steps[start]
         return Hit(
             summary=(
-                f"Loss 0.0 hides NaN since step {first.step}: the gradients are NaN, and the Trainer "
+                f"Loss 0.0 hides NaN since {first.place}: the gradients are NaN, and the Trainer "
                 "writes 0 for a loss that is NaN"
             ),
             evidence=tuple(_metric_evidence(_Broken(first, steps[start - 1] if start else None, 1, False)))[
@@ -163,13 +174,13 @@ class LossNotFinite(Rule):
                 first, last = longest[0], longest[-1]
                 yield Hit(
                     summary=(
-                        f"The loss was not finite from step {first.step} to {last.step} and is finite again"
+                        f"The loss was not finite from {first.place} to {last.step} and is finite again"
                     ),
                     evidence=(
                         Evidence(
-                            f"steps of rank {rank} without a finite loss",
+                            f"{first.counter.word}s of rank {rank} without a finite loss",
                             value=float(len(longest)),
-                            unit="steps",
+                            unit=f"{first.counter.word}s",
                         ),
                     ),
                     confidence=0.9,
@@ -182,13 +193,16 @@ class LossNotFinite(Rule):
     def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
         stopped = hits_of(snapshot, self.code, "stopped", "gave_up")
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
-        finite = [hit for hit in hits_of(snapshot, losslines.PROGRESS.rule) if _is_training(hit)]
-        lasting = [hit for hit in not_finite if not any(_follows(later, hit) for later in finite)]
+        finite = [hit for hit in hits_of(snapshot, *_FINITE) if _is_training(hit)]
+        lasting = _lasting(not_finite, finite)
         parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
         lasting = [hit for hit in lasting if hit not in parts]
         confidence, hits = 0.95, [*not_finite[:1], *stopped] if stopped else []
         if not stopped:
             confidence, hits = self._of_numbers(snapshot, lasting, has_finite=bool(finite))
+        if not hits and not finite:
+            lasting, finite = self._of_functions(snapshot), hits_of(snapshot, *_FINITE_FUNCTIONS)
+            confidence, hits = 0.9, lasting
         if not hits:
             yield from (_other_series(parts[0]),) if parts else ()
             return
@@ -215,6 +229,17 @@ class LossNotFinite(Rule):
             return 0.75, lasting
         hits = self._said_otherwise(snapshot)
         return (0.9, hits) if hits else (0.75, self._sudden_zeros(snapshot))
+
+    def _of_functions(self, snapshot: TargetSnapshot) -> list[LogHit]:
+        """The lines from which on a loss is not finite that is called by its function: `train_mse: nan`.
+
+        Only for a log without a finite `loss`: beside one, it may be a metric.
+        """
+        found = [hit for hit in hits_of(snapshot, self.code, "function_not_finite") if _is_training(hit)]
+        finite = [hit for hit in hits_of(snapshot, *_FINITE_FUNCTIONS) if _is_training(hit)]
+        lasting = _lasting(found, finite)
+        same = [hit for hit in lasting if hit.fields["key"] == lasting[0].fields["key"]]
+        return same if len(same) >= self.values["consecutive"] else []
 
     def _said_otherwise(self, snapshot: TargetSnapshot) -> list[LogHit]:
         """Lines that prove a loss that is not finite without naming it: skipped iterations, table columns,
@@ -254,7 +279,7 @@ class LossNotFinite(Rule):
         is_usual = lr is None or usual is None or lr <= usual[1]
         if broken is not None and broken.is_sudden and is_usual:
             yield Fix(
-                f"Look at the samples of step {broken.first.step} for values that are not finite, empty or "
+                f"Look at the samples of {broken.first.place} for values that are not finite, empty or "
                 "constant, and at divisions, roots and logarithms: gradients were normal until then, so "
                 "a learning rate that is too high is not the cause"
             )
@@ -281,6 +306,8 @@ def _what(first: LogHit, value: str) -> str:
         return "The gradients are NaN, and the loss is not shown: it was not finite"
     if first.rule == losslines.PROGRESS.rule:
         return "Loss 0.0 hides NaN: it fell to exactly 0 at once, and the Trainer prints 0 for a loss of NaN"
+    if first.signature == "function_not_finite":
+        return f"The loss {first.fields['key']} is {_spell_text(value)}"
     return f"The training loss is {_spell_text(value)}"
 
 
@@ -324,10 +351,12 @@ def _log_evidence(
         if frame is not None:
             yield frame
     before = [hit for hit in finite if hit.file == first.file and hit.line < first.line]
-    if before:
-        yield Evidence(
-            f"last finite loss before it: {before[-1].fields['value']}", first.file, before[-1].line
-        )
+    key = first.fields.get("key", "loss")
+    value = losslines.finite_value(before[-1].text, key) if before else None
+    if before and before[-1].fields["key"].casefold() == key.casefold():
+        value = before[-1].fields["value"]
+    if value is not None:
+        yield Evidence(f"last finite loss before it: {value}", first.file, before[-1].line)
     if num_lasting > 1:
         yield Evidence(
             "values in a row that are not finite, at least", value=float(num_lasting), unit="values"
@@ -335,19 +364,35 @@ def _log_evidence(
 
 
 def _metric_evidence(broken: _Broken) -> Iterable[Evidence]:
-    first, before = broken.first, broken.last_finite
+    first, before, unit = broken.first, broken.last_finite, broken.first.counter.word
     yield Evidence(
-        f"first step of rank {first.rank} without a finite loss", value=float(first.step), unit="step"
+        f"first {unit} of rank {first.rank} without a finite loss", value=float(first.step), unit=unit
     )
     if before is not None and before.loss is not None:
-        yield Evidence(f"last finite loss, at step {before.step}", value=before.loss)
+        yield Evidence(f"last finite loss, at {before.place}", value=before.loss)
     if first.lr is not None:
-        yield Evidence("learning rate at that step", value=first.lr)
+        yield Evidence(f"learning rate at that {unit}", value=first.lr)
     if before is not None and before.grad_norm is not None:
-        yield Evidence(f"gradient norm just before, at step {before.step}", value=before.grad_norm)
+        yield Evidence(f"gradient norm just before, at {before.place}", value=before.grad_norm)
     yield Evidence(
-        "steps in a row without a finite loss, at least", value=float(broken.num_steps), unit="steps"
+        f"{unit}s in a row without a finite loss, at least",
+        value=float(broken.num_steps),
+        unit=f"{unit}s",
     )
+
+
+def _lasting(not_finite: Sequence[LogHit], finite: Sequence[LogHit]) -> list[LogHit]:
+    """The hits after which no line has a finite loss, or only one beside another NaN of the same name:
+    `G_loss=nan D_loss=0.7`."""
+    places = {(hit.file, hit.line, hit.fields["key"].casefold()) for hit in not_finite}
+    return [
+        hit
+        for hit in not_finite
+        if not any(
+            _follows(later, hit) and (later.file, later.line, hit.fields["key"].casefold()) not in places
+            for later in finite
+        )
+    ]
 
 
 def _follows(finite: LogHit, hit: LogHit) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Counter
 from coach.rules.base import Need, Rule, Threshold
 
 
@@ -22,7 +23,8 @@ class NanFromStart(Rule):
         before the first step.
     When it stays silent
         If an earlier loss was finite (NUM001), if the first steps are unknown, on fewer than `consecutive`
-        steps, and on metrics that skip steps: too high a learning rate breaks a training within ten steps.
+        steps, and on metrics that skip steps: too high a learning rate breaks a training within ten steps. If
+        the program numbers its epochs or nothing: many steps may lie before its first loss (NUM001).
     What to do
         Look for NaN in the inputs and labels of the first batch, for log(0), 0/0 or an empty mask in the
         loss, and for weights that were loaded or initialised wrongly; a few steps under
@@ -50,8 +52,10 @@ class NanFromStart(Rule):
             if len(steps) != history.num_steps(rank) or len(steps) < self.values["consecutive"]:
                 continue
             first = steps[0]
-            if first.step > self.values["first_step"] or any(
-                step.loss is not None and math.isfinite(step.loss) for step in steps
+            if (
+                first.counter is not Counter.STEP
+                or first.step > self.values["first_step"]
+                or any(step.loss is not None and math.isfinite(step.loss) for step in steps)
             ):
                 continue
             yield Hit(

@@ -44,9 +44,10 @@ class LossDivergence(Rule):
         highest value of the stretch before, and at least half of the progress since the beginning is lost. In
         metrics: a loss that rose to ten times the first ones within the first steps, and was never lower in
         the 20 steps since. In a series of five losses: three in a row that grow, from ten times the highest
-        before. Messages of Lightning and Tacotron that they stop for that reason. In the output of
-        transformers' Trainer: a loss above `no_guess` from the first value on, at a learning rate above
-        `max_rate`.
+        before. In metrics with accuracies: losses that were `exploded` times the newest ones, while the
+        accuracy never rose and the newest losses are no better than a guess. Messages of Lightning and
+        Tacotron that they stop for that reason. In the output of transformers' Trainer: a loss above
+        `no_guess` from the first value on, at a learning rate above `max_rate`.
     Why it matters
         Such a run seldom recovers: its progress is gone, and the hours since the jump are lost.
     When it stays silent
@@ -77,6 +78,8 @@ class LossDivergence(Rule):
         Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
         Threshold("max_rate", 1, "of learning", "Prodigy and D-Adaptation want 1; nothing wants more"),
         Threshold("no_guess", 20, "of the loss", "guessing among a million words is 14"),
+        Threshold("exploded", 100, "times the newest", "no classifier falls by that without learning"),
+        Threshold("exploded_divisor", 10, "times", "far too high a rate, as where the loss becomes NaN"),
         Threshold(
             "steep", 10, "times the highest before", "in the first steps, where no noise is of that size"
         ),
@@ -94,6 +97,13 @@ class LossDivergence(Rule):
                 since_s=stopped[0].time_s,
             )
             return
+        exploded = self._exploded(snapshot, history)
+        if exploded is not None and not are_adversaries(snapshot):
+            yield exploded
+            return
+        yield from self._from_courses(snapshot, history)
+
+    def _from_courses(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for points in courses(snapshot, history):
             losses = [point.loss for point in points]
             if self._is_too_fast(points) and not are_adversaries(snapshot):
@@ -110,6 +120,43 @@ class LossDivergence(Rule):
             if first.counter is not None or not _starts_anew(losses, rise):
                 yield self._hit(rise, first.evidence, first.time_s, snapshot.run)
                 return
+
+    def _exploded(self, snapshot: TargetSnapshot, history: History) -> Hit | None:
+        """A hit for a classifier whose loss was huge in the beginning and whose accuracy never rose since."""
+        points = [point for point in history.curve if point.loss is not None]
+        losses = [point.loss for point in points if point.loss is not None]
+        accuracies = _accuracies(snapshot, history)
+        consecutive = int(self.values["consecutive"])
+        if min(len(losses), len(accuracies)) <= consecutive or not min(accuracies) > 0:
+            return None
+        early, newest = losses[: -(-len(losses) // 2)], losses[-consecutive:]
+        worst = max(early)
+        if not worst > max(self.values["no_guess"], self.values["exploded"] * max(newest)):
+            return None
+        guessing = -math.log(max(accuracies))
+        if accuracies[-1] > accuracies[0] or max(accuracies) > self.values["rise"] * min(accuracies):
+            return None
+        if not all(guessing <= loss < math.inf for loss in newest):
+            return None
+        where = points[losses.index(worst)]
+        return Hit(
+            summary=(
+                f"The training loss exploded, to {worst:.4g}, and ends no better than guessing: the "
+                f"accuracy is {accuracies[-1]:.1%}, and was {accuracies[0]:.1%} at first"
+            ),
+            evidence=(
+                Evidence(f"loss at {where.counter.word} {where.step}", value=worst),
+                Evidence("newest loss", value=newest[-1]),
+                Evidence("loss of a guess with the best accuracy", value=round(guessing, 3)),
+            ),
+            confidence=0.85,
+            fixes=tuple(
+                lower_learning_rate(
+                    snapshot.run, self.values["exploded_divisor"], self.values["warmup_steps"]
+                )
+            ),
+            since_s=where.time_s,
+        )
 
     def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None, run: Run | None) -> Hit:
         return Hit(
@@ -192,6 +239,14 @@ class LossDivergence(Rule):
         if any(later <= value for value, later in pairwise(after)):
             return None
         return _Rise(start, max(before), after[0], 9.99)
+
+
+def _accuracies(snapshot: TargetSnapshot, history: History) -> list[float]:
+    """The accuracies beside the training losses, else those of the evaluations, in order."""
+    steps = [step.accuracy for rank in history.ranks[:1] for step in history.steps(rank)]
+    told = [event.fields.get("accuracy") for event in snapshot.events if event.event == "eval"]
+    beside = [each for each in steps if each is not None]
+    return beside or [float(each) for each in told if isinstance(each, (int, float))]
 
 
 def _too_fast(first: Point) -> Hit:

@@ -26,14 +26,20 @@ _LITERALS = tuple(
     for between in "_ /"
     for loss in ("loss", "Loss")
 )
+_NEAR = 5
+"""Number of points of the curve before an evaluation whose mean is its training loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
     loss: float
     train: float | None
+    """A mean over the last steps before it, or the loss printed beside it."""
     time_s: float | None
     evidence: Evidence
+    place: str = ""
+    """`epoch 4` or `step 400`, if it is known."""
+    accuracy: float | None = None
 
 
 class Overfitting(Rule):
@@ -71,16 +77,18 @@ class Overfitting(Rule):
     signatures = (Signature("NUM013", "both", _LITERALS, _BOTH),)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        measured = _measured(snapshot, history)
+        told = hits_of(snapshot, self.code)
+        measured = _measured(snapshot, history, told)
+        can_save = any(event.event == "checkpoint" for event in snapshot.events)
         starts = [point.loss for point in history.curve if point.loss is not None][:1]
-        for evaluations in [measured] if measured else _told(hits_of(snapshot, self.code)):
+        for evaluations in [measured] if measured else _told(told):
             first = [evaluations[0].loss, evaluations[0].train or 0.0]
-            hit = self._judge(evaluations, max(first + starts))
+            hit = self._judge(evaluations, max(first + starts), can_save=can_save)
             if hit is not None and not are_adversaries(snapshot):
                 yield hit
                 return
 
-    def _judge(self, evaluations: Sequence[_Evaluation], start: float) -> Hit | None:
+    def _judge(self, evaluations: Sequence[_Evaluation], start: float, *, can_save: bool) -> Hit | None:
         num_after = int(self.values["num_after"])
         losses = [evaluation.loss for evaluation in evaluations]
         if len(losses) <= num_after or not all(math.isfinite(loss) and loss > 0 for loss in losses):
@@ -98,28 +106,71 @@ class Overfitting(Rule):
         ):
             return None
         return Hit(
-            summary=f"The loss on held-out data has risen from {best.loss:.4g} to {newest.loss:.4g}, while "
-            "the training loss fell from"
-            f" {best.train:.4g} to {newest.train:.4g}",
+            summary=f"The loss on held-out data has risen from {best.loss:.4g}"
+            f"{f' at {best.place}' if best.place else ''} to {newest.loss:.4g}, while the training loss fell "
+            f"from {best.train:.4g} to {newest.train:.4g}{_also_rose(best, newest)}",
             evidence=(best.evidence, newest.evidence),
             confidence=0.85,
-            fixes=(Fix("Stop here and use the checkpoint of the best evaluation", changes_learning=True),),
+            fixes=(Fix(_advice(best, newest, can_save=can_save), changes_learning=True),),
             since_s=best.time_s,
         )
 
 
-def _measured(snapshot: TargetSnapshot, history: History) -> list[_Evaluation]:
-    """The evaluations in the metrics, each with the training loss near its step."""
-    points = [point for point in history.curve if point.loss is not None]
+def _also_rose(best: _Evaluation, newest: _Evaluation) -> str:
+    """Words about an accuracy that became better since the best loss; empty without one."""
+    if best.accuracy is None or newest.accuracy is None or newest.accuracy <= best.accuracy:
+        return ""
+    return f"; the accuracy rose from {best.accuracy:.1%} to {newest.accuracy:.1%}"
+
+
+def _advice(best: _Evaluation, newest: _Evaluation, *, can_save: bool) -> str:
+    """`can_save`: the training is known to write checkpoints."""
+    place = best.place or "the best evaluation"
+    if _also_rose(best, newest):
+        return (
+            f"Choose the checkpoint by what counts: {place} is best by loss, the newest by accuracy; a "
+            "larger loss beside a better accuracy means too much certainty"
+        )
+    if can_save:
+        return "Stop here and use the checkpoint of the best evaluation"
+    return f"Stop here and use the checkpoint of {place}, if the program saved one; else save the best one"
+
+
+def _measured(snapshot: TargetSnapshot, history: History, told: Sequence[LogHit]) -> list[_Evaluation]:
+    """The evaluations in the metrics, each with the training loss since the one before, and with its log
+    line if the log has one."""
+    steps = {step.step: step for rank in history.ranks[:1] for step in history.steps(rank)}
+    lines = {float(hit.fields["value"]): quote(hit) for hit in reversed(told)}
     found: list[_Evaluation] = []
+    last_step = -1
     for event in snapshot.events:
         loss, step = event.fields.get("loss"), event.step
         if event.event != "eval" or not isinstance(loss, (int, float)) or step is None:
             continue
-        near = [point.loss for point in points if point.step <= step and point.loss is not None][-5:]
-        evidence = Evidence(f"evaluation at step {step}", value=float(loss))
-        found.append(_Evaluation(float(loss), fmean(near) if near else None, event.time_s, evidence))
+        place = f"{event.counter.word} {step}"
+        evidence = lines.get(float(loss)) or Evidence(f"evaluation at {place}", value=float(loss))
+        accuracy = event.fields.get("accuracy", steps[step].accuracy if step in steps else None)
+        found.append(
+            _Evaluation(
+                float(loss),
+                _train_loss(history, last_step, step),
+                event.time_s,
+                evidence,
+                place,
+                float(accuracy) if isinstance(accuracy, (int, float)) else None,
+            )
+        )
+        last_step = step
     return found
+
+
+def _train_loss(history: History, after: int, until: int) -> float | None:
+    """The mean of the last training losses up to `until`, of those after the evaluation before if there are
+    any."""
+    before = [(point.step, point.loss) for point in history.curve if point.loss is not None]
+    before = [(step, loss) for step, loss in before if step <= until]
+    near = [loss for step, loss in before if step > after][-_NEAR:] or [loss for _, loss in before[-1:]]
+    return fmean(near) if near else None
 
 
 def _told(hits: Sequence[LogHit]) -> Iterable[list[_Evaluation]]:

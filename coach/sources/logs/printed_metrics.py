@@ -13,7 +13,7 @@ from pathlib import Path
 from coach.model.training.metrics import MetricEvent, Step
 from coach.sources.follow import FileFollower
 from coach.sources.io import Io
-from coach.sources.logs.printed_numbers import LineNumbers
+from coach.sources.logs.printed_numbers import FUNCTION_WORDS, LOSS_WORDS, LineNumbers
 from coach.sources.metrics.quantities import Course
 
 _MAX_LINES = 1024
@@ -93,7 +93,9 @@ class _PrintedNumbers:
         self.is_caught_up = bite.is_caught_up
         lines = _ENDS.split(self._rest + bite.data)
         self._rest = lines.pop()[-_MAX_LINE_BYTES:]
-        named = [line for line in lines if b"loss" in line or b"Loss" in line or b"LOSS" in line]
+        named = [line for line in lines if LOSS_WORDS.search(line)]
+        if not named and not self._numbers.has_plain_loss:
+            named = [line for line in lines if FUNCTION_WORDS.search(line)]
         stride = -(-len(named) // _MAX_LINES) or 1
         steps: list[Step] = []
         events: list[MetricEvent] = []

@@ -2,8 +2,9 @@
 0.5`, `lm loss: 5.0E-01 |`, `loss=0.5]`.
 
 A line counts if it names a training loss or an evaluation loss. This module separates names from numbers;
-`quantities.py` interprets the names. A line without a step number is numbered by its position among these
-lines.
+`quantities.py` interprets the names. A line that counts within an epoch (`ep 1 | it 6/50`, a progress bar)
+gets a step that grows over the epochs. A line that has an epoch and no step is numbered by the epoch, a line
+that has neither by its position among these lines.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from coach.sources.logs.line_text import parse_time_s
-from coach.sources.metrics.quantities import quantity_of
+from coach.sources.metrics.quantities import LINE_KEY, Quantity, quantity_of
+from coach.sources.values import whole
 
 MAX_CHARS = 2048
 _MAX_NUMBERS = 40
@@ -21,6 +23,8 @@ _NUMBER = re.compile(
     r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
     r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
 )
+_PERCENT = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,9})?) ?%")
+"""Read only behind the name of an accuracy: `acc: 82.7%`. Other percentages are progress."""
 _NAME_CHARS = 120
 """Number of characters before a number that are searched for its name."""
 _MAX_WORDS = 4
@@ -28,6 +32,32 @@ _PARTS = re.compile(r"[|,;()\[\]{}]")
 """A name never extends across one of these."""
 _AFTER_NAME = " \t\"'([:=|"
 _STEP_WORDS = frozenset({"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it"})
+_EPOCH_WORDS = frozenset({"epoch", "epochs", "ep"})
+_BAR = re.compile(r"(?:\||^)\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) (?:\[(?:[\d:]{4,11}<|[=>.])|[━╸])")
+"""The bars of tqdm (`100%|███| 50/50 [00:03<00:00`) and Keras (`391/391 [====]`)."""
+_IN_EPOCH = re.compile(
+    r"(?:\b(?:it|iter|iteration|step|batch|mini-?batch)[\s:=#\[(]{1,3}|\d\]\s?\[\s{0,9})"
+    r"(?P<n>\d{1,9})\s?/\s{0,9}(?P<total>\d{1,9})(?![\d/.%])(?! ?\()",
+    re.IGNORECASE,
+)
+"""`it 6/50`, `Batch 100/1000`, `Epoch: [0][ 10/5005]`."""
+_EPOCH_IN_BRACKETS = re.compile(r"\bepoch(?:\(train\))? ?\[(\d{1,9})\]", re.IGNORECASE)
+_OF_EPOCHS = re.compile(r"\bepochs?[:\s]{0,3}$", re.IGNORECASE)
+"""The description of a bar whose steps are epochs."""
+_NO_TRAINING = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test|testing)\b", re.IGNORECASE)
+_FUNCTION = re.compile(
+    r"(?<![A-Za-z0-9])(?:mse|bce|nll|xent|cross[_ -]?entropy|ce)(?![A-Za-z0-9])"
+    r"|(?<=train[_ /.-])(?:rmse|mae|objective)(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
+"""Losses by the name of their function. All fall as a training succeeds."""
+_COUNTERS = frozenset({"step", "epoch", "position"})
+LOSS_WORDS = re.compile(rb"loss|Loss|LOSS")
+FUNCTION_WORDS = re.compile(
+    rb"mse|MSE|Mse|bce|BCE|nll|NLL|xent|XENT|entropy|Entropy|CE|train[_ /.-](?:ce|mae|objective)"
+)
+_NEARLY_ALL = 0.9
+"""A bar that came this far and then begins again counts the next epoch."""
 _STEP_TIME = (
     (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?(?:it|iters?|steps?|batch(?:es)?)/s(?:ec)?\b"), True),
     (re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?s(?:ec)?/(?:it|iter|step|batch)\b"), False),
@@ -48,7 +78,8 @@ ImageNet example, `Time: 0.41s … Data: 0.01` of timm: the wait for data, and t
 
 def record_of_line(text: str) -> Mapping[str, float] | None:
     """Name → number of one line, with `step`, `epoch`, `time_s`, `step_time_s` and `data_time_s` if the
-    line has them; None for a line without a loss.
+    line has them; None for a line without a loss. A line that counts within an epoch has `position` and
+    `length`, that of a progress bar also `is_bar`.
 
     If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts.
     """
@@ -62,8 +93,11 @@ def record_of_line(text: str) -> Mapping[str, float] | None:
         name = _name_before(text, found.start())
         if name is not None:
             record.setdefault(name, float(found[0].replace(",", "")))
+    _add_accuracies(record, text)
     quantities = [quantity_of(name) for name in record]
     if not any(each is not None and each.field == "loss" for each in quantities):
+        return None
+    if not _add_position(record, text):
         return None
     time_s = parse_time_s(text)
     if time_s is not None:
@@ -84,9 +118,44 @@ def _name_before(text: str, place: int) -> str | None:
         plain = name.casefold()
         if plain in _STEP_WORDS:
             return "step"
-        if plain == "epoch" or quantity_of(name) is not None:
+        if plain in _EPOCH_WORDS:
+            return "epoch"
+        if quantity_of(name) is not None:
             return plain
     return None
+
+
+def _add_position(record: dict[str, float], text: str) -> bool:
+    """Add the place within the epoch. False for the bar of an evaluation, whose losses are no steps."""
+    found = bar = _BAR.search(text)
+    if bar is not None:
+        description = text[: bar.start()].partition("%|")[0].rstrip("0123456789 ")
+        if _NO_TRAINING.search(description) and "train" not in description.casefold():
+            return False
+        record["is_bar"] = 1.0
+        if _OF_EPOCHS.search(description) and "epoch" not in record:
+            record["epoch"] = record["position"] = float(bar["n"])
+            return True
+    found = bar or _IN_EPOCH.search(text)
+    if found is None or not int(found["total"]) >= int(found["n"]):
+        record.pop("is_bar", None)
+        return True
+    epoch = _EPOCH_IN_BRACKETS.search(text)
+    if epoch is not None:
+        record.setdefault("epoch", float(epoch[1]))
+    position = float(found["n"])
+    if record.get("step", position) == position:  # else the line tells the step, and its place besides
+        record.pop("step", None)
+        record["position"], record["length"] = position, float(found["total"])
+    return True
+
+
+def _add_accuracies(record: dict[str, float], text: str) -> None:
+    for found in _PERCENT.finditer(text):
+        name = _name_before(text, found.start()) or ""
+        quantity = quantity_of(name)
+        if quantity is not None and quantity.field == "accuracy":
+            record.setdefault(name, float(found[1]) / 100)
 
 
 def _add_rates(record: dict[str, float], text: str) -> None:
@@ -110,28 +179,140 @@ def _seconds(found: re.Match[str]) -> float:
     return float(found[1]) / (1000 if found[2] == "ms" else 1)
 
 
+def record_by_function(text: str, function: str | None) -> tuple[Mapping[str, float], str] | None:
+    """The record of a line that calls its training loss by its function (`train_mse: 0.5`, `CE 2.3`), and the
+    function; None for any other line. `function`: the only one to look for.
+
+    A line without a step, an epoch or a word of training may be about anything.
+    """
+    text = text[:MAX_CHARS]
+    for found in _FUNCTION.finditer(text):
+        name = found[0].casefold()
+        if function not in (None, name):
+            continue
+        named = re.sub(
+            rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", "loss", text, flags=re.IGNORECASE
+        )
+        record = record_of_line(named)
+        is_training = record is not None and any(map(_is_training_loss, record))
+        if record is not None and (is_training or function is not None):
+            is_counted = not _COUNTERS.isdisjoint(record) or "train" in text.casefold()
+            return (record, name) if is_counted else None
+    return None
+
+
 class LineNumbers:
-    """The records of one log in order, each with a step number that grows."""
+    """The records of one log in order, each with a number that grows."""
 
     def __init__(self) -> None:
-        self._num_records = 0
-        self._last_step = -1.0
-        self._last_epoch = -1.0
-        self._offset = 0.0
-        """The steps of all earlier epochs, if the program counts steps anew in each epoch."""
+        self.has_plain_loss = False
+        """True once a line has named a training loss; from then on no function counts as one."""
+        self._function: str | None = None
+        self._num_losses = 0
+        self._step = _StepCount()
+        self._last_epoch: int | None = None
+        self._has_many_per_epoch = False
+        self._last_position: tuple[float | None, float] | None = None
+        self._evaluated: dict[str, float] = {}
 
     def records(self, lines: Iterable[str]) -> list[Mapping[str, float]]:
-        """The records of the lines that name a loss."""
-        found = (record_of_line(line) for line in lines)
-        return [self._with_step(dict(record)) for record in found if record is not None]
+        """The records of the lines that name a loss, without the repetitions of a redrawn progress bar."""
+        found = map(self._record_of, lines)
+        numbered = (self._numbered(dict(record)) for record in found if record is not None)
+        return [record for record in numbered if record is not None]
 
-    def _with_step(self, record: dict[str, float]) -> Mapping[str, float]:
-        step = record.get("step", float(self._num_records)) + self._offset
-        epoch = record.get("epoch", self._last_epoch)
-        if step <= self._last_step and epoch > self._last_epoch >= 0:
-            first = record.get("step", 0.0)
-            self._offset = self._last_step + (not first)
-            step = first + self._offset
-        self._last_step, self._last_epoch = step, epoch
-        self._num_records += 1
-        return {**record, "step": step}
+    def _record_of(self, line: str) -> Mapping[str, float] | None:
+        record = record_of_line(line)
+        if record is not None or self.has_plain_loss:
+            self.has_plain_loss = self.has_plain_loss or any(map(_is_training_loss, record or ()))
+            return record
+        found = record_by_function(line, self._function)
+        if found is None:
+            return None
+        self._function = found[1]
+        return found[0]
+
+    def _numbered(self, record: dict[str, float]) -> Mapping[str, float] | None:
+        if record.pop("is_bar", 0.0) and not self._is_news(record):
+            return None
+        position, length = record.pop("position", None), record.pop("length", None)
+        number, epoch = whole(record.get("step", position if length else None)), whole(record.get("epoch"))
+        if number is not None:
+            return {**record, "step": self._step.next(number, epoch, length)}
+        is_training = any(map(_is_training_loss, record))
+        if is_training and "epoch" in record and epoch in (None, self._last_epoch):
+            self._has_many_per_epoch = True
+        if epoch is not None and not self._has_many_per_epoch:
+            if is_training:
+                self._last_epoch, self._num_losses = epoch, max(self._num_losses, epoch) + 1
+            return record
+        self._num_losses += is_training
+        return {**record, LINE_KEY: float(max(0, self._num_losses - 1))}
+
+    def _is_news(self, record: dict[str, float]) -> bool:
+        """True if a bar has moved on, or shows a new evaluation. Drops all that it shows again.
+
+        Before its first step is complete, a bar shows 0 with the values of that step.
+        """
+        repeated = [name for name, value in record.items() if self._evaluated.get(name) == value]
+        for name, value in list(record.items()):
+            quantity = quantity_of(name)
+            if quantity is not None and quantity.is_evaluation:
+                self._evaluated[name] = value
+        for name in repeated:
+            del record[name]
+        place = record.get("epoch"), record["position"]
+        if place == self._last_position or not record["position"]:
+            for name in [name for name in record if not _is_evaluation(name)]:
+                if quantity_of(name) is not None:
+                    del record[name]
+        self._last_position = place
+        return any(True for _ in _known(record))
+
+
+class _StepCount:
+    """Steps that grow over the epochs, from numbers that may begin anew in each."""
+
+    def __init__(self) -> None:
+        self._first_epoch: int | None = None
+        self._last_epoch = -1
+        self._last_number = -1
+        self._last_step = -1
+        self._offset = 0
+        """The steps of all earlier epochs."""
+
+    def next(self, number: int, epoch: int | None, length: float | None) -> float:
+        """The step of a line. `length`: the number of steps in an epoch, if the line tells it."""
+        if epoch is not None and self._first_epoch is None:
+            self._first_epoch = epoch
+        if epoch is not None and epoch < self._last_epoch:
+            self._offset = 0  # the training began again
+        elif number <= self._last_number and epoch is not None and epoch > self._last_epoch >= 0:
+            self._offset = self._before(number, epoch, length)
+        elif epoch is None and length and number < self._last_number:
+            is_next = self._last_number >= _NEARLY_ALL * length
+            self._offset = self._offset + int(length) if is_next else 0
+        self._last_epoch = self._last_epoch if epoch is None else epoch
+        self._last_number, self._last_step = number, number + self._offset
+        return self._last_step
+
+    def _before(self, number: int, epoch: int, length: float | None) -> int:
+        """The steps before an epoch that begins."""
+        before = (epoch - (self._first_epoch or 0)) * int(length or 0)
+        if length and before + number > self._last_step:
+            return before
+        return self._last_step + (not number)
+
+
+def _is_training_loss(name: str) -> bool:
+    quantity = quantity_of(name)
+    return quantity is not None and quantity.field == "loss" and not quantity.is_evaluation
+
+
+def _known(record: Mapping[str, float]) -> Iterable[Quantity]:
+    return (quantity for name in record if (quantity := quantity_of(name)) is not None)
+
+
+def _is_evaluation(name: str) -> bool:
+    quantity = quantity_of(name)
+    return quantity is not None and quantity.is_evaluation

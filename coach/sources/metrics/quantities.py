@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from coach.model.training.metrics import NAMES_EVENT, MetricEvent, Step
+from coach.model.training.metrics import NAMES_EVENT, Counter, MetricEvent, Step
 from coach.sources.values import finite, number, whole
 
 _EVALUATION = frozenset({"eval", "evaluation", "val", "valid", "validation", "test", "dev"})
@@ -49,6 +49,8 @@ _TIMES = ("time_s", "wall_time", "timestamp", "_timestamp", "time")
 _EARLIEST_S = 1e9
 """A smaller value is a duration, or the time since the start."""
 _MAX_NAMES = 64
+LINE_KEY = "num_losses_before"
+"""Key of a record without a step or an epoch of its own: its number among the losses that were printed."""
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
@@ -110,7 +112,7 @@ class Course:
             elif self._followed.setdefault(quantity.field, name) == name:
                 values[quantity.field] = value
         self._num_records += 1
-        step, time_s = self._step_of(record), _time_of(record)
+        (step, counter), time_s = self._step_of(record), _time_of(record)
         epoch = finite(record.get("epoch"))
         self.has_loss = self.has_loss or "loss" in values
         steps, events = [], []
@@ -131,10 +133,11 @@ class Course:
                     step_time_s=finite(record.get("step_time_s")),
                     num_samples_global=_samples_of(record, rate),
                     samples_per_s=rate,
+                    counter=counter,
                 )
             )
         if evaluated:
-            events.append(MetricEvent(0, "eval", time_s, step, evaluated))
+            events.append(MetricEvent(0, "eval", time_s, step, evaluated, counter))
         if new_names:
             events.insert(0, MetricEvent(0, NAMES_EVENT, time_s, step, {"names": tuple(new_names)}))
         return steps, events
@@ -157,13 +160,19 @@ class Course:
             new_names.append(name)
         return new_names
 
-    def _step_of(self, record: Mapping[str, Any]) -> int:
-        """The step number; without one the epoch; without either the number of the record."""
+    def _step_of(self, record: Mapping[str, Any]) -> tuple[int, Counter]:
+        """The step number; without one the epoch; without either the number of the record. `record["line"]`
+        is a number of that last kind."""
         told = next((step for name in _STEPS if (step := whole(record.get(name))) is not None), None)
         epoch = whole(record.get("epoch"))
+        line = whole(record.get(LINE_KEY))
         if told is not None and told >= 0:
-            return told
-        return epoch if epoch is not None and epoch >= 0 else self._num_records
+            return told, Counter.STEP
+        if line is not None:
+            return line, Counter.LINE
+        if epoch is not None and epoch >= 0:
+            return epoch, Counter.EPOCH
+        return self._num_records, Counter.LINE
 
 
 def _rate_of(record: Mapping[str, Any], more_names: Sequence[str]) -> float | None:

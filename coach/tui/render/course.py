@@ -158,9 +158,9 @@ def _newest(points: Sequence[Point]) -> float | None:
 
 
 def _lost(curve: Sequence[CurvePoint]) -> str:
-    """The step from which the loss is not finite, in words; empty if it is finite."""
-    lost = next((p.step for p in curve if p.loss is not None and not math.isfinite(p.loss)), None)
-    return "" if lost is None else f"not finite from step {lost:.0f}"
+    """The step or epoch from which the loss is not finite, in words; empty if it is finite."""
+    lost = next((p for p in curve if p.loss is not None and not math.isfinite(p.loss)), None)
+    return "" if lost is None else f"not finite from {lost.counter.word} {lost.step}"
 
 
 def gpu_charts_of(

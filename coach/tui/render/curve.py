@@ -20,12 +20,13 @@ def curve_lines(
     unit: str = "",
     starts_at_zero: bool = False,
     note: str = "",
+    counted_by: str = "step",
 ) -> list[Line]:
     """A curve in `width` × `height` cells, with the newest value and a note in the title, and the range at
-    the left edge."""
+    the left edge. `counted_by`: the word for the numbers of the points."""
     known = [(x, y) for x, y in points if y is not None]
     finite = [y for _, y in known if math.isfinite(y)]
-    rows: list[Line] = [_heading(title, known, width, unit, note)]
+    rows: list[Line] = [_heading(title, known, width, (unit, note, counted_by))]
     if not finite:
         rows.append(line(muted("   no value yet" if not known else "   no finite value")))
         return rows + [() for _ in range(height - 2)]
@@ -40,14 +41,18 @@ def curve_lines(
         rows.append(line(muted(f" {fit(label, label_width, 'right')} "), Span(cells, "accent")))
     if not has_axis:
         return rows
-    first, last = f"step {points[0][0]:.0f}", f"{points[-1][0]:.0f}"
+    first, last = f"{counted_by} {points[0][0]:.0f}", f"{points[-1][0]:.0f}"
     gap = max(1, width - label_width - 3 - len(first) - len(last))
     rows.append(line(muted(" " * (label_width + 2) + first + " " * gap + last)))
     return rows[:height]
 
 
-def _heading(title: str, known: Sequence[tuple[float, float]], width: int, unit: str, note: str) -> Line:
-    """The title with the newest value, and with the step from which values are not finite."""
+def _heading(
+    title: str, known: Sequence[tuple[float, float]], width: int, words: tuple[str, str, str]
+) -> Line:
+    """The title with the newest value, and with the step from which values are not finite. `words`: its unit,
+    a note, and the word for a step."""
+    unit, note, counted_by = words
     newest = known[-1][1] if known else None
     is_broken = newest is not None and not math.isfinite(newest)
     heading = [muted("─ "), strong(f"{title} "), Span(number(newest), "critical" if is_broken else "")]
@@ -55,7 +60,7 @@ def _heading(title: str, known: Sequence[tuple[float, float]], width: int, unit:
         heading.append(muted(f" {unit}"))
     lost = next((x for x, y in known if not math.isfinite(y)), None)
     if lost is not None:
-        heading.append(Span(f"  ✖ not finite from step {lost:.0f}", "critical"))
+        heading.append(Span(f"  ✖ not finite from {counted_by} {lost:.0f}", "critical"))
     if note:
         heading.append(muted(f"  {note}"))
     heading.append(muted(" " + "─" * width))

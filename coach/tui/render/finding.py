@@ -168,7 +168,7 @@ def evidence_text(item: Evidence) -> str:
     value, unit = number(item.value), printable(item.unit or "")
     if value in text:
         return text
-    return f"{text}: step {value}" if unit == "step" else f"{text}: {value} {unit}".rstrip()
+    return f"{text}: {unit} {value}" if unit in ("step", "epoch") else f"{text}: {value} {unit}".rstrip()
 
 
 def finding_detail(diagnosis: Diagnosis, width: int, label: KeyLabel, marked: int = 0) -> list[Line]:

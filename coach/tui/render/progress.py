@@ -36,7 +36,10 @@ def progress_lines(
 
 def _step_spans(progress: Progress) -> list[Span]:
     of = f" of {progress.num_steps:,}" if progress.num_steps is not None else ""
-    spans = [muted("progress bar " if progress.is_bar else "step "), strong(f"{progress.step:,}{of}")]
+    spans = [
+        muted("progress bar " if progress.is_bar else f"{progress.counter.word} "),
+        strong(f"{progress.step:,}{of}"),
+    ]
     if progress.left_s:
         spans.append(Span(f", {clock(progress.left_s)} left"))
     return spans

@@ -172,7 +172,7 @@ def step_time_line(curve: Sequence[CurvePoint], width: int) -> Line:
     percent = UNKNOWN if share is None else f"{share:.0%}"
     return clip(
         line(
-            strong(f" step {curve[-1].step:,}"),
+            strong(f" {curve[-1].counter.word} {curve[-1].step:,}"),
             muted("  takes "),
             seconds(step_time),
             muted("  data "),

@@ -108,12 +108,15 @@ def _block(head: Line, training: Training, width: int, height: int, num_curves: 
     """One training in exactly `width` × `height` cells."""
     curve = training.glance.curve
     each = (width - 1) // num_curves
+    by = curve[-1].counter.word if curve else "step"
     losses = [(point.step, point.loss) for point in curve]
-    loss = curve_lines("loss", losses, each, height - 1)
+    loss = curve_lines("loss", losses, each, height - 1, counted_by=by)
     both = loss
     if num_curves == 2:
         rates = [(point.step, point.samples_per_s) for point in curve]
-        rate = curve_lines("throughput", rates, each, height - 1, "samples/s", starts_at_zero=True)
+        rate = curve_lines(
+            "throughput", rates, each, height - 1, "samples/s", starts_at_zero=True, counted_by=by
+        )
         both = [(*pad(one, each), *other) for one, other in zip(loss, rate, strict=True)]
     rows = [head, *both]
     rows += [BLANK] * (height - len(rows))

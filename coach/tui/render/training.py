@@ -57,7 +57,7 @@ def _progress_cell(progress: Progress | None) -> Cell:
         return _NO_CELL
     step, total = progress.step, progress.num_steps
     if not total:
-        return Cell(f"step {step:,}")
+        return Cell(f"{progress.counter.word} {step:,}")
     share = min(1.0, step / total)
 
     def fill(width: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of
+from coach.analysis.jobs.progress import Progress, progress_in_log, progress_of, progress_told
 from coach.lookback.history import CurvePoint
 from coach.model.training.log import LogTail
-from coach.model.training.metrics import MetricEvent
+from coach.model.training.metrics import Counter, MetricEvent
 
 
 def curve(num_steps: int, seconds_per_step: float, stride: int = 1) -> list[CurvePoint]:
@@ -74,3 +74,22 @@ def test_it_ends_late_only_if_more_time_is_needed_than_is_left() -> None:
 def test_the_newest_progress_bar_of_a_log_counts(text: str, expected: Progress | None) -> None:
     tail = LogTail("slurm-1.out", 1, ("start", text, "a warning"), 100, 3)
     assert progress_in_log([tail]) == expected
+
+
+def test_a_bar_that_shows_the_loss_tells_a_length_that_the_steps_do_not() -> None:
+    bar = "Epoch 2:  24%|##4  | 12/50 [00:07<00:24,  1.5it/s, loss=0.5]"
+    tails = (LogTail("train.log", 1, (bar,), 64, 1),)
+    assert progress_told(curve(112, 0.6), {}, (), tails) == Progress(12, 50, 24.0, is_bar=True)
+    assert progress_told(curve(112, 0.6), {"max_steps": 150}, (), tails) == progress_of(
+        curve(112, 0.6), {"max_steps": 150}, ()
+    )
+    download = (LogTail("train.log", 1, (bar.replace("loss", "files"),), 64, 1),)
+    assert progress_told(curve(112, 0.6), {}, (), download) == Progress(112, None, None)
+    assert progress_told((), {}, (), download) == Progress(12, 50, 24.0, is_bar=True)
+
+
+def test_epochs_are_counted_as_epochs() -> None:
+    point = CurvePoint(3, 1, None, 0.5, None, None, None, Counter.EPOCH)
+    assert progress_of([point], {"epochs": 6, "max_steps": 900}, ()) == Progress(
+        3, 6, None, counter=Counter.EPOCH
+    )

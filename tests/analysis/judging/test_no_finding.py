@@ -69,8 +69,9 @@ def judged(state: str | None, log: str) -> Look:
 @pytest.mark.parametrize(
     ("state", "log", "look"),
     [
-        ("COMPLETED", "hello", Look.HEALTHY),
+        ("COMPLETED", "hello", Look.NOTHING_KNOWN),
         ("COMPLETED", "", Look.NOTHING_KNOWN),
+        ("COMPLETED", "step 3 loss: 0.25", Look.HEALTHY),
         ("RUNNING", "hello", Look.NOTHING_KNOWN),
         ("RUNNING", "step 3 loss: 0.25", Look.HEALTHY),
         ("CANCELLED", "step 3 loss: 0.25", Look.NOTHING_KNOWN),

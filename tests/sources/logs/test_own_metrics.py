@@ -114,7 +114,7 @@ def test_the_remains_of_a_progress_bar_are_replaced_by_the_frameworks_file() -> 
     io = io_at()
     source = source_of(io, own_run())
     io.write("/runs/x/stdout.log", b"Epoch 9/9 16/16 train_loss: 0.900\n")
-    assert losses(source) == [(0, 0.9)]
+    assert losses(source) == [(9, 0.9)]
     io.write("/srv/code/lightning_logs/version_0/metrics.csv", CSV)
     io.now_s += 121
     (reading,) = source.poll()

@@ -11,13 +11,14 @@ from coach.sources.metrics.quantities import Course
 
 LINES = {
     "epoch 0 step 10 loss 0.5": {"epoch": 0, "step": 10, "loss": 0.5},
-    "Epoch: [2][ 10/391]\tTime  0.1 ( 0.2)\tLoss 6.9e+00 (7.0e+00)": {"epoch": 2, "loss": 6.9},
+    "Epoch: [2][ 10/391]\tTime  0.1 ( 0.2)\tLoss 6.9e+00 (7.0e+00)":
+        {"epoch": 2, "loss": 6.9, "position": 10, "length": 391},
     "{'loss': 2.1, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': 0.1}":
         {"loss": 2.1, "grad_norm": 1.0, "learning_rate": 5e-05, "epoch": 0.1},
     "{'eval_loss': 2.1, 'eval_runtime': 1.0, 'epoch': 1.0}": {"eval_loss": 2.1, "epoch": 1.0},
     "iter 10: loss 3.2001, time 120.5ms, mfu 12.5%": {"step": 10, "loss": 3.2001},
     "Epoch 1:  50%|### | 200/400 [00:10<00:09, 20.0it/s, loss=2.1, v_num=3]":
-        {"epoch": 1, "loss": 2.1, "step_time_s": 0.05},
+        {"epoch": 1, "loss": 2.1, "step_time_s": 0.05, "position": 200, "length": 400, "is_bar": 1},
     " iteration       10/    1000 | elapsed time per iteration (ms): 100.1 | learning rate: 1.0E-04 "
     "| lm loss: 9.1E+00 | grad norm: 1.023 |":
         {"step": 10, "learning rate": 1e-4, "lm loss": 9.1, "grad norm": 1.023},
@@ -26,19 +27,28 @@ LINES = {
     "step 3 loss 1.5 lr 1e-4 samples/s 1234.5": {"step": 3, "loss": 1.5, "lr": 1e-4, "samples_per_s": 1234.5},
     "loss: 0.5 (640 img/s, 0.1 s/it)": {"loss": 0.5, "samples_per_s": 640, "step_time_s": 0.1},
     "391/391 [====] - 5s 12ms/step - loss: 1.5 - accuracy: 0.4 - val_loss: 1.3":
-        {"loss": 1.5, "accuracy": 0.4, "val_loss": 1.3},
+        {"loss": 1.5, "accuracy": 0.4, "val_loss": 1.3, "position": 391, "length": 391, "is_bar": 1},
     "[1,  2000] loss: 2.170": {"loss": 2.17},
     "step 10 loss 2.31 120.5 samples/s data_time 0.58":
         {"step": 10, "loss": 2.31, "samples_per_s": 120.5, "data_time_s": 0.58},
     "Epoch: [0][  10/5005]\tTime  0.519 ( 0.900)\tData  0.201 ( 0.300)\tLoss 6.9e+00 (7.0e+00)":
-        {"epoch": 0, "loss": 6.9, "step_time_s": 0.519, "data_time_s": 0.201},
+        {"epoch": 0, "loss": 6.9, "step_time_s": 0.519, "data_time_s": 0.201, "position": 10, "length": 5005},
     "Epoch(train) [1][50/100] lr: 1.0e-02 time: 0.354  data_time: 0.006  memory: 300  loss: 1.92":
-        {"lr": 0.01, "loss": 1.92, "step_time_s": 0.354, "data_time_s": 0.006},
+        {"epoch": 1, "lr": 0.01, "loss": 1.92, "step_time_s": 0.354, "data_time_s": 0.006,
+         "position": 50, "length": 100},
     "Train: 0 [50/1251 (4%)]  Loss: 6.95 (6.96)  Time: 0.412s, 2485.4/s  LR: 1.000e-05  Data: 0.010 (0.212)":
         {"loss": 6.95, "lr": 1e-5, "step_time_s": 0.412, "data_time_s": 0.01},
     "loss 1.5, step time 120.0 ms, data time 80.0 ms":
         {"loss": 1.5, "step_time_s": 0.12, "data_time_s": 0.08},
     "loss 0.5 on data 12.5 GB": {"loss": 0.5},
+    "ep 1 | it 6/50 | loss 2.5 | lr 0.3": {"epoch": 1, "loss": 2.5, "lr": 0.3, "position": 6, "length": 50},
+    "Epoch 1/4, Batch 100/1000, Loss: 2.1": {"epoch": 1, "loss": 2.1, "position": 100, "length": 1000},
+    "50% done, loss 0.5, acc: 84.7%, 3 % left": {"loss": 0.5, "acc": 0.847},
+    "[epoch 3/6] train loss: 0.5 | val loss: 0.6": {"epoch": 3, "train loss": 0.5, "val loss": 0.6},
+    "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.1": {"epoch": 1, "loss": 2.1},
+    "loss 0.5 in batch 7/1/2026": {"loss": 0.5},
+    "epochs:  20%|##   | 2/10 [00:10<00:40, 5.0s/it, loss=0.5]":
+        {"epoch": 2, "loss": 0.5, "position": 2, "is_bar": 1, "step_time_s": 5},
     "loss 0.5, total time 0.5, data 0.9": {"loss": 0.5, "data_time_s": 0.9},
 }  # fmt: skip
 
@@ -59,6 +69,7 @@ def test_the_numbers_of_a_line_get_their_names(line: str) -> None:
         "CrossEntropyLoss(weight=1.0)",
         "lossless 3 of 5 files",
         "File train.py, line 12, in loss",
+        "Validation:  50%|#####     | 5/10 [00:01<00:01, 5.0it/s, loss=0.5]",
     ],
 )
 def test_a_line_that_only_speaks_of_a_loss_counts_for_nothing(line: str) -> None:
@@ -84,8 +95,59 @@ def test_step_numbers_that_restart_in_each_epoch_are_continued() -> None:
 
 
 def test_lines_without_a_step_are_numbered() -> None:
-    records = LineNumbers().records(["Loss: 2.0", "saved", "Loss: 1.0"])
-    assert [record["step"] for record in records] == [0, 1]
+    assert places("Loss: 2.0", "saved", "Loss: 1.0") == [("line", 0, 2.0), ("line", 1, 1.0)]
+
+
+def test_a_log_with_a_loss_per_epoch_is_numbered_by_epochs() -> None:
+    lines = [f"[epoch {epoch}/3] train loss: 0.{epoch} | val loss: 0.9" for epoch in (1, 2, 3)]
+    assert places(*lines) == [("epoch", 1, 0.1), ("epoch", 2, 0.2), ("epoch", 3, 0.3)]
+
+
+def test_two_lines_with_one_epoch_show_that_each_is_a_part_of_it() -> None:
+    lines = [f"epoch {epoch} [{sample}/640 (1%)] Loss: 1.0" for epoch in (1, 2) for sample in (0, 64, 128)]
+    assert [place[:2] for place in places(*lines)[1:]] == [("line", number) for number in (2, 3, 4, 5, 6)]
+
+
+def test_steps_of_an_epoch_are_added_to_the_epochs_before() -> None:
+    lines = [f"ep {epoch} | it {step}/50 | loss 1.0" for epoch in (0, 1, 2) for step in (9, 29)]
+    assert [place[:2] for place in places(*lines)] == [("step", step) for step in (9, 29, 59, 79, 109, 129)]
+    begun_again = [*lines, *lines[:3]]
+    assert [place[1] for place in places(*begun_again)][-3:] == [9, 29, 59]
+
+
+def test_numbers_that_grow_over_all_epochs_are_left_alone() -> None:
+    lines = [f"epoch {step // 10} step {step}/30 loss 1.0" for step in range(0, 30, 5)]
+    assert [place[1] for place in places(*lines)] == [0, 5, 10, 15, 20, 25]
+
+
+@pytest.mark.parametrize("description", ["Epoch {}: ", "", "Training: "])
+def test_a_redrawn_progress_bar_counts_each_of_its_steps_once(description: str) -> None:
+    lines = [
+        f"{description.format(epoch)} 50%|#####     | {drawn}/4 [00:01<00:01, 5.0it/s, loss={loss}]"
+        for epoch in (0, 1)
+        for loss in range(1, 5)
+        for drawn in (loss - 1, loss)
+    ]
+    found = places(*lines)
+    assert [step for _, step, _ in found] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [loss for _, _, loss in found] == [1, 2, 3, 4, 1, 2, 3, 4]
+
+
+def test_an_evaluation_in_a_progress_bar_counts_once() -> None:
+    bar = "Epoch {}: 50%|#####     | {}/4 [00:01<00:01, 5.0it/s, loss=1.0, val_loss={}]"
+    lines = [bar.format(epoch, step, val) for epoch, val in ((1, 0.9), (2, 0.7)) for step in (1, 2, 3, 4, 4)]
+    course = Course()
+    events = [
+        event for record in LineNumbers().records(lines) for event in course.take(record)[1] if event.fields
+    ]
+    assert [event.fields["loss"] for event in events if event.event == "eval"] == [0.9, 0.7]
+
+
+def places(*lines: str) -> list[tuple[str, int, float | None]]:
+    """What each training loss is counted by, its number, and the loss."""
+    course = Course()
+    steps = [step for record in LineNumbers().records(lines) for step in course.take(record)[0]]
+    return [(str(step.counter), step.step, step.loss) for step in steps]
 
 
 def test_a_line_s_own_time_is_the_time_of_its_numbers() -> None:

@@ -1,0 +1,197 @@
+"""Trainings that coach knows by their printed losses alone: what the findings call an epoch, and which cause
+they give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+
+from coach.analysis.judging.no_finding import Look, look_of
+from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import MetricEvent
+from coach.rules.engine import Engine
+from coach.rules.registry import build
+from coach.sources.logs.printed_numbers import LineNumbers
+from coach.sources.metrics.quantities import Course
+from tests.rules.examples import run, scan, tail_of
+
+
+def judged(
+    lines: Iterable[str], state: str = "COMPLETED", lr: float | None = None, *, is_log_alone: bool = False
+) -> Diagnosis:
+    """The diagnosis of a run with this output, from its log and the numbers in it, or from its log alone."""
+    text = "".join(f"{line}\n" for line in lines)
+    history, course, events = History(), Course(), list[MetricEvent]()
+    numbers = [] if is_log_alone else LineNumbers().records(re.split(r"[\r\n]+", text))
+    for record in numbers:
+        steps, new = course.take(record)
+        history.add_steps(steps)
+        events += new
+    parameters = {} if lr is None else {"lr": lr}
+    snapshot = TargetSnapshot(
+        "run",
+        None,
+        run=run(parameters, state=state, device={"type": "cpu"}),
+        events=tuple(events),
+        log_hits=scan(text),
+        log_tails=(tail_of(text),),
+    )
+    return Engine(build()).diagnose(snapshot, history)
+
+
+def said(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    assert not [gap for gap in diagnosis.not_measured if gap.what.startswith("rule ")]
+    return [(finding.rule, finding.summary) for finding in diagnosis.findings]
+
+
+EPOCHS = {
+    "[epoch {}/6] train loss: nan | val loss: nan | acc: 11.6% (0.8s)": "epoch 1",
+    "Epoch {}: 100%|#####| 50/50 [00:03<00:00, 15.0it/s, loss=nan]": "step 50",
+    "{{'loss': nan, 'epoch': {}.25}}": "step 0",
+    "train loss: nan": "step 0",
+}
+
+
+@pytest.mark.parametrize("line", EPOCHS)
+def test_a_loss_after_many_updates_accuses_the_rate_not_the_first_batch(line: str) -> None:
+    diagnosis = judged((line.format(epoch) for epoch in range(1, 7)), lr=3000.0)
+    assert said(diagnosis) == [("NUM001", f"The loss is NaN since {EPOCHS[line]}")]
+    assert diagnosis.findings[0].fixes[0].changes == {"lr": 300.0}
+
+
+def test_a_loss_that_is_nan_at_the_first_step_accuses_the_first_batch() -> None:
+    rules = [rule for rule, _ in said(judged(f"ep 0 | it {step}/50 | loss nan" for step in range(9)))]
+    assert rules == ["NUM002", "NUM001"]
+
+
+def test_evaluations_of_epochs_are_called_by_the_epoch() -> None:
+    losses = [(1.3, 0.7), (0.5, 0.6), (0.36, 0.59), (0.25, 0.5), (0.2, 0.65), (0.15, 0.7), (0.1, 0.8)]
+    lines = [
+        f"[epoch {epoch}/7] train loss: {train} | val loss: {val}"
+        for epoch, (train, val) in enumerate(losses, 1)
+    ]
+    (finding,) = judged(lines).findings
+    assert (finding.rule, finding.summary) == (
+        "NUM013",
+        "The loss on held-out data has risen from 0.5 at epoch 4 to 0.8, while the training loss fell from "
+        "0.25 to 0.1",
+    )
+    assert [(item.line, item.text) for item in finding.evidence] == [
+        (4, "train loss: 0.25 | val loss: 0.5"),
+        (7, "train loss: 0.1 | val loss: 0.8"),
+    ]
+    assert "of epoch 4, if the program saved one" in finding.fixes[0].title
+    (better,) = judged(f"{line} | acc: {80 + place}.5%" for place, line in enumerate(lines)).findings
+    assert better.summary.endswith("to 0.1; the accuracy rose from 83.5% to 86.5%")
+    assert "epoch 4 is best by loss, the newest by accuracy" in better.fixes[0].title
+
+
+def test_the_first_line_with_a_nan_is_named_though_another_loss_stays_finite() -> None:
+    lines = [f"step {step}: G_loss={'nan' if step > 19 else 2.5} D_loss=0.7" for step in range(40)]
+    (finding,) = judged(lines).findings
+    assert finding.summary == "The training loss is NaN (first in line 21 of the log)"
+    assert [item.line for item in finding.evidence] == [21, 20, None]
+    assert finding.evidence[1].text == "last finite loss before it: 2.5"
+
+
+def test_a_loss_that_is_finite_again_is_forgotten_though_the_other_one_was_finite_all_the_time() -> None:
+    lines = [f"step {step}: G_loss={'nan' if step in (5, 6) else 2.5} D_loss=0.7" for step in range(40)]
+    assert said(judged(lines)) == []
+
+
+FUNCTIONS = {
+    "ep 0 | it {}/50 | mse {} | lr 0.3": "mse",
+    "Epoch {}/8 - train_mse: {} - val_mse: 0.5": "train_mse",
+    "Epoch {} | Train CE {} | Val CE nan | Acc 50%": "Train CE",
+    "epoch={} elbo={} kl=0.5": "elbo",
+    "[epoch {}] cross entropy = {}": "cross entropy",
+    "{}: train rmse {}": "train rmse",
+}
+
+
+@pytest.mark.parametrize("line", FUNCTIONS)
+def test_a_loss_that_is_called_by_its_function_is_followed_into_nan(line: str) -> None:
+    lines = [line.format(place, "0.5" if place < 4 else "nan") for place in range(1, 9)]
+    (finding,) = judged(lines).findings
+    assert (finding.rule, finding.severity.word) == ("NUM001", "critical")
+    (from_log,) = judged(lines, is_log_alone=True).findings
+    assert from_log.summary == f"The loss {FUNCTIONS[line]} is NaN (first in line 4 of the log)"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step {} loss 0.5 mse nan",  # a metric beside the loss
+        "step {} loss 0.5 train_mae: nan",
+        "epoch {} val mse nan",
+        "epoch {} test CE: nan",
+        "epoch {} std nan",
+        "epoch {} train_auc: nan",
+        "nan_to_num(mse) in step {}",
+        "step {}: GradScaler found inf, skipping",
+        "the mse of step {} was nan before the repair",
+        "epoch {} accuracy nan",
+        "epoch {} mse 0.5",
+    ],
+)
+def test_a_nan_that_is_no_training_loss_is_left_alone(line: str) -> None:
+    lines = [line.format(place) for place in range(1, 9)]
+    assert said(judged(lines)) == []
+    assert said(judged(lines, is_log_alone=True)) == []
+
+
+def test_a_function_whose_values_are_finite_again_is_left_alone() -> None:
+    lines = [f"step {step} nll {'nan' if step in (3, 4) else 2.5}" for step in range(40)]
+    assert said(judged(lines, is_log_alone=True)) == []
+    assert [finding.severity.word for finding in judged(lines).findings] == ["info"]
+
+
+def test_a_training_without_a_loss_that_can_be_read_is_not_called_healthy() -> None:
+    assert look_of(judged(f"{epoch}\t0.5\t0.4" for epoch in range(9))) is Look.NOTHING_KNOWN
+    assert look_of(judged(f"epoch {epoch} mse 0.5" for epoch in range(9))) is Look.HEALTHY
+
+
+EXPLODED = (
+    (42921669933.6578, 7.2150, 11.6),
+    (2189.1360, 2.6328, 10.8),
+    (3.7272, 4.9369, 11.6),
+    (4.1443, 3.7721, 11.6),
+    (3.2357, 3.1340, 9.5),
+    (3.1367, 4.2872, 9.8),
+)
+
+
+def _printed(epochs: Iterable[tuple[float, float, float]]) -> list[str]:
+    return [
+        f"[epoch {epoch}/6] train loss: {train:.4f} | val loss: {val:.4f} | acc: {accuracy}% (0.8s)"
+        for epoch, (train, val, accuracy) in enumerate(epochs, 1)
+    ]
+
+
+def test_a_classifier_that_exploded_and_then_only_guesses_is_named() -> None:
+    (finding,) = judged(_printed(EXPLODED), lr=10.0).findings
+    assert (finding.rule, finding.summary) == (
+        "NUM006",
+        "The training loss exploded, to 4.292e+10, and ends no better than guessing: the accuracy is 9.8%, "
+        "and was 11.6% at first",
+    )
+    assert finding.fixes[0].changes == {"lr": 1.0}
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        [(train, val, 10.0 + 15 * place) for place, (train, val, _) in enumerate(EXPLODED)],  # it recovered
+        [(train / 1e10, val, accuracy) for train, val, accuracy in EXPLODED[:1]] + list(EXPLODED[2:]),
+        [(2.4 - 0.01 * place, 2.4, 10.0) for place in range(6)],  # it never exploded
+        [(230.0 / 4**place, 0.2, 95.0 + place / 2) for place in range(6)],  # a sum, of rare classes
+    ],
+)
+def test_a_classifier_that_learns_or_did_not_explode_is_not_said_to_guess(
+    epochs: list[tuple[float, float, float]],
+) -> None:
+    assert not [summary for rule, summary in said(judged(_printed(epochs))) if rule == "NUM006"]
