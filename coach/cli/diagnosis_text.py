@@ -42,7 +42,7 @@ def _waiting_lines(checked: Checked, waiting: Mapping[str, Any], now_s: float) -
     yield printable(f"{checked.diagnosis.target}  {checked.diagnosis.state or ''}".rstrip())
     yield f"  {printable(meaning_of(checked.diagnosis))}"
     yield from (f"  {line}" for line in waiting_lines(waiting, now_s))
-    if checked.parts:
+    if len(checked.parts) > 1:
         yield from _part_lines(checked.parts)
 
 

@@ -229,7 +229,7 @@ def test_why_explains_in_plain_words_the_wait_of_each_job(
         ("8", 1, "its time limit of 01:40:00 is longer than its partition allows: 00:05:00"),
         ("8", 1, "scontrol update JobId=8 TimeLimit=00:05:00 makes it shorter"),
         ("4", 1, "it will never start as it is: it requests more or fewer nodes"),
-        ("34", 0, "it waits its turn: it is first in line"),
+        ("34", 0, "waits: it is first in line"),
         ("34", 0, "starts: now, by Slurm's estimate"),
         ("24", 0, "scontrol release 24"),
     ],

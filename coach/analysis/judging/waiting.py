@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
-from coach.analysis.queueing.pending_reasons import KnownReasons, PendingClass, PendingReason, explain_job
+from coach.analysis.queueing.pending_reasons import (
+    NOTHING,
+    KnownReasons,
+    PendingClass,
+    PendingReason,
+    explain_job,
+)
 from coach.analysis.spelling.printable import printable
 from coach.analysis.spelling.slurm import format_time
 from coach.model.json_types import Number
@@ -17,7 +23,7 @@ PENDING = "pending"
 """The key of a waiting job's object in the public JSON."""
 
 _KINDS = {
-    PendingClass.WAIT: "it waits its turn",
+    PendingClass.WAIT: "waits",
     PendingClass.LIMIT: "a limit",
     PendingClass.NEVER: "it will never start as it is",
     PendingClass.HELD: "held",
@@ -86,7 +92,8 @@ def waiting_lines(waiting: Mapping[str, Any], now_s: float) -> Iterator[str]:
     """The reason, the remedy, and the start that Slurm expects."""
     kind = PendingClass(str(waiting["kind"]))
     yield f"{_KINDS[kind]}: {printable(waiting['meaning'])} (Slurm says {printable(waiting['reason'])})"
-    yield f"what to do: {printable(waiting['advice'])}"
+    if waiting["advice"] != NOTHING:
+        yield f"what to do: {printable(waiting['advice'])}"
     start_s = waiting["estimated_start_s"]
     if isinstance(start_s, int | float):
         when = f"in {rough_age(start_s - now_s)}" if start_s > now_s else "now"
