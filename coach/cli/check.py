@@ -64,26 +64,40 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise UserError("--log and --metrics need one TARGET", "coach check JOB --log FILE")
     checker = Checker(settings, io, Engine(rules_of(settings)), args.backend)
     if args.target is not None:
-        named = [tuple(_existing(path) for path in paths) for paths in (args.log, args.metrics)]
-        checked = checker.target(args.target, *named)
-        diagnoses = [checked.diagnosis]
-        _tell_left_out(checked.num_left_out)
-        if args.format == "json":
-            print(json.dumps(checked_object(checked), indent=2))
-        else:
-            for line in checked_lines(checked, settings.muted_rules):
-                print_line(line)
+        diagnoses, is_stuck = _check_one(args, checker, settings, io)
     else:
-        judged, num_left_out = checker.own_jobs()
-        _tell_left_out(num_left_out)
-        diagnoses = [each.diagnosis for each in judged]
-        if args.format == "json":
-            print(json.dumps(jobs_object(diagnoses), indent=2))
-        else:
-            for line in verdict_lines(judged, io.now()):
-                print_line(line)
+        diagnoses, is_stuck = _check_own(args, checker, io)
     limit = _FAIL_ON[args.fail_on]
-    return int(any(finding.severity >= limit for found in diagnoses for finding in found.findings))
+    is_bad = any(finding.severity >= limit for found in diagnoses for finding in found.findings)
+    return int(is_bad or (is_stuck and limit <= Severity.WARNING))
+
+
+def _check_one(
+    args: argparse.Namespace, checker: Checker, settings: Settings, io: Io
+) -> tuple[list[Diagnosis], bool]:
+    """The diagnosis, and True if the job can never start."""
+    logs, metrics = (tuple(_existing(path) for path in paths) for paths in (args.log, args.metrics))
+    checked = checker.target(args.target, logs, metrics)
+    _tell_left_out(checked.num_left_out)
+    if args.format == "json":
+        print(json.dumps(checked_object(checked), indent=2))
+    else:
+        for line in checked_lines(checked, io.now(), settings.muted_rules):
+            print_line(line)
+    return [checked.diagnosis], checked.waiting is not None and checked.waiting["never_starts"]
+
+
+def _check_own(args: argparse.Namespace, checker: Checker, io: Io) -> tuple[list[Diagnosis], bool]:
+    """The diagnoses of all own jobs, and True if one of them can never start."""
+    judged, num_left_out = checker.own_jobs()
+    _tell_left_out(num_left_out)
+    diagnoses = [each.diagnosis for each in judged]
+    if args.format == "json":
+        print(json.dumps(jobs_object(diagnoses), indent=2))
+    else:
+        for line in verdict_lines(judged, io.now()):
+            print_line(line)
+    return diagnoses, any(each.why_never is not None for each in judged)
 
 
 def _tell_left_out(number: int) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from coach.analysis.comparing.time_to_target import target_words, time_to_target
 from coach.analysis.jobs.segments import segment_words
 from coach.analysis.judging.no_finding import Look, look_of, meaning_of
 from coach.analysis.judging.outcome_words import earlier_runs_lines, outcome_text
 from coach.analysis.judging.several_jobs import Judged
+from coach.analysis.judging.waiting import waiting_lines
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.text import printable
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Subject
@@ -22,8 +23,11 @@ _MAX_NAMED = 20
 _WENT_WRONG = "went wrong"
 
 
-def checked_lines(checked: Checked, muted: Iterable[str] = ()) -> Iterable[str]:
-    """All findings for the named target."""
+def checked_lines(checked: Checked, now_s: float, muted: Iterable[str] = ()) -> Iterable[str]:
+    """All findings for the named target. For a job that waits, the reason: nothing could be measured yet."""
+    if checked.waiting is not None and not checked.diagnosis.findings:
+        yield from _waiting_lines(checked, checked.waiting, now_s)
+        return
     yield from diagnosis_lines(checked.diagnosis, checked.files, muted)
     run = checked.snapshot.run
     yield from (f"  {printable(words)}" for words in segment_words(run.segments if run is not None else ()))
@@ -31,6 +35,14 @@ def checked_lines(checked: Checked, muted: Iterable[str] = ()) -> Iterable[str]:
     if target is not None:
         yield f"  {target_words(target)}"
     if checked.parts:
+        yield from _part_lines(checked.parts)
+
+
+def _waiting_lines(checked: Checked, waiting: Mapping[str, Any], now_s: float) -> Iterable[str]:
+    yield printable(f"{checked.diagnosis.target}  {checked.diagnosis.state or ''}".rstrip())
+    yield f"  {printable(meaning_of(checked.diagnosis))}"
+    yield from (f"  {line}" for line in waiting_lines(waiting, now_s))
+    if len(checked.parts) > 1:
         yield from _part_lines(checked.parts)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from coach.analysis.query.job_fields import job_vocabulary
 from coach.analysis.query.language import Field, Query, in_order
 from coach.analysis.queueing.arrays import fold, fold_rows, unfold
-from coach.analysis.queueing.pending_reasons import KnownReasons, explain_job
 from coach.cli.cluster import add_clusters, add_options, hidden_as_json, look, print_hidden
 from coach.cli.listing import Listing, add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
@@ -30,6 +29,7 @@ from coach.sources.machine.user import user_name
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.workflows.jobs.place_in_queue import PlaceInQueue, read_place
+from coach.workflows.judging.why_pending import Explain, explainer
 
 COLUMNS = "id,user,state,reason,part,node,cpus,gpu,used,left,start,name"
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not args.unfold:
         jobs = _row_per_array(jobs)
     if args.why:
-        _print_reasons(in_order(jobs, listing.orders))
+        _print_reasons(in_order(jobs, listing.orders), _io(settings))
         if place is not None:
             print_place(place)
     else:
@@ -102,12 +102,16 @@ def _remember(settings: Settings, own: list[Job]) -> None:
         print(f"coach: {printable(note)}", file=sys.stderr)
 
 
+def _io(settings: Settings) -> SystemIo:
+    return SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+
+
 def _read_place(settings: Settings, user: str, jobs: list[Job]) -> PlaceInQueue | None:
     """The place in the queue; None unless an own Slurm job waits. Local runs have no queue."""
     if not any(job.state == "PENDING" and job.user == user and job.raw_job_id for job in jobs):
         return None
 
-    return read_place(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user)
+    return read_place(_io(settings), user)
 
 
 def _place_as_json(place: PlaceInQueue | None) -> dict[str, Any]:
@@ -126,7 +130,7 @@ def _place_as_json(place: PlaceInQueue | None) -> dict[str, Any]:
 def _print_as_json(
     jobs: list[Job], listing: Listing[Job], more: Mapping[str, Any], num_bad_rows: int
 ) -> None:
-    as_json = listing.as_json if listing.columns else partial(_as_json, KnownReasons())
+    as_json = listing.as_json if listing.columns else partial(_as_json, explainer())
     print_json("jobs", map(as_json, in_order(jobs, listing.orders)), num_bad_rows, more)
 
 
@@ -145,9 +149,9 @@ def _print_table(
         print("~ Slurm's estimate; it changes with the queue", file=sys.stderr)
 
 
-def _print_reasons(jobs: list[Job]) -> None:
-    known = KnownReasons()
-    explained = [(job, why) for job in jobs if (why := explain_job(job, known)) is not None]
+def _print_reasons(jobs: list[Job], io: SystemIo) -> None:
+    explain = explainer(jobs, io)
+    explained = [(job, why) for job in jobs if (why := explain(job)) is not None]
     if not explained:
         print("no job is pending")
         return
@@ -157,8 +161,8 @@ def _print_reasons(jobs: list[Job]) -> None:
     )
 
 
-def _as_json(known: KnownReasons, job: Job) -> dict[str, Any]:
-    why = explain_job(job, known)
+def _as_json(explain: Explain, job: Job) -> dict[str, Any]:
+    why = explain(job)
     return {
         **job_as_dict(job),
         "estimated_start_s": job.estimated_start_s,

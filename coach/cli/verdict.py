@@ -29,7 +29,9 @@ def verdict_lines(judged: Sequence[Judged], now_s: float) -> list[str]:
     lines = [_verdict(ordered), ""] if ordered else [_verdict(ordered)]
     tail = ["", "coach check JOB shows one job in full, with its proof and its fixes"] if ordered else []
     room = MAX_LINES - len(lines) - len(tail)
-    blocks = [_block(each, now_s) for each in bad] + [[_head(each, now_s)] for each in well]
+    blocks = [_block(each, now_s) for each in bad]
+    blocks += [_stuck_block(each, now_s) for each in ordered if each.why_never is not None]
+    blocks += [[_head(each, now_s)] for each in well]
     for number, block in enumerate(blocks):
         is_last = number == len(blocks) - 1
         if len(block) + (not is_last) > room:
@@ -48,6 +50,8 @@ def _verdict(judged: Sequence[Judged]) -> str:
     if worst:
         named = f"{len(worst)} of {len(judged)} jobs" if len(judged) > 1 else "The job"
         return f"✖ {named} went wrong: {_counts(worst)} ({scope})"
+    if never := sum(each.why_never is not None for each in judged):
+        return f"▲ {never} of {len(judged)} will never start with what it asks for ({scope})"
     blind = sum(each.is_blind for each in judged)
     if blind:
         return f"? Nothing found, but {blind} of {len(judged)} could not be read ({scope})"
@@ -90,6 +94,16 @@ def _block(each: Judged, now_s: float) -> list[str]:
     if fix is not None:
         rows.append(f"    → {printable(fix.title)}")
     return rows
+
+
+def _stuck_block(each: Judged, now_s: float) -> list[str]:
+    """A job that waits for what it cannot get."""
+    why = each.why_never
+    assert why is not None
+    left = (
+        f"▲ {printable(each.diagnosis.target)}  {_name(each)}{_state(each, now_s)}  {printable(why.reason)}"
+    )
+    return [left, f"    {printable(why.meaning)}", f"    → {printable(why.advice)}"]
 
 
 def _head(each: Judged, now_s: float) -> str:

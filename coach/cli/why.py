@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coach.analysis.judging.verdict_object import OUTCOME
+from coach.analysis.judging.waiting import PENDING
 from coach.analysis.judging.why_words import MAX_LINES, log_lines, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
@@ -84,9 +85,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.format == "json":
         print(json.dumps({key: value for key, value in verdict.items() if key != OUTCOME}, indent=2))
     else:
-        for line in why_lines(verdict):
+        for line in why_lines(verdict, io.now()):
             print_line(line)
-    worst = worst_severity(verdict)
+    never = verdict.get(PENDING, {}).get("never_starts") is True
+    worst = max(filter(None, (worst_severity(verdict), Severity.WARNING if never else None)), default=None)
     return int(worst is not None and worst >= _FAIL_ON[args.fail_on])
 
 

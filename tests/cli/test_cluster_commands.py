@@ -16,7 +16,7 @@ import pytest
 
 from coach.analysis.query.job_fields import job_vocabulary
 from coach.analysis.queueing.arrays import group_id
-from coach.cli import history, jobs, nodes, partitions, run_command
+from coach.cli import check, history, jobs, nodes, partitions, run_command, why
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import Verb
@@ -215,10 +215,36 @@ def test_why_explains_in_plain_words_the_wait_of_each_job(
     shown, said = capsys.readouterr()
     assert "not available here: fair share: not at this site" in said
     assert "you have as much as the QOS allows: running jobs" in shown
-    assert "its time limit is longer than its partition allows" in shown
+    assert "is longer than its partition allows: " in shown
     assert run_recorded(clients, jobs, settings, "--format", "json") == 0
     pending = [each for each in json.loads(capsys.readouterr().out)["jobs"] if each["state"] == "PENDING"]
     assert {each["pending"]["kind"] for each in pending} == {"wait", "limit", "never", "held"}
+
+
+@pytest.mark.usefixtures("clients")
+@pytest.mark.parametrize("module", [why, check])
+@pytest.mark.parametrize(
+    ("job_id", "status", "said"),
+    [
+        ("8", 1, "its time limit of 01:40:00 is longer than its partition allows: 00:05:00"),
+        ("8", 1, "scontrol update JobId=8 TimeLimit=00:05:00 makes it shorter"),
+        ("4", 1, "it will never start as it is: it requests more or fewer nodes"),
+        ("34", 0, "waits: it is first in line"),
+        ("34", 0, "starts: now, by Slurm's estimate"),
+        ("24", 0, "scontrol release 24"),
+    ],
+)
+def test_a_waiting_job_says_why_and_a_hopeless_one_is_a_failure(
+    module: Any, job_id: str, status: int, said: str, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(module, settings, job_id, "--backend", "slurm") == status
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert "not measured" not in shown
+    assert "no problem found" not in shown
+    assert run(module, settings, job_id, "--backend", "slurm", "--format", "json") == status
+    pending = json.loads(capsys.readouterr().out)["pending"]
+    assert pending["kind"] in ("never" if status else "wait", "held")
 
 
 def test_an_array_is_one_line_until_it_is_unfolded(

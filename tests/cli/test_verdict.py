@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coach.analysis.judging.several_jobs import Judged, worst_first
@@ -109,3 +111,13 @@ def test_the_list_fits_a_small_terminal_with_any_number_and_names_of_jobs(num_jo
     assert max(map(display_width, lines)) <= WIDTH
     assert not any("\x1b" in line for line in lines)
     assert any("more: --format json lists them all" in line for line in lines) is (num_jobs > 6)
+
+
+def test_a_job_that_can_never_start_is_not_counted_as_well() -> None:
+    stuck = judged("1", state="PENDING", is_read=False)
+    assert stuck.snapshot.job is not None
+    job = replace(stuck.snapshot.job, reason="PartitionTimeLimit")
+    lines = verdict_lines([replace(stuck, snapshot=replace(stuck.snapshot, job=job)), judged("2")], NOW_S)
+    assert lines[0] == "▲ 1 of 2 will never start with what it asks for (1 running, 1 waiting)"
+    assert lines[2].startswith("▲ 1  train  PENDING")
+    assert "TimeLimit" in lines[4]

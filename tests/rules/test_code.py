@@ -270,3 +270,33 @@ def test_the_line_of_one_s_own_program_is_shown_and_not_that_of_a_library() -> N
     frame = finding.evidence[1]
     assert (frame.file, frame.line) == ("train.log", 2)
     assert 'own code: File "/home/user/train.py", line 7' in frame.text
+
+
+def fix_of(*lines: str) -> str:
+    return diagnose_log("\n".join(("Traceback (most recent call last):", *lines))).findings[0].fixes[0].title
+
+
+def test_a_missing_key_of_a_configuration_may_be_misspelt_there() -> None:
+    frame = '  File "/home/user/train.py", line 5, in <module>'
+    line = "    lr = cfg['optim']['learning_rate']"
+    assert fix_of(frame, line, "KeyError: 'learning_rate'").startswith(
+        "Look for 'learning_rate' in the configuration"
+    )
+    assert fix_of(frame, "    x = batch['image']", "KeyError: 'image'").startswith("Correct the program")
+
+
+def test_labels_outside_the_classes_say_which_labels_are_valid() -> None:
+    frame = '  File "/home/user/train.py", line 5, in <module>'
+    assert fix_of(frame, "    cross_entropy(x, y)", "IndexError: Target 10 is out of bounds.").startswith(
+        "Labels must lie in 0 … C-1"
+    )
+
+
+def test_samples_that_do_not_stack_are_a_matter_of_the_data_set() -> None:
+    frame = (
+        '  File "/v/lib/python3.11/site-packages/torch/utils/data/_utils/collate.py", line 275, in collate'
+    )
+    words = (
+        "RuntimeError: stack expects each tensor to be equal size, but got [3, 8] at entry 0 and [3, 9] at 5"
+    )
+    assert "collate_fn" in fix_of(frame, "    return torch.stack(batch, 0, out=out)", words)

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.judging.finding import Severity
+from coach.model.judging.finding import Finding, Severity
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.model.training.metrics import Step
+from coach.model.training.telemetry import HostSample
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import causes, diagnose_log, history, run, scan, steps
@@ -371,6 +372,53 @@ def test_a_time_limit_that_was_too_short_is_raised_to_the_time_of_all_steps() ->
     (finding,) = [finding for finding in diagnosis.findings if finding.rule == "JOB002"]
     assert finding.fixes[0].changes == {"time": "02:22:00"}
     assert ("steps done", 100, "of 6000") in [(e.text, e.value, e.unit) for e in finding.evidence]
+
+
+def limit_at(*lines: str, written_s: float | None = None, samples: tuple[HostSample, ...] = ()) -> Finding:
+    """The finding of a job that ran 100 s and was ended at 200 s, with this log."""
+    job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 100, 0, 100, 90.0, 100.0, 200.0)
+    tail = LogTail("a", 1, lines, 1, len(lines), written_s=written_s)
+    snapshot = TargetSnapshot("17", 200.0, job=job, log_tails=(tail,))
+    findings = Engine(build()).diagnose(snapshot, history((), samples)).findings
+    return next(finding for finding in findings if finding.rule == "JOB002")
+
+
+def test_a_printed_counter_says_how_much_time_the_whole_training_needs() -> None:
+    finding = limit_at(*(f"[epoch {n}/40] train loss: {2 / n:.3f}" for n in range(1, 21)), written_s=199.0)
+    assert finding.summary.endswith("ended by Slurm, at epoch 20 of 40")
+    assert finding.fixes[0].changes == {"time": "00:05:00"}
+    assert finding.fixes[0].title.endswith("20 of 40 epochs took 1.7 min, all need about 3.3 min")
+    unsure = limit_at(*(f"step {n:5}/1000  loss=2.0" for n in (0, 10, 20)), "srun: forcing job termination")
+    assert "if it made progress to the end" in unsure.fixes[0].title
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"ep {epoch} | step {n}/50 | loss 2.0" for epoch in (0, 1) for n in range(0, 50, 10)],
+        [f"step {n}/50 loss 2.0" for _ in (0, 1) for n in range(0, 50, 10)],
+        ["loaded shard: batch 3/8", "loss 2.0"],
+    ],
+)
+def test_a_counter_of_a_part_is_no_progress_of_the_whole(lines: list[str]) -> None:
+    finding = limit_at(*lines, written_s=199.0)
+    assert finding.summary.endswith("ended by Slurm")
+    assert not any(fix.changes for fix in finding.fixes)
+
+
+def test_a_silent_job_without_cpu_stood_still_also_under_five_minutes() -> None:
+    lines = [f"step {n} loss 2.0" for n in range(20)]
+    idle = tuple(HostSample("n1", 100.0 + n, cpu_pct=0.0, num_cpus=4) for n in range(100))
+    assert "in its last 80 s it printed nothing and used no CPU" in (
+        limit_at(*lines, written_s=120.0, samples=idle).fixes[0].title
+    )
+    busy = tuple(replace(sample, cpu_pct=25.0) for sample in idle)  # its output may only be buffered
+    for finding in (
+        limit_at(*lines, written_s=120.0, samples=busy),
+        limit_at(*lines, written_s=195.0, samples=idle),
+        limit_at(*lines, "slurmstepd: error: *** JOB 17 ***", written_s=120.0, samples=idle),
+    ):
+        assert "First check that it still made progress" in finding.fixes[0].title
 
 
 def test_an_attempt_that_was_preempted_and_followed_by_another_is_past() -> None:

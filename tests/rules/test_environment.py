@@ -585,3 +585,24 @@ def test_a_driver_that_is_too_old_explains_no_plain_exception_of_the_program(sai
     )
     findings = diagnose_log(said + failed).findings
     assert [(f.cause, f.consequence_of) for f in findings] == [("code_error", None), ("driver_too_old", None)]
+
+
+def test_an_unknown_module_that_an_own_file_imports_is_first_looked_for_there() -> None:
+    head = 'Traceback (most recent call last):\n  File "/home/ada/train.py", line 2, in <module>\n'
+    typo = diagnose_log(f"{head}    from modle import Net\nModuleNotFoundError: No module named 'modle'\n")
+    assert typo.findings[0].fixes[0].title.startswith("If modle is a file of yours, correct its name")
+    assert not any("pip install" in fix.title for fix in typo.findings[0].fixes)
+    known = diagnose_log(f"{head}    import cv2\nModuleNotFoundError: No module named 'cv2'\n").findings[0]
+    assert known.fixes[-1].title == "Or install it there: python -m pip install opencv-python"
+
+
+def test_a_failed_cd_is_named_before_the_file_that_is_missing_there() -> None:
+    cd = "/var/spool/job08150/slurm_script: line 4: cd: /home/ada/trainings: No such file or directory\n"
+    missing = "python: can't open file '/home/ada/train.py': [Errno 2] No such file or directory\n"
+    told = diagnose_whole(cd + missing).findings[0]
+    assert (told.rule, told.fixes[0].title) == (
+        "DAT011",
+        "Correct the line `cd /home/ada/trainings` of the batch script: it failed, so the job ran elsewhere",
+    )
+    assert told.evidence[-1].line == 1
+    assert "cd " not in diagnose_whole(missing).findings[0].fixes[0].title

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from coach.analysis.judging.outcome_words import end_text
 from coach.lookback.history import History
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
@@ -87,3 +88,17 @@ def test_the_rules_that_need_a_log_say_where_it_was_looked_for() -> None:
     diagnosis = Engine(build()).diagnose(foreign("RUNNING", MISSING, denied), History())
     (because,) = {item.because for item in diagnosis.not_measured if item.what == "log"}
     assert because == "/home/ada/logs/17.out: no such file; /o/17.err: Permission denied"
+
+
+def test_a_job_that_slurm_never_started_was_refused_and_not_ended_by_a_signal() -> None:
+    refused = replace(job("FAILED", "BadConstraints"), nodes=None, time_used_s=0, exit_code=129)
+    diagnosis = Engine(build()).diagnose(
+        TargetSnapshot("17", 2.0, job=refused, log_files=(MISSING,)), History()
+    )
+    (finding,) = diagnosis.findings
+    assert (finding.rule, finding.evidence[1].text) == ("JOB011", "asked for: 1 node, 2 CPUs")
+    assert diagnosis.outcome is not None
+    assert end_text(diagnosis.outcome) == "Slurm never started it: no node has all that it asks for"
+    started = replace(refused, nodes="node4", time_used_s=3)
+    again = Engine(build()).diagnose(TargetSnapshot("17", 2.0, job=started, log_files=(MISSING,)), History())
+    assert [each.rule for each in again.findings] == ["JOB017"]

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 
 from coach.analysis.judging.no_finding import Look, look_of
 from coach.analysis.judging.ranking import lost_gpu_hours
+from coach.analysis.judging.waiting import is_never
 from coach.analysis.queueing.arrays import fold
+from coach.analysis.queueing.pending_reasons import PendingReason, explain_job
 from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
@@ -39,6 +41,12 @@ class Judged:
     @property
     def is_waiting(self) -> bool:
         return self.snapshot.state in ("PENDING", "CONFIGURING")
+
+    @property
+    def why_never(self) -> PendingReason | None:
+        """Why it cannot start with what it asks for; None if it can."""
+        why = explain_job(self.snapshot.job) if self.snapshot.job is not None else None
+        return why if why is not None and is_never(why) else None
 
     @property
     def is_unread(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from coach.analysis.judging.outcome_words import end_text, lost_text
 from coach.analysis.judging.verdict_object import OUTCOME
+from coach.analysis.judging.waiting import PENDING, waiting_lines
 from coach.analysis.spelling.printable import cut, printable
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
 from coach.model.judging.finding import Severity
@@ -65,8 +66,8 @@ def _words_without_a_finding(verdict: Mapping[str, Any]) -> str:
     return "no problem found in the measurements"
 
 
-def why_lines(verdict: Mapping[str, Any]) -> list[str]:
-    """At most six lines, each safe for a terminal."""
+def why_lines(verdict: Mapping[str, Any], now_s: float = 0.0) -> list[str]:
+    """At most six lines, each safe for a terminal. `now_s` is needed for a job that waits."""
     target, state = _text(verdict, "target") or "–", _text(verdict, "state")
     if is_withheld(verdict):
         how = next((_text(item, "how") for item in _tables(verdict, "not_measured")), None)
@@ -75,14 +76,20 @@ def why_lines(verdict: Mapping[str, Any]) -> list[str]:
     outcome = _outcome(verdict)
     ended = end_text(outcome) if outcome is not None else ""
     lines = [_cut(f"{target}  {state or 'state not known'}" + (f": {ended}" if ended else ""))]
-    finding = next(iter(_tables(verdict, "findings")), None)
-    if finding is None:
-        lines.append(f"  {_words_without_a_finding(verdict)}")
-    else:
-        lines += _finding_lines(finding, target)
+    lines += _said(verdict, target, now_s)
     if outcome is not None and outcome.end is not End.COMPLETED and (lost := lost_text(outcome)):
         lines.append(_cut(f"  {lost}"))
     return lines
+
+
+def _said(verdict: Mapping[str, Any], target: str, now_s: float) -> list[str]:
+    """The first finding; without one, why the job waits, or that nothing was found."""
+    finding, waiting = next(iter(_tables(verdict, "findings")), None), verdict.get(PENDING)
+    if finding is not None:
+        return list(_finding_lines(finding, target))
+    if isinstance(waiting, dict):
+        return [_cut(f"  {line}") for line in waiting_lines(waiting, now_s)]
+    return [f"  {_words_without_a_finding(verdict)}"]
 
 
 def log_lines(verdict: Mapping[str, Any]) -> list[str]:

@@ -54,7 +54,8 @@ _W, _L, _N, _H, _E = (
     PendingClass.ENDED,
 )
 
-_NOTHING = "nothing to do"
+NOTHING = "nothing to do"
+"""The advice where waiting is all that helps."""
 _ASK = "ask the administrators"
 _RESUBMIT = "cancel it and submit it again"
 _RELEASE = "scontrol release JOBID, or cancel it"
@@ -81,20 +82,20 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
         "it may not start before a time: its --begin, or a pause after it was requeued",
         "scontrol update JobId=JOBID StartTime=now, if it was your --begin",
     ),
-    "Dependency": (_W, "it waits for other jobs", _NOTHING),
+    "Dependency": (_W, "it waits for other jobs", NOTHING),
     "JobArrayTaskLimit": (
         _W,
         "as many tasks of this array run as its own limit (the number after %) lets",
         "scontrol update JobId=JOBID ArrayTaskThrottle=N lets more run",
     ),
-    "Licenses": (_W, "a license that it requests is in use", _NOTHING),
-    "Cleaning": (_W, "it was requeued, and its last attempt is still being cleaned up", _NOTHING),
+    "Licenses": (_W, "a license that it requests is in use", NOTHING),
+    "Cleaning": (_W, "it was requeued, and its last attempt is still being cleaned up", NOTHING),
     "SchedDefer": (
         _W,
         "it was to start at once, but this site does not schedule at submission",
         "submit it without --immediate",
     ),
-    "FedJobLock": (_W, "the clusters of the federation agree on who runs it", _NOTHING),
+    "FedJobLock": (_W, "the clusters of the federation agree on who runs it", NOTHING),
     "FrontEndDown": (_W, "no front end node can start it now", _ASK),
     "NodeDown": (_W, "a node that it needs is down", f"ask for another node, or {_ASK}"),
     "ReqNodeNotAvail": (
@@ -108,12 +109,12 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
         "its partition neither takes nor starts jobs now",
         "another partition, or wait",
     ),
-    "BurstBufferResources": (_W, "the burst buffer has no room for it now", _NOTHING),
-    "BurstBufferStageIn": (_W, "its data is being copied into the burst buffer", _NOTHING),
-    "MaxPoweredUpNodes": (_W, "the site has powered up as many nodes as it allows", _NOTHING),
-    "MpiPortsBusy": (_W, "the ports that it would use for MPI are taken", _NOTHING),
-    "PowerNotAvail": (_W, "the cluster has no electrical power left for it", _NOTHING),
-    "PowerReserved": (_W, "electrical power is kept for a reservation", _NOTHING),
+    "BurstBufferResources": (_W, "the burst buffer has no room for it now", NOTHING),
+    "BurstBufferStageIn": (_W, "its data is being copied into the burst buffer", NOTHING),
+    "MaxPoweredUpNodes": (_W, "the site has powered up as many nodes as it allows", NOTHING),
+    "MpiPortsBusy": (_W, "the ports that it would use for MPI are taken", NOTHING),
+    "PowerNotAvail": (_W, "the cluster has no electrical power left for it", NOTHING),
+    "PowerReserved": (_W, "electrical power is kept for a reservation", NOTHING),
     "SystemFailure": (_W, "Slurm, a file system or the network failed under it", f"if it stays, {_ASK}"),
     "QOSUsageThreshold": (
         _L,
@@ -207,7 +208,7 @@ _SENTENCES: tuple[tuple[str, PendingClass, str, str], ...] = (
         "reserved for jobs in higher priority partitions",
         _W,
         "the nodes that it needs are down, drained, or kept for a partition of higher priority",
-        _NOTHING,
+        NOTHING,
     ),
 )
 """Sentences that Slurm writes in place of a code, by words in them."""

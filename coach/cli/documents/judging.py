@@ -9,6 +9,7 @@ from coach.analysis.comparing.sweep_table import Point
 from coach.analysis.comparing.tried_words import Tried
 from coach.analysis.comparing.two_runs import Row
 from coach.analysis.judging.verdict_object import DiagnosisObject, FindingObject, OutcomeObject
+from coach.analysis.judging.waiting import WaitingObject
 from coach.model.json_types import Schema1, Together
 from coach.model.judging.finding import NotMeasured
 from coach.model.training.run import Segment
@@ -26,6 +27,8 @@ class CheckDocument(DiagnosisObject):
     """Files that were searched for and not found."""
     segments: NotRequired[list[Annotated[dict[str, Any], Segment]]]
     """Only for a training longer than its time limit: its segments, oldest first."""
+    pending: NotRequired[Annotated[dict[str, Any], WaitingObject]]
+    """Only for a job that has not started."""
     jobs: NotRequired[list[DiagnosisObject]]
     """Only for a whole array or a heterogeneous job: its tasks or components."""
 

@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterable, Set
 
 from coach.lookback.history import History
-from coach.model.judging.finding import Fix, Hit, Severity, Subject
-from coach.model.judging.outcome import RankEnd
+from coach.model.judging.finding import Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.code.own_error import name_of, of_a_program, of_another_log
 from coach.rules.from_logs.aftermath import num_alive_after, tail_of, went_on
 from coach.rules.from_logs.failed_connections import is_inside_the_cluster
 from coach.rules.from_logs.library_exceptions import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
 from coach.rules.from_logs.loss_lines import PROGRESS
-from coach.rules.from_logs.outcome import EXIT_CODE, first_failure, left_silently, proof_of
-from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
+from coach.rules.from_logs.outcome import EXIT_CODE, first_failure, left_silently
+from coach.rules.from_logs.quoted_evidence import earliest, hits_of
 
 _EXCEPTION = (
     r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)"
@@ -55,12 +55,6 @@ _USAGE_LITERALS = (
 _HYDRA = r"^Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace"
 """Hydra's last line, below the shortened traceback, or below a plain message if it cannot compose a
 configuration."""
-_HYDRA_SAYS = re.compile(
-    r"^(?:In '.*?': |Could not |Cannot find |You must specify |Primary config |Error (?:merging|parsing"
-    r"|loading) |Missing |Key '|Lexer|mismatched |no viable "
-    r"|Ambiguous |Multiple values |Unrecognized |Duplicate )"
-)
-_MAX_LINES_OF_HYDRA = 40
 
 _ECHO = re.compile(
     r"^(?:ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException|RayTaskError.*"
@@ -92,19 +86,6 @@ _SEE_ABOVE = re.compile(
     r"^.{0,120}?\. See (?:root cause above|stack trace (?:\(above\) )?for (?:the )?root cause)"
 )
 """Messages of a server whose engine or worker process has ended."""
-
-_ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(r"OperationalError\)?:? .{0,20}(?:database is locked|disk I/O error|locking protocol)"),
-        "Keep the SQLite file on the node's own disk: its locks do not work on many network file systems, "
-        "and one file has one writer at a time",
-    ),
-    (
-        re.compile(r"Timeout: The file lock '[^']{1,500}' could not be acquired"),
-        "See which process holds the lock; delete the lock file only if that process is gone",
-    ),
-)
-"""Advice for exceptions of libraries that waited for another process, by message."""
 
 
 class PlainException(Rule):
@@ -174,16 +155,16 @@ class PlainException(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         silent = left_silently(self._hits_of_others(snapshot), snapshot)
         if silent is not None:
-            yield _of_another_log(silent, None)
+            yield of_another_log(silent, None)
             return
         hits = [hit for hit in self._unexplained(snapshot) if not self._went_on(hit, snapshot)]
         if not hits:
             return
         first = earliest(hits)
         if first.signature == "exception" and _is_echo(first):
-            yield _of_another_log(first_failure(snapshot), first)
+            yield of_another_log(first_failure(snapshot), first)
         else:
-            yield _of_a_program(first, hits, snapshot)
+            yield of_a_program(first, hits, snapshot)
 
     def _hits_of_others(self, snapshot: TargetSnapshot) -> list[LogHit]:
         """The log hits of other rules; empty if all of them are ones that their rules decline."""
@@ -256,20 +237,16 @@ def _ends_the_program(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     return hit.signature in ("usage", "syntax") or bool(hit.traceback) or _is_last_word(hit, snapshot)
 
 
-def _name_of(hit: LogHit) -> str:
-    return hit.fields["type"].rpartition(".")[2]
-
-
 def _is_echo(hit: LogHit) -> bool:
     words = hit.fields.get("words", "")
-    is_bare = _name_of(hit) == "Exception" and not words.strip() and ":" in hit.text
+    is_bare = name_of(hit) == "Exception" and not words.strip() and ":" in hit.text
     return bool(
-        is_bare or _ECHO.match(_name_of(hit)) or _CAUGHT_ELSEWHERE.match(words) or _SEE_ABOVE.match(words)
+        is_bare or _ECHO.match(name_of(hit)) or _CAUGHT_ELSEWHERE.match(words) or _SEE_ABOVE.match(words)
     )
 
 
 def _is_weak(hit: LogHit) -> bool:
-    return bool(_WEAK.match(_name_of(hit)))
+    return bool(_WEAK.match(name_of(hit)))
 
 
 def _is_nobodys(hit: LogHit) -> bool:
@@ -298,58 +275,3 @@ def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
         and hit.file in tails
         and not any(map(_ENDED_BY_SIGNAL.search, tails[hit.file].plain))
     ]
-
-
-def _of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
-    kind, words = "The program ended with an error", first.fields.get("words", "")
-    if first.signature == "hydra":
-        words = _words_of_hydra(first, snapshot)
-    elif first.signature == "exception":
-        kind = _name_of(first)
-    ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
-    frame = own_frame(first)
-    return Hit(
-        summary=kind + (f": {words[:200]}" if words else "") + (f" ({ranks_text(ranks)})" if ranks else ""),
-        evidence=(quote(first), *([frame] if frame else [])),
-        confidence=0.8,
-        subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-        fixes=(Fix(_advice(first.text)),),
-        since_s=first.time_s,
-    )
-
-
-def _advice(words: str) -> str:
-    known = (advice for pattern, advice in _ADVICE if pattern.search(words))
-    return next(known, "Correct the program at the line that is shown, and try it for a few steps")
-
-
-def _of_another_log(failure: RankEnd | None, hit: LogHit | None) -> Hit:
-    which = "A rank ended with an error"
-    if failure is not None:
-        which = f"Rank {failure.rank} ended with exit code {failure.exit_code}"
-    proof = quote(hit) if hit is not None else proof_of(failure) if failure is not None else None
-    return Hit(
-        summary=f"{which}; its error is not in this log",
-        subject=Subject(rank=failure.rank if failure else None),
-        evidence=(proof,) if proof is not None else (),
-        confidence=0.5,
-        fixes=(
-            Fix(
-                "Look for its traceback where the rank's own output went (torchrun's --log-dir, a file "
-                "for stderr)"
-            ),
-            Fix(
-                "Put torch.distributed.elastic.multiprocessing.errors.record on the main function: coach "
-                "then shows the error here"
-            ),
-        ),
-        since_s=hit.time_s if hit is not None else None,
-    )
-
-
-def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
-    """The first known line of the message above Hydra's last line; empty without one."""
-    tail = tail_of(hit, snapshot)
-    end = hit.line - tail.first_line if tail is not None else 0
-    above = tail.plain[max(0, end - _MAX_LINES_OF_HYDRA) : end] if tail is not None and end > 0 else ()
-    return next((line.strip() for line in above if _HYDRA_SAYS.match(line.strip())), "")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 
-from coach.model.judging.finding import Fix
+from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
-from coach.rules.from_logs.aftermath import was_outlived
+from coach.rules.from_logs.aftermath import tail_of, was_outlived
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _FIELDS = (
@@ -37,6 +38,12 @@ _FIELDS = (
     "shell",
     "words",
 )
+
+
+_CD = re.compile(
+    r"(?:^|: )(?:line )?\d{0,6}:? ?cd: (?P<folder>\S{1,300}): (?:No such file or directory|Not a directory)$"
+)
+"""Bash's line about a failed `cd`."""
 
 
 class FileNotFound(EndingRule):
@@ -83,7 +90,15 @@ class FileNotFound(EndingRule):
         what = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "a file")
         return f"Not there, seen from the job: {what}"
 
+    def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
+        if cd := _failed_cd(hit, snapshot):
+            yield Evidence(f"before it, the batch script could not change into {cd[0]}", hit.file, cd[1])
+
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and (cd := _failed_cd(hit, snapshot)):
+            yield Fix(
+                f"Correct the line `cd {cd[0]}` of the batch script: it failed, so the job ran elsewhere"
+            )
         path = hit.fields.get("path") if hit is not None else None
         if hit is None or "text" in hit.fields:
             yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
@@ -99,3 +114,14 @@ class FileNotFound(EndingRule):
                 "Fetch data on a login node, never in the job; without data_dir coach's recipes train on "
                 "generated data"
             )
+
+
+def _failed_cd(hit: LogHit, snapshot: TargetSnapshot) -> tuple[str, int] | None:
+    """The folder of a failed `cd` above the line, and its line in the log. What is missing then may lie
+    there."""
+    tail = tail_of(hit, snapshot)
+    if tail is None or "shell" in hit.fields:
+        return None
+    above = tail.plain[: max(0, hit.line - tail.first_line)]
+    found = ((_CD.search(line), number) for number, line in enumerate(above, tail.first_line))
+    return next(((match["folder"], number) for match, number in found if match is not None), None)

@@ -176,7 +176,7 @@ def _fixes(snapshot: TargetSnapshot, block: Block | None) -> Iterable[Fix]:
     if is_slurm and job_id is not None:
         what, named = "JobID,State,ExitCode,Elapsed,NodeList,Reason", shell_quote(job_id)
         # The part after || serves sites without accounting: the controller keeps the job for some minutes.
-        asked = f"sacct -j {named} -o {what} || scontrol show job {named}"
+        asked = f"scontrol show job {named} || sacct -j {named} -o {what}"
         yield Fix("Ask Slurm what it knows", command=asked)
     if block is None and job_id is not None:
         yield Fix("Name its log", command=f"coach check {shell_quote(job_id)} --log FILE")

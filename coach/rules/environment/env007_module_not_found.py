@@ -9,7 +9,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
-from coach.rules.from_logs.quoted_evidence import hits_of
+from coach.rules.from_logs.hidden_package import PACKAGES, hiding_file, rename
+from coach.rules.from_logs.quoted_evidence import hits_of, is_library
 
 _FIELDS = (
     "module",
@@ -27,6 +28,15 @@ _FIELDS = (
     "neither",
     "to_be",
     "tried",
+)
+
+_LAUNCH = (
+    "Launch with the environment that has it: --env NAME, or --env venv=PATH, conda=NAME, "
+    "modules=NAME/VERSION"
+)
+_FOREIGN = (
+    "Activate the environment that has it in the batch script, before the program: source VENV/bin/activate, "
+    "conda activate NAME, or module load NAME"
 )
 
 
@@ -73,14 +83,28 @@ class ModuleNotFound(EndingRule):
         return f"{named} is missing in the job's environment"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        yield Fix(
-            "Launch with the environment that has it: --env NAME, or --env venv=PATH, conda=NAME, "
-            "modules=NAME/VERSION"
-        )
+        hides = hiding_file(hit) if hit is not None else None
+        if hides is not None:
+            yield rename(*hides)
+            return
         module = _module(hit) if hit is not None and hit.signature == "missing" else None
-        if module is not None:
-            package = module.partition(".")[0]
-            yield Fix(f"Or install it there, if its package is called so: python -m pip install {package}")
+        package = module.partition(".")[0] if module is not None else None
+        own = _importer(hit) if package not in PACKAGES else None
+        if package is not None and own is not None:
+            yield Fix(
+                f"If {package} is a file of yours, correct its name in {own}: compare it with the files there"
+            )
+        yield Fix(_FOREIGN if snapshot.run is None and snapshot.job is not None else _LAUNCH)
+        if package is not None and own is None:
+            known = PACKAGES.get(package)
+            unless = "" if known else ", if its package is called so"
+            yield Fix(f"Or install it there{unless}: python -m pip install {known or package}")
+
+
+def _importer(hit: LogHit | None) -> str | None:
+    """The user's own file whose line imports the module."""
+    frames = hit.block.frames if hit is not None and hit.block is not None else ()
+    return frames[-1].file if frames and not is_library(frames[-1].text) else None
 
 
 def _module(hit: LogHit) -> str | None:

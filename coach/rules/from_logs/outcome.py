@@ -26,6 +26,8 @@ KILL = "MEM008"
 """The rule about SIGKILL."""
 LOST_PEER = ("DST003", "DST004", "DST005", "DST019", "DST020")
 """Rules about messages of ranks that wait for a rank that has ended."""
+REFUSED = "BadConstraints"
+"""Slurm's reason for a job that no node can take."""
 EXIT_CODE = "exit_code"
 """The signature of torchrun's exit codes. They say that a rank ended, but not why."""
 _SIGTERM, _SIGKILL = -15, -9
@@ -96,6 +98,15 @@ def exit_status(snapshot: TargetSnapshot) -> int | None:
     return snapshot.job.exit_code if snapshot.job is not None else None
 
 
+def was_never_started(snapshot: TargetSnapshot) -> bool:
+    """True for a job that Slurm refused after it had given it an id: it has no nodes and no log. Its exit
+    code is made up."""
+    job = snapshot.job
+    if job is None or job.state != "FAILED" or job.nodes or job.time_used_s:
+        return False
+    return (job.reason or "").startswith(REFUSED)
+
+
 def signal_of(snapshot: TargetSnapshot) -> int | None:
     """Number of the signal that ended the job's script, from Slurm's reason or the shell's exit status."""
     job, status = snapshot.job, exit_status(snapshot)
@@ -140,6 +151,8 @@ def _end_of(snapshot: TargetSnapshot, first: RankEnd | None) -> tuple[End, str |
         return End.COMPLETED, None
     if state not in _NO_FAULT:
         return End.SLURM, state
+    if was_never_started(snapshot):
+        return End.SLURM, REFUSED
     if first is not None and first.exit_code is None:
         return End.EXCEPTION, first.block.type if first.block is not None else None
     return _end_by_status(snapshot, first.exit_code if first is not None else None)

@@ -164,7 +164,8 @@ class HostOutOfMemory(Rule):
         wanted = self._wanted_mib(run, hits, peak)
         if wanted is None:
             yield Fix(
-                "Ask for more host memory: sbatch --mem, about 1.3 times the peak that sacct's MaxRSS shows"
+                "Ask for more host memory: sbatch --mem, about 1.3 times its peak. Start the program with "
+                "`coach run -- COMMAND` to measure the peak"
             )
         else:
             yield from more_memory(run, *wanted, history)

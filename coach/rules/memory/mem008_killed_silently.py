@@ -108,7 +108,10 @@ class KilledSilently(EndingRule):
         if hit is not None and _is_told_by_ray(hit):
             yield Fix("Read the last lines of the dead worker", command=_RAY_LOGS)
         yield Fix(
-            "See how much memory it had used, before asking for more",
+            "Measure how much memory it uses, before asking for more: `coach run -- COMMAND` samples it"
+        )
+        yield Fix(
+            "Where the site keeps accounting, see how much it had used",
             command=f"sacct -j {job_id or 'JOB'} -o JobID,State,MaxRSS,ReqMem",
         )
 

@@ -12,6 +12,7 @@ from coach.model.training.log import LogHit
 from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.advice.remedies import more_time, saved_before_limit
 from coach.rules.base import Threshold
+from coach.rules.from_logs.printed_progress import Counted, counted, silence_s, stood_still_s
 from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.from_numbers.training_windows import newest_steps
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
@@ -23,7 +24,8 @@ class TimeLimit(EndedBySlurm):
     What it sees
         The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job
         is timed-out" and "Job not requeued because: timed-out …"; LSF's, PBS's and Flux's words for the same.
-        The run's steps show whether the training still made progress.
+        The run's steps, the counter that it prints ("epoch 109/200"), and its last line with the use of its
+        CPUs show whether the training still made progress.
     Why it matters
         All work since the last checkpoint is lost. A job that hangs reaches any limit: find the cause of the
         hang, because a longer limit only wastes more hours.
@@ -71,7 +73,9 @@ class TimeLimit(EndedBySlurm):
         ]
         is_local = snapshot.run is not None and snapshot.run.backend == "local"
         by = "coach" if is_local else others[0] if others else "Slurm"
-        return f"{what} reached its time limit and was ended by {by}"
+        done = counted(snapshot)
+        where = f", at {done.word} {done.done} of {done.total}" if done is not None else ""
+        return f"{what} reached its time limit and was ended by {by}{where}"
 
     def more_evidence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:
         limit_s, goal = _time_limit_s(snapshot), int_parameter(snapshot.run, "max_steps")
@@ -82,21 +86,22 @@ class TimeLimit(EndedBySlurm):
         standstill_s = self._standstill_s(snapshot, history)
         if standstill_s is not None:
             yield Evidence("from the last step to the end", value=round(standstill_s, 1), unit="s")
+        if (silent_s := silence_s(snapshot)) is not None:
+            yield Evidence("from the last line of the program to the end", value=round(silent_s), unit="s")
 
     def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
-        standstill_s = self._standstill_s(snapshot, history)
-        if standstill_s is not None and standstill_s > self._patience_s(history):
-            yield Fix(
-                f"Find out what it waited for: there was no step in the last {standstill_s / 60:.0f} min, "
-                "and more time would not help"
-            )
+        standstill = self._of_standstill(snapshot, history)
+        if standstill is not None:
+            yield standstill
             return
-        if standstill_s is None:
+        done, needed_s = counted(snapshot), self._needed_s(snapshot, history)
+        if self._standstill_s(snapshot, history) is None and done is None:
             yield Fix("First check that it still made progress: a hang reaches any limit")
-        needed_s = self._needed_s(snapshot, history)
         if needed_s is not None:
             why = f"at its pace all steps take {needed_s / 60:.1f} min"
             yield more_time(self.values["spare"] * needed_s, why)
+        elif done is not None:
+            yield self._by_counter(done, _ran_s(snapshot), snapshot)
         if snapshot.run is not None and snapshot.checkpoints:
             yield Fix("Launch it again: it resumes from its newest checkpoint")
         title = (
@@ -104,6 +109,38 @@ class TimeLimit(EndedBySlurm):
             "before its limit"
         )
         yield from saved_before_limit(snapshot.run, _time_limit_s(snapshot), _step_time_s(history), title)
+
+    def _of_standstill(self, snapshot: TargetSnapshot, history: History) -> Fix | None:
+        """The only advice for a job that stood still; None if it worked, or if that is not known."""
+        if silent_s := stood_still_s(snapshot, history, _ran_s(snapshot)):
+            return Fix(
+                "Find out what it waited for (coach stacks on the next attempt): in its last "
+                f"{silent_s:.0f} s it printed nothing and used no CPU, and more time would not help"
+            )
+        standstill_s = self._standstill_s(snapshot, history)
+        if standstill_s is not None and standstill_s > self._patience_s(history):
+            return Fix(
+                f"Find out what it waited for: there was no step in the last {standstill_s / 60:.0f} min, "
+                "and more time would not help"
+            )
+        return None
+
+    def _by_counter(self, done: Counted, ran_s: float | None, snapshot: TargetSnapshot) -> Fix:
+        if ran_s is None:
+            factor = self.values["spare"] * done.total / done.done
+            return Fix(
+                f"Ask for {factor:.1f} times the time, if it made progress to the end: a hang reaches "
+                "any limit"
+            )
+        needed_s = ran_s * done.total / done.done
+        silent_s = silence_s(snapshot)
+        is_sure = silent_s is not None and silent_s < 2 * ran_s / done.done
+        first = "" if is_sure else ", if it made progress to the end: a hang reaches any limit"
+        why = (
+            f"{done.done} of {done.total} {done.word}s took {ran_s / 60:.1f} min, all need about "
+            f"{needed_s / 60:.1f} min{first}"
+        )
+        return more_time(self.values["spare"] * needed_s, why)
 
     def _needed_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
         """Seconds for the whole run at the pace of its newest steps, including its start; None if the number
@@ -142,6 +179,15 @@ def _step_time_s(history: History) -> float | None:
     steps = newest_steps(history.steps(history.ranks[0]), 100) if history.ranks else []
     times = [step.step_time_s for step in steps if step.step_time_s]
     return fmean(times) if times else None
+
+
+def _ran_s(snapshot: TargetSnapshot) -> float | None:
+    """Seconds that it ran; its limit if only that is known."""
+    run, job = snapshot.run, snapshot.job
+    if run is not None and run.started_time_s is not None and snapshot.now_s is not None and run.ended_time_s:
+        return run.ended_time_s - run.started_time_s
+    used_s = job.time_used_s if job is not None else None
+    return used_s or _time_limit_s(snapshot)
 
 
 def _time_limit_s(snapshot: TargetSnapshot) -> int | None:

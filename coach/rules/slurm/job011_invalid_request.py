@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.judging.finding import Fix
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.rules.from_logs.aftermath import lines_after
 from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.outcome import was_never_started
 
 
 class InvalidRequest(EndingRule):
@@ -19,7 +21,8 @@ class InvalidRequest(EndingRule):
         The refusals of sbatch, srun and salloc: "Batch job submission failed: …", "Unable to allocate
         resources: …", "Unable to create step for job 17: …", limits by name (QOSMaxSubmitJobPerUserLimit,
         AssocMaxSubmitJobLimit), unknown options, a file that is not a batch script. The same messages in
-        exceptions of a caller, such as submitit's FailedJobError.
+        exceptions of a caller, such as submitit's FailedJobError. A job with the state FAILED and the reason
+        BadConstraints that never had a node.
     Why it matters
         The same request will be refused each time.
     When it stays silent
@@ -38,6 +41,35 @@ class InvalidRequest(EndingRule):
     name = "invalid-request"
     cause = "slurm_invalid_request"
     confidence = 0.95
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if was_never_started(snapshot):
+            yield self._never_started(snapshot)
+        else:
+            yield from super().check(snapshot, history)
+
+    def _never_started(self, snapshot: TargetSnapshot) -> Hit:
+        job = snapshot.job
+        assert job is not None
+        where = f"of partition {job.partition} " if job.partition else ""
+        asked = {"nodes": job.num_nodes, "CPUs": job.num_cpus, "GPUs": job.num_gpus}
+        words = [f"{value} {name if value > 1 else name[:-1]}" for name, value in asked.items() if value]
+        return Hit(
+            summary=f"Slurm never started the job: no node {where}has all that it asks for",
+            evidence=(
+                Evidence(f"state FAILED, reason {job.reason}, no node was ever assigned"),
+                *([Evidence(f"asked for: {', '.join(words)}")] if words else []),
+            ),
+            confidence=self.confidence,
+            fixes=(
+                Fix(
+                    "Compare the memory, CPUs, GPUs and features that it asks for with those of a node, and "
+                    "submit it again with less",
+                    command=f"scontrol show job {job.job_id} | grep -E 'TRES=|MinCPUs|Features'; "
+                    "sinfo -o '%P %D %c %m %G %f'",
+                ),
+            ),
+        )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """False if a later submission in the log succeeded."""

@@ -34,8 +34,8 @@ class EndedBySignal(EndingRule):
         is listed as its consequence. The finding is info if the program went on.
     What to do
         SIGHUP: start long runs with sbatch or in tmux, not directly in a terminal. SIGTERM: look at the logs
-        of the other nodes and at `sacct -j JOB -o State,ExitCode`. To save a checkpoint before such an end,
-        handle SIGTERM in the program.
+        of the other nodes, and at `sacct -j JOB -o State,ExitCode` if the site keeps accounting. To save a
+        checkpoint before such an end, handle SIGTERM in the program.
     Sources
         torch/distributed/elastic/multiprocessing/api.py; signal(7); srun(1), SIGNALS AND ESCAPE SEQUENCES.
     """
@@ -62,9 +62,7 @@ class EndedBySignal(EndingRule):
         if name == "SIGHUP":
             yield Fix("Start long runs by sbatch (or in tmux): the terminal it was started in was closed")
         elif name == "SIGTERM":
-            yield Fix(
-                "Find who sent it: the first error of the other ranks and nodes, or `sacct -o State,ExitCode`"
-            )
+            yield Fix("Find who sent it: see the first error of the other ranks and nodes")
         else:
             yield Fix("If it was not you, find who interrupted it")
 

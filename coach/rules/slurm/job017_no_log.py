@@ -13,6 +13,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
+from coach.rules.from_logs.outcome import was_never_started
 
 _STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "LAUNCH_FAILED"})
 """Failure states that should leave a log. Cancelled and preempted jobs need no explanation, and OUT_OF_MEMORY
@@ -29,9 +30,9 @@ class NoLog(Rule):
         The job ended before the program's first line of output: Slurm could not open the log file on the node
         (exit code 0:53), the node went down, or the site's prolog failed.
     When it stays silent
-        On jobs that completed, were cancelled, preempted or killed for their memory, and if there are metrics
-        or messages of the job. On a job that coach did not launch also if the place of its log is unknown, is
-        /dev/null, or may not be read.
+        On jobs that completed, were cancelled, preempted or killed for their memory, or never started (see
+        JOB011), and if there are metrics or messages of the job. On a job that coach did not launch also if
+        the place of its log is unknown, is /dev/null, or may not be read.
     What to do
         Check that the log's folder exists on the node and is writable there: `srun -w NODE ls -ld FOLDER`.
         Keep logs and runs on a file system that all nodes see. `sacct -j JOB -o
@@ -49,7 +50,7 @@ class NoLog(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         is_launched = snapshot.run is not None and bool(snapshot.run.launch)
-        if snapshot.state not in _STATES or not (is_launched or (snapshot.run is None and snapshot.job)):
+        if not _has_failed(snapshot) or not (is_launched or (snapshot.run is None and snapshot.job)):
             return  # `coach run` does not redirect a command's output, so its run directory has no log
         if snapshot.log_tails or snapshot.log_hits or history.ranks or snapshot.events:
             return
@@ -72,6 +73,10 @@ class NoLog(Rule):
             subject=Subject(node=node),
             fixes=tuple(_fixes(snapshot, node)),
         )
+
+
+def _has_failed(snapshot: TargetSnapshot) -> bool:
+    return snapshot.state in _STATES and not was_never_started(snapshot)
 
 
 def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
@@ -128,7 +133,7 @@ def _fixes(snapshot: TargetSnapshot, node: str | None) -> Iterable[Fix]:
     if job_id is not None:
         yield Fix(
             "Ask Slurm what it knows",
-            command=f"sacct -j {job_id} -o JobID,State,ExitCode,Elapsed,NodeList,Reason"
-            f" || scontrol show job {job_id}",
+            command=f"scontrol show job {job_id}"
+            f" || sacct -j {job_id} -o JobID,State,ExitCode,Elapsed,NodeList,Reason",
         )
     yield from leave_out(snapshot.run, node, "if another node does it")

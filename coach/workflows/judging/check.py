@@ -7,9 +7,10 @@ not ask again for the next. When nobody names a target, `own_targets` lists thos
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from coach.analysis.jobs.belonging import is_of_another_cluster
 from coach.analysis.judging.several_jobs import Judged, whole, worst_first
@@ -31,7 +32,6 @@ from coach.sources.io import Io
 from coach.sources.logs.job_outputs import OutputPaths
 from coach.sources.machine.user import user_name
 from coach.sources.runs.run_files import run_around
-from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.workflows.backend import resolve_backend
 from coach.workflows.judging.earlier_runs import PastRuns, joined, rows_of
@@ -48,7 +48,9 @@ from coach.workflows.judging.targets import (
     locate_target,
     output_paths_of,
     resolve_target,
+    run_index,
 )
+from coach.workflows.judging.why_pending import waiting_of
 from coach.workflows.sharing import share_diagnosis
 
 _STDIN_PATH = Path("/dev/stdin")
@@ -82,6 +84,8 @@ class Checked:
     num_left_out: int = 0
     history: History | None = None
     """The series that the diagnosis used; None for a target of several parts."""
+    waiting: Mapping[str, Any] | None = None
+    """Why a job that has not started waits, as in the public JSON."""
 
 
 class Checker:
@@ -116,15 +120,12 @@ class Checker:
         read = None if files is None else _files_read(snapshot, files)
         this = self._past.note(snapshot, history, diagnosis)
         if this is not None and (this.failure is not None or this.samples_per_s is not None):
-            known = list_runs(
-                self._io,
-                self._settings.runs_root,
-                RunIndex(self._settings.cache_dir, self._settings.runs_root),
-            )
+            known = list_runs(self._io, self._settings.runs_root, run_index(self._settings))
             self._past.catch_up(this, known, self._io, self._read_past)
         told = self._beside_others(diagnosis, snapshot, this)
         told = self._as_told(told, _paths_read(target, snapshot, files))
-        return Checked(told, snapshot, read, history=history)
+        waiting = waiting_of(snapshot.job, self._io)
+        return Checked(told, snapshot, read, history=history, waiting=waiting)
 
     def ended_run(self, run_dir: Path) -> Checked:
         """Judge a run by its files alone, for the job itself at its end: Slurm is not asked, and no earlier
@@ -149,7 +150,8 @@ class Checker:
         judged = worst_first(self._judge_all(targets, JobList(target.parts, False)))
         all_of_it = whole(target.name, target.parts, judged)
         return Checked(
-            all_of_it.diagnosis, all_of_it.snapshot, None, tuple(judged), len(target.parts) - len(parts)
+            *(all_of_it.diagnosis, all_of_it.snapshot, None, tuple(judged), len(target.parts) - len(parts)),
+            waiting=waiting_of(all_of_it.snapshot.job, self._io),
         )
 
     def _judge_all(self, targets: Sequence[Target], queue: JobList) -> list[Judged]:
@@ -271,7 +273,7 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTarge
     """List each job once. Raises UserError if the queue does not answer."""
     jobs = _ask(settings, io, user, backend)
     since_s = io.now() - ENDED_WITHIN_S
-    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    known = list_runs(io, settings.runs_root, run_index(settings))
     recent = [job for job in jobs if not is_final(job.state) or _is_since(job.end_time_s, since_s)]
     recent.sort(key=lambda job: (job.state != "RUNNING", job.state in ("PENDING", "COMPLETED")))
     targets = [locate_target(job.job_id, settings, io, known, job) for job in recent[:MAX_TARGETS]]

@@ -9,6 +9,7 @@ from typing import Any
 
 from coach.analysis.comparing.time_to_target import time_to_target
 from coach.analysis.judging.verdict_object import diagnosis_object, kept_object
+from coach.analysis.judging.waiting import PENDING
 from coach.config import Settings
 from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import TargetSnapshot
@@ -30,6 +31,8 @@ def checked_object(checked: Checked) -> dict[str, Any]:
     target = time_to_target(checked.snapshot)
     if target is not None:
         found["time_to_target"] = asdict(target)
+    if checked.waiting is not None:
+        found[PENDING] = dict(checked.waiting)
     if checked.parts:
         found["jobs"] = [diagnosis_object(part.diagnosis) for part in checked.parts]
     return found

@@ -40,7 +40,7 @@ def ticket(named: str, settings: Settings, io: Io, backend: str | None) -> dict[
         "state": checked.snapshot.state,
         "written": facts.moment(io.now()),
         "written_by": f"coach {installed.version()}",
-        "verdict": why_lines(verdict),
+        "verdict": why_lines(verdict, io.now()),
         "findings": verdict["findings"],
         "not_measured": verdict["not_measured"],
         "times": facts.times(subject, io.now()),

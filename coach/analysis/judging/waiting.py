@@ -1,0 +1,108 @@
+"""Why a job has not started: the reason, the remedy and the estimate, as commands print them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, TypedDict
+
+from coach.analysis.queueing.pending_reasons import (
+    NOTHING,
+    KnownReasons,
+    PendingClass,
+    PendingReason,
+    explain_job,
+)
+from coach.analysis.spelling.printable import printable
+from coach.analysis.spelling.slurm import format_time
+from coach.model.json_types import Number
+from coach.model.slurm.cluster import Job, Partition
+from coach.model.training.other_machine import rough_age
+
+PENDING = "pending"
+"""The key of a waiting job's object in the public JSON."""
+
+_KINDS = {
+    PendingClass.WAIT: "waits",
+    PendingClass.LIMIT: "a limit",
+    PendingClass.NEVER: "it will never start as it is",
+    PendingClass.HELD: "held",
+    PendingClass.ENDED: "how an earlier attempt ended",
+    PendingClass.UNKNOWN: "a reason that coach does not know",
+}
+
+
+class WaitingObject(TypedDict):
+    """Why a job waits, and when Slurm expects it to start."""
+
+    reason: str
+    """Slurm's own words."""
+    kind: Annotated[str, PendingClass]
+    meaning: str
+    advice: str
+    starts_by_itself: bool
+    never_starts: bool
+    """True if it cannot start with what it asks for. `coach check` and `why` then exit with status 1."""
+    nodes: str | None
+    """The nodes that it waits for, as a node set expression."""
+    estimated_start_s: Number
+    """Slurm's estimate. It changes whenever the queue does."""
+
+
+def is_over_partition_limit(job: Job) -> bool:
+    """True if the job requests more time than its partition allows: that limit is worth a query then."""
+    return job.state == "PENDING" and (job.reason or "").startswith("PartitionTimeLimit")
+
+
+def explain_waiting(
+    job: Job, partitions: Sequence[Partition], known: KnownReasons | None = None
+) -> PendingReason | None:
+    """Why the job is pending; None if it is not. The limits of its partitions are named if they are known."""
+    why = explain_job(job, known)
+    if why is None or not is_over_partition_limit(job):
+        return why
+    limits = [
+        each.time_limit_s
+        for each in partitions
+        if each.cluster == job.cluster and each.name in job.partition.split(",") and each.time_limit_s
+    ]
+    if not limits:
+        return why
+    longest = format_time(max(limits))
+    asked = "" if job.time_limit_s is None else f" of {format_time(job.time_limit_s)}"
+    meaning = f"its time limit{asked} is longer than its partition allows: {longest}"
+    return replace(why, meaning=meaning, advice=why.advice.replace("…", longest))
+
+
+def waiting_object(why: PendingReason, estimated_start_s: float | None) -> WaitingObject:
+    """The public JSON of a waiting job."""
+    return {
+        "reason": why.reason,
+        "kind": why.kind.value,
+        "meaning": why.meaning,
+        "advice": why.advice,
+        "starts_by_itself": why.starts_by_itself,
+        "never_starts": is_never(why),
+        "nodes": why.nodes,
+        "estimated_start_s": estimated_start_s,
+    }
+
+
+def waiting_lines(waiting: Mapping[str, Any], now_s: float) -> Iterator[str]:
+    """The reason, the remedy, and the start that Slurm expects."""
+    kind = PendingClass(str(waiting["kind"]))
+    yield f"{_KINDS[kind]}: {printable(waiting['meaning'])} (Slurm says {printable(waiting['reason'])})"
+    if waiting["advice"] != NOTHING:
+        yield f"what to do: {printable(waiting['advice'])}"
+    start_s = waiting["estimated_start_s"]
+    if isinstance(start_s, int | float):
+        when = f"in {rough_age(start_s - now_s)}" if start_s > now_s else "now"
+        yield f"starts: {when}, by Slurm's estimate, which changes with the queue"
+    elif kind is PendingClass.WAIT:
+        yield "starts: Slurm has not estimated it"
+
+
+def is_never(why: PendingReason) -> bool:
+    """True for a job that cannot start with what it asks for, however long it waits."""
+    is_over_a_limit = why.kind is PendingClass.LIMIT and not why.starts_by_itself
+    return is_over_a_limit or why.kind is PendingClass.NEVER

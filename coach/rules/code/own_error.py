@@ -1,0 +1,127 @@
+"""Word the finding of an error of the program itself: what it is, where, and what to correct."""
+
+from __future__ import annotations
+
+import re
+
+from coach.model.judging.finding import Evidence, Fix, Hit, Subject
+from coach.model.judging.outcome import RankEnd
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.aftermath import tail_of
+from coach.rules.from_logs.hidden_package import hiding_file, rename
+from coach.rules.from_logs.outcome import proof_of
+from coach.rules.from_logs.quoted_evidence import is_library, own_frame, quote, ranks_text
+
+_HYDRA_SAYS = re.compile(
+    r"^(?:In '.*?': |Could not |Cannot find |You must specify |Primary config |Error (?:merging|parsing"
+    r"|loading) |Missing |Key '|Lexer|mismatched |no viable "
+    r"|Ambiguous |Multiple values |Unrecognized |Duplicate )"
+)
+_MAX_LINES_OF_HYDRA = 40
+_ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"OperationalError\)?:? .{0,20}(?:database is locked|disk I/O error|locking protocol)"),
+        "Keep the SQLite file on the node's own disk: its locks do not work on many network file systems, "
+        "and one file has one writer at a time",
+    ),
+    (
+        re.compile(r"Target -?\d+ is out of bounds"),
+        "Labels must lie in 0 … C-1 for the C outputs of the model: print labels.min(), labels.max() and "
+        "the size of the last layer. Usual causes are labels that begin at 1, and a last layer that is too "
+        "small",
+    ),
+    (
+        re.compile(r"Timeout: The file lock '[^']{1,500}' could not be acquired"),
+        "See which process holds the lock; delete the lock file only if that process is gone",
+    ),
+)
+"""Advice for exceptions, by message."""
+_CORRECT = "Correct the program at the line that is shown, and try it for a few steps"
+_KEY_ERROR = re.compile(
+    r"(?:.*\.)?(?:KeyError|ConfigKeyError|ConfigAttributeError): (?:Key )?(?P<key>'[^']{1,80}')"
+)
+_CONFIG = re.compile(
+    r"\b(?:\w{0,20}_)?(?:cfg|conf|config|configuration|hparams|hyperparameters|hyperparams|settings)\b",
+    re.IGNORECASE,
+)
+"""Names of variables that hold what a configuration file says."""
+
+
+def name_of(hit: LogHit) -> str:
+    """The type of an exception, without its module."""
+    return hit.fields["type"].rpartition(".")[2]
+
+
+def of_a_program(first: LogHit, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
+    """The finding of an error of the program itself. `first` is the earliest hit."""
+    kind, words = "The program ended with an error", first.fields.get("words", "")
+    if first.signature == "hydra":
+        words = _words_of_hydra(first, snapshot)
+    elif first.signature == "exception":
+        kind = name_of(first)
+    ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
+    frame = own_frame(first)
+    hides = hiding_file(first)
+    if hides is not None:
+        kind, words = f"{hides[0]} hides the package {hides[1]}", f"{kind}: {words}"
+        frame = Evidence(f"this file is imported instead of the package: {hides[0]}")
+    return Hit(
+        summary=kind + (f": {words[:200]}" if words else "") + (f" ({ranks_text(ranks)})" if ranks else ""),
+        evidence=(quote(first), *([frame] if frame else [])),
+        confidence=0.8,
+        subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
+        fixes=(rename(*hides) if hides is not None else Fix(_advice(first)),),
+        since_s=first.time_s,
+    )
+
+
+def _advice(hit: LogHit) -> str:
+    known = next((advice for pattern, advice in _ADVICE if pattern.search(hit.text)), None)
+    return known or _advice_on_key(hit) or _CORRECT
+
+
+def _advice_on_key(hit: LogHit) -> str | None:
+    """Advice if the line reads a key of a configuration: the mistake may be in that file."""
+    key = _KEY_ERROR.match(hit.text.strip())
+    frames = hit.block.frames if hit.block is not None else ()
+    own = next((frame for frame in reversed(frames) if not is_library(frame.text)), None)
+    if key is None or own is None or not _CONFIG.search(own.source or ""):
+        return None
+    return (
+        f"Look for {key['key']} in the configuration that this line reads: the key may be missing or "
+        "misspelt there. Else correct the line that is shown"
+    )
+
+
+def of_another_log(failure: RankEnd | None, hit: LogHit | None) -> Hit:
+    """The finding of a rank whose error stands in another log."""
+    which = "A rank ended with an error"
+    if failure is not None:
+        which = f"Rank {failure.rank} ended with exit code {failure.exit_code}"
+    proof = quote(hit) if hit is not None else proof_of(failure) if failure is not None else None
+    return Hit(
+        summary=f"{which}; its error is not in this log",
+        subject=Subject(rank=failure.rank if failure else None),
+        evidence=(proof,) if proof is not None else (),
+        confidence=0.5,
+        fixes=(
+            Fix(
+                "Look for its traceback where the rank's own output went (torchrun's --log-dir, a file "
+                "for stderr)"
+            ),
+            Fix(
+                "Put torch.distributed.elastic.multiprocessing.errors.record on the main function: coach "
+                "then shows the error here"
+            ),
+        ),
+        since_s=hit.time_s if hit is not None else None,
+    )
+
+
+def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
+    """The first known line of the message above Hydra's last line; empty without one."""
+    tail = tail_of(hit, snapshot)
+    end = hit.line - tail.first_line if tail is not None else 0
+    above = tail.plain[max(0, end - _MAX_LINES_OF_HYDRA) : end] if tail is not None and end > 0 else ()
+    return next((line.strip() for line in above if _HYDRA_SAYS.match(line.strip())), "")

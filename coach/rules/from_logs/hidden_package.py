@@ -1,0 +1,112 @@
+"""Find a file of the user's that hides a package of the same name: Python's path has the program's folder
+first.
+
+Only a file that the log itself shows is named: in Python's own hint, in the message, or in a frame.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from coach.model.error_block import ErrorBlock, Frame
+from coach.model.judging.finding import Fix
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.quoted_evidence import is_library
+
+PACKAGES = {
+    "PIL": "pillow",
+    "accelerate": "accelerate",
+    "cv2": "opencv-python",
+    "datasets": "datasets",
+    "deepspeed": "deepspeed",
+    "einops": "einops",
+    "h5py": "h5py",
+    "hydra": "hydra-core",
+    "jax": "jax",
+    "lightning": "lightning",
+    "matplotlib": "matplotlib",
+    "numpy": "numpy",
+    "omegaconf": "omegaconf",
+    "pandas": "pandas",
+    "peft": "peft",
+    "pytorch_lightning": "pytorch-lightning",
+    "scipy": "scipy",
+    "sklearn": "scikit-learn",
+    "tensorboard": "tensorboard",
+    "tensorflow": "tensorflow",
+    "timm": "timm",
+    "tokenizers": "tokenizers",
+    "torch": "torch",
+    "torchaudio": "torchaudio",
+    "torchvision": "torchvision",
+    "tqdm": "tqdm",
+    "transformers": "transformers",
+    "triton": "triton",
+    "wandb": "wandb",
+    "yaml": "pyyaml",
+}
+"""Modules of well-known packages → the name by which pip installs them."""
+_HINT = re.compile(r"\(consider renaming '(?P<file>[^']{1,400}\.py)'")
+"""Python 3.13 and newer name the file."""
+_MODULE = re.compile(
+    r"(?:partially initialized module|^module) '(?P<module>\w{1,80})[\w.]{0,200}'"
+    r"|; '(?P<package>\w{1,80})' is not a package"
+)
+_PATH = re.compile(r"\((?P<file>/[^()]{1,400}\.py)\)")
+
+
+def hiding_file(hit: LogHit) -> tuple[str, str] | None:
+    """(the user's file, the package that it hides), if the error shows one: a library imports a file from the
+    program's own folder, or the module at fault has the name of a package and lies elsewhere."""
+    block = hit.block
+    words = block.message if block is not None else hit.text
+    if hint := _HINT.search(words):
+        return hint["file"], _stem(hint["file"])
+    frames = block.all_frames if block is not None else ()
+    own = next((frame for frame in frames if not is_library(frame.text)), None)
+    for outer, inner in pairwise(frames) if own is not None else ():
+        assert own is not None
+        if _imports_own(outer, inner) and _folder(inner.file) == _folder(own.file):
+            return inner.file, _stem(inner.file)
+    return _by_message(words, block)
+
+
+def rename(file: str, package: str) -> Fix:
+    """The remedy."""
+    name = PurePosixPath(file).name
+    return Fix(
+        f"Rename {file}, for example to my_{name}: programs in its folder get it instead of the package "
+        f"{package}"
+    )
+
+
+def _imports_own(outer: Frame, inner: Frame) -> bool:
+    """True if a library imports a file of the user's."""
+    if not is_library(outer.text) or is_library(inner.text) or inner.function != "<module>":
+        return False
+    return (
+        re.match(rf"(?:from|import)\s+{re.escape(_stem(inner.file))}\b", (outer.source or "").strip())
+        is not None
+    )
+
+
+def _by_message(words: str, block: ErrorBlock | None) -> tuple[str, str] | None:
+    found = _MODULE.search(words)
+    module = (found["module"] or found["package"]) if found else None
+    if module is None or not (module in PACKAGES or module in sys.stdlib_module_names):
+        return None
+    told = [match["file"] for match in _PATH.finditer(words)]
+    told += [frame.file for frame in block.all_frames] if block is not None else []
+    own = (file for file in told if _stem(file) == module and not is_library(f'File "{file}"'))
+    return next(((file, module) for file in own), None)
+
+
+def _folder(file: str) -> str:
+    return str(PurePosixPath(file).parent)
+
+
+def _stem(file: str) -> str:
+    return PurePosixPath(file).stem

@@ -1,0 +1,105 @@
+"""Read from a log how far a training was when it was ended, and how long it had been silent."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from coach.lookback.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
+
+_COUNTER = re.compile(
+    r"(?<![\w/.])(?P<word>epoch|step|iter|iteration|update|batch)s?\b[\s:=\[(#]{0,6}"
+    r"(?P<done>\d{1,9})\s?(?:/|of)\s?(?P<total>\d{1,9})(?![\w/.])",
+    re.IGNORECASE,
+)
+"""`step   110/1000`, `[epoch 109/200]`, `Epoch: 3 of 10`."""
+_EPOCH = re.compile(r"(?<![A-Za-z])(?:ep|epoch)s?\b", re.IGNORECASE)
+_NOT_THE_PROGRAM = re.compile(r"^(?:\d+: )?(?:srun|salloc|slurmstepd\S*|coach): |^\s*$")
+_MIN_SEEN = 2
+_MAX_IDLE_CPUS = 0.05
+"""Mean number of CPUs that the job used. A process that computes, decodes or writes uses more."""
+_MIN_SAMPLES = 10
+_MIN_SILENCE_S = 30.0
+_OF_MEAN_GAP = 10.0
+"""A silence this many times as long as the mean time of a line is no pause between two lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The newest counter that the program printed."""
+
+    word: str
+    done: int
+    total: int
+
+
+def counted(snapshot: TargetSnapshot) -> Counted | None:
+    """The counter of the whole training; None without one. A counter that begins again, or that stands beside
+    an epoch, counts only a part of it."""
+    return next(filter(None, map(_counted_in, snapshot.log_tails)), None)
+
+
+def _counted_in(tail: LogTail) -> Counted | None:
+    # Not the plain lines: `[epoch 3/9]` at their beginning looks like a launcher's prefix.
+    seen = [found for line in tail.lines if (found := _counter_in(line)) is not None]
+    epochs = [each for each in seen if each.word == "epoch"]
+    mine = epochs or [each for each in seen if each.word == seen[-1].word]
+    if len({each.done for each in mine}) < _MIN_SEEN or len({each.total for each in mine}) > 1:
+        return None
+    has_restarted = any(before.done > after.done for before, after in pairwise(mine))
+    return None if has_restarted or not mine[-1].done else mine[-1]
+
+
+def _counter_in(line: str) -> Counted | None:
+    found = [
+        Counted(match["word"].lower(), int(match["done"]), int(match["total"]))
+        for match in _COUNTER.finditer(line[:512])
+    ]
+    epochs = [each for each in found if each.word == "epoch"]
+    if epochs or not found:
+        return epochs[0] if epochs else None
+    return None if _EPOCH.search(line[:512]) else found[0]
+
+
+def silence_s(snapshot: TargetSnapshot) -> float | None:
+    """Seconds from the last line of the program to the end; None if unknown: Slurm's own last line is written
+    into most logs, and hides when the program wrote."""
+    if not snapshot.has_ended or snapshot.now_s is None:
+        return None
+    told = [tail for tail in snapshot.log_tails if any(map(_is_of_the_program, tail.plain))]
+    if not told or any(tail.written_s is None or not _ends_with_the_program(tail) for tail in told):
+        return None
+    return max(0.0, snapshot.now_s - max(tail.written_s or 0.0 for tail in told))
+
+
+def stood_still_s(snapshot: TargetSnapshot, history: History, ran_s: float | None) -> float | None:
+    """Seconds of a silence in which the job used no CPU; None if it worked, or if that is not measured.
+
+    The silence must be long for this program: many times the mean time between two of its lines.
+    """
+    silent_s = silence_s(snapshot)
+    num_lines = sum(tail.num_lines or 0 for tail in snapshot.log_tails)
+    if silent_s is None or snapshot.now_s is None or ran_s is None or num_lines == 0:
+        return None
+    if silent_s < max(_MIN_SILENCE_S, _OF_MEAN_GAP * max(0.0, ran_s - silent_s) / num_lines):
+        return None
+    since_s = snapshot.now_s - silent_s
+    used = [
+        sample.cpu_pct / 100 * sample.num_cpus
+        for node in history.nodes
+        for sample in history.host(node)
+        if sample.time_s > since_s and sample.cpu_pct is not None and sample.num_cpus is not None
+    ]
+    is_idle = len(used) >= _MIN_SAMPLES and sum(used) / len(used) < _MAX_IDLE_CPUS
+    return silent_s if is_idle else None
+
+
+def _is_of_the_program(line: str) -> bool:
+    return _NOT_THE_PROGRAM.match(line) is None
+
+
+def _ends_with_the_program(tail: LogTail) -> bool:
+    return bool(tail.plain) and _is_of_the_program(tail.plain[-1])

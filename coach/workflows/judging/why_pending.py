@@ -1,0 +1,38 @@
+"""Why jobs wait, with the time limit of a partition where it is the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from coach.analysis.judging.waiting import (
+    WaitingObject,
+    explain_waiting,
+    is_over_partition_limit,
+    waiting_object,
+)
+from coach.analysis.queueing.pending_reasons import KnownReasons, PendingReason
+from coach.model.slurm.cluster import Job, Partition
+from coach.sources.io import Io
+from coach.sources.slurm.client import Client
+from coach.sources.slurm.nodes import parse_partitions, partitions_query
+
+Explain = Callable[[Job], PendingReason | None]
+
+
+def explainer(jobs: Iterable[Job] = (), io: Io | None = None) -> Explain:
+    """A function that explains jobs. Sends one query per cluster in which one of `jobs` exceeds its
+    partition's limit, else none. Without an answer, the limit stays unnamed."""
+    clusters = dict.fromkeys(job.cluster for job in jobs if is_over_partition_limit(job))
+    found: list[Partition] = []
+    for cluster in clusters if io is not None else ():
+        assert io is not None
+        answer = Client(io).ask(partitions_query(cluster))
+        found += parse_partitions(answer.text, None, cluster)[0]
+    return partial(explain_waiting, partitions=found, known=KnownReasons())
+
+
+def waiting_of(job: Job | None, io: Io) -> WaitingObject | None:
+    """The public JSON of a job that waits; None of another."""
+    why = explainer((job,), io)(job) if job is not None else None
+    return waiting_object(why, job.estimated_start_s) if job is not None and why is not None else None
