@@ -567,6 +567,22 @@ async def test_in_the_list_of_findings_f_on_advice_opens_it() -> None:
         await driver.sees("→ Read the samples from local disks")
 
 
+async def test_f_on_advice_for_a_job_that_coach_did_not_launch_opens_the_advice_not_a_form() -> None:
+    """No time limit or memory mends an overfitted model, so the form that submits again would not help."""
+    session = with_foreign_job()
+    advised = replace(idle("99").findings[0], fixes=(Fix("Stop at the best evaluation"),))
+    told = {**session.snapshot.diagnoses, "99": replace(idle("99"), findings=(advised,))}
+    session = FakeSession(replace(session.snapshot, diagnoses=MappingProxyType(told)), {})
+    async with opened(session) as driver:
+        for way in (("F",), ("f", "home", "F")):
+            assert driver.place != "cluster" or driver.app.top.point_at("99")  # type: ignore[union-attr]
+            await driver.press(*way)
+            await driver.reaches("finding")
+            await driver.sees("→ Stop at the best evaluation")
+            await driver.press("escape")
+        assert driver.place == "findings"
+
+
 async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it() -> None:
     snapshot = make_snapshot()
     advised = replace(idle(RUN_ID).findings[0], fixes=(Fix("Read the samples from local disks"),))
