@@ -54,7 +54,7 @@ _W, _L, _N, _H, _E = (
     PendingClass.ENDED,
 )
 
-_NOTHING = "nothing to do"
+_NOTHING = "nothing: it starts by itself"
 _ASK = "ask the administrators"
 _RESUBMIT = "cancel it and submit it again"
 _RELEASE = "scontrol release JOBID, or cancel it"
