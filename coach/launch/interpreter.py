@@ -101,7 +101,10 @@ def python_of_own(
         found = shutil.which(name, path=env.get("PATH"))
         if found is not None:
             path = os.path.abspath(found)  # noqa: PTH100 (a venv's link must not be resolved)
-            return path, f"{path} runs it, the {name} of your PATH; --env or --python names another"
+            return (
+                path,
+                f"it runs with {path}, the {name} of your PATH; to use another, set --env or --python",
+            )
     return "python3", "no python on your PATH: the job uses the python3 that it finds"
 
 

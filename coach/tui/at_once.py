@@ -33,11 +33,22 @@ async def done_at_once(app: App[Any], event: events.Event) -> bool:
             line = next(iter(event.text.splitlines()), "")
             field.replace("".join(filter(str.isprintable, line)), *field.selection)
         return isinstance(field, Input)
-    if isinstance(field, Input) and event.character is not None and event.is_printable:
-        if not (isinstance(field, TextField) and field.takes(event.character)):
-            field.replace(event.character, *field.selection)
+    typed = event.character if event.is_printable else None
+    if isinstance(field, Input) and typed is not None and _is_typed(field, typed):
         return True
     active = screen.active_bindings.get(event.key)
     if active is None or not active.enabled:
         return False
     return await app.run_action(active.binding.action, active.node)
+
+
+def _is_typed(field: Input, character: str) -> bool:
+    """Type a character into the field. False: the field leaves it to the keys."""
+    if not isinstance(field, TextField):
+        field.replace(character, *field.selection)
+        return True
+    if field.leaves(character):
+        return False
+    if not field.takes(character):
+        field.replace(character, *field.selection)
+    return True

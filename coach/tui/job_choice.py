@@ -16,7 +16,7 @@ from coach.model.training.run import Run
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
 from coach.tui.messages import ActionRequested, FixRequested, ScreenOpened
-from coach.tui.render.finding import cause_place
+from coach.tui.render.finding import cause_place, fix_word, is_only_advice
 from coach.tui.render.queue import is_own
 
 _ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL, Verb.ATTACH})
@@ -121,10 +121,10 @@ class JobChoice:
         run = context.run(chosen.target) or context.run_of_job(chosen.target)
         target = run.run_id if run is not None else chosen.target
         diagnosis = context.diagnoses.get(target)
-        fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
-        if run is None or any(fix.changes for fix in fixes):
+        findings = diagnosis.findings if diagnosis else ()
+        if (run is None and not is_only_advice(findings)) or fix_word(findings) == "fix":
             screen.post_message(FixRequested(target, job=chosen.job if run is None else None))
-        elif fixes:
+        elif fix_word(findings) is not None:
             screen.post_message(ScreenOpened("finding", target))
         elif diagnosis is None and target in screen.targets:
             screen.note("not checked yet: its files are being read")

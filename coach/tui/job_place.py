@@ -22,6 +22,8 @@ class JobPlace:
     """Position of a waiting job in its partition."""
     nodes: Sequence[tuple[Node, Sequence[NodeGpus]]] = ()
     """Its first allocated or planned nodes, each with its free GPUs."""
+    nodes_read_s: float | None = None
+    """When the nodes were read."""
 
 
 NOWHERE = JobPlace()
@@ -29,7 +31,9 @@ NOWHERE = JobPlace()
 
 def job_place(context: Context, job: Job, *, is_measured: bool) -> JobPlace:
     """The job's place. `is_measured`: a step inside the job reports its nodes, so they are left out here."""
-    return JobPlace(_standing(context, job), () if is_measured else _nodes_of(context, job))
+    status = context.snapshot.sources.get("nodes")
+    read_s = status.data_time_s if status is not None else None
+    return JobPlace(_standing(context, job), () if is_measured else _nodes_of(context, job), read_s)
 
 
 def _standing(context: Context, job: Job) -> Standing | None:

@@ -117,7 +117,7 @@ def test_a_launched_job_is_in_the_queue_within_five_seconds_although_the_minute_
 ) -> None:
     env = user_coach.env({"COACH_POLL_JOBS_INTERVAL_S": "2", "COACH_LAUNCH_CPUS_PER_TASK": "1"})
     terminal = open_terminal(user_coach.argv(), columns=100, rows=30, env=env, as_user=user_coach.user)
-    terminal.wait_for(re.compile(r"waiting · \d+ RPC/min of 24"), timeout_s=60)
+    terminal.wait_for(re.compile(r"to spare Slurm · \d+ RPC/min of 24"), timeout_s=60)
     submit_plan(terminal, "1", is_slurm=True, max_steps="3000", num_workers="0", width="8")
     accepted_s = time.monotonic()
     terminal.send("Escape")

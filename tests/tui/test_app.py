@@ -306,7 +306,10 @@ def family() -> FakeSession:
         runs=(parent, child),
         targets=MappingProxyType({RUN_ID: make_target(parent), CHILD_ID: make_target(child)}),
         diagnoses=MappingProxyType(
-            {RUN_ID: nan_diagnosis(), CHILD_ID: Diagnosis(CHILD_ID, "RUNNING", (), (), has_gone_well=True)}
+            {
+                RUN_ID: replace(nan_diagnosis(), state="CANCELLED"),
+                CHILD_ID: Diagnosis(CHILD_ID, "RUNNING", (), (), has_gone_well=True),
+            }
         ),
     )
     return FakeSession(snapshot, {RUN_ID: make_history(400, lost_at=2), CHILD_ID: make_history(400)})
@@ -325,6 +328,28 @@ async def test_a_child_run_names_its_parent_and_c_compares_them(size: tuple[int,
         await driver.reaches("compare")
         for part in ("before", RUN_ID, CHILD_ID, "throughput", "step time", "±", "finite"):
             await driver.sees(part)
+
+
+async def test_a_comparison_says_that_a_finished_run_was_not_read_yet() -> None:
+    """The child has ended since it was judged; its last losses are not here."""
+    session = family()
+    before = session.snapshot
+    ended = make_run(CHILD_ID, job_id="19", parent_run_id=RUN_ID, state="COMPLETED", ended_time_s=NOW_S)
+    target = make_target(ended)
+    session = FakeSession(
+        replace(before, targets=MappingProxyType({**before.targets, CHILD_ID: target})),
+        {RUN_ID: make_history(400), CHILD_ID: make_history(10)},
+    )
+    async with opened(session) as driver:
+        await driver.press("r", "enter", "c")
+        await driver.reaches("compare")
+        await driver.sees("not read yet: the metrics of ddp-")
+        assert "not measured" not in driver.text()
+        done = replace(before.diagnoses[CHILD_ID], state="COMPLETED")
+        session.push(
+            replace(session.snapshot, diagnoses=MappingProxyType({**before.diagnoses, CHILD_ID: done}))
+        )
+        await driver.until(lambda: "not read yet" not in driver.text(), "both runs are read")
 
 
 async def test_two_marked_runs_are_compared_the_older_first() -> None:

@@ -58,7 +58,7 @@ async def test_two_minutes_without_a_key_are_idle_and_a_key_ends_that_at_once() 
 async def test_the_counter_stands_in_the_footer_and_a_note_wins_over_it() -> None:
     snapshot = replace(make_snapshot(), spending=Spending(7, 24.0, is_waiting=True))
     async with opened(FakeSession(snapshot)) as driver:
-        await driver.sees("7 RPC/min of 24")
+        await driver.sees("coach waits, to spare Slurm · 7 RPC/min of 24")
         last = driver.text().rstrip().splitlines()[-1]
         assert last.rstrip().endswith("7 RPC/min of 24")
         driver.app.top.note("no fix here")  # type: ignore[union-attr]
@@ -72,13 +72,13 @@ def test_the_footer_names_a_controller_slow_when_its_answer_takes_long(
 ) -> None:
     sources = MappingProxyType({"jobs": replace(status("jobs"), duration_s=duration_s)})
     spending = Spending(3, 1.5, is_waiting=True)
-    shown = plain(spending_line(replace(make_snapshot(sources=sources), spending=spending)))
+    shown = plain(spending_line(replace(make_snapshot(sources=sources), spending=spending), 100))
     assert shown.endswith("3 RPC/min of 1.5")
     assert ("controller slow, backing off" in shown) is is_slow
 
 
 def test_where_slurm_is_not_asked_there_is_no_counter() -> None:
-    assert spending_line(make_snapshot()) == ()
+    assert spending_line(make_snapshot(), 80) == ()
 
 
 def test_the_line_of_a_sleeping_coach_fits_a_narrow_terminal() -> None:

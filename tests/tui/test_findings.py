@@ -12,7 +12,7 @@ from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, Sever
 from coach.model.judging.outcome import End, Outcome, RankEnd
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.job_action import Verb
-from coach.model.snapshot import SourceStatus, TargetSnapshot
+from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot
 from coach.model.training.log import LogTail
 from coach.tui.messages import ScreenOpened
 from coach.tui.render.findings import gpu_hours
@@ -253,10 +253,10 @@ async def test_home_opens_with_a_job_that_failed_today_though_the_queue_has_forg
 
 async def test_home_opens_with_the_jobs_that_went_wrong_on_top_the_worst_first_and_enter_opens_them() -> None:
     async with opened(with_foreign_job(), size=(80, 24)) as driver:
-        await driver.sees("2 of 2 checked jobs went wrong")
-        rows = [line for line in driver.text().splitlines() if " GPU003 " in line or " NUM001 " in line]
-        assert "NUM001" in rows[1], rows  # the first is the worst in the top line
-        assert "GPU003" in rows[2], rows
+        await driver.sees("1 of 2 checked jobs went wrong, 1 warned")
+        rows = [line.split() for line in driver.text().splitlines()]
+        rules = [row[2] for row in rows if row[1:2] in (["critical"], ["warning"])]
+        assert rules == ["NUM001", "GPU003"], rows
         await driver.press("tab")
         await driver.until(lambda: getattr(driver.app.focused, "id", "") == "verdicts", "Tab goes there")
         await driver.press("end", "enter")
@@ -266,11 +266,11 @@ async def test_home_opens_with_the_jobs_that_went_wrong_on_top_the_worst_first_a
 
 async def test_the_keys_over_the_jobs_that_went_wrong_lead_there_from_the_focused_pane() -> None:
     async with opened(with_foreign_job(), size=(80, 24)) as driver:
-        await driver.sees("went wrong · Tab goes here, Enter opens, f lists all")
+        await driver.sees("went wrong, 1 warned · Tab goes here, f lists all")
         await driver.press("tab")
-        await driver.sees("went wrong · Enter opens, f lists all")
+        await driver.sees("went wrong, 1 warned · Enter opens, f lists all")
         await driver.press("tab")
-        await driver.sees("went wrong · Tab goes here, Enter opens")
+        await driver.sees("went wrong, 1 warned · Tab goes here, f lists all")
 
 
 async def test_a_cause_of_38_letters_is_read_whole_at_80_columns() -> None:
@@ -317,6 +317,38 @@ async def test_many_jobs_with_one_cause_are_one_line_and_enter_opens_the_newest(
         await driver.sees("job 40, yours")
 
 
+async def test_a_new_critical_cause_comes_into_sight_among_older_warnings() -> None:
+    """The pane has two rows at 80x24. The user had looked at the last row, and gone on."""
+    snapshot = make_snapshot(runs=())
+    names = [f"{number}" for number in range(40, 46)]
+    jobs = [
+        replace(make_job(name, "ada"), raw_job_id=name, state="COMPLETED", end_time_s=NOW_S - 100)
+        for name in names
+    ]
+    found = {job.job_id: TargetSnapshot(job.job_id, job.end_time_s, job=job) for job in jobs}
+
+    def told(name: str, severity: Severity) -> Diagnosis:
+        finding = replace(idle(name).findings[0], rule=f"GPU{name}", severity=severity)
+        return replace(idle(name), findings=(finding,), state="COMPLETED")
+
+    def with_critical(*critical: str) -> Snapshot:
+        severity = {name: Severity.CRITICAL if name in critical else Severity.WARNING for name in names}
+        diagnoses = {name: told(name, severity[name]) for name in names if name != "45" or name in critical}
+        return replace(
+            snapshot, jobs=tuple(jobs), targets=MappingProxyType(found), diagnoses=MappingProxyType(diagnoses)
+        )
+
+    async with opened(FakeSession(with_critical(), {}), size=(80, 24)) as driver:
+        await driver.sees("5 of 5 checked jobs warned")
+        await driver.press("tab", "end", "tab")
+        verdicts = driver.app.screen.query_one("#verdicts", KeyedTable)
+        await driver.sees("GPU44")
+        driver.session.push(with_critical("45"))
+        await driver.sees("1 of 6 checked jobs went wrong, 5 warned")
+        await driver.sees("✖ critical  GPU45")
+        assert not verdicts.has_focus
+
+
 async def test_a_job_that_goes_wrong_meanwhile_moves_neither_the_focus_nor_the_cursor() -> None:
     session = with_foreign_job()
     wrong = session.snapshot
@@ -328,7 +360,7 @@ async def test_a_job_that_goes_wrong_meanwhile_moves_neither_the_focus_nor_the_c
         queue = driver.app.screen.query_one("#queue", KeyedTable)
         key = queue.cursor_key
         session.push(wrong)
-        await driver.sees("2 of 2 checked jobs went wrong")
+        await driver.sees("1 of 2 checked jobs went wrong, 1 warned")
         assert (driver.app.focused, queue.cursor_key) == (queue, key)
 
 
@@ -461,10 +493,10 @@ async def test_a_failure_is_listed_once_when_the_run_of_a_judged_job_becomes_kno
         diagnoses=MappingProxyType({RUN_ID: before.diagnoses[RUN_ID], CHILD_ID: idle(CHILD_ID)}),
     )
     async with opened(session) as driver:
-        await driver.sees("2 of 2 checked jobs went wrong")
+        await driver.sees("1 of 2 checked jobs went wrong, 1 warned")
         session.push(after)
         await driver.until(lambda: CHILD_ID in driver.app.context.found, "the run is judged")
-        await driver.sees("2 of 2 checked jobs went wrong")
+        await driver.sees("1 of 2 checked jobs went wrong, 1 warned")
         listed = driver.app.screen.query_one("#verdicts", KeyedTable).keys
         assert sum(" GPU003 " in key for key in listed) == 1
         await driver.press("l")
@@ -533,6 +565,22 @@ async def test_in_the_list_of_findings_f_on_advice_opens_it() -> None:
         await driver.press("F")
         await driver.reaches("finding")
         await driver.sees("→ Read the samples from local disks")
+
+
+async def test_f_on_advice_for_a_job_that_coach_did_not_launch_opens_the_advice_not_a_form() -> None:
+    """No time limit or memory mends an overfitted model, so the form that submits again would not help."""
+    session = with_foreign_job()
+    advised = replace(idle("99").findings[0], fixes=(Fix("Stop at the best evaluation"),))
+    told = {**session.snapshot.diagnoses, "99": replace(idle("99"), findings=(advised,))}
+    session = FakeSession(replace(session.snapshot, diagnoses=MappingProxyType(told)), {})
+    async with opened(session) as driver:
+        for way in (("F",), ("f", "home", "F")):
+            assert driver.place != "cluster" or driver.app.top.point_at("99")  # type: ignore[union-attr]
+            await driver.press(*way)
+            await driver.reaches("finding")
+            await driver.sees("→ Stop at the best evaluation")
+            await driver.press("escape")
+        assert driver.place == "findings"
 
 
 async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it() -> None:

@@ -46,7 +46,7 @@ async def test_a_training_shows_its_progress_in_its_row_and_the_nodes_show_their
     async with opened(session, size=(120, 36), are_all_shown=False) as driver:
         await driver.sees("✖ NUM001")
         row = next(line for line in driver.text().splitlines() if line.startswith(" 17 "))
-        assert all(told in row for told in ("RUNNING", "✖ NaN", "%", "✖ NUM001"))
+        assert all(told in row for told in ("RUNNING", "✖ NaN", "%", "✖ lr"))
         assert "1 GPU of yours" in driver.text()
         assert "GPU USE" in driver.text()
 

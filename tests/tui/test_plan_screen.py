@@ -180,6 +180,30 @@ async def test_escape_leaves_a_plan_with_nothing_done() -> None:
         assert driver.ports.launches.submitted == []
 
 
+async def test_the_question_mark_lists_the_keys_until_the_field_is_edited() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("question_mark")
+        await driver.reaches("help")
+        await driver.press("escape")
+        await driver.reaches("plan")
+        await driver.press("4", "question_mark")
+        first = driver.app.screen.query(PlanField).first()
+        assert (driver.place, first.value) == ("plan", "4?")
+
+
+async def test_down_past_the_last_field_stays_in_the_form_and_up_returns() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        fields = list(driver.app.screen.query(PlanField))
+        for _ in range(len(fields) + 2):
+            await driver.press("down")
+        assert driver.app.focused is fields[-1]
+        for _ in range(len(fields) + 2):
+            await driver.press("up")
+        assert driver.app.focused is fields[0]
+
+
 async def test_arrows_and_digits_in_one_packet_go_to_the_field_that_the_arrow_chose() -> None:
     async with opened() as driver:
         await open_plan(driver)

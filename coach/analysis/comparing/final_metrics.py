@@ -13,7 +13,8 @@ from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
 
 _LAST_STEPS = 10
-"""The loss of one step depends on its batch: the mean over this many steps is reported."""
+"""The loss of one step depends on its batch: the mean over this many steps is reported, but over no more than
+the last tenth, because a loss for each epoch has few values."""
 _LESS_IS_BETTER = re.compile(
     r"loss|time|memory|steps_to|norm|error|perplexity|wer|cer|mse|mae|rmse", re.IGNORECASE
 )
@@ -29,7 +30,7 @@ def final_metrics(snapshot: TargetSnapshot, history: History, measured: Measured
     steps = list(history.steps(history.ranks[0])) if history.ranks else []
     for name in ("loss", "grad_norm", "accuracy"):
         values = [value for step in steps if (value := getattr(step, name)) is not None]
-        found[name] = fmean(values[-_LAST_STEPS:]) if values else None
+        found[name] = fmean(values[-max(1, min(_LAST_STEPS, len(values) // 10)) :]) if values else None
     for event in snapshot.events:
         if event.event == "eval":
             found |= {

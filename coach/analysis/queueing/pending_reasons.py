@@ -54,7 +54,7 @@ _W, _L, _N, _H, _E = (
     PendingClass.ENDED,
 )
 
-NOTHING = "nothing to do"
+NOTHING = "nothing: it starts by itself"
 """The advice where waiting is all that helps."""
 _ASK = "ask the administrators"
 _RESUBMIT = "cancel it and submit it again"

@@ -121,7 +121,7 @@ class CoachScreen(Screen[None]):
         limit_s = context.processor_limit_s
         spent = [processor_line(limit_s, width)] if limit_s is not None else []
         self.query_one(Banner).set_lines([*spent, *asleep, *banner_lines(self._concerning(), now_s, width)])
-        self.query_one(KeyBar).set_spending(spending_line(context.snapshot))
+        self.query_one(KeyBar).set_spending(spending_line(context.snapshot, width))
         for bar in self.query(CaptionBar):
             bar.tell(context, self.spec, self.subjects)
 

@@ -25,7 +25,7 @@ NAME_WIDTH = 11
 _NARROW = 60
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
-_EMPTY, _BLANK = 0x2800, "\u2800"
+_EMPTY, BLANK_CELL = 0x2800, "\u2800"
 _LEFT, _RIGHT = 0x47, 0xB8
 """Braille: the code of the empty cell, and the bits of a cell's left and right column."""
 _BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -83,6 +83,8 @@ class Chart:
     """The newest value, as shown in a strip."""
     trouble: str = ""
     """A problem of the values, for its title."""
+    has_own_legend: bool = False
+    """True if `told` names its lines, so that the legend above the charts is not about it."""
     letters: str = ""
     """A letter for each line, drawn on it; empty if only strokes distinguish the lines."""
 
@@ -212,7 +214,10 @@ def _arranged(
         room -= 1  # the legend then names the charts without room
     if names:
         places = _places(charts, room - 1)
-        if any(len(chart.lines) > 1 and num_lines > 1 for chart, num_lines, _ in places):
+        if any(
+            len(chart.lines) > 1 and num_lines > 1 and not chart.has_own_legend
+            for chart, num_lines, _ in places
+        ):
             return places, True
     return _places(charts, room), False
 
@@ -392,7 +397,7 @@ def _letters(chart: Chart, scale: Scale, frame: Frame, height: int) -> dict[tupl
 def _cell(layers: Sequence[tuple[Stroke, str]], at: int) -> Span:
     bits, tone = 0, None
     for stroke, cell in layers:
-        if cell == _BLANK:
+        if cell == BLANK_CELL:
             continue
         mine = (ord(cell) - _EMPTY) & stroke.kept(at)
         tone = stroke.tone if mine and tone is None else tone

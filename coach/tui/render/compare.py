@@ -4,6 +4,7 @@ noise."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from coach.analysis.comparing.two_runs import BETTER, NO_DIFFERENCE, WORSE, Comparison, Row
@@ -25,7 +26,9 @@ from coach.tui.render.text import (
     pad,
     printable,
     seconds,
+    short_id,
     strong,
+    wrap,
 )
 
 _UNITS: dict[str, Callable[[float | None], str]] = {"s": seconds, "MiB": mib}
@@ -37,9 +40,10 @@ def compare_lines(
     before: tuple[str, Run | None, str | None],
     after: tuple[str, Run | None, str | None],
     width: int,
+    unread: Sequence[str] = (),
 ) -> list[Line]:
     """The lines of a comparison: the differences of both set-ups, then one line per quantity. `before` and
-    `after` are (id, run, state)."""
+    `after` are (id, run, state); `unread` are the ids of runs whose metrics were not read yet."""
     rows = [clip(_run_line("before", *before), width), clip(_run_line("after", *after), width)]
     fix = after[1].fix if after[1] is not None else None
     if fix is not None and after[1] is not None and after[1].parent_run_id == before[0]:
@@ -56,16 +60,34 @@ def compare_lines(
     rows.append(line(strong(" What differs in the launch")))
     rows.extend(clip(line(f"   {printable(text)}"), width) for text in changes)
     rows.append(BLANK)
-    wide = width >= 100
-    columns = (20, 19, 19, 9) if wide else (20, 15, 15, 7)
+    columns = (20, 19, 19, 9) if width >= 100 else (20, 15, 15, 7)
     titles = ("", "BEFORE", "AFTER", "RATIO")
     head = " " + "  ".join(
         fit(t, w, "right" if i else "left") for i, (t, w) in enumerate(zip(titles, columns, strict=True))
     )
     rows.append(line(muted(head), muted("  VERDICT")))
-    for row in comparison.rows:
-        rows.extend(_row_lines(row, columns, width))
+    rows.extend(_quantity_lines(comparison, columns, width, unread))
     rows.extend((BLANK, line(muted(" ± is half the 95 % interval of the steady part of a run"))))
+    return rows
+
+
+def _quantity_lines(
+    comparison: Comparison, columns: tuple[int, ...], width: int, unread: Sequence[str]
+) -> list[Line]:
+    """The measured quantities, then the names of the others."""
+    rows: list[Line] = []
+    if unread:
+        rows.append(line(muted(f" not read yet: the metrics of {' and '.join(map(short_id, unread))}")))
+    for row in comparison.rows:
+        if row.is_unmeasured:
+            continue
+        if unread and None in (row.before, row.after) and (row.because or "").startswith("not measured"):
+            row = replace(row, because="not read yet")
+        rows.extend(_row_lines(row, columns, width))
+    absent = [row.quantity for row in comparison.rows if row.is_unmeasured]
+    if absent and not unread:
+        told = f"not measured in either run: {', '.join(absent)}"
+        rows.extend(line(muted(f" {text}")) for text in wrap(told, width - 2))
     return rows
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coach.analysis.measured.gpu_course import course, shown_gpus
 from coach.analysis.measured.gpu_quantities import GpuKey
@@ -18,7 +18,7 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.training.metrics import MetricEvent
 from coach.model.training.telemetry import GpuSample
 from coach.tui.render.axis import XAxis
-from coach.tui.render.chart import Chart, Mark, Notes, Point, Stretch, chart_lines
+from coach.tui.render.chart import BLANK_CELL, STROKES, Chart, Mark, Notes, Point, Stretch, chart_lines
 from coach.tui.render.gpus import short_name_of
 from coach.tui.render.severity import severity_sign, severity_tone
 from coach.tui.render.text import UNKNOWN, Line, Tone, number, seconds
@@ -75,15 +75,21 @@ def course_lines(
     view: CourseView,
     note: str = "",
     next_key: str = "",
+    events: Sequence[MetricEvent] = (),
 ) -> list[Line]:
-    """The charts in `width` × `height` cells."""
-    of_steps = step_charts(history, axis, view, note)
+    """The charts in `width` × `height` cells. The losses of evaluations among the `events` are drawn beside
+    the training loss."""
+    of_steps = step_charts(history, axis, view, note, events)
     gpu_charts, names = gpu_charts_of(history, history.gpus, axis, max(1, width - 10))
     charts = [*of_steps[:1], *gpu_charts, *of_steps[1:]]
     if not charts:
         return []
     first = view.first % len(charts)
     charts = [charts[first], *charts[:first], *charts[first + 1 :]]
+    if charts[0].title == "loss" and len(charts[0].lines) > 1:
+        name = "evaluation, its loss dashed"
+        marks = [replace(mark, name=name) if mark.sign == "V" else mark for mark in notes.marks]
+        notes = replace(notes, marks=marks)
     return chart_lines(charts, width, height, axis, names, notes, next_key)
 
 
@@ -94,7 +100,9 @@ def _rate_text(samples_per_s: float | None, tokens_per_sample: int | None) -> st
     return f"{text} · {number(samples_per_s * tokens_per_sample)} tokens/s"
 
 
-def step_charts(history: History, axis: XAxis, view: CourseView, note: str = "") -> list[Chart]:
+def step_charts(
+    history: History, axis: XAxis, view: CourseView, note: str = "", events: Sequence[MetricEvent] = ()
+) -> list[Chart]:
     """Charts of loss, samples/s, and step time with the wait for data in it; empty if there are no steps."""
     curve = history.curve
     if not curve:
@@ -104,13 +112,20 @@ def step_charts(history: History, axis: XAxis, view: CourseView, note: str = "")
     rates = _points(at, [point.samples_per_s for point in curve])
     shares = _points(at, [_share(point) for point in curve])
     times = _points(at, [point.step_time_s for point in curve])
+    held_out = _held_out(events, axis)
     newest = curve[-1]
     share = _newest(shares)
     charts = [
         Chart(
             "loss",
-            f"{number(newest.loss)}{' · logarithmic' if view.is_log else ''}{f' · {note}' if note else ''}",
-            (losses,),
+            " · ".join(
+                filter(
+                    None,
+                    (number(newest.loss), _held_out_words(held_out), "logarithmic" * view.is_log, note),
+                )
+            ),
+            (losses, held_out) if held_out else (losses,),
+            has_own_legend=True,
             is_log=view.is_log,
             now=number(newest.loss, 3),
             trouble=_lost(curve),
@@ -141,6 +156,23 @@ def step_charts(history: History, axis: XAxis, view: CourseView, note: str = "")
         ),
     ]
     return [chart for chart in charts if chart.title == "loss" or _newest(chart.lines[0]) is not None]
+
+
+def _held_out(events: Sequence[MetricEvent], axis: XAxis) -> list[Point]:
+    """The losses of evaluations, on held-out data, by their place on the axis."""
+    found: list[Point] = []
+    for event in events:
+        at, loss = event.time_s if axis.is_time else event.step, event.fields.get("loss")
+        if event.event == "eval" and at is not None and isinstance(loss, int | float):
+            found.append((float(at), float(loss)))
+    return sorted(found, key=lambda point: point[0])
+
+
+def _held_out_words(held_out: Sequence[Point]) -> str:
+    """The newest validation loss behind a piece of its line; empty without evaluations."""
+    if not held_out:
+        return ""
+    return f"{STROKES[1].mark.text.rstrip(BLANK_CELL)} validation {number(held_out[-1][1])}"
 
 
 def _points(at: Sequence[float | None], values: Iterable[float | None]) -> list[Point]:

@@ -40,6 +40,12 @@ def fix_word(findings: Iterable[Finding]) -> str | None:
     return None if not fixes else "fix" if any(fix.changes for fix in fixes) else "advice"
 
 
+def is_only_advice(findings: Iterable[Finding]) -> bool:
+    """True if the user must act, and neither a change of the launch nor a command does it."""
+    fixes = [fix for finding in findings for fix in finding.fixes]
+    return bool(fixes) and not any(fix.changes or fix.command for fix in fixes)
+
+
 def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool, label: KeyLabel) -> list[Line]:
     """The top of a job's screen: the primary finding with its proof and its fix, and one line for each other
     finding; or a line that there is none."""
@@ -226,7 +232,7 @@ def whole_lines(finding: Finding, width: int) -> list[Line]:
 
 def fix_line(fix: Fix) -> Line:
     text = changes_text(fix.changes) if fix.changes else printable(fix.command or "")
-    learn = Span("  changes the training result", "warning") if fix.changes_learning else Span("")
+    learn = Span(" · this changes the training result", "warning") if fix.changes_learning else Span("")
     return line(Span("   → ", "good"), printable(fix.title), muted(f"  {text}" if text else ""), learn)
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from coach.analysis.judging.no_finding import Look
 from coach.analysis.judging.ranking import RankedFinding
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.model.judging.finding import Diagnosis
+from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.slurm.cluster import has_failed
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.tui.render.text import UNKNOWN, KeyLabel, Line, Span, age, muted, number, printable, short_id
@@ -87,13 +88,37 @@ def gpu_hours(value: float) -> str:
 
 
 def verdict_title(
-    num_wrong: int, num_judged: int, num_unread: int, label: KeyLabel, *, is_focused: bool = True
+    causes: Iterable[Sequence[RankedFinding]],
+    num_judged: int,
+    num_unread: int,
+    label: KeyLabel,
+    *,
+    is_focused: bool = True,
 ) -> str:
-    """The title above the failed jobs, with the keys that lead from the cursor's pane to a cause."""
+    """The title above the causes, with the keys that lead from the cursor's pane to a cause. A job that runs
+    or completed with only a warning has not gone wrong."""
+    wrong = [each for group in causes for each in group]
+    num_wrong = sum(each.finding.severity is Severity.CRITICAL or has_failed(each.state) for each in wrong)
+    num_warned = len(wrong) - num_wrong
+    warned = f", {num_warned} warned" if num_warned else ""
+    told = f"{num_wrong} of {num_judged} checked jobs went wrong{warned}"
+    if not num_wrong:
+        told = f"{num_warned} of {num_judged} checked jobs warned"
     unread = f" · {num_unread} {Look.NOT_LOOKED_AT.value}" if num_unread else ""
-    first = "" if is_focused else f"{label('pane')} goes here, "
-    ways = f"{first}{label('open')} opens, {label('all_findings')} lists all"
-    return f"{num_wrong} of {num_judged} checked jobs went wrong · {ways}{unread}"
+    way = f"{label('open')} opens" if is_focused else f"{label('pane')} goes here"
+    return f"{told} · {way}, {label('all_findings')} lists all{unread}"
+
+
+def newest_critical(groups: Iterable[Sequence[RankedFinding]]) -> str | None:
+    """The key of the cause whose newest job ended last, or whose finding began last, among critical causes;
+    None if there is no critical cause."""
+
+    def time_s(each: RankedFinding) -> float:
+        told_s = each.finding.since_s if each.ended_s is None else each.ended_s
+        return told_s if told_s is not None else 0.0
+
+    newest = [group[0] for group in groups if group[0].finding.severity is Severity.CRITICAL]
+    return finding_key(max(newest, key=time_s)) if newest else None
 
 
 def worst_line(worst: RankedFinding | None, *, is_elsewhere: bool = False) -> Line:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, WORLD_SIZE, Group, Point
 from coach.analysis.comparing.time_to_target import TimeToTarget, not_reached_words
 from coach.tui.render.severity import job_state_tone
+from coach.tui.render.table import Cell, Column, Layout, Row, fit_columns, header_line, row_line
 from coach.tui.render.text import (
     BLANK,
     UNKNOWN,
     Line,
     Span,
     clip,
-    fit,
     line,
     mib,
     muted,
@@ -23,56 +25,87 @@ from coach.tui.render.text import (
     wrap,
 )
 
-_COLUMNS = (("SAMPLES/S", 16), ("RATIO", 7), ("EFFICIENCY", 10), ("STEP", 9), ("DATA", 9), ("MEMORY", 8))
+_RESULTS = (("eval_accuracy", "EVAL ACC"), ("eval_loss", "EVAL LOSS"), ("loss", "LOSS"))
+"""The metrics of a training's result, with their titles."""
 _BAR = 20
+_END = Column("result", "RESULT", 12, priority=1)
 
 
 def group_lines(group: Group, width: int) -> list[Line]:
-    """The table. Columns without room are cut at the right."""
-    head = fit(group.parameter.upper(), 12, "right") + "".join(
-        fit(_title(title, group), size + 2, "right") for title, size in _COLUMNS
-    )
+    """The table: first the results of the trainings, then their speed. A column without a value is left out;
+    of columns without room, the last."""
+    named = [(column, cell_of) for column, cell_of in _columns(group) if _is_known(cell_of, group.points)]
+    columns = [*(column for column, _ in named), _END]
+    layout = fit_columns(columns, width)
     rows = [
         line(strong(f" {printable(group.recipe)}"), muted(f"  a run for each {printable(group.parameter)}")),
         BLANK,
-        line(muted(f" {head}  RESULT")),
+        header_line(layout),
     ]
-    rows += [clip(_point_line(point), width) for point in group.points]
-    said = (
-        "efficiency: samples/s per rank, against the fewest ranks"
-        if group.parameter == WORLD_SIZE
-        else "of best: samples/s against the best of the group"
-    )
+    for point in group.points:
+        cells = (*(Cell(cell_of(point)) for _, cell_of in named), Cell(""))
+        kept = Layout(tuple(each for each in layout.columns if each[1] is not _END))
+        rows.append(clip((*row_line(Row("", cells), kept), Span("  "), *_end(point)), width))
     if group.scaling_words:
         texts = (text for said in group.scaling_words for text in wrap(said, width - 2))
         rows += [BLANK, *(line(f" {text}") for text in texts)]
-    rows += [BLANK, line(muted(f" {said}; ± is half the 95 % interval of the steady part"))]
+    return [*rows, BLANK, *_meaning_lines(group, width)]
+
+
+def _meaning_lines(group: Group, width: int) -> list[Line]:
+    """The meaning of the columns that are shown."""
+    texts: list[str] = []
+    if any(point.throughput is not None for point in group.points):
+        said = (
+            "efficiency: samples/s per rank, against the fewest ranks"
+            if group.parameter == WORLD_SIZE
+            else "of best: samples/s against the best of the group"
+        )
+        texts += wrap(f"{said}; ± is half the 95 % interval of the steady part", width - 2)
     if any(point.target is not None for point in group.points):
-        rows.append(line(muted(" after the result: the training time to the target accuracy")))
-    return rows
+        texts.append("after the result: the training time to the target accuracy")
+    return [line(muted(f" {text}")) for text in texts]
 
 
-def _title(title: str, group: Group) -> str:
-    return "OF BEST" if title == "EFFICIENCY" and group.parameter != WORLD_SIZE else title
+def _columns(group: Group) -> list[tuple[Column, Callable[[Point], str]]]:
+    """All columns, each with the text of a point's cell."""
+    compared = "EFFICIENCY" if group.parameter == WORLD_SIZE else "OF BEST"
+    value = Column("value", printable(group.parameter).upper(), 12, align="right")
+    return [
+        (value, lambda point: printable(str(point.value))),
+        *(
+            (
+                Column(name, title, 10, align="right"),
+                lambda point, name=name: number(point.metrics.get(name)),
+            )
+            for name, title in _RESULTS
+        ),
+        (Column("rate", "SAMPLES/S", 14, 2, "right"), lambda point: _rate(point.throughput)),
+        (
+            Column("ratio", "RATIO", 7, 4, "right"),
+            lambda point: UNKNOWN if point.ratio is None else f"× {point.ratio:.3g}",
+        ),
+        (
+            Column("efficiency", compared, 10, 3, "right"),
+            lambda point: UNKNOWN if point.efficiency is None else f"{point.efficiency:.0%}",
+        ),
+        (Column("step", "STEP", 9, 5, "right"), lambda point: _time(point.step_time)),
+        (Column("data", "DATA", 9, 6, "right"), lambda point: _time(point.data_time)),
+        (Column("memory", "MEMORY", 8, 7, "right"), lambda point: mib(point.memory_mib)),
+    ]
 
 
-def _point_line(point: Point) -> Line:
-    cells = (
-        _rate(point.throughput),
-        UNKNOWN if point.ratio is None else f"× {point.ratio:.3g}",
-        UNKNOWN if point.efficiency is None else f"{point.efficiency:.0%}",
-        seconds(point.step_time.value if point.step_time else None),
-        seconds(point.data_time.value if point.data_time else None),
-        mib(point.memory_mib),
-    )
-    text = fit(printable(str(point.value)), 12, "right") + "".join(
-        fit(cell, size + 2, "right") for cell, (_, size) in zip(cells, _COLUMNS, strict=True)
-    )
+def _is_known(cell_of: Callable[[Point], str], points: Sequence[Point]) -> bool:
+    return any(cell_of(point) != UNKNOWN for point in points)
+
+
+def _end(point: Point) -> Line:
+    """The end of a row: the result in words, the target accuracy, a bar of the efficiency."""
     filled = round(_BAR * min(1.0, point.efficiency)) if point.efficiency is not None else 0
     tone = "info" if point.result == OUT_OF_MEMORY else job_state_tone(point.state)
     target = "" if point.target is None else f"  {_target(point.target)}"
     bar = Span("█" * filled, "accent")
-    return line(f" {text}  ", Span(printable(point.result), tone), target, "  ", bar)
+    return line(Span(printable(point.result), tone), target, "  ", bar)
 
 
 def _target(told: TimeToTarget) -> str:
@@ -80,6 +113,10 @@ def _target(told: TimeToTarget) -> str:
     if not told.is_reached:
         return f"{told.target_accuracy:g} {not_reached_words(told)}"
     return f"{told.target_accuracy:g} in {seconds(told.training_s)}"
+
+
+def _time(value: Estimate | None) -> str:
+    return seconds(value.value if value is not None else None)
 
 
 def _rate(value: Estimate | None) -> str:

@@ -129,8 +129,12 @@ def _bad_row_lines(snapshot: Snapshot) -> Iterator[Line]:
         yield line(Span(f" ▲ {', '.join(bad)} could not be read and are not shown", "warning"))
 
 
-def spending_line(snapshot: Snapshot) -> Line:
-    """The RPCs of the last minute, once the budget delays questions: `24 RPC/min of 24`."""
+_COUNTED_WIDTH = 100
+
+
+def spending_line(snapshot: Snapshot, width: int) -> Line:
+    """Why the next answers come later: Slurm is slow, or coach has asked it enough in this minute. The RPCs
+    of the last minute stand behind it, of a budget that is spent only where there is room."""
     spending = snapshot.spending
     if spending is None:
         return ()
@@ -141,7 +145,8 @@ def spending_line(snapshot: Snapshot) -> Line:
     elif any((status.duration_s or 0.0) >= SLOW_S for status in statuses):
         words = "▲ controller slow, backing off"
     elif spending.is_waiting:
-        return (Span("waiting ", "warning"), muted("· "), counter)
+        why = Span("coach waits, to spare Slurm", "warning")
+        return (why, muted(" · "), counter) if width >= _COUNTED_WIDTH else (why,)
     else:
         return ()
     return (Span(words, "warning"), muted(" · "), counter)

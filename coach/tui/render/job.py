@@ -16,6 +16,7 @@ from coach.tui.render.text import (
     KeyLabel,
     Line,
     Span,
+    age,
     clip,
     clock,
     line,
@@ -68,23 +69,40 @@ def facts_line(job: Job, now_s: float, width: int, label: KeyLabel) -> Line:
     return clip(line(Span(f" {label('view')}", "key"), muted(f" all facts   {told}")), width)
 
 
+_OLD_S = 30.0
+"""Data about nodes that are older than this, in seconds, have their age beside them."""
+
+
 def place_node_lines(
     job: Job | None,
     nodes: Sequence[tuple[Node, Sequence[NodeGpus]]],
     now_s: float,
     width: int,
     room: int,
+    read_s: float | None = None,
 ) -> list[Line]:
-    """The job's nodes, or its planned nodes, as many as have room."""
+    """The job's nodes, or its planned nodes, as many as have room. `read_s` is the time at which Slurm
+    reported them: such data are older than a job that has just started."""
     rows: list[Line] = []
+    as_of = _as_of(job, now_s, read_s)
     planned = "" if job is None or job.nodes else "planned on "
     for node, free in nodes:
         told = node_fact_lines(node, free, now_s, width)
-        more = [BLANK, line(strong(f" {planned}node {printable(node.name)}")), *told]
+        more = [BLANK, clip(line(strong(f" {planned}node {printable(node.name)}"), *as_of), width), *told]
         if len(rows) + len(more) > room:
             break
         rows += more
     return rows
+
+
+def _as_of(job: Job | None, now_s: float, read_s: float | None) -> Line:
+    """The age of the data about nodes, if they are old or from before the job's start."""
+    if read_s is None:
+        return ()
+    told = f"   as it was {age(now_s - read_s)} ago"
+    if job is not None and job.start_time_s is not None and read_s < job.start_time_s <= now_s:
+        return (Span(f"{told}, before this job started", "warning"),)
+    return (muted(told),) if now_s - read_s >= _OLD_S else ()
 
 
 MAIN_FACTS = ("nodes", "gpus", "time used", "time limit", "submitted", "started", "exit code", "work dir")

@@ -22,8 +22,9 @@ def course_rows(page: JobSubject, width: int, height: int) -> list[Line]:
     if axis is None:
         return []
     kept = followed.checkpoints if followed is not None else ()
+    events = followed.events if followed is not None else ()
     notes = notes_of(
-        followed.events if followed is not None else (),
+        events,
         [(each.time_s, each.step) for each in kept],
         page.diagnosis,
         axis,
@@ -33,7 +34,7 @@ def course_rows(page: JobSubject, width: int, height: int) -> list[Line]:
     paced = [runs.step_time_line(history.curve, width)] if history.curve else []
     room = max(MIN_HEIGHT, height - len(paced))
     note, key = _thinned_words(page), page.label("quantity")
-    return [*course_lines(history, axis, notes, width, room, view, note, key), *paced]
+    return [*course_lines(history, axis, notes, width, room, view, note, key, events), *paced]
 
 
 def _thinned_words(page: JobSubject) -> str:

@@ -44,7 +44,12 @@ def page_lines(page: JobSubject, width: int, height: int) -> list[Line]:
     top += _told_lines(page, width)
     below = [*device_lines(page, width), *_about_lines(page, width, 0 if page.is_read else height)]
     below += facts.place_node_lines(
-        page.job, page.place.nodes, page.now_s, width, height - len(top) - len(below)
+        page.job,
+        page.place.nodes,
+        page.now_s,
+        width,
+        height - len(top) - len(below),
+        page.place.nodes_read_s,
     )
     course = course_rows(page, width, height - len(top))
     return [*top, *course, *([BLANK] if course and below else []), *below]
@@ -61,7 +66,9 @@ def _wide_lines(page: JobSubject, width: int, height: int) -> list[Line]:
         left += _about_lines(page, left_width, max(height, len(right)) - len(left))
         return beside(left, right, left_width)
     rows = [*_told_lines(page, width), *device_lines(page, width), *_about_lines(page, width, height)]
-    return [*rows, *facts.place_node_lines(page.job, page.place.nodes, page.now_s, width, height - len(rows))]
+    place, room = page.place, height - len(rows)
+    nodes = facts.place_node_lines(page.job, place.nodes, page.now_s, width, room, place.nodes_read_s)
+    return [*rows, *nodes]
 
 
 def _about_lines(page: JobSubject, width: int, room: int) -> list[Line]:

@@ -73,8 +73,10 @@ _OF_SLURM: Mapping[str, str] = MappingProxyType(
 
 def plan_fields(plan: Plan) -> tuple[Field, ...]:
     """The fields that the user can change, with their values: sizes, the recipe's parameters, then the
-    options that a site may require."""
+    options that a site may require. The parameters of an own program come first: no other form has them."""
     fields = _fields(plan.resources, plan.request, plan.parameters, plan.backend == "slurm")
+    if plan.request.own is not None:
+        fields.sort(key=lambda field: not field.name.startswith(PARAMETER))
     fields = _with_sweep(fields, [each.request.sweep_point for each in (plan, *plan.others)])
     return tuple(
         replace(

@@ -246,7 +246,7 @@ def _row(row: QueueRow, user: str | None, now_s: float | None, training_of: Trai
     left = clock(job.time_left_s) if job.state != "PENDING" else UNKNOWN
     start = start_words(job, now_s) if now_s is not None else ""
     cells = training_cells(training, is_running=job.state == "RUNNING", now_s=now_s)
-    why = verdict or Cell(reason, reason_tone, fill=partial(whole_words, reason))
+    why = verdict or Cell(reason, reason_tone, fill=partial(_reason_in, reason))
     return Row(
         row_key(row),
         (
@@ -276,6 +276,13 @@ def _row(row: QueueRow, user: str | None, now_s: float | None, training_of: Trai
 def _start_in(start: str, width: int) -> str:
     """The start of a waiting job. In a narrow column the `in` is left out."""
     return start if len(start) <= width else start.replace("~in ", "~")
+
+
+def _reason_in(reason: str, width: int) -> str:
+    """Why a job waits. In a narrow column the sign is left out if the words then fit."""
+    sign, _, words = reason.partition(" ")
+    is_sign = len(sign) == 1 and not sign.isalnum()
+    return words if is_sign and len(words) <= width < len(reason) else whole_words(reason, width)
 
 
 def _reason(row: QueueRow, said: str) -> tuple[str, Tone]:

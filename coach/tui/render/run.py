@@ -169,16 +169,22 @@ def step_time_line(curve: Sequence[CurvePoint], width: int) -> Line:
     share = data_time / step_time if data_time is not None and step_time else None
     bar_width = max(4, min(20, width - 58))
     tone: Tone = "warning" if share is not None and share > 0.3 else ""
-    percent = UNKNOWN if share is None else f"{share:.0%}"
+    waits = (
+        (muted("  its wait for data was not measured"),)
+        if data_time is None
+        else (
+            muted("  waits for data "),
+            f"{seconds(data_time)}  ",
+            Span(bar(share, bar_width), tone or "accent"),
+            *(() if share is None else (Span(f" {share:.0%} of the step", tone),)),
+        )
+    )
     return clip(
         line(
             strong(f" {curve[-1].counter.word} {curve[-1].step:,}"),
             muted("  takes "),
             seconds(step_time),
-            muted("  data "),
-            f"{seconds(data_time)}  ",
-            Span(bar(share, bar_width), tone or "accent"),
-            Span(f" {percent} waits for data", tone),
+            *waits,
         ),
         width,
     )

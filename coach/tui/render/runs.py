@@ -18,16 +18,16 @@ from coach.tui.render.text import UNKNOWN, age, number, printable, short_id
 
 RUN_COLUMNS = (
     Column("mark", "", 1),
-    Column("run", "RUN", 30),
+    Column("run", "RUN", 13, grow=3),
     Column("state", "STATE", 11),
     Column("recipe", "RECIPE", 10, priority=4, grow=1),
     Column("job", "JOB", 8, priority=2),
     Column("size", "SIZE", 9, priority=5),
-    Column("lr", "LR", 8, align="right", priority=6),
-    Column("rate", "SAMPLES/S", 9, align="right", priority=3),
+    Column("lr", "LR", 7, align="right", priority=3),
+    Column("rate", "SAMPLES/S", 9, align="right", priority=6),
     Column("age", "AGE", 7, align="right", priority=1),
-    Column("finding", "FINDING", 15, grow=3),
-    Column("parent", "CHILD OF", 13, priority=3),
+    Column("finding", "FINDING", 19, grow=3),
+    Column("parent", "CHILD OF", 13, priority=4),
 )
 
 
@@ -79,7 +79,10 @@ def _row(
     finding = primary_finding(diagnosis)
     if finding is not None:
         sign = severity_sign(finding.severity).text
-        verdict = Cell(f"{sign} {finding.rule} {printable(finding.name)}", severity_tone(finding.severity))
+        short, told = f"{sign} {printable(finding.name)}", f"{sign} {finding.rule} {printable(finding.name)}"
+        verdict = Cell(
+            told, severity_tone(finding.severity), lambda width: told if len(told) <= width else short
+        )
     elif diagnosis is not None and (withheld := why_withheld(diagnosis)):
         verdict = Cell(withheld.because, "accent")
     else:
@@ -94,7 +97,7 @@ def _row(
         run.run_id,
         (
             Cell("◆" if is_marked else "", "accent"),
-            Cell(run_id),
+            Cell(run_id, fill=lambda width: run_id if len(run_id) <= width else short_id(run_id)),
             _state_cell(run, state),
             Cell(recipe),
             Cell(job, "muted" if job == run.backend else ""),

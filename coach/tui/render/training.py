@@ -165,14 +165,27 @@ def look_cell(diagnosis: Diagnosis | None) -> Cell | None:
 
 
 def finding_cell(finding: Finding) -> Cell:
-    """Sign, code and cause in a few words; the summary if there is room for it."""
+    """Sign, code and cause in a few words; the summary if there is room for it. In a narrow column the cause
+    stands without its code, and an error is named by its kind alone."""
     sign, tone = severity_sign(finding.severity).text, severity_tone(finding.severity)
-    summary = printable(finding.summary)
-    cause = summary if finding.cause in _MANY_CAUSES else printable(finding.cause.replace("_", " "))
+    summary, kind = printable(finding.summary), printable(finding.cause.replace("_", " "))
+    cause = summary if finding.cause in _MANY_CAUSES else kind
+    if cause is summary:
+        kind = _kind_of_error(summary) or kind
     head = f"{sign} {finding.rule} "
 
     def fill(width: int) -> str:
         told = head + (summary if width - len(head) >= _LEAST_SUMMARY else cause)
-        return whole_words(told, width)
+        if len(told) <= width or width >= _LEAST_SUMMARY:
+            return whole_words(told, width)
+        return next(
+            (way for way in (f"{sign} {cause}", head + kind) if len(way) <= width), ""
+        ) or whole_words(f"{sign} {kind}", width)
 
     return Cell(head + cause, tone, fill=fill)
+
+
+def _kind_of_error(summary: str) -> str | None:
+    """`OutOfMemoryError` of `torch.OutOfMemoryError: …`; None if the summary names no exception first."""
+    named = summary.partition(":")[0]
+    return named.rpartition(".")[2] if ":" in summary and named.replace(".", "").isidentifier() else None

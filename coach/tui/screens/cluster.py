@@ -50,6 +50,7 @@ from coach.tui.render.findings import (
     VERDICT_COLUMNS,
     cause_rows,
     finding_key,
+    newest_critical,
     verdict_title,
 )
 from coach.tui.render.queue import (
@@ -93,10 +94,11 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self.job_choice = JobChoice(self, self._chosen)
         self._of_verdict = JobChoice(self, self._chosen_verdict)
         self._unfolded: set[str] = set()
-        self._num_wrong = 0
+        self._newest_critical: str | None = None
         self._wrong: dict[str, str] = {}
         """The targets of the failed jobs, by the keys of their rows."""
         self._told = Told(context)
+        self._causes = self._told.causes()
         self._detail = Detail(context)
         self._overview = Overview(context, self._deliver, self.refresh_all)
         self._resting: Timer | None = None
@@ -290,19 +292,22 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     def _show_verdicts(self, most: int) -> int:
         """Show the verdicts. Returns their number of lines: 0 if nothing is wrong."""
         causes, table = self._told.causes(), self.verdicts
-        wrong = [each for group in causes for each in group]
+        self._causes = causes
         self._critical = ended_critically(causes)
-        if not wrong and table.has_focus:
+        if not causes and table.has_focus:
             self.queue.focus()
-        table.display = bool(wrong)
+        table.display = bool(causes)
         self._wrong = {finding_key(group[0]): group[0].target for group in causes}
         table.lay_out(VERDICT_COLUMNS, None)
         table.set_rows(cause_rows(causes, self.context.now_s))
-        self._num_wrong = len(wrong)
         self._title_verdicts()
+        newest = newest_critical(causes)
+        if newest is not None and newest != self._newest_critical and not table.has_focus:
+            table.go_to(newest)
+            self._newest_critical = newest
         num_lines = 2 + min(len(causes), most)
         table.styles.height = num_lines
-        return num_lines if wrong else 0
+        return num_lines if causes else 0
 
     def on_descendant_focus(self) -> None:
         """Name the keys that lead from the focused pane to a cause, and show the pane's row beside the
@@ -314,7 +319,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         context = self.context
         self.verdicts.set_title(
             verdict_title(
-                self._num_wrong,
+                self._causes,
                 len(context.found),
                 len(context.unread),
                 context.label,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from textual.widget import Widget
 
 from coach.analysis.comparing.two_runs import compare
+from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
@@ -83,7 +84,18 @@ class CompareScreen(CoachScreen, screen="compare"):
         result = None
         if before is not None and after is not None:
             result = compare(before, history(names[0]), after, history(names[1]))
-        return compare_lines(result, self._side(names[0]), self._side(names[1]), width)
+        unread = [name for name in names[:2] if self._is_unread(name)]
+        return compare_lines(result, self._side(names[0]), self._side(names[1]), width, unread)
+
+    def _is_unread(self, run_id: str) -> bool:
+        """True while the metrics and the log of a run were not read, or not since it ended."""
+        snapshot, history = self.context.snapshot, self.context.session.history(run_id)
+        target, diagnosis = snapshot.targets.get(run_id), snapshot.diagnoses.get(run_id)
+        if target is None or diagnosis is None or (target.has_ended and not is_final(diagnosis.state)):
+            return True
+        kinds = ("metrics", "log")
+        is_known = bool(history.curve) or any(f"{kind}:{run_id}" in snapshot.sources for kind in kinds)
+        return not is_known or any(tail.unread_bytes for tail in target.log_tails)
 
     def _curve_lines(self, runs: Sequence[Overlaid], width: int, height: int) -> list[Line]:
         views = self._views

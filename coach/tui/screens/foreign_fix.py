@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
@@ -21,20 +20,15 @@ from coach.tui.messages import ActionConfirmed
 from coach.tui.render.action import action_lines
 from coach.tui.render.foreign_fix import AGAIN_FIELDS, first_values, foreign_fix_lines
 from coach.tui.render.text import BLANK, line, muted
+from coach.tui.widgets.form_field import FormField
 from coach.tui.widgets.lines import LinesView
-from coach.tui.widgets.text_field import TextField
 
 if TYPE_CHECKING:
     from coach.workflows.launching.foreign_fix import ForeignFixes
 
 
-class AgainField(TextField):
+class AgainField(FormField):
     """One option of sbatch."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "app.focus_previous", "Field above", show=False),
-        Binding("down", "app.focus_next", "Field below", show=False),
-    ]
 
     def __init__(self, option: str, value: str) -> None:
         super().__init__(value, "as the script says", classes="plan-field")
@@ -95,7 +89,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
         else:
             self.ask()
 
-    def on_input_changed(self, event: TextField.Changed) -> None:
+    def on_input_changed(self, event: FormField.Changed) -> None:
         if isinstance(event.input, AgainField) and not self.is_busy:
             self._make()
 

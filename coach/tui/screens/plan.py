@@ -4,9 +4,7 @@ the screen was painted."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widget import Widget
@@ -34,8 +32,8 @@ from coach.tui.render.plan import (
 )
 from coach.tui.render.text import clip, line, muted
 from coach.tui.widgets.field_list import FieldList
+from coach.tui.widgets.form_field import FormField
 from coach.tui.widgets.lines import LinesView
-from coach.tui.widgets.text_field import TextField
 
 EDIT_PAUSE_S = 0.25
 """The plan is made again after typing has paused for this time, in seconds."""
@@ -43,13 +41,8 @@ EDIT_PAUSE_S = 0.25
 _MAX_ANSWER_LINES = 9
 
 
-class PlanField(TextField):
+class PlanField(FormField):
     """One value of the plan."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "app.focus_previous", "Field above", show=False),
-        Binding("down", "app.focus_next", "Field below", show=False),
-    ]
 
     class Picked(Message):
         """The user pressed the digit of a choice."""
@@ -77,7 +70,7 @@ class PlanField(TextField):
     def put(self, text: str) -> None:
         """Set a value that the user did not type."""
         self.said = text
-        with self.prevent(TextField.Changed):
+        with self.prevent(FormField.Changed):
             self.value = text
 
     @property
@@ -256,7 +249,7 @@ class PlanScreen(DecisionScreen, screen="plan"):
             if row.input is self.focused:
                 self.call_after_refresh(row.scroll_visible, animate=False)
 
-    def on_input_changed(self, event: TextField.Changed) -> None:
+    def on_input_changed(self, event: FormField.Changed) -> None:
         if self._request is None or not isinstance(event.input, PlanField):
             return
         if event.input.is_said:

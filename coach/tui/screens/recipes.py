@@ -4,9 +4,7 @@ Enter opens the plan."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
@@ -33,9 +31,9 @@ from coach.tui.render.recipes import (
 from coach.tui.render.text import Line, line, muted, plural, printable
 from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.filter_line import FilterLine
+from coach.tui.widgets.form_field import FormField
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
-from coach.tui.widgets.text_field import TextField
 from coach.workflows.launching.recipes import Page
 
 EDIT_PAUSE_S = 0.25
@@ -45,13 +43,8 @@ WIDE_VIEWS = ("lesson", "script")
 """The views on a wide terminal, where lesson, diff and expected result stand side by side."""
 
 
-class ParameterField(TextField):
+class ParameterField(FormField):
     """One parameter's value; empty: the default."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "app.focus_previous", "Field above", show=False),
-        Binding("down", "app.focus_next", "Field below", show=False),
-    ]
 
     def __init__(self, launch_name: str, parameter: Parameter, value: str) -> None:
         super().__init__(value, printable(show(parameter.default)), classes="plan-field")
@@ -217,7 +210,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
     def on_descendant_focus(self) -> None:
         self._show_meaning()
 
-    def on_input_changed(self, event: TextField.Changed) -> None:
+    def on_input_changed(self, event: FormField.Changed) -> None:
         if isinstance(event.input, ParameterField) and self._take(event.input):
             self._view, self._problem = "script", None
             self._ask_for_script(EDIT_PAUSE_S)
@@ -269,7 +262,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
         self.pane("#page").scroll_home(animate=False)
         self.show()
 
-    def on_input_submitted(self, event: TextField.Submitted) -> None:
+    def on_input_submitted(self, event: FormField.Submitted) -> None:
         if isinstance(event.input, ParameterField):
             self.action_open()
 

@@ -36,6 +36,10 @@ class TextField(Input):
         self.is_held = False
         """True while its text must stay as it is."""
 
+    def leaves(self, character: str) -> bool:
+        """True if a typed character is not for the field: it keeps its meaning as a key."""
+        return False
+
     def takes(self, character: str) -> bool:
         """True if the field handles a typed character itself, and does not insert it."""
         return False

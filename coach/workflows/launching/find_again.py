@@ -101,7 +101,7 @@ def _unkept(found: FoundScript) -> tuple[str, ...]:
 def _notes(
     facts: Mapping[str, str], named: Named | None, file: Path | None, is_there: bool
 ) -> tuple[str, ...]:
-    notes = ["the job gets your environment of now, and waits for no other job"]
+    notes = ["the job gets the environment variables that you have now, and waits for no other job"]
     if named is None:
         notes.append("Slurm has forgotten the job: only the options of its script and those shown hold")
     if file is not None and not is_there:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from coach.config import Settings
+from coach.launch.own_arguments import read_options, with_values
 from coach.launch.own_program import own_request, read_own_program
 from coach.launch.record import request_from
 from coach.model.errors import UserError
-from coach.model.launching.launch import LaunchRequest
+from coach.model.launching.launch import LaunchRequest, OwnProgram, Scalar
 from coach.model.training.run import Run
 from coach.node.secret_words import mask_command
 from coach.sources.io import Io
@@ -111,15 +112,24 @@ def recent_commands(runs: Iterable[Run], directory: Path) -> tuple[Launchable, .
         own = request.own
         if own is None or own.name is not None or not _is_same(own.directory, directory):
             continue  # no own program, a training of the project, or launched from elsewhere
-        changed = tuple(sorted((name, str(value)) for name, value in request.set.items()))
-        words = shlex.join(mask_command(own.words))
-        about = " ".join(f"{name}={value}" for name, value in changed)
+        name, about = _shown(own, request.set)
         again = replace(request, resume_from=None, is_mended=None)
-        row = Launchable(Origin.RECENT, words, about, again, run.created_time_s)
-        found.setdefault((own.words, own.offers, changed), row)
+        row = Launchable(Origin.RECENT, name, about, again, run.created_time_s)
+        found.setdefault((name, about, own.offers), row)
         if len(found) == MAX_RECENT:
             break
     return tuple(found.values())
+
+
+def _shown(own: OwnProgram, changes: Mapping[str, str | Scalar]) -> tuple[str, str]:
+    """A command as it was launched: the program, and its arguments with the changed values in their places.
+    Changes without a place in the command stand behind them."""
+    placed = [each for each in read_options(own.words, None, own.parameters) if each.place is not None]
+    words = mask_command(with_values(own.words, placed, changes))
+    in_place = {each.parameter.name for each in placed}
+    others = [f"{name}={value}" for name, value in sorted(changes.items()) if name not in in_place]
+    at = next((i for i, word in enumerate(words) if i and word.startswith("-")), len(words))
+    return shlex.join(words[:at]), " ".join(filter(None, (shlex.join(words[at:]), *others)))
 
 
 def _is_same(path: str, directory: Path) -> bool:

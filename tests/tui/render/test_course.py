@@ -63,6 +63,26 @@ def test_a_loss_that_is_not_finite_is_named_in_the_title() -> None:
     assert "loss NaN ✖ not finite from step 150" in drawn(make_history(lost_at=150), 78, 9)[0]
 
 
+def test_the_loss_on_held_out_data_is_a_second_line_with_its_value_in_the_title() -> None:
+    """A training that overfits: its own loss falls to 0.1, that on held-out data rises to 4."""
+    history = History()
+    history.add_steps(Step(0, step, None, None, 10.0 / step) for step in range(1, 101))
+    axis = axis_of(history, None, NOW_S, is_live=False)
+    assert axis is not None
+    told = [
+        MetricEvent(0, "eval", None, step, {"loss": step / 25, "accuracy": 0.5}) for step in (50, 75, 100)
+    ]
+    told += [MetricEvent(0, "eval", None, 80, {"accuracy": 0.5}), MetricEvent(0, "epoch_end", None, 80, {})]
+    plain_rows, rows = (
+        [plain(row) for row in course_lines(history, axis, NO_NOTES, 78, 12, CourseView(), events=events)]
+        for events in ((), told)
+    )
+    assert re.match(r"─ loss 0\.1 · ⠒+ validation 4 ─", rows[0])
+    assert "validation" not in plain_rows[0]
+    right = [[row[-8:] for row in some] for some in (plain_rows, rows)]
+    assert right[0] != right[1]
+
+
 def test_events_are_marked_and_a_finding_has_the_stretch_since_it_began() -> None:
     axis = XAxis(NOW_S - 100, NOW_S)
     events = [

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import Group, Member, table
 from coach.analysis.comparing.time_to_target import TimeToTarget
 from coach.analysis.comparing.two_runs import Measured
 from coach.cli.compare import print_group
 from coach.tui.render.group import group_lines
-from coach.tui.render.text import plain
+from coach.tui.render.text import line_width, plain
 
 NOTHING = Measured(None, None, None, None, None)
 REACHED = TimeToTarget(0.9, True, False, 120, 0.92, 0.92, 12.0, 15.0, 4.0, 40)
@@ -41,3 +42,31 @@ def test_the_table_has_its_column_where_a_target_was_set(capsys: pytest.CaptureF
     assert "0.9: not reached (best 0.71)" in told
     print_group(group(None, None))
     assert "TO ACCURACY" not in capsys.readouterr().out
+
+
+def test_a_sweep_shows_its_losses_first_and_no_column_without_a_value() -> None:
+    """Of runs whose speed was not measured, the table has the losses and no speeds."""
+    losses = ({"eval_loss": 0.3348, "loss": 0.31}, {"eval_loss": 4.287}, {})
+    members = [
+        Member(f"run{number}", value, "COMPLETED", NOTHING, None, metrics)
+        for number, (value, metrics) in enumerate(zip((0.01, 10.0, 0.1), losses, strict=True))
+    ]
+    rows = [plain(row) for row in group_lines(Group("g", "train", "lr", table("lr", members)), 79)]
+    assert rows[2].split() == ["LR", "EVAL", "LOSS", "LOSS", "RESULT"]
+    assert [row.split() for row in rows[3:6]] == [
+        ["0.01", "0.3348", "0.31", "COMPLETED"],
+        ["10.0", "4.287", "–", "COMPLETED"],
+        ["0.1", "–", "–", "COMPLETED"],
+    ]
+    assert "samples/s" not in "".join(rows)
+
+
+def test_the_losses_of_a_sweep_stay_where_its_speeds_have_no_room() -> None:
+    estimate = Estimate(1250.0, 12.0, 30)
+    measured = Measured(1, estimate, estimate, estimate, None)
+    members = [Member("run", 0.01, "COMPLETED", measured, None, {"eval_accuracy": 0.84, "eval_loss": 0.3})]
+    told = Group("g", "train", "lr", table("lr", members))
+    assert "SAMPLES/S" in plain(group_lines(told, 160)[2])
+    narrow = plain(group_lines(told, 79)[2])
+    assert narrow.split()[:5] == ["LR", "EVAL", "ACC", "EVAL", "LOSS"]
+    assert all(line_width(row) <= 79 for row in group_lines(told, 79))

@@ -95,5 +95,11 @@ def test_the_footer_says_why_slurm_is_asked_more_rarely_and_else_counts_nothing(
     error: str | None, duration_s: float, words: str
 ) -> None:
     sources = MappingProxyType({"jobs": replace(status("jobs", error=error), duration_s=duration_s)})
-    shown = plain(spending_line(replace(make_snapshot(sources=sources), spending=Spending(7, 24.0))))
+    shown = plain(spending_line(replace(make_snapshot(sources=sources), spending=Spending(7, 24.0)), 80))
     assert shown.removesuffix("7 RPC/min of 24").strip("▲ ·") == words
+
+
+def test_the_footer_says_in_words_that_coach_waits_to_spare_slurm() -> None:
+    waiting = replace(make_snapshot(sources={}), spending=Spending(36, 24.0, is_waiting=True))
+    assert plain(spending_line(waiting, 80)) == "coach waits, to spare Slurm"
+    assert plain(spending_line(waiting, 100)) == "coach waits, to spare Slurm · 36 RPC/min of 24"

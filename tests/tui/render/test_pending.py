@@ -18,7 +18,7 @@ from coach.tui.render.pending import (
     task_lines,
     why_lines,
 )
-from coach.tui.render.queue import JOB_COLUMNS, Queue, QueueRow, arranged, job_rows, row_key
+from coach.tui.render.queue import JOB_COLUMNS, Queue, QueueRow, arranged, job_rows, queue_of, row_key
 from coach.tui.render.table import Row, Rows
 from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S, make_job, make_place
@@ -53,6 +53,14 @@ def text(lines: list[tuple[object, ...]]) -> str:
 )  # fmt: skip
 def test_each_kind_of_reason_has_its_sign_and_few_words(reason: str | None, shown: str) -> None:
     assert short_reason(make_job(**WAITING, reason=reason))[0] == shown
+
+
+def test_a_narrow_column_leaves_out_the_sign_of_a_reason_that_then_fits() -> None:
+    job = make_job(**WAITING, reason="Resources")
+    row = job_rows(queue_of([job], "ada", list), "ada").row(0)
+    (cell,) = {id(each): each for each in row.cells if each.text == "· next in line"}.values()
+    assert cell.fill is not None
+    assert [cell.fill(width) for width in (14, 13, 9)] == ["· next in line", "next in line", "· next…"]
 
 
 def test_a_job_that_runs_waits_for_nothing() -> None:

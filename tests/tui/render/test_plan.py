@@ -8,7 +8,7 @@ import pytest
 
 from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
-from coach.model.launching.launch import LaunchRequest, Plan, SweepPoint
+from coach.model.launching.launch import LaunchRequest, OwnKind, OwnProgram, Plan, SweepPoint
 from coach.tui.render.error import error_lines
 from coach.tui.render.fix import diff_lines
 from coach.tui.render.plan import (
@@ -23,6 +23,18 @@ from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import make_plan
 
 REQUEST = LaunchRequest("ddp", "slurm", set={"lr": 0.1})
+
+
+def test_the_parameters_of_an_own_program_come_before_the_sizes() -> None:
+    plan = make_plan(REQUEST)
+    own = OwnProgram(OwnKind.SCRIPT, ("train.py",), "/home/ada")
+    names = [each.name for each in plan_fields(replace(plan, request=replace(REQUEST, own=own)))]
+    of_recipe = [each.name for each in plan_fields(plan)]
+    assert names[0] == next(name for name in of_recipe if name.startswith("set."))
+    assert sorted(names) == sorted(of_recipe)
+    assert [name for name in names if not name.startswith("set.")] == [
+        name for name in of_recipe if not name.startswith("set.")
+    ]
 
 
 def test_nodes_and_gpus_can_be_changed_and_the_recipes_parameters_too() -> None:

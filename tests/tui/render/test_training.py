@@ -80,8 +80,25 @@ def test_a_finding_is_cut_between_words_and_has_its_summary_where_there_is_room(
     cell = finding_cell(finding)
     assert cell.fill is not None
     assert cell.fill(24) == "✖ NUM001 lr too high"
-    assert cell.fill(16) == "✖ NUM001 lr too…"
+    assert cell.fill(16) == "✖ lr too high"
+    assert cell.fill(11) == "✖ lr too…"
     assert cell.fill(60).startswith("✖ NUM001 The loss is NaN since step 2")
+
+
+@pytest.mark.parametrize(
+    ("summary", "shown"),
+    [
+        ("KeyError: 'learning_rate'", "✖ KeyError"),
+        ("torch.cuda.OtherError: 2 of 3 devices", "✖ OtherError"),
+        ("No rank left a message", "✖ code error"),
+    ],
+)
+def test_a_narrow_column_names_the_kind_of_an_error_not_its_code(summary: str, shown: str) -> None:
+    finding = replace(nan_diagnosis().findings[0], rule="COD001", cause="code_error", summary=summary)
+    cell = finding_cell(finding)
+    assert cell.fill is not None
+    assert cell.fill(13) == shown
+    assert cell.fill(60) == f"✖ COD001 {summary}"
 
 
 def test_no_finding_is_healthy_only_where_it_was_seen_to_train() -> None:

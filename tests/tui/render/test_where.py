@@ -10,6 +10,7 @@ from coach.model.slurm.accounting import Limits
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Node
 from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
 from coach.tui.render.cluster import empty_nodes_note, nodes_title, partition_lines
+from coach.tui.render.job import place_node_lines
 from coach.tui.render.queue import EmptyBecause, Queue, empty_queue_note, queue_title
 from coach.tui.render.text import Line, plain
 from coach.tui.render.where import where_lines
@@ -43,6 +44,22 @@ def test_a_node_that_does_not_report_its_use_is_unknown_not_free() -> None:
     partition = replace(GPU, gpus=(GpuCount("a100", 4, None),))
     free = free_by_partition([node], [partition])
     assert "free – of 4 a100" in text(where_lines([partition], free, None, 100))
+
+
+def test_a_node_that_was_read_before_its_job_started_says_so() -> None:
+    """Slurm is asked for nodes less often than for jobs: "nothing runs on it" may be older than the job."""
+    node = Node("n1", "idle", None, ("gpu",), 4, 0, 1, 0, ())
+    job = replace(make_job(state="RUNNING"), nodes="n1", start_time_s=NOW_S - 20)
+
+    def shown(read_s: float | None) -> str:
+        return text(place_node_lines(job, [(node, ())], NOW_S, 80, 20, read_s))
+
+    assert "node n1   as it was 60 s ago, before this job started\n" in shown(NOW_S - 60)
+    assert "as it was" not in shown(NOW_S - 5)
+    assert "as it was" not in shown(None)
+    assert "node n1   as it was 60 s ago\n" in text(
+        place_node_lines(replace(job, start_time_s=NOW_S - 100), [(node, ())], NOW_S, 80, 20, NOW_S - 60)
+    )
 
 
 def test_the_users_of_a_partition_are_shown_as_far_as_the_site_tells_them() -> None:

@@ -110,11 +110,12 @@ def test_everything_is_listed_in_the_order_of_its_origin(
     rows = [(row.origin, row.name) for row in found.rows if row.origin is not Origin.RECIPE]
     assert rows == [
         (Origin.YOURS, "pretrain"),
-        (Origin.RECENT, "train.py --lr 0.1"),
+        (Origin.RECENT, "train.py"),
         (Origin.FILE, "other.py"),
         (Origin.FILE, "train.py"),
     ]
     assert found.rows[0].about == "The corpus"
+    assert found.rows[1].about == "--lr 0.1"
     assert found.rows[1].launched_time_s == 5.0
     assert found.rows[-1].origin is Origin.RECIPE
     assert found.directory == str(folder)
@@ -145,6 +146,27 @@ def test_a_command_is_listed_once_with_its_last_resources_and_only_where_it_was_
     assert recent[1].request.own.words == ("train.py",)
 
 
+def test_a_command_is_shown_with_the_values_that_its_run_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fix changed the learning rate, and a form the seed, which is not on the command line."""
+    make(tmp_path, "train.py")
+    monkeypatch.chdir(tmp_path)
+    words = ("--lr", "0.4", "--log_every=1")
+    record(tmp_path, "20260101-000000-train-aaaa", own(tmp_path, "train.py", *words), 1.0)
+    changed = own(tmp_path, "train.py", *words, set={"lr": 0.04, "seed": "7"})
+    record(tmp_path, "20260102-000000-train-bbbb", changed, 2.0)
+    recent = [
+        (row.name, row.about)
+        for row in find_launchables(settings_of(tmp_path), SystemIo({})).rows
+        if row.origin is Origin.RECENT
+    ]
+    assert recent == [
+        ("train.py", "--lr 0.04 --log_every=1 seed=7"),
+        ("train.py", "--lr 0.4 --log_every=1"),
+    ]
+
+
 def test_a_secret_of_a_command_is_not_shown_and_goes_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +178,7 @@ def test_a_secret_of_a_command_is_not_shown_and_goes_along(
         for row in find_launchables(settings_of(tmp_path), SystemIo({})).rows
         if row.origin is Origin.RECENT
     )
-    assert "s3cret" not in row.name
+    assert "s3cret" not in row.name + row.about
     assert row.request.own is not None
     assert "s3cret" in row.request.own.words
 
