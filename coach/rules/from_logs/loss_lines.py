@@ -72,7 +72,8 @@ FINITE = _line_with(_NUMBER, _AFTER_NUMBER)
 _LOSS_FUNCTIONS = r"mse|bce|nll|xent|elbo|cross[_ -]?entropy|ce"
 _ALSO_METRICS = r"rmse|mae|objective"
 _FUNCTION = (
-    rf"{_NOT_OTHER}(?<![A-Za-z0-9])(?P<key>(?:train(?:ing)?[_ /.-])?(?:{_LOSS_FUNCTIONS})"
+    rf"(?<![A-Za-z0-9])(?=train|{_LOSS_FUNCTIONS}){_NOT_OTHER}"
+    rf"(?P<key>(?:train(?:ing)?[_ /.-])?(?:{_LOSS_FUNCTIONS})"
     rf"|train(?:ing)?[_ /.-](?:{_ALSO_METRICS}))(?:[_/](?:step|epoch|train|avg|mean))?{_SEPARATOR}"
 )
 """The name of a loss function instead of `loss`. A closed list: any other name before a NaN may be a metric

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from coach.sources.logs.line_text import parse_time_s
 from coach.sources.metrics.quantities import LINE_KEY, Quantity, quantity_of
@@ -186,19 +187,19 @@ def record_by_function(text: str, function: str | None) -> tuple[Mapping[str, fl
     A line without a step, an epoch or a word of training may be about anything.
     """
     text = text[:MAX_CHARS]
-    for found in _FUNCTION.finditer(text):
-        name = found[0].casefold()
-        if function not in (None, name):
-            continue
-        named = re.sub(
-            rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", "loss", text, flags=re.IGNORECASE
-        )
+    names = dict.fromkeys(found[0].casefold() for found in _FUNCTION.finditer(text))
+    for name in [name for name in names if function in (None, name)]:
+        named = _FUNCTION.sub(partial(_as_loss, name), text)
         record = record_of_line(named)
         is_training = record is not None and any(map(_is_training_loss, record))
         if record is not None and (is_training or function is not None):
             is_counted = not _COUNTERS.isdisjoint(record) or "train" in text.casefold()
             return (record, name) if is_counted else None
     return None
+
+
+def _as_loss(name: str, found: re.Match[str]) -> str:
+    return "loss" if found[0].casefold() == name else found[0]
 
 
 class LineNumbers:
