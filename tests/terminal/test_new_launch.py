@@ -14,7 +14,7 @@ import pytest
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.ordinary_user import User
-from tests.terminal.test_story import PLAN, RESOURCES, is_accepted, listed_runs, settle
+from tests.terminal.test_story import PLAN, is_accepted, listed_runs, settle
 from tests.terminal.tmux import Terminal
 from tests.waiting import wait_until
 
@@ -70,8 +70,7 @@ def test_a_script_picked_from_the_files_is_launched_with_its_own_arguments(
     terminal.send("Enter")
     terminal.wait_for("› launch train_mine", PLAN)
     settle(terminal)
-    for _ in (*RESOURCES, "lr"):
-        terminal.send("Down")
+    terminal.send("Down")  # from lr: the script's own parameters come first
     terminal.send_text("good-day")
     terminal.wait_for(re.compile(r"greeting +good-day"))
     settle(terminal)

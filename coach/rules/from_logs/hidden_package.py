@@ -87,10 +87,8 @@ def _imports_own(outer: Frame, inner: Frame) -> bool:
     """True if a library imports a file of the user's."""
     if not is_library(outer.text) or is_library(inner.text) or inner.function != "<module>":
         return False
-    return (
-        re.match(rf"(?:from|import)\s+{re.escape(_stem(inner.file))}\b", (outer.source or "").strip())
-        is not None
-    )
+    words = (outer.source or "").replace(",", " ").replace(".", " ").split()
+    return words[:1] in (["from"], ["import"]) and words[1:2] == [_stem(inner.file)]
 
 
 def _by_message(words: str, block: ErrorBlock | None) -> tuple[str, str] | None:
