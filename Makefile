@@ -128,7 +128,7 @@ run:
 	@$(call install,$(EXTRAS),$(subst $(eval) , and ,$(strip $(EXTRAS))))
 	exec $(VENV)/bin/python -m coach $(ARGS)
 
-# Seven processes: six begin with a group that waits for a cluster, terminals or trainings (tests/conftest.py).
+# Six processes: each begins with a group that waits for a cluster, terminals or trainings (tests/conftest.py).
 # The checks run beside the tests, which often wait; they say at the end what is wrong. Either one fails the whole.
 test:
 	@$(call install,dev train frameworks language kernels,test)
@@ -140,7 +140,7 @@ test:
 	) &
 	checks=$$!
 	tests=0
-	$(VENV)/bin/pytest -n 7 --dist loadgroup $(ARGS) || tests=$$?
+	$(VENV)/bin/pytest -n 6 --dist loadgroup $(ARGS) || tests=$$?
 	failed=0
 	wait $$checks || failed=$$?
 	if [ $$failed = 0 ]; then echo "format, lint, types and import contracts are well"; else cat "$$said"; fi

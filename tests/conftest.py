@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Tests that wait for a cluster, a terminal or trainings stay together, each kind in one process: they share
     its booted programs, and no kind waits for another. Terminals without a cluster are a kind of their own,
     and so are the long stories at a terminal (`stories`) and trainings on a cluster (`cluster-trainings`):
-    pytest-xdist starts the six largest groups first, one in each of six processes. Such a test that fails is tried
+    pytest-xdist starts the six largest groups first, one in each process. Such a test that fails is tried
     once more, because what it drives shares the machine with others; the last lines name those that needed
     it.
     """
