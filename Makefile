@@ -128,7 +128,7 @@ run:
 	@$(call install,$(EXTRAS),$(subst $(eval) , and ,$(strip $(EXTRAS))))
 	exec $(VENV)/bin/python -m coach $(ARGS)
 
-# Six processes: each begins with a group that waits for a cluster, terminals or trainings (tests/conftest.py).
+# Six processes: each begins with a group that waits for a cluster, terminals or trainings.
 # The checks run beside the tests, which often wait; they say at the end what is wrong. Either one fails the whole.
 test:
 	@$(call install,dev train frameworks language kernels,test)

@@ -22,8 +22,8 @@ _CODE = re.compile(r"^[A-Z]{3}\d{3}(?=: )")
 RULES = Path(__file__).resolve().parent / "rules"
 _INDEX = """# Rules
 
-Made by `docs/make_rules.py`. `coach explain CODE` prints such a page without its wordings, and with the thresholds in force;
-`coach explain --list` lists all rules.
+Made by `docs/make_rules.py`. `coach explain CODE` prints such a page without its wordings, and with the
+thresholds in force; `coach explain --list` lists all rules.
 """
 
 

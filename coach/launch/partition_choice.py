@@ -32,10 +32,10 @@ def resolve_somewhere(
     def resolve(trial: LaunchRequest) -> Sequence[tuple[LaunchRequest, Resolved]]:
         return ((trial, resolve_resources(trial, recipe, parameters, site)),)
 
-    chosen = gpu_partition(request, recipe, site, resolve)
-    if chosen is None:
+    found = gpu_partition(request, recipe, site, resolve)
+    if found is None:
         return resolve_resources(request, recipe, parameters, site)
-    ((_, resolved),) = resolve(replace(request, partition=chosen.name))
+    chosen, ((_, resolved),) = found
     return replace(resolved, notes=(words_of_choice(chosen, site), *resolved.notes))
 
 
@@ -44,9 +44,10 @@ def gpu_partition(
     recipe: Recipe,
     site: Site,
     resolve: Callable[[LaunchRequest], Sequence[tuple[LaunchRequest, Resolved]]],
-) -> Partition | None:
+) -> tuple[Partition, Sequence[tuple[LaunchRequest, Resolved]]] | None:
     """The partition with the most free GPUs in which every run of a request gets all that it asks for, and
-    GPUs. None: the request names a partition, wants no GPUs, or must stay in the default partition.
+    GPUs, with what `resolve` returned for it. None: the request names a partition, wants no GPUs, or must
+    stay in the default partition.
 
     `resolve` returns the request and the resources of each run, and raises UserError if the partition lacks
     something. A request for a number of GPUs that no partition meets raises that of the first one.
@@ -69,7 +70,7 @@ def gpu_partition(
             problem = problem or error
             continue
         if all(_gets_all(asked, recipe, resolved.resources) for asked, resolved in runs):
-            return partition
+            return partition, runs
     if problem is not None and request.gpus_per_node:
         raise problem
     return None
@@ -77,7 +78,7 @@ def gpu_partition(
 
 def words_of_choice(chosen: Partition, site: Site) -> str:
     """The note on a chosen partition, with the option that keeps the default one."""
-    default = _default(site)
+    default = site.default_partition
     name = default.name if default is not None else ""
     return (
         f"partition {chosen.name}, because the default partition {name} has no GPUs: --partition {name} "
@@ -85,13 +86,9 @@ def words_of_choice(chosen: Partition, site: Site) -> str:
     )
 
 
-def _default(site: Site) -> Partition | None:
-    return next((partition for partition in site.partitions if partition.is_default), None)
-
-
 def _may_move(request: LaunchRequest, recipe: Recipe, site: Site) -> bool:
     """True if the launch wants GPUs, says nothing of where it runs, and the default partition has none."""
-    default = _default(site)
+    default = site.default_partition
     if site.backend != "slurm" or default is None or default.num_gpus_per_node != 0:
         return False
     if request.partition is not None or request.gpus_per_node == 0 or "nodelist" in request.sbatch:

@@ -42,6 +42,10 @@ class Site:
     own_groups: frozenset[str] | None = None
     """The user's groups on this machine; None if unknown."""
 
+    @property
+    def default_partition(self) -> Partition | None:
+        return next((partition for partition in self.partitions if partition.is_default), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -209,7 +213,7 @@ def _target(request: LaunchRequest, site: Site) -> _Target:
         return _Target("this machine", site.nodes, 1, has_gpus, None, is_local=True)
     if "partitions" in site.hidden:
         return _hidden_target(request.partition, site)
-    partition = _partition(request.partition, site.partitions)
+    partition = _partition(request.partition, site)
     nodes = tuple(node for node in site.nodes if partition.name in node.partitions)
     name = f"partition {partition.name}"
     has_gpus_there = None if partition.num_gpus_per_node is None else partition.num_gpus_per_node > 0
@@ -236,13 +240,14 @@ def _hidden_target(asked: str | None, site: Site) -> _Target:
     return _Target(name, nodes, len(nodes) or None, has_gpus, None, partition_name=asked)
 
 
-def _partition(asked: str | None, partitions: Sequence[Partition]) -> Partition:
-    by_name = {partition.name: partition for partition in partitions}
+def _partition(asked: str | None, site: Site) -> Partition:
+    by_name = {partition.name: partition for partition in site.partitions}
     if asked is None:
-        for partition in partitions:
-            if partition.is_default:
-                return partition
-        raise UserError("this cluster has no default partition", f"--partition: one of {', '.join(by_name)}")
+        if site.default_partition is None:
+            raise UserError(
+                "this cluster has no default partition", f"--partition: one of {', '.join(by_name)}"
+            )
+        return site.default_partition
     if asked in by_name:
         return by_name[asked]
     near = get_close_matches(asked, by_name, 1)

@@ -49,11 +49,12 @@ def placed_together(
             for run in runs
         ]
 
-    chosen = gpu_partition(request, recipe, site, resolve)
-    if chosen is not None:
+    found = gpu_partition(request, recipe, site, resolve)
+    if found is not None:
+        chosen, _ = found
         return replace(request, partition=chosen.name), (words_of_choice(chosen, site),)
-    default = next((each.name for each in site.partitions if each.is_default), None)
-    return replace(request, partition=request.partition or default), ()
+    default = site.default_partition
+    return replace(request, partition=request.partition or (default.name if default else None)), ()
 
 
 def members_of(request: LaunchRequest, recipe: Recipe, site: Site, settings: Settings) -> list[Member]:
