@@ -21,7 +21,7 @@ from coach.launch.recipe import Recipe
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind
 from coach.model.launching.launch import OwnKind, OwnProgram
-from coach.node.torch_build import parse_version_file, satisfies
+from coach.node.torch_build import TorchBuild, parse_version_file, satisfies
 from coach.sources.io import Io, Query
 
 _TIMEOUT_S = 5.0
@@ -101,15 +101,23 @@ def own_warnings(
 def read_torch_version(prefix: Path) -> str | None:
     """The version of torch installed below a prefix (a venv, a conda environment), read from its files. None
     if there is no torch."""
+    build = read_torch_build(prefix)
+    return build.version if build is not None else None
+
+
+def read_torch_build(prefix: Path) -> TorchBuild | None:
+    """The torch installed below a prefix, with its GPU support, read from its files."""
     for folder in package_folders(prefix):
         try:
             text = (folder / "torch" / "version.py").read_text(encoding="utf-8", errors="replace")
         except OSError:
             text = ""
-        if version := parse_version_file(text).version:
-            return version
+        build = parse_version_file(text)
+        if build.version:
+            return build
         for info in folder.glob("torch-*.dist-info"):
-            return info.name.removeprefix("torch-").removesuffix(".dist-info")
+            version = info.name.removeprefix("torch-").removesuffix(".dist-info")
+            return TorchBuild(version, None, False if version.endswith("+cpu") else None)
     return None
 
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Iterable, Optional
+from typing import Callable, Iterable, Optional, Sequence
 
 from coach import runs
 from coach.node import share, trainer_facts
@@ -26,6 +26,7 @@ from coach.node.processes import die_with_parent, read_stat
 from coach.node.sampler import Moment, Options, Sampler, now
 from coach.node.stack_samples import StackSampler
 from coach.node.telemetry_file import TelemetryFile
+from coach.node.torch_build import torch_of_command
 
 _FIRST_LOOK_S = 0.3
 _PATIENCE_S = 10.0  # seconds for a single sample: a driver that no program uses takes seconds to start
@@ -51,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpm", action="store_true", help=GPM_HELP)
     parser.add_argument("--ignore-pid", type=int, action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--started-time", type=float, metavar="S", help=argparse.SUPPRESS)
+    parser.add_argument("--program", action="append", default=[], help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,7 +106,7 @@ def _write_samples(
     with contextlib.ExitStack() as stack:
         if lock is not None:
             stack.callback(os.close, lock)
-        writer = Writer(sampler, paths, node, args.started_time)
+        writer = Writer(sampler, paths, node, args.started_time, args.program)
         stacks = None if args.pid is None else StackSampler(paths, node, args.pid, now().monotonic_s)
 
         def tick() -> None:
@@ -128,12 +130,18 @@ class Writer:
     """Writes samples to the run directory, and copies the trainer's own facts to run.json. No tick raises."""
 
     def __init__(
-        self, sampler: Sampler, paths: runs.RunPaths, node: str, started_time_s: Optional[float]
+        self,
+        sampler: Sampler,
+        paths: runs.RunPaths,
+        node: str,
+        started_time_s: Optional[float],
+        program: Sequence[str] = (),
     ) -> None:
         self._sampler = sampler
         self._paths = paths
         self._file = TelemetryFile(paths, node)
         self._started_time_s = started_time_s
+        self._program = list(program)
         self._has_said_gaps = False
         self._has_folded_start = False
         self._share_due_s = None if started_time_s is None else 0.0
@@ -173,7 +181,10 @@ class Writer:
         if self._started_time_s is None:
             return
         if not self._has_folded_start:
-            trainer_facts.fold_start(self._paths, self._started_time_s)
+            torch = None
+            with contextlib.suppress(Exception):  # an installation of any form
+                torch = torch_of_command(self._program)
+            trainer_facts.fold_start(self._paths, self._started_time_s, torch)
             self._has_folded_start = True
         if trainer_facts.fold(self._paths, self._started_time_s):
             self._started_time_s = None

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     except OSError as error:
         return _report_not_started(command, error, attempt, output)
     output.started(training.pid)
-    _accompany(training, args, attempt, output)
+    _accompany(training, args, command, attempt, output)
     if attempt and args.judge:
         attempt.say_why(args.judge, args.judge_file)
     output.tell_loss()
@@ -120,13 +120,14 @@ def _report_not_started(
 def _accompany(
     training: "subprocess.Popen[bytes]",
     args: argparse.Namespace,
+    command: List[str],
     attempt: Optional["_Attempt"],
     output: Output,
 ) -> None:
     """Run the sampler beside the training until the training has ended, and record the end."""
     witness = Witness()
     helpers = [pid for pid in (witness.pid, output.copier_pid) if pid is not None]
-    sampler = _start_sampler(attempt, args.interval, args.gpm, helpers) if attempt else None
+    sampler = _start_sampler(attempt, args, command, helpers) if attempt else None
     if attempt and os.environ.get("SLURM_NNODES", "1") != "1":
         peers.end_with_a_refused_peer(attempt.paths, attempt.node, training)
     forwarded = _wait(training, witness, sampler, attempt, output)
@@ -160,14 +161,15 @@ def _is_refused(paths: runs.RunPaths, node: str, command: List[str], started_tim
 
 
 def _start_sampler(
-    attempt: "_Attempt", interval_s: float, has_gpm: bool, helpers: List[int]
+    attempt: "_Attempt", args: argparse.Namespace, command: List[str], helpers: List[int]
 ) -> Optional["subprocess.Popen[bytes]"]:
     argv = [sys.executable, str(Path(__file__).parent), "sample", "--run-dir", str(attempt.paths.run_dir)]
-    argv += ["--node", attempt.node, "--interval", str(interval_s), "--pid", str(os.getpid())]
+    argv += ["--node", attempt.node, "--interval", str(args.interval), "--pid", str(os.getpid())]
     argv += [word for pid in helpers for word in ("--ignore-pid", str(pid))]
-    argv += ["--gpm"] if has_gpm else []
+    argv += ["--gpm"] if args.gpm else []
     if is_first_node(os.environ):
-        argv += ["--started-time", repr(attempt.started_time_s)]
+        # Which torch it has is read there: nothing here waits for a file system.
+        argv += ["--started-time", repr(attempt.started_time_s), f"--program={command[0]}"]
     null = subprocess.DEVNULL
     try:
         # Signals stay blocked in it: scancel signals each process of the step, but samples are wanted until

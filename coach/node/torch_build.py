@@ -18,6 +18,8 @@ from typing import List, NamedTuple, Optional, Tuple
 _ASSIGNED = re.compile(
     r"^(__version__|cuda|hip|xpu)\b[^=\n]*=\s*(?:'([^']*)'|\"([^\"]*)\"|None)", re.MULTILINE
 )
+_OF_PYTHON = re.compile(r"(?:python[\d.]*|torchrun|accelerate|deepspeed)$")
+"""Programs that lie in the folder of the Python that they use."""
 _CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*v?(\d{1,9}(?:\.\d{1,9})*)(\.\*)?")
 _RELEASE = re.compile(r"\s*v?(\d{1,9}(?:\.\d{1,9})*)")
 
@@ -38,6 +40,21 @@ def is_own_interpreter(command: List[str]) -> bool:
     found = shutil.which(command[0]) if command else None
     # Do not resolve a venv's link.
     return found is not None and os.path.abspath(found) == sys.executable  # noqa: PTH100
+
+
+def torch_of_command(command: List[str]) -> Optional[TorchBuild]:
+    """The torch that the command's Python imports, read from its files; None if the command starts no known
+    Python, or if none is installed beside it."""
+    if is_own_interpreter(command):
+        return find_torch()
+    found = shutil.which(command[0]) if command else None
+    if found is None or not _OF_PYTHON.match(os.path.basename(found)):  # noqa: PTH119
+        return None
+    # Do not resolve a venv's link.
+    prefix = Path(os.path.abspath(found)).parent.parent  # noqa: PTH100
+    for file in sorted(prefix.glob("lib*/python3*/site-packages/torch/version.py")):
+        return parse_version_file(file.read_text(encoding="utf-8", errors="replace"))
+    return None
 
 
 def find_torch() -> Optional[TorchBuild]:

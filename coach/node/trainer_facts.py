@@ -9,18 +9,25 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from coach import runs
+from coach.node import torch_build
 from coach.node.node_name import slurm_job_id
 
 _EDGE_BYTES = 64 * 1024
 
 
-def fold_start(paths: runs.RunPaths, started_time_s: float) -> None:
-    """Record the start of this attempt. Raises OSError or RunFileError when run.json cannot be written."""
+def fold_start(
+    paths: runs.RunPaths, started_time_s: float, torch: Optional[torch_build.TorchBuild] = None
+) -> None:
+    """Record the start of this attempt, and the torch of its Python if it is known. Raises OSError or
+    RunFileError when run.json cannot be written."""
     # A requeued run still has the end of an earlier attempt.
     changes: Dict[str, Any] = {"started_time_s": started_time_s, "state": "RUNNING", "ended_time_s": None}
     job_id = slurm_job_id(os.environ)
     if job_id is not None:
         changes["job_id"] = job_id
+    if torch is not None and torch.version:
+        changes["versions"] = {"torch": torch.version}
+        changes["torch_build"] = {"cuda": torch.cuda, "has_gpu_support": torch.has_gpu_support}
     with contextlib.suppress(FileNotFoundError):
         if paths.exit_json.stat().st_mtime < started_time_s - 1:
             paths.exit_json.unlink()

@@ -293,6 +293,7 @@ _EDGES = _edges(
     ("ENV002", "ENV004", "torch cannot use a GPU through a driver that is too old"),
     ("ENV008", "ENV007", "without its environment a program lacks its modules"),
     ("ENV023", "ENV007 ENV008", "a module that was not loaded brings no Python and no programs"),
+    ("ENV003 ENV004", "GPU003", "a program that takes the CPU gives the GPUs no work"),
     ("GPU006 GPU005 DAT006 GPU011", "GPU003", "a GPU that waits for its work is idle"),
     ("GPU006 DAT006", "GPU005", "a loader waits for CPUs or for storage"),
     ("DAT001", "GPU006 GPU011", "more workers than CPUs keep the CPUs busy"),

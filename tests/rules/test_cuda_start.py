@@ -8,6 +8,7 @@ import pytest
 from coach.lookback.history import History
 from coach.model.judging.finding import Finding, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.telemetry import GpuSample
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import gpu_samples, history, run, scan, tail_of
@@ -77,3 +78,52 @@ def test_a_busy_gpu_and_a_trainer_on_cuda_are_silent() -> None:
     assert not of_log(STARTS["cuInit"], 2, device="cuda")
     assert not of_log(STARTS["cuInit"], 2, history(samples=gpu_samples([0.0, 65.0, 80.0])))
     assert of_log(STARTS["cuInit"], 2, history(samples=gpu_samples([0.0, 0.0, 0.0])))
+
+
+ON_CPU = (RECORDINGS / "silent/torch-on-cpu.log").read_text()
+UNUSED = gpu_samples([0.0] * 320, memory_used_mib=450.0)
+
+
+@pytest.mark.parametrize("line", [*ON_CPU.splitlines()[:4], "GPU available: False, used: False"])
+def test_a_program_that_says_it_uses_the_cpu_is_warned_of_where_its_gpus_were_never_used(line: str) -> None:
+    (finding,) = of_log(line, 1, history(samples=UNUSED))
+    assert (finding.severity, finding.cause) == (Severity.WARNING, "cuda_unavailable")
+    assert finding.summary == "The program uses the CPU, while the job holds 1 GPU"
+    assert finding.evidence[0].text == line
+    assert finding.evidence[1].value == 319
+
+
+def test_words_about_the_cpu_prove_nothing_where_a_gpu_was_used_or_not_measured() -> None:
+    assert not of_log(ON_CPU, 1)
+    assert not of_log(ON_CPU, 0, history(samples=UNUSED))
+    assert not of_log(ON_CPU, None, history(samples=UNUSED))
+    assert not of_log(ON_CPU, 1, history(samples=UNUSED[:200]))
+    assert not of_log(ON_CPU, 1, history(samples=[*UNUSED, *gpu_samples([5.0], start_s=1400.0)]))
+    assert not of_log(ON_CPU, 1, history(samples=gpu_samples([0.0] * 320)))  # a process holds its memory
+    assert not of_log(f"{ON_CPU}\nmodel moved to cuda:0", 1, history(samples=UNUSED))
+
+
+@pytest.mark.parametrize(
+    ("has_support", "samples", "expected"),
+    [
+        (False, UNUSED, [Severity.WARNING]),
+        (False, [], [Severity.INFO]),
+        (False, UNUSED[:100], []),
+        (False, gpu_samples([0.0] * 310 + [60.0] * 10, memory_used_mib=450.0), []),
+        (True, UNUSED, []),
+        (None, UNUSED, []),
+    ],
+)
+def test_a_torch_without_cuda_is_named_where_the_gpus_of_its_job_were_never_used(
+    has_support: bool | None, samples: list[GpuSample], expected: list[Severity]
+) -> None:
+    launched = run(
+        resources={"num_nodes": 1, "gpus_per_node": 1},
+        versions={"torch": "2.6.0+cpu"},
+        has_torch_gpu_support=has_support,
+    )
+    snapshot = TargetSnapshot("run", 1320.0, run=launched, log_hits=scan(ON_CPU if expected else ""))
+    findings = Engine(build()).diagnose(snapshot, history(samples=samples)).findings
+    found = [finding for finding in findings if finding.cause == "cuda_unavailable"]
+    assert [finding.severity for finding in found if finding.rule == "ENV003"] == expected
+    assert all("torch 2.6.0+cpu was built without CUDA" in finding.summary for finding in found)

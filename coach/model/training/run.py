@@ -105,6 +105,8 @@ class Run:
     found_by: str | None = None
     """The Slurm field by which coach found the job after sbatch's answer was lost: `StdOut` or
     `SubmitLine`."""
+    has_torch_gpu_support: bool | None = None
+    """False if the torch of its Python was built without CUDA, ROCm and XPU; None if unknown."""
     submission: Submission | None = None
     """State of the submission if there is no job id; None: not checked, or not needed."""
 

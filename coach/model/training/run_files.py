@@ -20,6 +20,14 @@ class VersionsObject(TypedDict):
     torch: NotRequired[str | None]
 
 
+class TorchBuildObject(TypedDict):
+    """How the torch of the program's Python was built, as its files say."""
+
+    cuda: str | None
+    has_gpu_support: bool | None
+    """False: built for neither CUDA, nor ROCm, nor XPU."""
+
+
 class DeviceObject(TypedDict):
     """What it trains on."""
 
@@ -80,6 +88,8 @@ class RunJson(TypedDict):
     """Of `coach run` and of a batch file: where its streams went."""
     configs: NotRequired[list[dict[str, Any]]]
     versions: NotRequired[VersionsObject]
+    torch_build: NotRequired[TorchBuildObject]
+    """Of the Python that the job started; absent if it was not found."""
     device: NotRequired[DeviceObject]
     dataset: NotRequired[DatasetObject]
     git: NotRequired[dict[str, Any] | None]

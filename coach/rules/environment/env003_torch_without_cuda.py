@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.judging.finding import Fix
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit
 from coach.model.training.run import Refusal
 from coach.rules.advice.launched_with import int_resource
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_numbers.unused_gpus import EMPTY_MIB, UNUSED_S, proof_of_unused
 
 
 class TorchWithoutCuda(EndingRule):
@@ -19,12 +21,15 @@ class TorchWithoutCuda(EndingRule):
     What it sees
         "Torch not compiled with CUDA enabled" or "PyTorch is not linked with support for cuda devices" as the
         error that ended the program; or the versions of wheel (`+cpu`, `cuda = None`) and driver that the
-        job's own check at its start found.
+        job's own check at its start found. Or a program that does not fail: the files of its Python's torch
+        say that it was built without CUDA, ROCm and XPU, and the job's GPUs were never used.
     Why it matters
         pip installs the CPU build if its index has no other for the platform. The job's GPUs then cannot be
         used at all.
     When it stays silent
-        The finding is info if the program caught the error and went on.
+        The finding is info if the program caught the error and went on, and for a program that does not fail
+        if the use of its GPUs was not measured. It is not reported if a GPU was used, nor in the first
+        `unused_s` seconds of its samples: a program may use its GPUs by another framework.
     What to do
         Install the build for the driver's CUDA (pytorch.org shows the index, for example
         download.pytorch.org/whl/cu128), or choose an environment that has it. For a run that coach launched,
@@ -37,11 +42,34 @@ class TorchWithoutCuda(EndingRule):
     name = "torch-without-cuda"
     cause = "cuda_unavailable"
     confidence = 0.97
+    thresholds = (UNUSED_S, EMPTY_MIB)
     signatures = ending_signatures(
         "ENV003",
         ("cuda_unavailable",),
         refusal=f".*{WITHOUT_CUDA}.*",
     )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        hits = list(super().check(snapshot, history))
+        yield from hits
+        run = snapshot.run
+        if hits or run is None or run.has_torch_gpu_support is not False:
+            return
+        unused = proof_of_unused(snapshot, history, self.values["unused_s"], self.values["empty_mib"])
+        if not run.num_gpus or (unused is None and history.gpus):
+            return
+        torch = f"torch {run.versions['torch']}" if run.versions.get("torch") else "its torch"
+        yield Hit(
+            summary=f"The job holds GPUs that its torch cannot use: {torch} was built without CUDA",
+            evidence=(
+                Evidence(f"its Python has {torch}, built without CUDA", f"{run.run_dir}/run.json"),
+                unused or Evidence("the use of the GPUs was not measured"),
+                Evidence("GPUs requested", value=float(run.num_gpus)),
+            ),
+            confidence=0.95 if unused else 0.6,
+            fixes=tuple(self.fixes(None, snapshot)),
+            severity=Severity.WARNING if unused else Severity.INFO,
+        )
 
     def is_mine(self, refusal: Refusal) -> bool:
         return refusal.cause == self.cause and WITHOUT_CUDA in refusal.text

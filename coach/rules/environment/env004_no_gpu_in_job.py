@@ -14,12 +14,14 @@ from coach.rules.advice.placement import num_gpus_asked, without_node
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
+from coach.rules.from_numbers.unused_gpus import EMPTY_MIB, UNUSED_S, proof_of_unused
 
 _USES_CUDA = re.compile(
     r"\bcuda:\d|\bNCCL (?:INFO|version)|\bdevice\b.{0,12}\bcuda\b|GPU:\d+ with \d+ MB memory"
 )
 """Lines that show that another framework in the program, or another process of the job, uses a GPU."""
 _FELL_BACK = "fell_back"
+_ON_CPU = "on_cpu"
 
 
 class NoGpuInJob(EndingRule):
@@ -34,7 +36,9 @@ class NoGpuInJob(EndingRule):
         start: no device, no driver, or all devices hidden. Or a trainer that reports training on the CPU in a
         job that requested GPUs. Or TensorFlow or JAX that finds no CUDA at its start and uses the CPU
         ("Cannot dlopen some GPU libraries", "failed call to cuInit", "Could not find cuda drivers on your
-        machine", "CUDA backend failed to initialize", "Falling back to cpu").
+        machine", "CUDA backend failed to initialize", "Falling back to cpu"). Or a program that reports that
+        it uses the CPU ("Using cpu device", "device: cpu", torch's and Lightning's own words), in a job whose
+        GPUs were measured and never used.
     Why it matters
         Without an error the same job would train on the CPU, hundreds of times slower, while it holds its
         GPUs.
@@ -42,7 +46,8 @@ class NoGpuInJob(EndingRule):
         When a logger prints the words only as a warning. The finding is info if the program went on and no
         request for GPUs is known. A start on the CPU is a warning if GPUs were allocated, and info if that is
         unknown. It is not reported in a job without GPUs, if a GPU was busy, or if the log or the trainer
-        names a CUDA device in use: a torch training may import TensorFlow.
+        names a CUDA device in use: a torch training may import TensorFlow. A program's own words about its
+        device count only with the measurement: a part of a program may use the CPU on purpose.
     What to do
         Request GPUs (`--gpus N`; for sbatch `--gres=gpu:N` or `--gpus-per-node=N`) in a partition that has
         them. Pass the driver into containers (`apptainer exec --nv`). Do not set CUDA_VISIBLE_DEVICES
@@ -58,6 +63,7 @@ class NoGpuInJob(EndingRule):
     code = "ENV004"
     name = "no-gpu-in-job"
     cause = "cuda_unavailable"
+    thresholds = (UNUSED_S, EMPTY_MIB)
     signatures = ending_signatures(
         "ENV004",
         ("cuda_unavailable",),
@@ -83,6 +89,34 @@ class NoGpuInJob(EndingRule):
             )
         elif said := hits_of(snapshot, self.code, _FELL_BACK):
             yield from self._fell_back(said, snapshot, history)
+        elif said := hits_of(snapshot, self.code, _ON_CPU):
+            yield from self._on_cpu(earliest(said), snapshot, history)
+
+    def _on_cpu(self, first: LogHit, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """Hits for a program that reports the CPU as its device, if the job's GPUs were never used."""
+        asked = num_gpus_asked(snapshot)
+        if not asked or _uses_a_gpu(snapshot, history):
+            return
+        if snapshot.run is not None and snapshot.run.has_torch_gpu_support is False:
+            return  # ENV003 knows the reason
+        unused = proof_of_unused(snapshot, history, self.values["unused_s"], self.values["empty_mib"])
+        if unused is None:
+            return
+        yield Hit(
+            summary=f"The program uses the CPU, while the job holds {asked} GPU{'s' if asked > 1 else ''}",
+            evidence=(quote(first), unused, Evidence("GPUs requested", value=float(asked))),
+            confidence=0.9,
+            fixes=(
+                Fix(
+                    "See if the job's torch can use a GPU: python -c 'import torch; "
+                    "print(torch.__version__, torch.version.cuda, torch.cuda.is_available())'; a version "
+                    "with +cpu, or None, needs the CUDA build"
+                ),
+                *self.fixes(None, snapshot),
+            ),
+            severity=Severity.WARNING,
+            since_s=first.time_s,
+        )
 
     def _fell_back(self, said: Sequence[LogHit], snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         """Hits for TensorFlow or JAX on the CPU. It is not an error, and normal in a job without GPUs."""
@@ -109,7 +143,7 @@ class NoGpuInJob(EndingRule):
         )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature != _FELL_BACK
+        return hit.signature not in (_FELL_BACK, _ON_CPU)
 
     def is_mine(self, refusal: Refusal) -> bool:
         return refusal.cause == self.cause and WITHOUT_CUDA not in refusal.text

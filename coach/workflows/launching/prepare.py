@@ -24,6 +24,7 @@ from coach.launch.disk_space import (
     reads_images,
 )
 from coach.launch.environment_check import check_environment, check_modules, own_warnings, torch_notes
+from coach.launch.gpu_support import warn_of_build
 from coach.launch.interpreter import choose_environment, choose_python, python_of_own
 from coach.launch.limits import check_limits, num_alive
 from coach.launch.plan import Facts, make_plan
@@ -139,6 +140,8 @@ def plan_for(
     warnings = (*plan.warnings, *share_warnings)
     if recipe.own is not None and not request.setup:  # the setup lines may load anything
         warnings += own_warnings(recipe.own, environment, python, env, io)
+    if not request.setup:
+        warnings += warn_of_build(recipe, environment, python, env, plan.resources.gpus_per_node)
     return with_room(replace(plan, warnings=warnings), settings, io, now_s)
 
 
