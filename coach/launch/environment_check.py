@@ -8,10 +8,12 @@ first seconds.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,6 +25,7 @@ from coach.model.launching.environment import Environment, EnvironmentKind
 from coach.model.launching.launch import OwnKind, OwnProgram
 from coach.node.torch_build import TorchBuild, parse_version_file, satisfies
 from coach.sources.io import Io, Query
+from coach.sources.logs.near_modules import near_name
 
 _TIMEOUT_S = 5.0
 _ASK = """
@@ -34,6 +37,7 @@ except importlib.metadata.PackageNotFoundError:
 """
 _PRINTED = re.compile(r"none|\d[0-9A-Za-z.+!-]{0,60}", re.ASCII)
 _MAX_NAMED = 6
+_MAX_BESIDE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,17 @@ def own_warnings(
     if check.problem is not None:
         return (f"{what}: {check.problem}",)
     missing = missing_modules(modules, environment, python, env)
-    return (f"{script} imports {', '.join(missing)}: not found in {what}",) if missing else ()
+    named = ", ".join(_with_near(module, own) for module in missing)
+    return (f"{script} imports {named}: not found in {what}",) if missing else ()
+
+
+def _with_near(module: str, own: OwnProgram) -> str:
+    """The module, and the file beside the script that has a near name, if there is one."""
+    folder = Path(own.directory, Path(own.words[0]).expanduser()).parent
+    near = None
+    with contextlib.suppress(OSError):
+        near = near_name(module, [each.name for each in islice(folder.iterdir(), _MAX_BESIDE)])
+    return f"{module} ({near} lies beside it)" if near else module
 
 
 def read_torch_version(prefix: Path) -> str | None:

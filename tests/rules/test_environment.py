@@ -4,16 +4,22 @@ the job's own message."""
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Finding, Severity
+from coach.model.reading import LogChunk
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit
 from coach.model.training.run import Refusal, RunExit
 from coach.rules.engine import Engine
 from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.registry import build, rule_classes, signatures
+from coach.sources.io import SystemIo
+from coach.sources.logs.log_source import LogSource
+from coach.sources.logs.near_modules import near_name
 from coach.sources.logs.scanner import LogScanner
 from coach.workflows.launching.fix_offer import remedies
 from tests.rules.examples import causes, diagnose_log, diagnose_whole, run, scan
@@ -594,6 +600,31 @@ def test_an_unknown_module_that_an_own_file_imports_is_first_looked_for_there() 
     assert not any("pip install" in fix.title for fix in typo.findings[0].fixes)
     known = diagnose_log(f"{head}    import cv2\nModuleNotFoundError: No module named 'cv2'\n").findings[0]
     assert known.fixes[-1].title == "Or install it there: python -m pip install opencv-python"
+
+
+def test_a_file_with_a_near_name_beside_the_program_is_named_first(tmp_path: Path) -> None:
+    for name in ("model.py", "data", "torchx", "notes.txt"):
+        (tmp_path / name).touch()
+    source = LogSource(SystemIo({}), "log", lambda: [tmp_path / "log"], lambda: signatures(build()))
+    head = f'Traceback (most recent call last):\n  File "{tmp_path}/train.py", line 2, in <module>\n'
+    error = "    from modle import Net\nModuleNotFoundError: No module named 'modle'\n"
+    (tmp_path / "log").write_text(head + error + "step 1\n")
+    hits = tuple(hit for _ in range(2) for reading in source.poll() for hit in _hits(reading.payload))
+    (finding,) = Engine(build()).diagnose(TargetSnapshot("log", None, log_hits=hits), History()).findings
+    assert finding.summary == f"There is no Python module modle, but model.py lies in {tmp_path}"
+    assert finding.fixes[0].title == f"Import model instead of modle in {tmp_path}/train.py"
+
+
+@pytest.mark.parametrize(
+    ("module", "near"),
+    [("modle", "model.py"), ("Model", "model.py"), ("dta", "data"), ("model", None), ("einops", None)],
+)
+def test_only_a_near_name_that_can_be_imported_is_offered(module: str, near: str | None) -> None:
+    assert near_name(module, ["model.py", "data", "notes.txt", "my-einops.py", "einops.md"]) == near
+
+
+def _hits(payload: object) -> tuple[LogHit, ...]:
+    return payload.hits if isinstance(payload, LogChunk) else ()
 
 
 def test_a_failed_cd_is_named_before_the_file_that_is_missing_there() -> None:

@@ -11,6 +11,7 @@ from coach.model.reading import LogChunk, LogFiles, Reading
 from coach.model.training.log import LogFile, LogTail, Signature
 from coach.sources.follow import FileFollower, describe
 from coach.sources.io import Io
+from coach.sources.logs.near_modules import NearModules
 from coach.sources.logs.scanner import LogScanner
 
 INTERVAL_S = 1.0
@@ -145,6 +146,7 @@ class LogSource:
         self._signatures = signatures
         self._start_of = start_of
         self._logs: dict[Path, _FollowedLog] = {}
+        self._near = NearModules(io)
 
     def poll(self) -> Iterable[Reading]:
         """Yield a partial reading for each existing log, then one with all places that were searched."""
@@ -166,6 +168,7 @@ class LogSource:
                 continue
             seen.append(LogFile(str(path), is_found))
             are_caught_up = are_caught_up and is_caught_up
+            chunk = replace(chunk, hits=tuple(map(self._near.added_to, chunk.hits)))
             yield replace(self._reading(start_s, chunk), is_caught_up=is_caught_up, is_part=True)
         problems = [file.problem for file in seen if file.problem is not None]
         # Only a look that read no log at all has failed; it is repeated less often.
