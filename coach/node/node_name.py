@@ -20,6 +20,16 @@ def slurm_job_id(env: Mapping[str, str]) -> Optional[str]:
     return env.get("SLURM_JOB_ID") or None
 
 
+def raw_job_id(env: Mapping[str, str]) -> Optional[str]:
+    """Slurm's own number of this job, if `slurm_job_id` names it as a task of an array.
+
+    A job that was submitted inside an array task inherits SLURM_ARRAY_*, and takes itself for that task.
+    Nothing on the node tells the two apart; in the queue the number does.
+    """
+    job_id = env.get("SLURM_JOB_ID") or None
+    return job_id if job_id != slurm_job_id(env) else None
+
+
 def is_first_node(env: Mapping[str, str]) -> bool:
     """True on the node where rank 0 runs, and outside Slurm."""
     return env.get("SLURM_NODEID", "0") in ("", "0") and is_first_task(env)

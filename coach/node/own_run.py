@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 from coach import __version__, runs
-from coach.node.node_name import is_first_node, slurm_job_id
+from coach.node.node_name import is_first_node, raw_job_id, slurm_job_id
 from coach.node.output import Output
 from coach.node.processes import read_stat
 from coach.node.secret_words import mask_command
@@ -154,6 +154,7 @@ def _new_run(
         "backend": "local" if job_id is None else "slurm",
         "cluster": env.get("SLURM_CLUSTER_NAME"),
         "job_id": job_id or run_id,
+        "raw_job_id": raw_job_id(env),
         **({"supervisor": _supervisor(os.getpid())} if job_id is None else {}),
         "user": user,
         "created_time_s": time_s,

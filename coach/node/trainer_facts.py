@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional
 
 from coach import runs
 from coach.node import torch_build
-from coach.node.node_name import slurm_job_id
+from coach.node.node_name import raw_job_id, slurm_job_id
 
 _EDGE_BYTES = 64 * 1024
 
@@ -25,6 +25,7 @@ def fold_start(
     job_id = slurm_job_id(os.environ)
     if job_id is not None:
         changes["job_id"] = job_id
+        changes["raw_job_id"] = raw_job_id(os.environ)
     if torch is not None and torch.version:
         changes["versions"] = {"torch": torch.version}
         changes["torch_build"] = {"cuda": torch.cuda, "has_gpu_support": torch.has_gpu_support}

@@ -32,6 +32,8 @@ def is_job_of(job: Job, run: Run, cluster: str | None = None) -> bool:
     name."""
     if job.job_id != (run.job_id or run.run_id):
         return False
+    if None not in (job.raw_job_id, run.raw_job_id) and job.raw_job_id != run.raw_job_id:
+        return False  # a job that was submitted inside this task, and inherited its variables
     return run.backend == "local" or (
         not _is_newer(job, run) and fits(run, job.user, job.submit_time_s, cluster)
     )

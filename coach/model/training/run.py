@@ -105,6 +105,8 @@ class Run:
     found_by: str | None = None
     """The Slurm field by which coach found the job after sbatch's answer was lost: `StdOut` or
     `SubmitLine`."""
+    raw_job_id: str | None = None
+    """Slurm's own number of a job that took itself for a task of an array: `23` for `17_1`."""
     has_torch_gpu_support: bool | None = None
     """False if the torch of its Python was built without CUDA, ROCm and XPU; None if unknown."""
     submission: Submission | None = None

@@ -88,6 +88,8 @@ class RunJson(TypedDict):
     """Of `coach run` and of a batch file: where its streams went."""
     configs: NotRequired[list[dict[str, Any]]]
     versions: NotRequired[VersionsObject]
+    raw_job_id: NotRequired[str | None]
+    """Slurm's own number of a task of an array."""
     torch_build: NotRequired[TorchBuildObject]
     """Of the Python that the job started; absent if it was not found."""
     device: NotRequired[DeviceObject]

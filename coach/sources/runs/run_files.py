@@ -78,6 +78,7 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         segments=_parse_segments(value.get("segments")),
         drill=text(value.get("drill")),
         found_by=text(value.get("found_by")),
+        raw_job_id=text(value.get("raw_job_id")),
         has_torch_gpu_support=_parse_flag(table(value.get("torch_build")).get("has_gpu_support")),
         submission=Submission.NEVER
         if job_id is None and value.get("submission") == Submission.NEVER

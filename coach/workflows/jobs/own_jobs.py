@@ -219,6 +219,12 @@ def _own(job_id: str, run: Run | None, rows: Sequence[QueuedJob], settings: Sett
         raise UserError(
             f"{run.run_id}: Slurm has forgotten its job; {job_id} is the number of another one now"
         )
+    named = {row.raw_job_id for row in of_it if row.job_id == job_id}
+    if run is not None and run.raw_job_id is not None and named - {run.raw_job_id}:
+        raise UserError(
+            f"{run.run_id}: it is job {run.raw_job_id}, which was submitted inside {job_id} and took its number",
+            f"name the job: {run.raw_job_id}",
+        )
     others = {row.user for row in of_it} - {user_name()}
     if others:
         raise UserError(

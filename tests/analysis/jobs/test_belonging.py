@@ -18,6 +18,8 @@ RUN = parse_run(
 )
 
 SUBMITTED = replace(RUN, submitted_time_s=899.0)
+TASK = replace(JOB, job_id="17_3")
+OF_TASK = replace(RUN, job_id="17_3", raw_job_id="23")
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,9 @@ SUBMITTED = replace(RUN, submitted_time_s=899.0)
         (replace(JOB, submit_time_s=1e9), RUN, "tiger"),
         (replace(JOB, submit_time_s=1e9, num_requeues=1), SUBMITTED, "tiger"),
         (replace(JOB, num_requeues=0), SUBMITTED, "tiger"),
+        (replace(TASK, raw_job_id="23"), OF_TASK, "tiger"),
+        (TASK, OF_TASK, "tiger"),
+        (replace(TASK, raw_job_id="23"), replace(OF_TASK, raw_job_id=None), "tiger"),
     ],
     ids=[
         *(
@@ -43,7 +48,13 @@ SUBMITTED = replace(RUN, submitted_time_s=899.0)
             "requeued after its end",
             "requeued later",
         ),
-        *("counted as requeued", "never requeued"),
+        *(
+            "counted as requeued",
+            "never requeued",
+            "a task",
+            "a task without its own number",
+            "an older record",
+        ),
     ],
 )
 def test_a_row_is_the_run_s_job(job: Job, run: Run, cluster: str | None) -> None:
@@ -63,10 +74,11 @@ def test_a_row_is_the_run_s_job(job: Job, run: Run, cluster: str | None) -> None
             "tiger",
         ),
         (replace(JOB, submit_time_s=1e9, num_requeues=0), SUBMITTED, "tiger"),
+        (replace(TASK, raw_job_id="22"), OF_TASK, "tiger"),
     ],
     ids=[
         *("another number", "another cluster", "another user", "submitted before", "long after the end"),
-        "the user's own next job of that number",
+        *("the user's own next job of that number", "a job that was submitted inside this task"),
     ],
 )
 def test_a_row_of_the_same_number_is_another_job(job: Job, run: Run, cluster: str | None) -> None:
