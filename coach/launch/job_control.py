@@ -11,8 +11,9 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from coach.analysis.queueing.arrays import is_job_id
 from coach.analysis.spelling.slurm import format_time
-from coach.launch.submit import client_environment, is_job_id, run_client
+from coach.launch.submit import client_environment, run_client
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import LeftOut, Verb
 

@@ -5,18 +5,17 @@ An import contract protects it, so that all code that can change a cluster is fo
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coach.analysis.queueing.arrays import is_job_id
 from coach.launch.refusal import Refused, is_unanswered, slurms_words
 from coach.model.errors import UserError
 from coach.sources.commands import run_command
 from coach.sources.io import scrubbed_environment
 
-_JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[\d,%-]+\]))?(?:\+\d+)?", re.ASCII)
 _LOOK_FIRST = "check the queue before you try again: the controller may have accepted the job"
 _KEPT_SLURM_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
@@ -24,11 +23,6 @@ _KEPT_SLURM_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 class NoAnswer(UserError):
     """It is unknown if the controller accepted the order: it did not answer in time, or the answer cannot be
     read."""
-
-
-def is_job_id(text: str) -> bool:
-    """True if the text has the form of a job id: 17, 17_3, 17_[2-9], 20+1."""
-    return _JOB_ID.fullmatch(text) is not None
 
 
 def sbatch_command(script: Path, after_job: str | None = None) -> tuple[str, ...]:

@@ -160,7 +160,7 @@ class Monitor:
 
     def _join_job(self, target: WatchedTarget) -> None:
         run = target.run
-        target.join_job(self._jobs.get(target.name) if run is None else self._run_jobs.row_of(run))
+        target.join_job(self._run_jobs.row(target.name) if run is None else self._run_jobs.row_of(run))
 
     def snapshot(self, now_s: float) -> Snapshot:
         """Everything that is known, with a diagnosis of each watched target."""

@@ -246,6 +246,10 @@ class RunJobs:
         found = ((run, self._found.get(run.run_id)) for run in self._lost)
         return [(run, job_id) for run, job_id in found if job_id is not None]
 
+    def row(self, job_id: str) -> Job | None:
+        """The row of a job, or of an array task that waits in a row with others."""
+        return self._rows.get(job_id)
+
     def row_of(self, run: Run) -> Job | None:
         """The run's row in the queue. If several runs have its job id, the row belongs to the newest run that
         fits."""

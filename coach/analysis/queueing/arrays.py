@@ -15,6 +15,7 @@ from coach.model.slurm.cluster import Job, has_failed, is_final
 
 _TASK = re.compile(r"^(?P<array>\d{1,15})_(?:(?P<task>\d{1,15})|\[(?P<tasks>[^\]]*)(?P<end>\]?))$")
 _RANGE = re.compile(r"^(?P<first>\d{1,15})(?:-(?P<last>\d{1,15})(?::(?P<step>\d{1,15}))?)?$")
+_JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[\d,:%-]+\]))?(?:\+\d+)?", re.ASCII)
 _HET = re.compile(r"^(?P<job>\d{1,15})\+(?P<offset>\d{1,15})$")
 _PART = re.compile(r"^\d+[_+]")
 _MAX_TASKS = 100_000
@@ -83,6 +84,11 @@ def fold_rows(jobs: Iterable[Job]) -> list[Job | FoldedJob]:
             rows.append(group)
         group.append(job)
     return [row if isinstance(row, Job) else _fold_group(row) for row in rows]
+
+
+def is_job_id(text: str) -> bool:
+    """True if the text has the form of a job id: 17, 17_3, 17_[2-9], 17_[0-8:2%1], 20+1."""
+    return _JOB_ID.fullmatch(text) is not None
 
 
 def is_part(job_id: str) -> bool:

@@ -12,10 +12,9 @@ from typing import Any
 
 from coach import runs
 from coach.analysis.jobs.belonging import fits, has_lost_its_job, is_of_another_cluster
-from coach.analysis.queueing.arrays import group_id
+from coach.analysis.queueing.arrays import group_id, is_job_id
 from coach.config import Settings
 from coach.launch import local
-from coach.launch.submit import is_job_id
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import QueuedJob, Step

@@ -6,7 +6,6 @@ thing by it.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,7 +13,8 @@ from enum import Enum
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.jobs.belonging import is_job_of, is_of_another_cluster
+from coach.analysis.jobs.belonging import RowsByTask, is_job_of, is_of_another_cluster
+from coach.analysis.queueing.arrays import is_job_id
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList
@@ -39,8 +39,6 @@ from coach.workflows.judging.program_files import foreign_metrics
 from coach.workflows.judging.run_sources import RunSources
 
 STDIN = "-"
-
-_JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[\d,%-]+\])|\+\d+)?$")
 
 Signatures = Callable[[], Sequence[Signature]]
 SourceFactory = Callable[[], PollingSource]
@@ -93,7 +91,7 @@ def resolve_target(
         found = _at_path(io, text, settings.runs_root / text)
         if found is not None:
             return found
-    if _JOB_ID.match(text):
+    if is_job_id(text):
         paths = output_paths or output_paths_of(io, settings)
         found = _by_job_id(text, settings, io, backend, user, known, paths)
         if found is not None:
@@ -104,7 +102,7 @@ def resolve_target(
 
 
 def _hint_for_unknown(text: str, io: Io, backend: str, user: str) -> str:
-    hint = hint_for_hidden_job(io, user) if _JOB_ID.match(text) and backend == "slurm" else None
+    hint = hint_for_hidden_job(io, user) if is_job_id(text) and backend == "slurm" else None
     return hint or "`coach runs` lists the runs, `coach jobs` the jobs"
 
 
@@ -135,8 +133,9 @@ def _by_job_id(
         queue = ()
     paths.learn(queue)
     remember_jobs(SeenJobs(settings.cache_dir), queue, user, io.now())
-    job = next((job for job in queue if job.job_id == job_id), None)
+    job = RowsByTask({job.job_id: job for job in queue}).get(job_id)
     if job is not None:
+        paths.learn([job])  # squeue lists tasks that wait in one row
         return _of_row(job_id, job, known, settings)
     here = [run for run in runs_of_it if not is_of_another_cluster(run, known_cluster(settings))]
     newest = next(iter(here or runs_of_it), None)
@@ -192,7 +191,7 @@ def locate_target(
         path = Path(text)
         is_run = _exists(io, runs.RunPaths(path).run_json)
         return Target(text, TargetKind.RUN if is_run else TargetKind.LOG, path)
-    if _JOB_ID.match(text):
+    if is_job_id(text):
         return Target(text, TargetKind.JOB)
     return Target(text, TargetKind.RUN, settings.runs_root / text)
 

@@ -204,3 +204,16 @@ def test_the_screens_locate_targets_without_ever_failing(settings: Settings, run
         )
     }
     assert [target.kind.value for target in located.values()] == ["run", "job", "run", "log", "log", "run"]
+
+
+@pytest.mark.parametrize("listed", ["17_[0,2,4,6,8]", "17_[0-8:2]", "17_[0-8:2%1]", "17_[4%2]"])
+def test_an_array_task_that_waits_in_one_row_with_others_is_found(settings: Settings, listed: str) -> None:
+    io = FakeIo()
+    io.answer("jobs", own_squeue({"job_id": listed, "state": "PENDING", "user": "me", "nodes": ""}))
+    target = resolve_target("17_4", settings, io, "slurm", "me")
+    assert target.kind is TargetKind.JOB
+    snapshot, _ = read_once(target, settings, io, "slurm", "me", ())
+    assert snapshot.job is not None
+    assert (snapshot.job.job_id, snapshot.state) == ("17_4", "PENDING")
+    with pytest.raises(UserError):
+        resolve_target("17_3", settings, io, "slurm", "me")
