@@ -65,6 +65,7 @@ class Node:
     reason: str | None
     partitions: tuple[str, ...]
     num_cpus: int | None
+    """The CPUs that jobs can have: those that Slurm keeps for the system (CoreSpecCount) are subtracted."""
     num_cpus_allocated: int | None
     memory_mib: int | None
     """The memory that jobs can have: what Slurm keeps for the system (MemSpecLimit) is subtracted."""

@@ -23,6 +23,7 @@ PARTITIONS_QUERY = Query("partitions", ("scontrol", "-a", "-o", "show", "partiti
 _FREE_TEXT = re.compile(r" (Reason|Comment|Extra|InstanceId|InstanceType|ReservationName)=")
 """Keys with free text at the end of a line. The text before the first of them was not written by users."""
 _STAMP = re.compile(r" \[(?P<user>[^\s\]@]+)@(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\](?=\s|$)")
+_CPU_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 _LINE_BREAK_IN_REASON = re.compile(r" {7,}")
 _STATES_WITH_WORK_TO_GIVE = frozenset({"idle", "cloud", "powered_down", "dynamic_norm", "dynamic_future"})
 
@@ -70,7 +71,7 @@ def _parse_node(line: str, cluster: str | None) -> Node:
         state=state.lower(),
         reason=reason,
         partitions=_parse_list(pairs.get("Partitions", "")),
-        num_cpus=parse_count(pairs.get("CPUTot", "")),
+        num_cpus=_cpus_for_jobs(pairs),
         num_cpus_allocated=parse_count(pairs.get("CPUAlloc", "")),
         memory_mib=_memory_for_jobs(pairs),
         memory_allocated_mib=parse_count(pairs.get("AllocMem", "")),
@@ -82,6 +83,28 @@ def _parse_node(line: str, cluster: str | None) -> Node:
         features=_parse_list(pairs.get("ActiveFeatures", "")),
         cluster=cluster,
     )
+
+
+def _cpus_for_jobs(pairs: Mapping[str, str]) -> int | None:
+    """CPUEfctv where Slurm prints it (22.05 and newer); else CPUTot without the CPUs kept for the system."""
+    effective = parse_count(pairs.get("CPUEfctv", ""))
+    total = parse_count(pairs.get("CPUTot", ""))
+    if effective is not None or total is None:
+        return total if effective is None else effective
+    kept = _num_listed(pairs.get("CPUSpecList", ""))
+    if kept is None:
+        threads = parse_count(pairs.get("ThreadsPerCore", "")) or 1
+        kept = (parse_count(pairs.get("CoreSpecCount", "")) or 0) * threads
+    return max(0, total - kept)
+
+
+def _num_listed(text: str) -> int | None:
+    """The number of CPUs in `0-3,7`; None if it is no such list."""
+    ranges = [_CPU_RANGE.fullmatch(part) for part in text.split(",")]
+    if None in ranges:
+        return None
+    bounds = [(int(each[1]), int(each[2] or each[1])) for each in ranges if each is not None]
+    return sum(max(0, last - first + 1) for first, last in bounds)
 
 
 def _memory_for_jobs(pairs: Mapping[str, str]) -> int | None:

@@ -41,6 +41,24 @@ def test_memory_that_the_node_keeps_for_itself_is_not_there_for_jobs() -> None:
     assert [node.memory_mib for node in nodes] == [60000, 64000]
 
 
+def test_cpus_that_the_node_keeps_for_itself_are_not_there_for_jobs() -> None:
+    words = (
+        *(
+            "CPUEfctv=12 CPUTot=16 CoreSpecCount=4 CPUSpecList=0-3",
+            "CPUTot=16 CoreSpecCount=2 CPUSpecList=7,15",
+        ),
+        *(
+            "CPUTot=16 CoreSpecCount=2 ThreadsPerCore=2",
+            "CPUTot=16 CPUSpecList=0-3,8",
+            "CPUTot=16",
+            "State=IDLE",
+        ),
+    )
+    lines = [f"NodeName=n{number} {each} State=IDLE \n" for number, each in enumerate(words)]
+    nodes, num_bad = parse_nodes("".join(lines))
+    assert ([node.num_cpus for node in nodes], num_bad) == ([12, 14, 12, 11, 16, None], 0)
+
+
 def test_a_partition_may_limit_the_nodes_of_a_job() -> None:
     line = "PartitionName={} State=UP MaxNodes={} TotalNodes=4\n"
     text = line.format("short", "1") + line.format("long", "UNLIMITED") + "PartitionName=old TotalNodes=4\n"
