@@ -5,6 +5,7 @@ They let a module file, a job or a test change one value without a config file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,8 +17,9 @@ from coach.config.file import Said
 from coach.config.keys import KEYS, Key, checked, variable_of
 from coach.model.errors import UserError
 
-_PREFIX = "COACH_LAUNCH_"
-"""An unknown variable with this prefix is a misspelling."""
+_PREFIXES = ("COACH_LAUNCH_", "COACH_RULES_", "COACH_THRESHOLDS_")
+"""An unknown variable with one of these prefixes is a misspelling."""
+_THRESHOLD = re.compile(r"COACH_(?:RULES|THRESHOLDS)_(?P<code>[A-Z]{3}\d{3})_(?P<name>[A-Z0-9_]{1,60})")
 
 SBATCH_KEYS = ("launch.account", "launch.partition", "launch.qos")
 """Keys that sbatch's own variables set as well, such as SBATCH_ACCOUNT."""
@@ -43,15 +45,12 @@ def home_values(env: Mapping[str, str]) -> dict[str, Said]:
 
 
 def sbatch_values(env: Mapping[str, str]) -> dict[str, Said]:
-    """Values that the user has said to sbatch by its own variables. Raises UserError that names the variable.
-
-    A list of partitions is left out: coach plans for one.
-    """
+    """Values that the user has said to sbatch by its own variables. Raises UserError that names the variable."""
     values = {}
     for name in SBATCH_KEYS:
         variable = f"SBATCH_{name.rpartition('.')[2].upper()}"
         said, key = env.get(variable), KEYS[name]
-        if said and not (name == "launch.partition" and "," in said):
+        if said:
             values[name] = Said(checked(name, key.check, said, variable), variable)
     return values
 
@@ -73,13 +72,17 @@ def variable_values(env: Mapping[str, str]) -> dict[str, Said]:
                 value = Path(expanded(value, env, f"{place}: {key.name}")).expanduser().absolute()
             values[key.name] = Said(value, place)
     for variable in env:
-        if env[variable] and variable in _IN_FILES_ALONE:
+        if variable in _IN_FILES_ALONE:
             raise _sets_nothing(variable, _IN_FILES_ALONE[variable])
-        if variable.startswith(_PREFIX) and variable not in _BY_VARIABLE:
-            near = get_close_matches(variable, _BY_VARIABLE, 1)
+        if not env[variable]:
+            continue
+        if threshold := _THRESHOLD.fullmatch(variable):
+            raise _sets_no_threshold(variable, f"rules.{threshold['code']}.{threshold['name'].lower()}")
+        if variable.startswith(_PREFIXES) and variable not in _BY_VARIABLE:
+            near = get_close_matches(variable, _BY_VARIABLE, 1) if variable.startswith(_PREFIXES[0]) else ()
             raise UserError(
                 f"{_place(variable)}: it sets no key of the config",
-                f"did you mean {near[0]}?" if near else None,
+                f"did you mean {near[0]}?" if near else f"unset {variable}",
             )
     return values
 
@@ -90,6 +93,13 @@ def _sets_nothing(variable: str, key: Key) -> UserError:
         return UserError(f"{_place(variable)}: only the site's file sets {key.name}", f"unset {variable}")
     return UserError(
         f"{_place(variable)}: no variable sets {key.name}", f"set {key.name} in config.toml; unset {variable}"
+    )
+
+
+def _sets_no_threshold(variable: str, name: str) -> UserError:
+    return UserError(
+        f"{_place(variable)}: no variable sets a threshold",
+        f"set {name} in config.toml, where `coach config --check` knows its name; unset {variable}",
     )
 
 

@@ -99,7 +99,46 @@ class _Target:
 def resolve_resources(
     request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], site: Site
 ) -> Resolved:
-    """Fill in each default and refuse a request that the target cannot meet."""
+    """Fill in each default and refuse a request that the target cannot meet. Of a list of partitions, such as
+    `a,b`, each is judged: Slurm takes the one that can start the job first."""
+    names = list(dict.fromkeys(filter(None, (request.partition or "").split(","))))
+    if len(names) < 2 or site.backend == "local":
+        return _resolve_in_one(request, recipe, parameters, site)
+    for name in names if "partitions" not in site.hidden else ():
+        _partition(name, site)  # Slurm refuses a list with an unknown name
+    found: dict[str, Resolved] = {}
+    why_not: dict[str, UserError] = {}
+    for name in names:
+        try:
+            found[name] = _resolve_in_one(replace(request, partition=name), recipe, parameters, site)
+        except UserError as problem:
+            why_not[name] = problem
+    if not found:
+        raise next(iter(why_not.values()))
+    first = next(iter(found.values()))
+    alike = [
+        name
+        for name, each in found.items()
+        if replace(each.resources, partition=first.resources.partition) == first.resources
+    ]
+    left_out = [f"partition {name} is left out: {problem.message}" for name, problem in why_not.items()]
+    left_out += [
+        f"partition {name} is left out: the job would get other CPUs, GPUs, memory or time there"
+        for name in found
+        if name not in alike
+    ]
+    note = f"partitions {', '.join(alike)}: Slurm takes the one that can start the job first"
+    return replace(
+        first,
+        resources=replace(first.resources, partition=",".join(alike)),
+        notes=(*((note,) if len(alike) > 1 else ()), *first.notes),
+        warnings=(*first.warnings, *left_out),
+    )
+
+
+def _resolve_in_one(
+    request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], site: Site
+) -> Resolved:
     target = _target(request, site)
     notes: list[str] = []
     warnings: list[str] = []

@@ -45,8 +45,7 @@ def test_sbatch_s_own_variables_stand_above_the_site_and_below_the_user(place: P
     settings = place.load()
     assert (settings.launch.account, settings.launch.qos) == ("lab", "user")
     assert settings.origins["launch.account"] == "SBATCH_ACCOUNT"
-    # A list of partitions is for sbatch alone.
-    assert settings.launch.partition == "site"
+    assert settings.launch.partition == "a,b"
     place.site('[launch]\naccount = "site"\n[locked]\n"launch.account" = "paid by us"\n')
     assert place.load().launch.account == "site"
 
@@ -272,6 +271,12 @@ def test_a_missing_site_file_that_was_named_is_reported(place: Place) -> None:
         ("COACH_RUNS_ROOT", "runs", "expected a path from the root"),
         ("COACH_NOTIFY_COMMAND", "notify-send", "COACH_NOTIFY_COMMAND: no variable sets notify.command"),
         ("COACH_KEYS_6", "fsdp", "environment variable COACH_KEYS_6: no variable sets keys.6"),
+        (
+            "COACH_RULES_GPU003_WARNING_PCT",
+            "9",
+            "environment variable COACH_RULES_GPU003_WARNING_PCT: no variable sets a threshold",
+        ),
+        ("COACH_RULES_GPU03_X", "9", "COACH_RULES_GPU03_X: it sets no key of the config"),
         ("COACH_LAUNCH_SETUP", "x", "environment variable COACH_LAUNCH_SETUP: no variable sets launch.setup"),
         ("COACH_LIMITS_MAX_GPUS", "9", "only the site's file sets limits.max_gpus"),
     ],

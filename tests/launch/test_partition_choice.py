@@ -126,3 +126,26 @@ def test_a_sweep_over_ranks_stays_in_one_partition_that_has_room_for_all_of_it(t
     assert placed.partition == "v100"
     no_room = replace(where_to, partitions=(*where_to.partitions[:1], A100), nodes=nodes[:1])
     assert placed_together(asked, recipe, no_room, settings) == (replace(asked, partition="cpu"), ())
+
+
+def listed(said: str, tmp_path: Path, **more: Any) -> Plan:
+    return plan(tmp_path, site=site(A100, V100, nodes=NODES), partition=said, **more)
+
+
+def test_of_a_list_of_partitions_each_is_judged_and_the_fitting_ones_are_passed_on(tmp_path: Path) -> None:
+    made = listed("a100,v100", tmp_path)
+    assert where(made) == ("a100,v100", 2)
+    assert "#SBATCH --partition=a100,v100" in made.script
+    assert "partitions a100, v100: Slurm takes the one that can start the job first" in made.notes
+    made = listed("cpu,v100,v100", tmp_path, gpus_per_node=2)
+    assert where(made) == ("v100", 2)
+    assert made.warnings[-1].startswith("partition cpu is left out: --gpus 2: ")
+
+
+def test_a_list_of_partitions_with_an_unknown_name_or_without_a_fitting_one_is_refused(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(UserError, match="--partition a10: there is no such partition"):
+        listed("a100,a10", tmp_path)
+    with pytest.raises(UserError, match="--gpus 9"):
+        listed("a100,v100", tmp_path, gpus_per_node=9)
