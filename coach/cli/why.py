@@ -18,13 +18,14 @@ from coach.analysis.judging.waiting import PENDING
 from coach.analysis.judging.why_words import MAX_LINES, log_lines, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
+from coach.cli.reading_io import reading_io
 from coach.cli.text import print_line
 from coach.config import Settings
 from coach.late import late
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
 from coach.model.training.other_machine import rough_age
-from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.io import SystemIo
 from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    io = reading_io(settings)
     if args.write_verdict is not None:
         return _write_verdict(Path(args.write_verdict), settings, io)
     if args.since_login:
