@@ -19,6 +19,8 @@ from coach.cli.text import printable
 from coach.config import Settings
 from coach.late import late
 from coach.model.errors import UserError
+from coach.model.judging.finding import Finding
+from coach.node.secret_words import mask_text
 from coach.sources.io import Io as Io
 from coach.sources.io import SystemIo, scrubbed_environment
 
@@ -34,8 +36,8 @@ _FAR_BYTES = 64 << 20
 
 
 class ReadingIo(SystemIo):
-    """`tell` gets a line every few seconds while a file is read. `end_of` returns what the end of a file says;
-    it is asked once for each file of which much is unread."""
+    """`tell` gets a line every few seconds while a file is read. `end_of` returns what the end of a file
+    says; it is asked once for each file of which much is unread."""
 
     def __init__(
         self,
@@ -73,6 +75,10 @@ class ReadingIo(SystemIo):
         return data
 
 
+def told_cause(finding: Finding) -> str:
+    return f"{finding.severity.word} {finding.rule}: {mask_text(finding.summary)}"
+
+
 def reading_io(settings: Settings) -> ReadingIo:
     """A ReadingIo with this process's environment; its lines go to standard error."""
 
@@ -83,7 +89,9 @@ def reading_io(settings: Settings) -> ReadingIo:
 
     def end_of(path: Path) -> str | None:
         with contextlib.suppress(OSError, UserError):  # the whole reading reports it
-            return far_end.words_of_end(SystemIo(env), path, settings)
+            found = far_end.cause_at_end(SystemIo(env), path, settings)
+            part = format_bytes(far_end.END_BYTES)
+            return f"its last {part} say {told_cause(found)}" if found is not None else None
         return None
 
     return ReadingIo(env, timeout_s=timeout_s, tell=tell, end_of=end_of)

@@ -18,14 +18,13 @@ from coach.analysis.judging.waiting import PENDING
 from coach.analysis.judging.why_words import MAX_LINES, log_lines, why_lines, worst_severity
 from coach.analysis.spelling.printable import cut, printable
 from coach.cli.cluster import ENDED_JOB_HELP, add_options
-from coach.cli.reading_io import reading_io
+from coach.cli.reading_io import Io, reading_io
 from coach.cli.text import print_line
 from coach.config import Settings
 from coach.late import late
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
 from coach.model.training.other_machine import rough_age
-from coach.sources.io import SystemIo
 from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
@@ -93,14 +92,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return int(worst is not None and worst >= _FAIL_ON[args.fail_on])
 
 
-def _judged(job: str, settings: Settings, io: SystemIo, args: argparse.Namespace) -> Mapping[str, Any]:
+def _judged(job: str, settings: Settings, io: Io, args: argparse.Namespace) -> Mapping[str, Any]:
     """Read and judge the job; if it has ended, store its verdict. Raises UserError."""
     verdict, snapshot = checked_object.judged(job, settings, io, args.backend, args.ended)
     kept_verdicts.keep(settings, io, snapshot, verdict)
     return verdict
 
 
-def _write_verdict(run_dir: Path, settings: Settings, io: SystemIo) -> int:
+def _write_verdict(run_dir: Path, settings: Settings, io: Io) -> int:
     """Called by a job at its own end: judge the run by its files alone, and print the lines for its log."""
     verdict, checked = checked_object.judged_whole(run_dir, settings, io, "local")
     kept_verdicts.keep(settings, io, checked.snapshot, verdict, is_by_job=True)
@@ -111,7 +110,7 @@ def _write_verdict(run_dir: Path, settings: Settings, io: SystemIo) -> int:
     return 0
 
 
-def _since_login(settings: Settings, io: SystemIo, format_: str) -> int:
+def _since_login(settings: Settings, io: Io, format_: str) -> int:
     ended = since_login.bad_since_login(settings, io)
     if format_ == "json":
         jobs = [{name: getattr(each, name) for name in each.__slots__} for each in ended]

@@ -19,7 +19,9 @@ from coach.model.errors import UserError
 
 _PREFIXES = ("COACH_LAUNCH_", "COACH_RULES_", "COACH_THRESHOLDS_")
 """An unknown variable with one of these prefixes is a misspelling."""
-_THRESHOLD = re.compile(r"COACH_(?:RULES|THRESHOLDS)_(?P<code>[A-Z]{3}\d{3})_(?P<name>[A-Z0-9_]{1,60})")
+_THRESHOLD = re.compile(
+    r"COACH_(?:RULES|THRESHOLDS)_(?P<code>[A-Z]{3}\d{3})_(?P<name>[A-Z0-9_]{1,60})", re.ASCII
+)
 
 SBATCH_KEYS = ("launch.account", "launch.partition", "launch.qos")
 """Keys that sbatch's own variables set as well, such as SBATCH_ACCOUNT."""
@@ -45,7 +47,8 @@ def home_values(env: Mapping[str, str]) -> dict[str, Said]:
 
 
 def sbatch_values(env: Mapping[str, str]) -> dict[str, Said]:
-    """Values that the user has said to sbatch by its own variables. Raises UserError that names the variable."""
+    """Values that the user has said to sbatch by its own variables. Raises UserError that names the
+    variable."""
     values = {}
     for name in SBATCH_KEYS:
         variable = f"SBATCH_{name.rpartition('.')[2].upper()}"

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from coach import runs
-from coach.cli.reading_io import ReadingIo
+from coach.cli.reading_io import ReadingIo, told_cause
 from coach.config import Settings
 from coach.sources.io import SystemIo
-from coach.workflows.judging.far_end import words_of_end
+from coach.workflows.judging.far_end import cause_at_end
 from tests.faults import programs
 from tests.faults.kill_points import FILE_CALLS, forked, spread
 from tests.faults.programs import VICTIMS, Victim
@@ -212,7 +212,8 @@ def test_a_large_log_tells_what_its_end_says_while_the_rest_is_read(tmp_path: Pa
     asked: list[str | None] = []
 
     def end_of(path: Path) -> str | None:
-        asked.append(words_of_end(SystemIo({}), path, settings))
+        found = cause_at_end(SystemIo({}), path, settings)
+        asked.append(told_cause(found) if found is not None else None)
         return asked[-1]
 
     io = ReadingIo({}, timeout_s=1.0, tell=told.append, after_s=0.0, every_s=0.0, end_of=end_of)
@@ -220,7 +221,7 @@ def test_a_large_log_tells_what_its_end_says_while_the_rest_is_read(tmp_path: Pa
     assert told == [], "a look at the end is no progress"
     for part in range(3):
         io.read(log, part << 20, 1 << 20)
-    assert asked == ["its last 4.19 MB say critical COD001: KeyError: 'val'"]
+    assert asked == ["critical COD001: KeyError: 'val'"]
     assert told[1] == f"{log}: {asked[0]}; the rest is being read"
     assert len(told) == 3
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coach.launch.gpu_support import warn_of_build
+from coach.launch.environment_check import warn_of_build
 from coach.launch.own_program import own_recipe, read_own_program
 from coach.launch.recipe import get_recipe
 from coach.node.torch_build import torch_of_command

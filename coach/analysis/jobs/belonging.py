@@ -14,6 +14,7 @@ from pathlib import Path
 
 from coach import runs
 from coach.analysis.queueing.arrays import TaskIds, parse_task_ids
+from coach.analysis.queueing.arrays import is_job_id as is_job_id
 from coach.model.launching.launch import ARRAY_TASK, SweepPoint
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run, Submission

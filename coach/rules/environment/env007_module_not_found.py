@@ -47,8 +47,8 @@ class ModuleNotFound(EndingRule):
     What it sees
         "ModuleNotFoundError: No module named …" that ended the program, `python -m` of a missing module,
         messages of libraries about a missing optional module; or the result of the job's own check at its
-        start: no torch in the interpreter. If the folder of the program can be read, a file or folder there with
-        a near name is named: `from modle import Net` beside model.py.
+        start: no torch in the interpreter. If the folder of the program can be read, a file or folder there
+        with a near name is named: `from modle import Net` beside model.py.
     Why it matters
         The job nearly always ran in the wrong environment: not activated in the batch script, another Python
         first on the PATH, or packages under home for another version. After its wait in the queue, the job
@@ -82,8 +82,9 @@ class ModuleNotFound(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         module = _module(hit)
         named = f"The Python module {module}" if module is not None else "A Python module that it needs"
-        if "near" in hit.fields and (module or "").partition(".")[0] not in PACKAGES and _importer(hit):
-            return f"There is no Python module {module}, but {hit.fields['near']} lies in {hit.fields['near_in']}"
+        near = _near(hit)
+        if near is not None:
+            return f"There is no Python module {module}, but {near} lies in {hit.fields['near_in']}"
         return f"{named} is missing in the job's environment"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
@@ -94,17 +95,31 @@ class ModuleNotFound(EndingRule):
         module = _module(hit) if hit is not None and hit.signature == "missing" else None
         package = module.partition(".")[0] if module is not None else None
         own = _importer(hit) if package not in PACKAGES else None
-        if hit is not None and own is not None and "near" in hit.fields:
-            yield Fix(f"Import {PurePosixPath(hit.fields['near']).stem} instead of {module} in {own}")
-        elif package is not None and own is not None:
-            yield Fix(
-                f"If {package} is a file of yours, correct its name in {own}: compare it with the files there"
-            )
+        yield from _corrected(hit, own)
         yield Fix(_FOREIGN if snapshot.run is None and snapshot.job is not None else _LAUNCH)
         if package is not None and own is None:
             known = PACKAGES.get(package)
             unless = "" if known else ", if its package is called so"
             yield Fix(f"Or install it there{unless}: python -m pip install {known or package}")
+
+
+def _corrected(hit: LogHit | None, own: str | None) -> Iterable[Fix]:
+    """The fix of a misspelt import in the user's own file."""
+    module = _module(hit) if hit is not None and hit.signature == "missing" else None
+    if hit is None or own is None or module is None:
+        return
+    near = _near(hit)
+    if near is not None:
+        yield Fix(f"Import {PurePosixPath(near).stem} instead of {module} in {own}")
+        return
+    package = module.partition(".")[0]
+    yield Fix(f"If {package} is a file of yours, correct its name in {own}: compare it with the files there")
+
+
+def _near(hit: LogHit) -> str | None:
+    """The file or folder of the program with a near name; None for a well-known package."""
+    is_package = (_module(hit) or "").partition(".")[0] in PACKAGES
+    return hit.fields.get("near") if not is_package and _importer(hit) else None
 
 
 def _importer(hit: LogHit | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Compares a missing Python module with the files beside the program: `from modle import Net` beside model.py.
+"""Compares a missing Python module with the files beside its program: `import modle` beside model.py.
 
 A rule reads no folder, so the log source adds the near name to the hit. Each folder is listed once, and only
 after a log has named it in a traceback about a missing module.

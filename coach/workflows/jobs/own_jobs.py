@@ -221,7 +221,7 @@ def _own(job_id: str, run: Run | None, rows: Sequence[QueuedJob], settings: Sett
     named = {row.raw_job_id for row in of_it if row.job_id == job_id}
     if run is not None and run.raw_job_id is not None and named - {run.raw_job_id}:
         raise UserError(
-            f"{run.run_id}: it is job {run.raw_job_id}, which was submitted inside {job_id} and took its number",
+            f"{run.run_id}: it is job {run.raw_job_id}, submitted inside {job_id}, whose number it took",
             f"name the job: {run.raw_job_id}",
         )
     others = {row.user for row in of_it} - {user_name()}

@@ -1,20 +1,18 @@
 """Judges the end of a large log while all of it is still being read: most causes stand in the last lines.
 
-It is a first look. The whole log may show an earlier cause, so the words say where they come from.
+It is a first look: the whole log may show an earlier cause.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from coach.analysis.spelling.sizes import format_bytes
 from coach.analysis.teaching.withheld_findings import as_told
 from coach.config import Settings
 from coach.launch.recipe import drill_names
 from coach.lookback.history import History
-from coach.model.judging.finding import Severity
+from coach.model.judging.finding import Finding, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.node.secret_words import mask_text
 from coach.rules.engine import Engine
 from coach.rules.registry import signatures
 from coach.sources.io import Io
@@ -22,14 +20,14 @@ from coach.sources.logs.scanner import LogScanner
 from coach.sources.runs.run_files import run_around
 from coach.workflows.judging.lazy_engine import rules_of
 
-_END_BYTES = 4 << 20
+END_BYTES = 4 << 20
 
 
-def words_of_end(io: Io, path: Path, settings: Settings) -> str | None:
-    """One line on the cause that the last bytes of a log show by themselves; None if they show none. Raises
-    OSError, or UserError for settings that cannot be used."""
-    start = max(0, io.size(path) - _END_BYTES)
-    data = io.read(path, start, _END_BYTES)
+def cause_at_end(io: Io, path: Path, settings: Settings) -> Finding | None:
+    """The cause that the last END_BYTES of a log show by themselves; None if they show none. Raises OSError,
+    or UserError for settings that cannot be used."""
+    start = max(0, io.size(path) - END_BYTES)
+    data = io.read(path, start, END_BYTES)
     engine = Engine(rules_of(settings))
     scanner = LogScanner(signatures(engine.rules), str(path))
     whole_lines = data[data.find(b"\n") + 1 :] if start else data
@@ -38,8 +36,4 @@ def words_of_end(io: Io, path: Path, settings: Settings) -> str | None:
         return None
     snapshot = TargetSnapshot(str(path), None, log_hits=tuple(hits), log_tails=(scanner.tail(),))
     found = as_told(engine.diagnose(snapshot, History()), run_around(io, path), drill_names())
-    first = next((finding for finding in found.findings if finding.severity >= Severity.WARNING), None)
-    if first is None:
-        return None
-    part = format_bytes(len(whole_lines))
-    return f"its last {part} say {first.severity.word} {first.rule}: {mask_text(first.summary)}"
+    return next((finding for finding in found.findings if finding.severity >= Severity.WARNING), None)

@@ -13,8 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.jobs.belonging import RowsByTask, is_job_of, is_of_another_cluster
-from coach.analysis.queueing.arrays import is_job_id
+from coach.analysis.jobs.belonging import RowsByTask, is_job_id, is_job_of, is_of_another_cluster
 from coach.config import DEFAULT_CLUSTER, Settings, Switch
 from coach.model.errors import OTHERS_JOBS, UserError, hidden_by_site
 from coach.model.reading import JobList, RunList

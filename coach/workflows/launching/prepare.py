@@ -23,8 +23,13 @@ from coach.launch.disk_space import (
     judge_rooms,
     reads_images,
 )
-from coach.launch.environment_check import check_environment, check_modules, own_warnings, torch_notes
-from coach.launch.gpu_support import warn_of_build
+from coach.launch.environment_check import (
+    check_environment,
+    check_modules,
+    own_warnings,
+    torch_notes,
+    warn_of_build,
+)
 from coach.launch.interpreter import choose_environment, choose_python, python_of_own
 from coach.launch.limits import check_limits, num_alive
 from coach.launch.plan import Facts, make_plan
