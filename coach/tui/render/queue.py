@@ -7,12 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from coach.analysis.judging.no_finding import Look, sign_of
 from coach.analysis.query.language import Order, in_order
 from coach.analysis.queueing.arrays import FoldedJob, fold_rows, group_id, is_part, parse_task_ids, unfold
 from coach.analysis.queueing.pending_reasons import explain_job
 from coach.model.errors import OTHERS_JOBS, hidden_by_site
 from coach.model.slurm.cluster import Job
 from coach.model.training.other_machine import last_word, place
+from coach.tui.array_tasks import ArraySoFar
+from coach.tui.render.array_row import ArrayOf, array_cells, array_finding_cell, nothing_of_array
 from coach.tui.render.pending import short_reason, start_words
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
@@ -226,32 +229,58 @@ def queue_of(
 
 
 def job_rows(
-    queue: Queue, user: str | None, now_s: float | None = None, training_of: TrainingOf = nothing_of
+    queue: Queue,
+    user: str | None,
+    now_s: float | None = None,
+    training_of: TrainingOf = nothing_of,
+    array_of: ArrayOf = nothing_of_array,
 ) -> Rows:
     """The rows; each is made when it comes into sight. Ages are counted up to `now_s`."""
-    return LazyRows(queue.keys, queue.rows, lambda row: _row(row, user, now_s, training_of))
+
+    def row_of(row: QueueRow) -> Row:
+        job = job_of(row)
+        if isinstance(row, FoldedJob | UnfoldedRow):
+            folded = row if isinstance(row, FoldedJob) else row.folded
+            so_far = array_of(folded)
+            if folded.num_tasks > 1 or (so_far is not None and so_far.num_tasks > 1):
+                return _row(row, user, now_s, array_cells(so_far, now_s), _array_verdict(folded, so_far))
+        training, verdict = training_of(job)
+        cells = training_cells(training, is_running=job.state == "RUNNING", now_s=now_s)
+        return _row(row, user, now_s, cells, verdict)
+
+    return LazyRows(queue.keys, queue.rows, row_of)
 
 
-def _row(row: QueueRow, user: str | None, now_s: float | None, training_of: TrainingOf = nothing_of) -> Row:
+def _array_verdict(folded: FoldedJob, so_far: ArraySoFar | None) -> Cell | None:
+    """The findings of the tasks; `healthy` if all tasks have begun and none has a finding."""
+    verdict = array_finding_cell(so_far, _counted(folded, ""))
+    if verdict is None and so_far is not None and so_far.is_healthy and len(folded.states) < 2:
+        return Cell(f"{sign_of(Look.HEALTHY)} {Look.HEALTHY.value}", "good")
+    return verdict
+
+
+def _row(
+    row: QueueRow, user: str | None, now_s: float | None, cells: tuple[Cell, ...], verdict: Cell | None
+) -> Row:
     job = job_of(row)
-    is_one = isinstance(row, Job | TaskRow)
-    training, verdict = training_of(job) if is_one else (None, None)
     own = is_own(job, user)
     name, said_by = printable(job.name), printable(job.user)
     state, reason, tone = state_words(job, now_s)
     reason, reason_tone = _reason(row, reason)
     sign = {UnfoldedRow: "▾ ", TaskRow: "└ "}.get(type(row), "")
     job_id, partition = sign + short_id(job.job_id), printable(job.partition)
+    short = sign + (_short_array(row) or short_id(job.job_id))
     nodes = printable(job.nodes) if job.nodes else "" if job.num_nodes is None else f"({job.num_nodes})"
     left = clock(job.time_left_s) if job.state != "PENDING" else UNKNOWN
     start = start_words(job, now_s) if now_s is not None else ""
-    cells = training_cells(training, is_running=job.state == "RUNNING", now_s=now_s)
     why = verdict or Cell(reason, reason_tone, fill=partial(_reason_in, reason))
     return Row(
         row_key(row),
         (
             Cell("▸" if own else "", "accent"),
-            Cell(job_id, "strong" if own else ""),
+            Cell(
+                job_id, "strong" if own else "", fill=lambda width: job_id if len(job_id) <= width else short
+            ),
             Cell(name),
             Cell(said_by, "accent" if own else ""),
             Cell(state, tone),
@@ -271,6 +300,14 @@ def _row(row: QueueRow, user: str | None, now_s: float | None, training_of: Trai
             printable(job.job_id), name, said_by, state, reason, printable(job.reason or ""), partition, nodes
         ),
     )
+
+
+def _short_array(row: QueueRow) -> str | None:
+    """`17 ×8` for the 8 rows of array 17, for a column too narrow for `17_[0-7%4]`."""
+    if not isinstance(row, FoldedJob | UnfoldedRow):
+        return None
+    folded = row if isinstance(row, FoldedJob) else row.folded
+    return f"{group_id(folded.job.job_id)} ×{folded.num_tasks}"
 
 
 def _start_in(start: str, width: int) -> str:

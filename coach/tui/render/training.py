@@ -46,7 +46,7 @@ def training_cells(training: Training | None, *, is_running: bool, now_s: float 
         Cell(clock(to_go_s)) if to_go_s is not None else _NO_CELL,
         _loss_cell(training.glance.curve),
         Cell(number(training.rate)) if is_running and training.rate is not None else _NO_CELL,
-        use_cell(gpus, now_s) if gpus is not None else _cpu_cell(cpus, now_s),
+        use_cell(gpus, now_s) if gpus is not None else cpu_cell(cpus, now_s),
         memory_cell(gpus or cpus),
         power_cell(gpus),
     )
@@ -111,7 +111,8 @@ def use_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
     return Cell(told, fill=lambda width: f"{bar(share, width - 5)} {told:>4}" if width >= 7 else told)
 
 
-def _cpu_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
+def cpu_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
+    """The use of CPUs as a number."""
     if use is None or use.use_pct is None:
         return _NO_CELL
     old = _old(use, now_s)
