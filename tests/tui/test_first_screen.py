@@ -102,7 +102,7 @@ async def test_the_row_of_a_sweep_counts_tasks_that_have_left_the_queue() -> Non
     async with opened(session, size=(80, 24), are_all_shown=False) as driver:
         await driver.sees("1/3 ended")
         row = next(line for line in driver.text().splitlines() if "1/3 ended" in line)
-        assert all(told in row for told in ("40 ×2", " _1 ", "✖ 1/3 NUM001")), row
+        assert all(told in row for told in ("40 ×3", " _1 ", "✖ 1/3 NUM001")), row
 
 
 async def test_on_a_wide_terminal_the_job_under_the_cursor_stands_beside_and_is_read_when_it_rests(

@@ -243,10 +243,12 @@ def job_rows(
             folded = row if isinstance(row, FoldedJob) else row.folded
             so_far = array_of(folded)
             if folded.num_tasks > 1 or (so_far is not None and so_far.num_tasks > 1):
-                return _row(row, user, now_s, array_cells(so_far, now_s), _array_verdict(folded, so_far))
-        training, verdict = training_of(job)
+                num_tasks = max(folded.num_tasks, so_far.num_tasks if so_far is not None else 0)
+                verdict = _array_verdict(folded, so_far)
+                return _row(row, user, now_s, array_cells(so_far, now_s), verdict, num_tasks)
+        training, told = training_of(job)
         cells = training_cells(training, is_running=job.state == "RUNNING", now_s=now_s)
-        return _row(row, user, now_s, cells, verdict)
+        return _row(row, user, now_s, cells, told)
 
     return LazyRows(queue.keys, queue.rows, row_of)
 
@@ -260,8 +262,14 @@ def _array_verdict(folded: FoldedJob, so_far: ArraySoFar | None) -> Cell | None:
 
 
 def _row(
-    row: QueueRow, user: str | None, now_s: float | None, cells: tuple[Cell, ...], verdict: Cell | None
+    row: QueueRow,
+    user: str | None,
+    now_s: float | None,
+    cells: tuple[Cell, ...],
+    verdict: Cell | None,
+    num_tasks: int = 1,
 ) -> Row:
+    """`num_tasks` also counts tasks of a sweep that have left the queue."""
     job = job_of(row)
     own = is_own(job, user)
     name, said_by = printable(job.name), printable(job.user)
@@ -269,7 +277,7 @@ def _row(
     reason, reason_tone = _reason(row, reason)
     sign = {UnfoldedRow: "▾ ", TaskRow: "└ "}.get(type(row), "")
     job_id, partition = sign + short_id(job.job_id), printable(job.partition)
-    short = sign + (_short_array(row) or short_id(job.job_id))
+    short = _short_id_of_array(job_id, num_tasks)
     nodes = printable(job.nodes) if job.nodes else "" if job.num_nodes is None else f"({job.num_nodes})"
     left = clock(job.time_left_s) if job.state != "PENDING" else UNKNOWN
     start = start_words(job, now_s) if now_s is not None else ""
@@ -278,9 +286,7 @@ def _row(
         row_key(row),
         (
             Cell("▸" if own else "", "accent"),
-            Cell(
-                job_id, "strong" if own else "", fill=lambda width: job_id if len(job_id) <= width else short
-            ),
+            Cell(job_id, "strong" if own else "", fill=lambda width: _id_in(job_id, short, width)),
             Cell(name),
             Cell(said_by, "accent" if own else ""),
             Cell(state, tone),
@@ -302,12 +308,18 @@ def _row(
     )
 
 
-def _short_array(row: QueueRow) -> str | None:
-    """`17 ×8` for the 8 rows of array 17, for a column too narrow for `17_[0-7%4]`."""
-    if not isinstance(row, FoldedJob | UnfoldedRow):
-        return None
-    folded = row if isinstance(row, FoldedJob) else row.folded
-    return f"{group_id(folded.job.job_id)} ×{folded.num_tasks}"
+def _short_id_of_array(job_id: str, num_tasks: int) -> str:
+    """`17 ×8` for all tasks of array 17; the job id itself for one job, or the parts of one."""
+    array, underscore, tasks = job_id.partition("_")
+    is_whole = underscore and num_tasks > 1 and ("[" in tasks or tasks.isdecimal())
+    return f"{array} ×{num_tasks}" if is_whole else job_id
+
+
+def _id_in(job_id: str, short: str, width: int) -> str:
+    """The job id. A narrow column, or a row of one task that stands for its whole sweep, shows the short
+    one."""
+    is_one_of_many = short != job_id and "[" not in job_id
+    return short if is_one_of_many or len(job_id) > width else job_id
 
 
 def _start_in(start: str, width: int) -> str:

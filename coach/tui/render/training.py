@@ -57,7 +57,8 @@ def _progress_cell(progress: Progress | None) -> Cell:
         return _NO_CELL
     step, total = progress.step, progress.num_steps
     if not total:
-        return Cell(f"{progress.counter.word} {step:,}")
+        ways = (f"{progress.counter.word} {step:,}", f"{progress.counter.word} {step}", f"{step:,}")
+        return Cell(ways[0], fill=lambda width: next((way for way in ways if len(way) <= width), ways[-1]))
     share = min(1.0, step / total)
 
     def fill(width: int) -> str:
@@ -180,7 +181,12 @@ def finding_cell(finding: Finding) -> Cell:
         if len(told) <= width or width >= _LEAST_SUMMARY:
             return whole_words(told, width)
         return next(
-            (way for way in (f"{sign} {cause}", head + kind) if len(way) <= width), ""
+            (
+                way
+                for way in (f"{sign} {cause}", head + kind, f"{sign} {kind.removeprefix('slurm ')}")
+                if len(way) <= width
+            ),
+            "",
         ) or whole_words(f"{sign} {kind}", width)
 
     return Cell(head + cause, tone, fill=fill)

@@ -17,6 +17,7 @@ from coach.tui.render.text import plain
 from coach.tui.training import Training
 from tests.tui.fake_session import NOW_S, make_job, nan_diagnosis
 
+LAYOUT = fit_columns(JOB_COLUMNS, 80, training_columns(80, are_all_shown=False))
 NAN = nan_diagnosis().findings[0]
 
 
@@ -47,7 +48,7 @@ def line_at(width: int, so_far: ArraySoFar | None) -> str:
 
 def test_a_sweep_shows_its_ended_tasks_best_loss_use_and_findings_in_eighty_columns() -> None:
     row = line_at(80, array_so_far(TASKS, 4, are_all_known=True))
-    assert all(told in row for told in ("4017 ×2", "2/4 ended", "0.412 _1", "80%", f"✖ 1/4 {NAN.rule}"))
+    assert all(told in row for told in ("4017 ×4", "2/4 ended", "0.412 _1", "80%", f"✖ 1/4 {NAN.rule}"))
 
 
 def test_a_wide_row_of_a_sweep_also_names_the_cause_and_counts_the_states() -> None:
@@ -62,6 +63,16 @@ def test_an_array_whose_ended_tasks_slurm_has_forgotten_shows_no_number_of_them(
     so_far = array_so_far(TASKS[1:2], 2, are_all_known=False)
     assert so_far.num_ended is None
     assert "ended" not in line_at(80, so_far)
+
+
+def test_the_last_task_in_the_queue_stands_for_its_whole_sweep() -> None:
+    queue = queue_of([make_job("4017_3", "ada")], "ada", tuple)
+    whole = array_so_far(TASKS, 4, are_all_known=True)
+    assert "4017 ×4" in plain(
+        row_line(job_rows(queue, "ada", NOW_S, array_of=lambda folded: whole).row(0), LAYOUT)
+    )
+    alone = job_rows(queue, "ada", NOW_S, lambda job: (training(0.5), None)).row(0)
+    assert all(told in plain(row_line(alone, LAYOUT)) for told in ("4017_3", "0.5"))
 
 
 def test_an_array_of_which_nothing_is_known_says_so() -> None:
