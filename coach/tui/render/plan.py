@@ -77,7 +77,10 @@ def plan_fields(plan: Plan) -> tuple[Field, ...]:
     fields = _fields(plan.resources, plan.request, plan.parameters, plan.backend == "slurm")
     if plan.request.own is not None:
         fields.sort(key=lambda field: not field.name.startswith(PARAMETER))
-    fields = _with_sweep(fields, [each.request.sweep_point for each in (plan, *plan.others)])
+    if plan.request.sweep:
+        fields = [_swept(field, plan.request.sweep) for field in fields]
+    else:
+        fields = _with_sweep(fields, [each.request.sweep_point for each in (plan, *plan.others)])
     return tuple(
         replace(
             field,
@@ -86,6 +89,12 @@ def plan_fields(plan: Plan) -> tuple[Field, ...]:
         )
         for field in fields
     )
+
+
+def _swept(field: Field, sweep: Mapping[str, str]) -> Field:
+    """The field of a parameter with the text that gives it several values."""
+    text = sweep.get(field.name.removeprefix(PARAMETER)) if field.name.startswith(PARAMETER) else None
+    return field if text is None else replace(field, label=f"{field.label} (sweep)", value=text)
 
 
 def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> list[Field]:
@@ -147,10 +156,12 @@ def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
     text = text.strip()
     if name.startswith(PARAMETER):
         parameters = dict(request.set)
-        parameters.pop(name.removeprefix(PARAMETER), None)
+        parameter = name.removeprefix(PARAMETER)
+        parameters.pop(parameter, None)
         if text:
-            parameters[name.removeprefix(PARAMETER)] = text
-        return replace(request, set=MappingProxyType(parameters))
+            parameters[parameter] = text
+        sweep = {each: values for each, values in request.sweep.items() if each != parameter}
+        return replace(request, set=MappingProxyType(parameters), sweep=MappingProxyType(sweep))
     value: int | str | None = text or None
     if text and name in _WHOLE_NUMBERS:
         least = _WHOLE_NUMBERS[name]
@@ -196,10 +207,18 @@ def plan_heading(plan: Plan) -> Line:
     word = "rank" if resources.world_size == 1 else "ranks"
     gpus = resources.num_nodes * resources.gpus_per_node
     device = f"{gpus} {'GPU' if gpus == 1 else 'GPUs'}" if gpus else "no GPU: CPU ranks"
+    each = f"{1 + len(plan.others)} runs, each " if plan.others else ""
     return line(
         Span(f" {printable(plan.title)}", "strong"),
-        muted(f"   {plan.backend} · {size} {word} · {device}"),
+        muted(f"   {plan.backend} · {each}{size} {word} · {device}"),
     )
+
+
+def what_is_submitted(plan: Plan | None) -> str:
+    """What the key that confirms does."""
+    if plan is None or not plan.others:
+        return "submits exactly this script"
+    return f"submits exactly these {1 + len(plan.others)} runs"
 
 
 def plan_notes(plan: Plan, width: int) -> list[Line]:
@@ -269,7 +288,11 @@ def _in_labels(text: str) -> str:
     labels = {**_SIZES, **_OF_SLURM, "partition": "partition", "environment": "environment"}
     names = {option_of(name): label for name, label in labels.items()}
     names["--sbatch"] = "more for sbatch"
-    return _OPTION.sub(lambda found: names.get(found[0], found[0].lstrip("-")), text.replace("--set ", ""))
+    names["--random"] = "coach launch --random"
+    return _OPTION.sub(
+        lambda found: names.get(found[0], found[0].lstrip("-")),
+        text.replace("--set ", "").replace("--sweep ", ""),
+    )
 
 
 def script_lines(script: str, *, is_stale: bool = False) -> list[Line]:

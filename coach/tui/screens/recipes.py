@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from coach.launch import parameters
 from coach.launch.parameters import Parameter, show
+from coach.launch.sweep_values import names_several
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.tui.bases.list import ListScreen
@@ -80,7 +81,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
         yield FilterLine()
 
     def on_mount(self) -> None:
-        self.query_one("#form").border_title = " parameters "
+        self.query_one("#form").border_title = " parameters · 1,2 or 16..64*2: a run each "
         self.table.focus()
         self.post_message(RecipesWanted())
 
@@ -203,8 +204,8 @@ class RecipesScreen(ListScreen, screen="recipes"):
         try:
             value = parameters.convert(field.parameter, field.value.strip(), field.parameter.name)
         except UserError as error:
-            # A sweep gives a parameter several values, separated by commas; the launch checks them.
-            return None if "," in field.value else error.message
+            # A sweep gives a parameter several values; the launch checks them.
+            return None if names_several(field.parameter, field.value) else error.message
         return parameters.warning(field.parameter, value)
 
     def on_descendant_focus(self) -> None:
