@@ -10,10 +10,26 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from coach.analysis.comparing.sweep_table import group_of
+from coach.analysis.jobs.belonging import RowsByTask, is_job_of
 from coach.lookback.glance import DeviceUse, together
 from coach.model.judging.finding import Finding
-from coach.model.slurm.cluster import has_failed, is_final
+from coach.model.slurm.cluster import Job, has_failed, is_final
+from coach.model.training.run import Run
 from coach.tui.training import Training
+
+_NOT_BEGUN = (None, "PENDING", "CONFIGURING")
+
+
+def sweep_of(rows: Iterable[Job], runs: Iterable[Run]) -> list[Run]:
+    """The runs of the sweep to which these rows of one array belong, in the order of its values, those of ended
+    tasks too; empty for another array."""
+    by_task, known = RowsByTask({row.job_id: row for row in rows}), list(runs)
+    for run in known:
+        row = by_task.get(run.job_id or "") if run.sweep is not None else None
+        if row is not None and run.sweep is not None and is_job_of(row, run):
+            return group_of(run.sweep.group_id, known)
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +73,22 @@ class ArraySoFar:
 
 def array_so_far(tasks: Sequence[Task], num_tasks: int, *, are_all_known: bool) -> ArraySoFar:
     """The tasks together. `are_all_known`: `tasks` also has those that have left the queue."""
-    running = [task.training for task in tasks if task.state == "RUNNING" and task.training is not None]
-    begun = [task for task in tasks if task.state not in (None, "PENDING", "CONFIGURING")]
-    found = sorted(
-        (task.finding for task in tasks if task.finding is not None),
-        key=lambda finding: finding.severity,
-        reverse=True,
-    )
+    running = [task.training for task in tasks if task.state == "RUNNING" and task.training]
+    begun = [task.is_healthy for task in tasks if task.state not in _NOT_BEGUN]
     return ArraySoFar(
         num_tasks,
         sum(is_final(task.state) for task in tasks) if are_all_known else None,
         _best(tasks),
-        together(use for training in running if (use := training.gpus) is not None),
-        together(use for training in running if (use := training.cpus) is not None),
-        tuple(found),
-        bool(begun) and all(task.is_healthy for task in begun),
+        together(filter(None, (training.gpus for training in running))),
+        together(filter(None, (training.cpus for training in running))),
+        _findings(tasks),
+        bool(begun) and all(begun),
     )
+
+
+def _findings(tasks: Iterable[Task]) -> tuple[Finding, ...]:
+    found = [task.finding for task in tasks if task.finding is not None]
+    return tuple(sorted(found, key=lambda finding: finding.severity, reverse=True))
 
 
 def _best(tasks: Iterable[Task]) -> Best | None:

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         find_again,
         fix_offer,
         foreign_fix,
+        group_members,
         launchables,
         prepare,
         recipes,

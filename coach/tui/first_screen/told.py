@@ -3,19 +3,10 @@ anyway, and asks Slurm nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from coach.analysis.comparing.sweep_table import group_of
-from coach.analysis.jobs.belonging import RowsByTask, is_job_of
-from coach.analysis.judging.no_finding import Look, look_of
 from coach.analysis.judging.ranking import RankedFinding, by_cause, went_wrong
-from coach.analysis.queueing.arrays import FoldedJob, group_id, is_part
-from coach.launch.parameters import show
-from coach.model.launching.launch import ARRAY_TASK
 from coach.model.slurm.cluster import Job, is_final
-from coach.model.training.run import Run
-from coach.tui.array_tasks import ArraySoFar, Task, array_so_far
 from coach.tui.context import Context
+from coach.tui.first_screen.arrays import Arrays
 from coach.tui.mode import Mode
 from coach.tui.render.first_start import first_start_lines
 from coach.tui.render.queue import EmptyBecause, empty_queue_note, is_own
@@ -35,8 +26,7 @@ class Told:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._sweeps: tuple[object, Mapping[str, list[Run]]] = (None, {})
-        """A cache: the runs, and by array id the runs of its sweep."""
+        self.array_of = Arrays(context).of
 
     def target_of(self, job: Job) -> str:
         """The followed target of a job: the id of its run, else its job id."""
@@ -58,59 +48,6 @@ class Told:
         is_of_before = is_final(job.state) and diagnosis is not None and diagnosis.state in _GOES_ON
         verdict = None if job.state == "PENDING" or is_of_before else look_cell(diagnosis)
         return context.trainings.of(target), verdict
-
-    def array_of(self, folded: FoldedJob) -> ArraySoFar | None:
-        """The tasks of the user's own array together; None for other people's, and if no task is known.
-
-        The runs of a sweep also tell of tasks that have left the queue.
-        """
-        context = self._context
-        if context.user is not None and not is_own(folded.job, context.user):
-            return None
-        runs = self._sweep_of(folded)
-        if runs:
-            tasks = [self._task_of_run(run) for run in runs]
-            size = max([len(runs), *(run.sweep.size for run in runs if run.sweep is not None)])
-            return array_so_far(tasks, size, are_all_known=len(runs) == size)
-        tasks = [self._task(self.target_of(part), part.job_id, part.state) for part in folded.parts]
-        is_any_known = any(task.training is not None or task.finding is not None for task in tasks)
-        return array_so_far(tasks, folded.num_tasks, are_all_known=False) if is_any_known else None
-
-    def _sweep_of(self, folded: FoldedJob) -> list[Run]:
-        """The runs of the sweep whose array this is, those of ended tasks too; empty for another array."""
-        known = self._context.snapshot.runs
-        if self._sweeps[0] is not known:
-            by_array: dict[str, list[Run]] = {}
-            for run in known:
-                if run.sweep is not None and run.job_id is not None and is_part(run.job_id):
-                    by_array.setdefault(group_id(run.job_id), []).append(run)
-            self._sweeps = (known, by_array)
-        candidates = self._sweeps[1].get(group_id(folded.job.job_id), [])
-        rows = RowsByTask({part.job_id: part for part in folded.parts}) if candidates else None
-        for run in candidates:
-            row = rows.get(run.job_id or "") if rows is not None else None
-            if row is not None and run.sweep is not None and is_job_of(row, run):
-                return group_of(run.sweep.group_id, candidates)
-        return []
-
-    def _task_of_run(self, run: Run) -> Task:
-        point = run.sweep
-        is_swept = point is not None and point.parameter != ARRAY_TASK
-        value = f"{point.parameter} {show(point.value)}" if point is not None and is_swept else ""
-        return self._task(run.run_id, run.job_id or "", self._context.state_of(run), value)
-
-    def _task(self, target: str, job_id: str, state: str | None, value: str = "") -> Task:
-        context = self._context
-        diagnosis = context.diagnoses.get(target)
-        is_of_before = is_final(state) and diagnosis is not None and diagnosis.state in _GOES_ON
-        return Task(
-            job_id[len(group_id(job_id)) :],
-            state,
-            value,
-            context.trainings.of(target),
-            worst_of(context.found.get(target, ())),
-            look_of(diagnosis) is Look.HEALTHY and not is_of_before,
-        )
 
     def first_start_lines(self, width: int) -> list[Line]:
         """The text of the first start; empty at later starts."""

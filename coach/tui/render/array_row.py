@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from coach.analysis.judging.no_finding import Look, sign_of
 from coach.analysis.queueing.arrays import FoldedJob
 from coach.tui.array_tasks import ArraySoFar, Best
 from coach.tui.render.curve import bar
@@ -40,11 +41,17 @@ def array_cells(so_far: ArraySoFar | None, now_s: float | None) -> tuple[Cell, .
     )
 
 
-def array_finding_cell(so_far: ArraySoFar | None, counted: str) -> Cell | None:
+def array_verdict(folded: FoldedJob, so_far: ArraySoFar | None, counted: str) -> Cell | None:
     """The number of tasks with a finding, the worst finding, and `counted`, the number of tasks in each
-    state; None if there is no finding."""
-    if so_far is None or not so_far.findings:
-        return None
+    state; `healthy` if all tasks have begun and each is healthy; else None."""
+    if so_far is not None and so_far.findings:
+        return _finding_cell(so_far, counted)
+    if so_far is not None and so_far.is_healthy and len(folded.states) < 2:
+        return Cell(f"{sign_of(Look.HEALTHY)} {Look.HEALTHY.value}", "good")
+    return None
+
+
+def _finding_cell(so_far: ArraySoFar, counted: str) -> Cell:
     worst, count = so_far.findings[0], len(so_far.findings)
     sign = severity_sign(worst.severity).text
     others = len({finding.rule for finding in so_far.findings}) - 1

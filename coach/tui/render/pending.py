@@ -165,7 +165,7 @@ def never_lines(job: Job, width: int, partitions: Sequence[Partition]) -> list[L
     if why is None or not is_never(why):
         return []
     sign, tone, kind = KINDS[why.kind]
-    return [line(Span(f" {sign} {kind}", tone)), *labelled("why", why.meaning, width, is_strong=True), BLANK]
+    return [line(Span(f" {sign} {kind}", tone)), *labelled("why", why.meaning, width, is_strong=True)]
 
 
 def labelled(label: str, text: str, width: int, *, is_strong: bool = False) -> list[Line]:

@@ -16,11 +16,24 @@ from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan, Resources, SweepPoint
 from coach.tui.render.error import error_lines
-from coach.tui.render.text import Line, Span, Tone, clip, clock, line, line_width, muted, printable, wrap
+from coach.tui.render.text import (
+    Line,
+    Span,
+    Tone,
+    clip,
+    clock,
+    line,
+    line_width,
+    muted,
+    printable,
+    whole_words,
+    wrap,
+)
 
 PARAMETER = "set."
 LOCKED, REFUSED = "▪", "✖"
 """Signs before a field's label."""
+_LEAST_TITLE = 12
 _OPTION = re.compile(r"--[a-z][a-z-]{0,40}")
 
 
@@ -155,13 +168,7 @@ def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
     not a valid number or time."""
     text = text.strip()
     if name.startswith(PARAMETER):
-        parameters = dict(request.set)
-        parameter = name.removeprefix(PARAMETER)
-        parameters.pop(parameter, None)
-        if text:
-            parameters[parameter] = text
-        sweep = {each: values for each, values in request.sweep.items() if each != parameter}
-        return replace(request, set=MappingProxyType(parameters), sweep=MappingProxyType(sweep))
+        return _with_parameter(request, name.removeprefix(PARAMETER), text)
     value: int | str | None = text or None
     if text and name in _WHOLE_NUMBERS:
         least = _WHOLE_NUMBERS[name]
@@ -179,6 +186,17 @@ def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
         return replace(request, sbatch=MappingProxyType(_sbatch_options(text)))
     changed: dict[str, Any] = {name: value}
     return replace(request, **changed)
+
+
+def _with_parameter(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
+    """The request with this text, one value or several, for a parameter; an empty one restores the
+    default."""
+    parameters, sweep = dict(request.set), dict(request.sweep)
+    for known in (parameters, sweep):
+        known.pop(name, None)
+    if text:
+        parameters[name] = text
+    return replace(request, set=MappingProxyType(parameters), sweep=MappingProxyType(sweep))
 
 
 def _sbatch_options(text: str) -> dict[str, str]:
@@ -201,17 +219,17 @@ def answered(request: LaunchRequest, choice: Choice) -> LaunchRequest:
     return request
 
 
-def plan_heading(plan: Plan) -> Line:
+def plan_heading(plan: Plan, width: int) -> Line:
+    """The title and the size of the launch. On a narrow terminal the title is cut, not the size."""
     resources = plan.resources
     size = f"{resources.num_nodes} × {resources.nproc_per_node} = {resources.world_size}"
     word = "rank" if resources.world_size == 1 else "ranks"
     gpus = resources.num_nodes * resources.gpus_per_node
     device = f"{gpus} {'GPU' if gpus == 1 else 'GPUs'}" if gpus else "no GPU: CPU ranks"
     each = f"{1 + len(plan.others)} runs, each " if plan.others else ""
-    return line(
-        Span(f" {printable(plan.title)}", "strong"),
-        muted(f"   {plan.backend} · {each}{size} {word} · {device}"),
-    )
+    facts = f"   {plan.backend} · {each}{size} {word} · {device}"
+    title = whole_words(printable(plan.title), max(_LEAST_TITLE, width - 1 - len(facts)))
+    return clip(line(Span(f" {title}", "strong"), muted(facts)), width)
 
 
 def what_is_submitted(plan: Plan | None) -> str:

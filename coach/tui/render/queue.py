@@ -7,15 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from coach.analysis.judging.no_finding import Look, sign_of
 from coach.analysis.query.language import Order, in_order
 from coach.analysis.queueing.arrays import FoldedJob, fold_rows, group_id, is_part, parse_task_ids, unfold
 from coach.analysis.queueing.pending_reasons import explain_job
 from coach.model.errors import OTHERS_JOBS, hidden_by_site
 from coach.model.slurm.cluster import Job
 from coach.model.training.other_machine import last_word, place
-from coach.tui.array_tasks import ArraySoFar
-from coach.tui.render.array_row import ArrayOf, array_cells, array_finding_cell, nothing_of_array
+from coach.tui.render.array_row import ArrayOf, array_cells, array_verdict, nothing_of_array
 from coach.tui.render.pending import short_reason, start_words
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
@@ -244,21 +242,13 @@ def job_rows(
             so_far = array_of(folded)
             if folded.num_tasks > 1 or (so_far is not None and so_far.num_tasks > 1):
                 num_tasks = max(folded.num_tasks, so_far.num_tasks if so_far is not None else 0)
-                verdict = _array_verdict(folded, so_far)
+                verdict = array_verdict(folded, so_far, _counted(folded, ""))
                 return _row(row, user, now_s, array_cells(so_far, now_s), verdict, num_tasks)
         training, told = training_of(job)
         cells = training_cells(training, is_running=job.state == "RUNNING", now_s=now_s)
         return _row(row, user, now_s, cells, told)
 
     return LazyRows(queue.keys, queue.rows, row_of)
-
-
-def _array_verdict(folded: FoldedJob, so_far: ArraySoFar | None) -> Cell | None:
-    """The findings of the tasks; `healthy` if all tasks have begun and none has a finding."""
-    verdict = array_finding_cell(so_far, _counted(folded, ""))
-    if verdict is None and so_far is not None and so_far.is_healthy and len(folded.states) < 2:
-        return Cell(f"{sign_of(Look.HEALTHY)} {Look.HEALTHY.value}", "good")
-    return verdict
 
 
 def _row(

@@ -11,19 +11,16 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
-from coach.analysis.judging.waiting import exceeded_limit_s
 from coach.launch.resubmission import Resubmission, submit_again
 from coach.model.errors import UserError
-from coach.model.slurm.cluster import Job
 from coach.model.slurm.job_action import JobAction
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
-from coach.tui.job_subject import rows_named
 from coach.tui.messages import ActionConfirmed
 from coach.tui.render.action import action_lines
 from coach.tui.render.foreign_fix import AGAIN_FIELDS, first_values, foreign_fix_lines
-from coach.tui.render.pending import never_lines
-from coach.tui.render.text import BLANK, Line, line, muted
+from coach.tui.render.text import BLANK, line, muted
+from coach.tui.waiting_job import partition_limit_s, why_never_lines
 from coach.tui.widgets.form_field import FormField
 from coach.tui.widgets.lines import LinesView
 
@@ -66,9 +63,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
             self.set_focus(self.query_one("#body"))
             return
         self._again = again
-        job = self._waiting_job()
-        limit_s = exceeded_limit_s(job, self.context.snapshot.partitions) if job is not None else None
-        values = first_values(again, found, limit_s)
+        values = first_values(again, found, partition_limit_s(self.context, self._job_id))
         rows = [
             Horizontal(
                 Static(f" {label}", classes="plan-label", markup=False),
@@ -82,15 +77,6 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
         await self.query_one("#again").mount_all(rows)
         self.set_focus(self.query(AgainField).first())
         self._make()
-
-    def _waiting_job(self) -> Job | None:
-        """Its row in the queue, if it waits: of an array, the row of its waiting tasks."""
-        rows = rows_named(self.context, self._job_id, None)
-        return next((job for job in rows.parts if job.state == "PENDING"), None) if rows is not None else None
-
-    def _never_lines(self, width: int) -> list[Line]:
-        job = self._waiting_job()
-        return never_lines(job, width, self.context.snapshot.partitions) if job is not None else []
 
     def _make(self) -> None:
         """Make the sbatch line from the fields."""
@@ -117,7 +103,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
         action, rows = self._action, []
         if action is not None:
             shown = action if self._found is None else replace(action, script=None)  # the diffs show it
-            rows = [*self._never_lines(width - 2), *action_lines(shown, width)]
+            rows = [*why_never_lines(self.context, self._job_id, width - 2), *action_lines(shown, width)]
         if self._found is not None:
             rows = [*rows, BLANK, *foreign_fix_lines(self._found, self._lost, width - 2)]
         self.pane("#body").set_lines(rows)

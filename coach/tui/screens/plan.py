@@ -31,7 +31,7 @@ from coach.tui.render.plan import (
     script_lines,
     what_is_submitted,
 )
-from coach.tui.render.text import clip, line, muted
+from coach.tui.render.text import line, muted
 from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.form_field import FormField
 from coach.tui.widgets.lines import LinesView
@@ -230,7 +230,7 @@ class PlanScreen(DecisionScreen, screen="plan"):
         width, height = self.app.size
         plan = self.plan
         if plan is not None:
-            self.pane("#heading").set_lines([clip(plan_heading(plan), width)])
+            self.pane("#heading").set_lines([plan_heading(plan, width)])
             notes = plan_notes(plan, width - 1)
             self.pane("#notes").styles.height = 1 + min(max(1, len(notes)), max(2, height // 6))
             self.pane("#notes").set_lines(notes or [line(muted(" nothing unusual"))])

@@ -62,7 +62,7 @@ def with_lists_swept(request: LaunchRequest, recipe: Recipe) -> LaunchRequest:
     `--sweep` means on the command line. The values of a recipe's own sweep stay as they are."""
     own = recipe.sweep.names if recipe.sweep is not None else ()
     swept = {
-        name: text
+        name: str(text)
         for name, text in request.set.items()
         if name in recipe.parameters and name not in own and names_several(recipe.parameters[name], text)
     }

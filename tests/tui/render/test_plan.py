@@ -184,7 +184,7 @@ def test_a_sweep_over_two_parameters_keeps_the_typed_values_in_both_fields() -> 
     fields = {field.name: field for field in plan_fields(planned)}
     assert {name: fields[f"set.{name}"].value for name in typed} == typed
     assert fields["set.lr"].label == "lr (sweep)"
-    assert "6 runs, each" in plain(plan_heading(planned))
+    assert "6 runs, each" in plain(plan_heading(planned, 80))
     assert what_is_submitted(planned) == "submits exactly these 6 runs"
     one = edited(planned.request, "set.lr", "0.2")
     assert (one.set["lr"], dict(one.sweep)) == ("0.2", {"batch_size": "16..64*2"})
