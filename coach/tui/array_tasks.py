@@ -22,8 +22,8 @@ _NOT_BEGUN = (None, "PENDING", "CONFIGURING")
 
 
 def sweep_of(rows: Iterable[Job], runs: Iterable[Run]) -> list[Run]:
-    """The runs of the sweep to which these rows of one array belong, in the order of its values, those of ended
-    tasks too; empty for another array."""
+    """The runs of the sweep to which these rows of one array belong, in the order of its values, with those
+    of ended tasks; empty for another array."""
     by_task, known = RowsByTask({row.job_id: row for row in rows}), list(runs)
     for run in known:
         row = by_task.get(run.job_id or "") if run.sweep is not None else None

@@ -188,8 +188,8 @@ class JobKeys:
 
 
 def _fixed_target(chosen: Chosen, context: Context) -> str:
-    """The target that a fix is about: of an array that coach launched, the first run of its sweep with a finding,
-    else its first run; otherwise the chosen one."""
+    """The target that a fix is about: of an array that coach launched, the first run of its sweep with a
+    finding, else its first run; otherwise the chosen one."""
     rows = (chosen.job,) if chosen.is_array and chosen.job is not None else ()
     runs = [run.run_id for run in sweep_of(rows, context.snapshot.runs)]
     wrong = (run_id for run_id in runs if worst_of(context.found.get(run_id, ())) is not None)
