@@ -80,16 +80,19 @@ def compare_lines(
 def _widths(rows: Sequence[Row], width: int) -> tuple[int, ...]:
     """The widths of the four columns before the verdict, which always has the room for its words. A narrow
     terminal gives each column the width of its longest text. A ratio that no row has, or that has no room,
-    gets none."""
+    gets none; then names that have no room are shortened."""
     if width >= _WIDE:
         return _WIDE_COLUMNS
-    cells = [_cells(row, width) for row in rows if not row.is_unmeasured]
-    name, before, after, ratio = (max(map(cell_len, texts)) for texts in zip(_TITLES, *cells, strict=True))
+    shown = [row for row in rows if not row.is_unmeasured]
+    cells = [_cells(row, width) for row in shown]
+    before, after, ratio = (max(map(cell_len, texts)) for texts in zip(_TITLES[1:], *cells, strict=True))
     room = width - cell_len(f"  ✓ {_SHORT_VERDICTS[NOT_COMPARABLE]}") - 1
-    if all(row.ratio is None for row in rows) or name + before + after + ratio + 6 > room:
+    full = max((cell_len(_name(row)) for row in shown), default=0)
+    short = max((cell_len(_short_name(row)) for row in shown), default=0)
+    if all(row.ratio is None for row in rows) or short + before + after + ratio + 6 > room:
         ratio = 0
     left = room - sum(2 + each for each in (before, after, ratio) if each)
-    return max(_LEAST_NAME, min(name, left)), before, after, ratio
+    return full if full <= left else max(_LEAST_NAME, min(short, left)), before, after, ratio
 
 
 def _joined(cells: Sequence[str], columns: Sequence[int]) -> str:
@@ -149,18 +152,26 @@ def _run_line(word: str, run_id: str, run: Run | None, state: str | None) -> Lin
 def _row_lines(row: Row, columns: tuple[int, ...], width: int) -> list[Line]:
     sign, tone = _SIGN.get(row.verdict, ("·", "muted"))
     verdict = row.verdict if width >= _WIDE else _SHORT_VERDICTS.get(row.verdict, row.verdict)
-    rows = [line(_joined(_cells(row, width), columns), Span(f"  {sign} {verdict}", tone))]
+    name = _name(row) if cell_len(_name(row)) <= columns[0] else _short_name(row)
+    rows = [line(_joined((name, *_cells(row, width)), columns), Span(f"  {sign} {verdict}", tone))]
     if row.because:
         rows.append(clip(line(muted(f" {' ' * columns[0]}  {printable(row.because)}")), width))
     return rows
 
 
-def _cells(row: Row, width: int) -> tuple[str, str, str, str]:
-    """Quantity, both values and their ratio. A narrow terminal names a rate by its unit alone."""
+def _name(row: Row) -> str:
+    return row.quantity if row.unit in _UNITS else f"{row.quantity} {row.unit}".rstrip()
+
+
+def _short_name(row: Row) -> str:
+    """A rate is named by its unit alone."""
+    return row.quantity if row.unit in _UNITS or not row.unit else row.unit
+
+
+def _cells(row: Row, width: int) -> tuple[str, str, str]:
+    """Both values and their ratio."""
     is_wide = width >= _WIDE
-    name = row.quantity if row.unit in _UNITS else f"{row.quantity} {row.unit}".rstrip()
     return (
-        name if is_wide or row.unit in _UNITS or not row.unit else row.unit,
         _value(row.before, row.before_noise, row.unit, is_wide=is_wide),
         _value(row.after, row.after_noise, row.unit, is_wide=is_wide),
         UNKNOWN if row.ratio is None else f"× {row.ratio:.3g}",

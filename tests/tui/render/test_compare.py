@@ -39,6 +39,11 @@ def test_eighty_columns_show_both_values_with_their_noise() -> None:
     assert "…" not in text
 
 
+def test_a_rate_has_its_name_where_there_is_room() -> None:
+    assert "throughput samples/s" not in "\n".join(drawn(78))
+    assert "throughput samples/s" in "\n".join(drawn(78, ROWS[:1]))
+
+
 def test_a_ratio_that_no_row_has_takes_no_column() -> None:
     rows = tuple(replace(row, ratio=None) for row in ROWS)
     assert "RATIO" not in "\n".join(drawn(78, rows))
