@@ -104,23 +104,25 @@ class FollowList:
         return [each for each in (*runs, *jobs) if (each.ended_s or 0.0) >= since_s]
 
     def _is_settled(self, ended: _Ended) -> bool:
-        """True once the job was judged later than SETTLE_S after its end, and not from an older log. It then
-        stays settled."""
+        """True once the job was judged later than SETTLE_S after its end, and not from files that were read
+        before. It then stays settled."""
         context, name = self._context, ended.target
         if name in self._settled:
             return True
         if name in context.found and name in context.snapshot.diagnoses:
             judged_s = self._judged_s.setdefault(name, context.now_s)
             since_s = ended.ended_s if ended.ended_s is not None else judged_s
-            if context.now_s - since_s > SETTLE_S and not self._is_log_old(name, since_s):
+            if context.now_s - since_s > SETTLE_S and not self._are_files_old(name, since_s):
                 self._settled.add(name)
         return name in self._settled
 
-    def _is_log_old(self, name: str, ended_s: float) -> bool:
-        """True if its log was last read before its end: on a busy machine that may be half a minute ago.
-        coach waits for it at most PATIENCE_S."""
-        log = self._context.snapshot.sources.get(f"log:{name}")
-        is_old = log is not None and log.data_time_s is not None and log.data_time_s <= ended_s
+    def _are_files_old(self, name: str, ended_s: float) -> bool:
+        """True if its log or its metrics were last read before its end: on a busy machine that may be half a
+        minute ago. coach waits for them at most PATIENCE_S."""
+        sources = self._context.snapshot.sources
+        found = (sources.get(f"{kind}:{name}") for kind in ("log", "metrics"))
+        read_s = [each.data_time_s for each in found if each is not None and each.data_time_s is not None]
+        is_old = any(time_s <= ended_s for time_s in read_s)
         return is_old and self._context.now_s - ended_s <= PATIENCE_S
 
     @property

@@ -77,8 +77,9 @@ def test_a_verdict_from_a_log_that_was_read_before_the_end_is_not_the_last() -> 
     follow_list = FollowList(context)
     judge(context, "1")
     read = context.snapshot
-    context.snapshot = replace(read, sources={"log:1": status("log:1", SETTLE_S + 2)})
-    assert targets(follow_list) == ("1",)
+    for key in ("log:1", "metrics:1"):
+        context.snapshot = replace(read, sources={key: status(key, SETTLE_S + 2)})
+        assert targets(follow_list) == ("1",)
     context.snapshot = replace(read, sources={"log:1": status("log:1", 0.0)})
     assert targets(follow_list) == ()
 
