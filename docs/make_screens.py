@@ -2,12 +2,16 @@
 
     python docs/make_screens.py docs/screens                 # all screens at three sizes, as they lie there
     python docs/make_screens.py DIRECTORY --size 80x24 --only job --only compare
+    python docs/make_screens.py docs/screens --slurm         # the plan, the fix, the doctor, on a real Slurm
     python docs/make_screens.py DIRECTORY --live             # of the cluster or machine that coach finds here
     python docs/make_screens.py DIRECTORY --png              # PNG files beside them, by cairosvg
 
 Each picture shows the real app, which plays the recording that comes with coach: the program presses keys and
 draws the app's output. `--live` opens coach read-only, so no key can launch or cancel. The home and coach's
 directories are empty and temporary, so no picture shows the name of its maker.
+
+A recording can change nothing, so it has no plan and no fix. `--slurm` boots the tests' own cluster, trains a
+run whose loss becomes NaN, and shows these screens. It needs root, Slurm and PyTorch, and takes a minute.
 """
 
 from __future__ import annotations
@@ -16,10 +20,13 @@ import argparse
 import asyncio
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from html import escape
 from importlib import import_module
@@ -91,11 +98,20 @@ SHOTS: tuple[Shot, ...] = (
     Shot("views", "saved views (`V`)", ("V",)),
     Shot("help", "every key that works here (`?`)", ("question_mark",)),
 )
-"""Each begins on the first screen, with the cursor on what the caption is about.
-
-Not among them are the screens that a recording cannot show: a plan, a fix and every other question, since
-nothing can be changed in it; a new launch and the doctor, which tell of the machine that makes the pictures.
-"""
+"""Each begins on the first screen, with the cursor on what the caption is about."""
+OF_SLURM: tuple[Shot, ...] = (
+    Shot("plan", "the plan of a launch, before it is submitted (`2`)", ("2",)),
+    Shot("fix", "what a fix changes, before it is launched (`F`)", ("F",)),
+    Shot("doctor", "what works on this cluster, and what to do (`d`)", ("d",)),
+)
+"""Screens that no recording can show. No key here confirms."""
+SLURM_DIR = Path("/tmp/coach-screens")
+"""Where the cluster of `--slurm` lies; its name is in the pictures."""
+FAILING = (
+    *("--gpus", "0", "--partition", "cpu", "--time", "10:00", "--wait"),
+    *("--set", "lr=1e20", "--set", "max_steps=30", "--set", "batch_size=16"),
+)
+"""The options of the training that has a fix."""
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -119,10 +135,13 @@ class HeldClock:
         self.now_s = max(self.now_s, seconds)
 
 
-def opening_of(is_live: bool, clock: HeldClock) -> Opening:
-    """The app's source: this machine or cluster, read-only, or the recording that comes with coach."""
+def opening_of(args: argparse.Namespace, clock: HeldClock) -> Opening:
+    """The app's source: a cluster of its own; this machine or cluster, read-only; or the recording that comes
+    with coach."""
     settings = load(os.environ)
-    if is_live:
+    if args.slurm:
+        return replace(open_live(settings, "slurm", False), first_start=None)
+    if args.live:
         return open_live(settings, "auto", True)
     recording = demo_recording_path()
     session = open_replay(recording, settings, clock=clock)
@@ -269,14 +288,14 @@ async def go_home(pilot: Pilot[None], app: CoachApp) -> None:
 async def take(directory: Path, size: tuple[int, int], args: argparse.Namespace) -> None:
     """Open coach in this size, go through `SHOTS` and write the pictures that are wanted."""
     clock = HeldClock()
-    app = CoachApp(opening_of(args.live, clock))
+    app = CoachApp(opening_of(args, clock))
     put_keys_first()
     async with app.run_test(size=size) as pilot:
         tell(app, clock)
         await settled(pilot, FIRST_S)
         chapter = 1
-        for shot in SHOTS:
-            while chapter < shot.chapter and not args.live:
+        for shot in OF_SLURM if args.slurm else SHOTS:
+            while chapter < shot.chapter and not (args.live or args.slurm):
                 await pilot.press("full_stop")
                 tell(app, clock)
                 await settled(pilot, FIRST_S)
@@ -291,6 +310,32 @@ async def take(directory: Path, size: tuple[int, int], args: argparse.Namespace)
         app.workers.cancel_all()
 
 
+@contextmanager
+def slurm_with_a_failed_run() -> Iterator[None]:
+    """A cluster of its own on which a run was trained until its loss was NaN. Its names are those of this
+    process afterwards."""
+    repository = Path(__file__).parents[1]
+    sys.path.insert(0, str(repository))
+    slurm = import_module("tests.cluster.slurm")
+    cluster = slurm.SlurmCluster(SLURM_DIR)
+    SLURM_DIR.mkdir(mode=0o755)
+    try:
+        cluster.start()
+        (SLURM_DIR / "venv").symlink_to(Path(sys.prefix))
+        home, path = SLURM_DIR / "ada", f"{SLURM_DIR}/venv/bin:{os.environ['PATH']}"
+        home.mkdir()
+        os.environ |= {**cluster.env, "HOME": str(home), "COACH_HOME": f"{home}/coach", "PATH": path}
+        os.environ["COACH_AS_ROOT"] = "1"
+        sys.executable = f"{SLURM_DIR}/venv/bin/python"  # the doctor names it
+        os.chdir(home)
+        subprocess.run(["coach", "launch", "baseline", *FAILING], check=False)
+        yield
+    finally:
+        cluster.stop()
+        os.chdir(repository)
+        shutil.rmtree(SLURM_DIR)
+
+
 def page(directory: Path) -> str:
     """The page that shows all pictures that lie in the directory, the sizes side by side."""
     lines = [
@@ -303,7 +348,7 @@ def page(directory: Path) -> str:
         "80 × 24, 120 × 36, 200 × 50; a click shows one large. `--size`, `--only NAME`, `--live` (of this"
     ]
     lines += ["cluster, read-only) and `--png` choose others: `python docs/make_screens.py --help`.", ""]
-    for shot in SHOTS:
+    for shot in (*SHOTS, *OF_SLURM):
         files = [f"{shot.name}-{size}.svg" for size in SIZES]
         found = [name for name in files if (directory / name).exists()]
         if found:
@@ -320,13 +365,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Pictures of the screens.")
     parser.add_argument("directory", type=Path, help="where they go; README.md there lists them")
     parser.add_argument("--live", action="store_true", help="of this cluster or machine, read-only")
+    parser.add_argument(
+        "--slurm", action="store_true", help="the plan, the fix and the doctor, on its own Slurm"
+    )
     parser.add_argument("--size", type=size_of, action="append", help="COLUMNSxROWS, more than once")
-    parser.add_argument("--only", action="append", choices=[shot.name for shot in SHOTS], default=[])
+    parser.add_argument(
+        "--only", action="append", choices=[shot.name for shot in (*SHOTS, *OF_SLURM)], default=[]
+    )
     parser.add_argument("--png", action="store_true", help="also as PNG; needs cairosvg")
     args = parser.parse_args()
     args.directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as home:
-        os.environ |= {"HOME": home, "COACH_HOME": f"{home}/coach"}
+    args.directory = args.directory.resolve()
+    with tempfile.TemporaryDirectory() as home, slurm_with_a_failed_run() if args.slurm else nullcontext():
+        if not args.slurm:
+            os.environ |= {"HOME": home, "COACH_HOME": f"{home}/coach"}
         for size in args.size or map(size_of, SIZES):
             asyncio.run(take(args.directory, size, args))
     (args.directory / "README.md").write_text(page(args.directory), encoding="utf-8")

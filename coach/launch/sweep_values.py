@@ -64,6 +64,17 @@ def combinations(
     return tuple(runs)
 
 
+def names_several(parameter: Parameter, text: object) -> bool:
+    """True if a text in a form gives the parameter several values: a list or a range, and no value itself."""
+    if not isinstance(text, str) or ("," not in text and _RANGE.fullmatch(text.strip()) is None):
+        return False
+    try:
+        parameters.convert(parameter, text.strip(), parameter.name)
+    except UserError:
+        return True
+    return False
+
+
 def words_of(values: Mapping[str, Scalar]) -> str:
     """The values of one run, as its group's table shows them."""
     return ", ".join(parameters.show(value) for value in values.values())

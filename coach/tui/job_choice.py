@@ -9,15 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coach.analysis.jobs.eligible_jobs import why_not
-from coach.analysis.judging.no_finding import why_no_fix
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
+from coach.tui.array_tasks import sweep_of
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.messages import ActionRequested, FixRequested, ScreenOpened
-from coach.tui.render.finding import cause_place, fix_word, is_only_advice
+from coach.tui.fix_way import fix_way
+from coach.tui.messages import ActionRequested, ScreenOpened
+from coach.tui.render.finding import cause_place
 from coach.tui.render.queue import is_own
+from coach.tui.training import worst_of
 
 _ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL, Verb.ATTACH})
 
@@ -88,7 +90,7 @@ class JobChoice:
         """Compare two chosen runs, or one chosen run with its parent, its newest child, or the runs of its
         sweep."""
         screen, context = self._screen, self._screen.context
-        found = [context.run(each.target) or context.run_of_job(each.target) for each in self._chosen()]
+        found = [_run_of(each, context) for each in self._chosen()]
         runs = [run for run in found if run is not None]
         if len(runs) == len(found) == 2:
             screen.post_message(ScreenOpened("compare", *sorted(run.run_id for run in runs)))
@@ -114,24 +116,9 @@ class JobChoice:
         elif chosen[0].job is not None and chosen[0].why_not_mine is not None:
             self._screen.note(chosen[0].why_not_mine)
         else:
-            self._fix(chosen[0])
-
-    def _fix(self, chosen: Chosen) -> None:
-        screen, context = self._screen, self._screen.context
-        run = context.run(chosen.target) or context.run_of_job(chosen.target)
-        target = run.run_id if run is not None else chosen.target
-        diagnosis = context.diagnoses.get(target)
-        findings = diagnosis.findings if diagnosis else ()
-        if (run is None and not is_only_advice(findings)) or fix_word(findings) == "fix":
-            screen.post_message(FixRequested(target, job=chosen.job if run is None else None))
-        elif fix_word(findings) is not None:
-            screen.post_message(ScreenOpened("finding", target))
-        elif diagnosis is None and target in screen.targets:
-            screen.note("not checked yet: its files are being read")
-        elif diagnosis is None:
-            screen.note(f"not checked yet: {self._label('open')} opens it, and its files are read")
-        else:
-            screen.note(why_no_fix(diagnosis))
+            target = _fixed_target(chosen[0], self._screen.context)
+            is_read = target in self._screen.targets
+            self._screen.go(fix_way(self._screen.context, target, job=chosen[0].job, is_read=is_read))
 
     def _show_part(self, part: str, of_one: str, of_tasks: str) -> None:
         """Open a screen about one job. `part` is the name of the screen and of its key; `of_one` and
@@ -198,6 +185,23 @@ class JobKeys:
 
     def action_open_log(self) -> None:
         self.job_choice.show_log()
+
+
+def _fixed_target(chosen: Chosen, context: Context) -> str:
+    """The target that a fix is about: of an array that coach launched, the first run of its sweep with a
+    finding, else its first run; otherwise the chosen one."""
+    rows = (chosen.job,) if chosen.is_array and chosen.job is not None else ()
+    runs = [run.run_id for run in sweep_of(rows, context.snapshot.runs)]
+    wrong = (run_id for run_id in runs if worst_of(context.found.get(run_id, ())) is not None)
+    return next(wrong, None) or next(iter(runs), chosen.target)
+
+
+def _run_of(chosen: Chosen, context: Context) -> Run | None:
+    """The run of the chosen job; of an array that coach launched, one run of its sweep."""
+    run = context.run(chosen.target) or context.run_of_job(chosen.target)
+    if run is None and chosen.is_array and chosen.job is not None:
+        return next(iter(sweep_of((chosen.job,), context.snapshot.runs)), None)
+    return run
 
 
 def _comparison_of(run: Run, context: Context) -> ScreenOpened | None:

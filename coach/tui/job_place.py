@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from coach.analysis.queueing.ahead import Standing, standing_of
 from coach.analysis.queueing.free_gpus import NodeGpus, free_gpus
-from coach.model.slurm.cluster import Job, Node, is_final
+from coach.model.slurm.cluster import Job, Node, Partition, is_final
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.context import Context
 
@@ -24,6 +24,8 @@ class JobPlace:
     """Its first allocated or planned nodes, each with its free GPUs."""
     nodes_read_s: float | None = None
     """When the nodes were read."""
+    partitions: Sequence[Partition] = ()
+    """All partitions, with their time limits."""
 
 
 NOWHERE = JobPlace()
@@ -33,7 +35,8 @@ def job_place(context: Context, job: Job, *, is_measured: bool) -> JobPlace:
     """The job's place. `is_measured`: a step inside the job reports its nodes, so they are left out here."""
     status = context.snapshot.sources.get("nodes")
     read_s = status.data_time_s if status is not None else None
-    return JobPlace(_standing(context, job), () if is_measured else _nodes_of(context, job), read_s)
+    nodes = () if is_measured else _nodes_of(context, job)
+    return JobPlace(_standing(context, job), nodes, read_s, context.snapshot.partitions)
 
 
 def _standing(context: Context, job: Job) -> Standing | None:

@@ -144,5 +144,6 @@ def job_subject(context: Context, name: str, folded: FoldedJob | None, past: Pas
 
 def _task_findings(context: Context, folded: FoldedJob | None) -> dict[str, Finding]:
     parts = folded.parts if folded is not None and folded.is_folded else ()
-    found = {part.job_id: context.found.get(part.job_id) for part in parts}
+    target_of, runs = context.trainings.target_of, context.snapshot.runs
+    found = {part.job_id: context.found.get(target_of(part, runs)) for part in parts}
     return {task: ranked[0].finding for task, ranked in found.items() if ranked}

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         find_again,
         fix_offer,
         foreign_fix,
+        group_members,
         launchables,
         prepare,
         recipes,
@@ -95,7 +96,9 @@ else:
     find_again, fix_offer, foreign_fix = late(
         "coach.workflows.launching", "find_again", "fix_offer", "foreign_fix"
     )
-    launchables, prepare = late("coach.workflows.launching", "launchables", "prepare")
+    group_members, launchables, prepare = late(
+        "coach.workflows.launching", "group_members", "launchables", "prepare"
+    )
     recipes, refusals = late("coach.workflows.launching", "recipes", "refusals")
     relaunch, resubmit, sweep = late("coach.workflows.launching", "relaunch", "resubmit", "sweep")
     cohort, drill_answer, drills = late("coach.workflows.teaching", "cohort", "drill_answer", "drills")
@@ -209,7 +212,7 @@ class LiveLaunches:
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
         request = prepare.with_defaults(request, self._reach.settings)
-        recipe.recipe_of(request)
+        request = group_members.with_lists_swept(request, recipe.recipe_of(request))
         backend = resolve_backend(request.backend, self._reach.env, self._reach.settings)
         now_s = time.monotonic()
         if (

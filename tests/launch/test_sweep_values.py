@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coach.launch.parameters import Parameter
-from coach.launch.sweep_values import combinations, words_of
+from coach.launch.sweep_values import combinations, names_several, words_of
 from coach.model.errors import UserError
 
 KNOWN = {
@@ -79,3 +79,22 @@ def test_invalid_values_are_refused_in_one_line(
     with pytest.raises(UserError) as caught:
         combinations(KNOWN, said, num_random)
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_several"),
+    [
+        ("lr", "0.1,0.3", True),
+        ("lr", "0.1,x", True),  # the launch says what is wrong with it
+        ("batch_size", "16..64*2", True),
+        ("precision", "fp32,bf16", True),
+        ("lr", "0.1", False),
+        ("batch_size", "many", False),
+        ("note", "one, two", False),  # any text is a value of it
+    ],
+)
+def test_a_list_or_a_range_that_is_no_value_itself_names_several(
+    name: str, text: str, is_several: bool
+) -> None:
+    known = {**KNOWN, "note": Parameter("note", "str", "", "")}
+    assert names_several(known[name], text) == is_several

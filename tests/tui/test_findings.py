@@ -20,7 +20,18 @@ from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import opened
 from tests.tui.fake_ports import FakeFixes, FakePorts, FakeQuestions
-from tests.tui.fake_session import CHILD_ID, NOW_S, RUN_ID, FakeSession, make_history, make_job, make_snapshot
+from tests.tui.fake_session import (
+    CHILD_ID,
+    NOW_S,
+    RUN_ID,
+    FakeSession,
+    make_history,
+    make_job,
+    make_run,
+    make_snapshot,
+    make_target,
+    status,
+)
 
 
 def idle(target: str) -> Diagnosis:
@@ -393,6 +404,21 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
         await driver.press("F")
         await driver.reaches("foreign_fix")
         await driver.sees("sbatch --parsable --job-name=bert")
+
+
+async def test_a_job_that_was_just_launched_has_not_left_a_queue_that_was_read_before() -> None:
+    job = replace(make_job("17", submit_time_s=NOW_S), raw_job_id="17")
+    target = make_target(make_run(), job)
+    told = {"jobs": (), "targets": {RUN_ID: target}, "diagnoses": {}}
+    before = make_snapshot(**told, sources={"jobs": status("jobs", age_s=5.0)})
+    session = FakeSession(before, {RUN_ID: make_history()})
+    async with opened(session) as driver:
+        driver.app.screen.post_message(ScreenOpened("job", RUN_ID))
+        await driver.reaches("job")
+        await driver.sees("RUNNING")
+        assert "no longer in the queue" not in driver.text()
+        session.push(replace(before, sources={"jobs": status("jobs", age_s=-10.0)}))
+        await driver.sees("no longer in the queue")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from coach.config.load import load
 from coach.model.judging.finding import Diagnosis
+from coach.model.launching.launch import SweepPoint
 from coach.model.slurm.accounting import PastJob
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.tui.app import CoachApp
@@ -32,6 +33,7 @@ from tests.tui.fake_session import (
     make_run,
     make_snapshot,
     make_target,
+    nan_diagnosis,
 )
 
 
@@ -71,6 +73,60 @@ async def test_a_job_that_has_just_failed_is_not_called_healthy_by_the_verdict_f
         assert "healthy" not in driver.text()
         driver.session.push(queue("COMPLETED", None, replace(ran, state="COMPLETED")))
         await driver.sees("✓ healthy")
+
+
+GROUP_ID = "20261121-142233-ddp-0000"
+
+
+def sweep() -> FakeSession:
+    """A sweep of three runs: the first has ended and left the queue, the last waits."""
+    states = ("COMPLETED", "RUNNING", "PENDING")
+    runs = [
+        make_run(
+            f"{GROUP_ID[:-1]}{index}",
+            job_id=f"40_{index}",
+            state=state,
+            sweep=SweepPoint(GROUP_ID, "lr", 0.1 * (index + 1), index, 3),
+        )
+        for index, state in enumerate(states)
+    ]
+    jobs = (
+        make_job("40_1", "ada", submit_time_s=NOW_S - 140, raw_job_id="41"),
+        make_job("40_[2%2]", "ada", state="PENDING", reason="JobArrayTaskLimit", time_used_s=0),
+    )
+    ids = [run.run_id for run in runs]
+    snapshot = make_snapshot(
+        runs=tuple(runs),
+        jobs=jobs,
+        targets=MappingProxyType({run.run_id: make_target(run) for run in runs[:2]}),
+        diagnoses=MappingProxyType(
+            {
+                ids[0]: replace(nan_diagnosis(ids[0]), state="COMPLETED"),
+                ids[1]: replace(nan_diagnosis(ids[1]), state="RUNNING"),
+            }
+        ),
+    )
+    return FakeSession(snapshot, {ids[0]: make_history(lost_at=150), ids[1]: make_history()})
+
+
+async def test_the_row_of_a_sweep_counts_tasks_that_have_left_the_queue() -> None:
+    """Slurm forgets ended tasks after some minutes; the runs remember them."""
+    async with opened(sweep(), size=(80, 24), are_all_shown=False) as driver:
+        await driver.sees("1/3 ended")
+        row = next(line for line in driver.text().splitlines() if "1/3 ended" in line)
+        assert all(told in row for told in ("40 ×3", " _1 ", "✖ 2/3 NUM001")), row
+
+
+async def test_the_row_of_a_sweep_leads_to_a_fix_of_a_run_its_findings_and_the_table_of_its_values() -> None:
+    async with opened(sweep(), size=(120, 36), are_all_shown=False) as driver:
+        await driver.sees("1/3 ended")
+        await driver.press("F")
+        await driver.reaches("fix")
+        await driver.press("escape", "enter")
+        await driver.sees("NUM001 The loss is NaN since step 2")
+        await driver.press("c")
+        await driver.reaches("group")
+        await driver.sees("a run for each lr")
 
 
 async def test_on_a_wide_terminal_the_job_under_the_cursor_stands_beside_and_is_read_when_it_rests(

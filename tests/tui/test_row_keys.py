@@ -52,6 +52,25 @@ async def test_f_in_the_queue_submits_a_foreign_job_again_with_time_memory_and_e
             await driver.sees(word)
 
 
+async def test_f_on_a_job_that_asks_for_too_much_time_begins_with_the_limit_of_its_partition() -> None:
+    """The form used to begin with the time that the partition refuses."""
+    job = replace(
+        ENDED,
+        state="PENDING",
+        reason="PartitionTimeLimit",
+        partition="gpu",
+        time_limit_s=172_800,
+        end_time_s=None,
+    )
+    async with opened(queue_of(job), size=(80, 24)) as driver:
+        await driver.press("enter")
+        await driver.sees("allows: 1-00:00:00")
+        await driver.press("F")
+        await driver.reaches("foreign_fix")
+        await driver.sees("--time=1-00:00:00")
+        await driver.sees("its time limit of 2-00:00:00")
+
+
 async def test_f_on_a_verdict_fixes_the_job_that_enter_opens() -> None:
     async with opened() as driver:
         await driver.sees("went wrong")

@@ -54,21 +54,23 @@ def is_over_partition_limit(job: Job) -> bool:
     return job.state == "PENDING" and (job.reason or "").startswith("PartitionTimeLimit")
 
 
+def exceeded_limit_s(job: Job, partitions: Sequence[Partition]) -> int | None:
+    """The longest time limit of the job's partitions, if it waits because it requests more; else None."""
+    if not is_over_partition_limit(job):
+        return None
+    named = job.partition.split(",")
+    limits = (each.time_limit_s for each in partitions if each.cluster == job.cluster and each.name in named)
+    return max((limit for limit in limits if limit), default=None)
+
+
 def explain_waiting(
     job: Job, partitions: Sequence[Partition], known: KnownReasons | None = None
 ) -> PendingReason | None:
     """Why the job is pending; None if it is not. The limits of its partitions are named if they are known."""
-    why = explain_job(job, known)
-    if why is None or not is_over_partition_limit(job):
+    why, limit_s = explain_job(job, known), exceeded_limit_s(job, partitions)
+    if why is None or limit_s is None:
         return why
-    limits = [
-        each.time_limit_s
-        for each in partitions
-        if each.cluster == job.cluster and each.name in job.partition.split(",") and each.time_limit_s
-    ]
-    if not limits:
-        return why
-    longest = format_time(max(limits))
+    longest = format_time(limit_s)
     asked = "" if job.time_limit_s is None else f" of {format_time(job.time_limit_s)}"
     meaning = f"its time limit{asked} is longer than its partition allows: {longest}"
     return replace(why, meaning=meaning, advice=why.advice.replace("…", longest))

@@ -6,7 +6,9 @@ Screens with saved filters, columns and order have another base (table_views.py)
 
 from __future__ import annotations
 
+from coach.model.judging.finding import Finding
 from coach.tui.bases.screen import CoachScreen
+from coach.tui.fix_way import fix_way
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
@@ -21,6 +23,11 @@ class ListScreen(CoachScreen):
     def action_open(self) -> None:
         """Open the row under the cursor."""
         raise NotImplementedError
+
+    def go_to_fix(self, target: str, marked: Finding) -> None:
+        """Show the change that this finding suggests, else the first one of its job; if no finding of the job
+        has one, the advice."""
+        self.go(fix_way(self.context, target, marked=marked))
 
     def action_filter(self) -> None:
         self.query_one(FilterLine).edit(self.table)

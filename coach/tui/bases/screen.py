@@ -214,6 +214,13 @@ class CoachScreen(Screen[None]):
         """Say something beside the keys, until the next key."""
         self._set_note(line(Span(printable(text), "warning")) if text else BLANK)
 
+    def go(self, way: Request | str) -> None:
+        """Post the request; a text is the note that says why there is none."""
+        if isinstance(way, str):
+            self.note(way)
+        else:
+            self.post_message(way)
+
     def note_key(self) -> None:
         """A key arrived: clear the last note."""
         self.note("")

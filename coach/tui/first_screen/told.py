@@ -6,6 +6,7 @@ from __future__ import annotations
 from coach.analysis.judging.ranking import RankedFinding, by_cause, went_wrong
 from coach.model.slurm.cluster import Job, is_final
 from coach.tui.context import Context
+from coach.tui.first_screen.arrays import Arrays
 from coach.tui.mode import Mode
 from coach.tui.render.first_start import first_start_lines
 from coach.tui.render.queue import EmptyBecause, empty_queue_note, is_own
@@ -25,6 +26,7 @@ class Told:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.array_of = Arrays(context).of
 
     def target_of(self, job: Job) -> str:
         """The followed target of a job: the id of its run, else its job id."""

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from coach.analysis.comparing.two_runs import BETTER, NO_DIFFERENCE, WORSE, Comparison, Row
+from rich.cells import cell_len
+
+from coach.analysis.comparing.two_runs import BETTER, NO_DIFFERENCE, NOT_COMPARABLE, WORSE, Comparison, Row
 from coach.model.training.run import Run
 from coach.tui.render.finding import changes_text, value_text
 from coach.tui.render.severity import state_span
@@ -32,6 +34,14 @@ from coach.tui.render.text import (
 )
 
 _UNITS: dict[str, Callable[[float | None], str]] = {"s": seconds, "MiB": mib}
+_WIDE = 100
+_TITLES = ("", "BEFORE", "AFTER", "RATIO")
+_WIDE_COLUMNS = (20, 19, 19, 9)
+_LEAST_NAME = 9
+_ROUND_FROM = 0.1
+"""From this share of the value on, a narrow terminal shows the noise without a decimal."""
+_SHORT_VERDICTS = {NO_DIFFERENCE: "no difference", NOT_COMPARABLE: NOT_COMPARABLE}
+"""The verdicts of a narrow terminal; the longest sets the room of the column."""
 _SIGN: dict[str, tuple[str, Tone]] = {BETTER: ("✓", "good"), WORSE: ("▲", "warning")}
 
 
@@ -60,15 +70,37 @@ def compare_lines(
     rows.append(line(strong(" What differs in the launch")))
     rows.extend(clip(line(f"   {printable(text)}"), width) for text in changes)
     rows.append(BLANK)
-    columns = (20, 19, 19, 9) if width >= 100 else (20, 15, 15, 7)
-    titles = ("", "BEFORE", "AFTER", "RATIO")
-    head = " " + "  ".join(
-        fit(t, w, "right" if i else "left") for i, (t, w) in enumerate(zip(titles, columns, strict=True))
-    )
-    rows.append(line(muted(head), muted("  VERDICT")))
+    columns = _widths(comparison.rows, width)
+    rows.append(line(muted(_joined(_TITLES, columns)), muted("  VERDICT")))
     rows.extend(_quantity_lines(comparison, columns, width, unread))
     rows.extend((BLANK, line(muted(" ± is half the 95 % interval of the steady part of a run"))))
     return rows
+
+
+def _widths(rows: Sequence[Row], width: int) -> tuple[int, ...]:
+    """The widths of the four columns before the verdict, which always has the room for its words. A narrow
+    terminal gives each column the width of its longest text. A ratio that no row has, or that has no room,
+    gets none; then names that have no room are shortened."""
+    if width >= _WIDE:
+        return _WIDE_COLUMNS
+    shown = [row for row in rows if not row.is_unmeasured]
+    cells = [_cells(row, width) for row in shown]
+    before, after, ratio = (max(map(cell_len, texts)) for texts in zip(_TITLES[1:], *cells, strict=True))
+    room = width - cell_len(f"  ✓ {_SHORT_VERDICTS[NOT_COMPARABLE]}") - 1
+    full = max((cell_len(_name(row)) for row in shown), default=0)
+    short = max((cell_len(_short_name(row)) for row in shown), default=0)
+    if all(row.ratio is None for row in rows) or short + before + after + ratio + 6 > room:
+        ratio = 0
+    left = room - sum(2 + each for each in (before, after, ratio) if each)
+    return full if full <= left else max(_LEAST_NAME, min(short, left)), before, after, ratio
+
+
+def _joined(cells: Sequence[str], columns: Sequence[int]) -> str:
+    """The cells before the verdict; a column of no width is left out."""
+    shown = [(cell, wide) for cell, wide in zip(cells, columns, strict=True) if wide]
+    return " " + "  ".join(
+        fit(cell, wide, "right" if index else "left") for index, (cell, wide) in enumerate(shown)
+    )
 
 
 def _quantity_lines(
@@ -119,24 +151,38 @@ def _run_line(word: str, run_id: str, run: Run | None, state: str | None) -> Lin
 
 def _row_lines(row: Row, columns: tuple[int, ...], width: int) -> list[Line]:
     sign, tone = _SIGN.get(row.verdict, ("·", "muted"))
-    ratio = UNKNOWN if row.ratio is None else f"× {row.ratio:.3g}"
-    cells = (
-        fit(row.quantity if row.unit in _UNITS else f"{row.quantity} {row.unit}".rstrip(), columns[0]),
-        fit(_value(row.before, row.before_noise, row.unit), columns[1], "right"),
-        fit(_value(row.after, row.after_noise, row.unit), columns[2], "right"),
-        fit(ratio, columns[3], "right"),
-    )
-    verdict = row.verdict if width >= 100 else {NO_DIFFERENCE: "no difference"}.get(row.verdict, row.verdict)
-    rows = [line(" " + "  ".join(cells), Span(f"  {sign} {verdict}", tone))]
+    verdict = row.verdict if width >= _WIDE else _SHORT_VERDICTS.get(row.verdict, row.verdict)
+    name = _name(row) if cell_len(_name(row)) <= columns[0] else _short_name(row)
+    rows = [line(_joined((name, *_cells(row, width)), columns), Span(f"  {sign} {verdict}", tone))]
     if row.because:
         rows.append(clip(line(muted(f" {' ' * columns[0]}  {printable(row.because)}")), width))
     return rows
 
 
-def _value(value: float | None, noise: float | None, unit: str) -> str:
+def _name(row: Row) -> str:
+    return row.quantity if row.unit in _UNITS else f"{row.quantity} {row.unit}".rstrip()
+
+
+def _short_name(row: Row) -> str:
+    """A rate is named by its unit alone."""
+    return row.quantity if row.unit in _UNITS or not row.unit else row.unit
+
+
+def _cells(row: Row, width: int) -> tuple[str, str, str]:
+    """Both values and their ratio."""
+    is_wide = width >= _WIDE
+    return (
+        _value(row.before, row.before_noise, row.unit, is_wide=is_wide),
+        _value(row.after, row.after_noise, row.unit, is_wide=is_wide),
+        UNKNOWN if row.ratio is None else f"× {row.ratio:.3g}",
+    )
+
+
+def _value(value: float | None, noise: float | None, unit: str, *, is_wide: bool) -> str:
     if value is None:
         return UNKNOWN
     spelled = _UNITS.get(unit, number)(value)
     if noise is None or not value:
         return spelled
-    return f"{spelled} ±{abs(noise / value):.1%}"
+    share = abs(noise / value)
+    return f"{spelled} ±{share:.1%}" if is_wide or share < _ROUND_FROM else f"{spelled} ±{share:.0%}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from coach.analysis.spelling.slurm import format_time
 from coach.tui.render.fix import diff_lines, why_lines
 from coach.tui.render.text import BLANK, Line, Span, line, muted, printable, strong, wrap
 
@@ -23,10 +24,14 @@ AGAIN_FIELDS = (
 """For each field: option of sbatch, label, meaning."""
 
 
-def first_values(again: Resubmission, found: ForeignFixes | None) -> dict[str, str]:
+def first_values(
+    again: Resubmission, found: ForeignFixes | None, limit_s: int | None = None
+) -> dict[str, str]:
     """Option → the value that a finding suggests, else the job's own value. Only an array has the option for
-    its tasks."""
+    its tasks. `limit_s` is the partition's time limit, if the job requests more."""
     values = {option: again.value(option) for option, *_ in AGAIN_FIELDS}
+    if limit_s is not None:
+        values["time"] = format_time(limit_s)
     for each in reversed(found.fixes if found is not None else ()):
         values |= {key: str(value) for key, value in each.fix.changes.items() if key in values}
     if not again.tasks:

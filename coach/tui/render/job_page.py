@@ -168,7 +168,8 @@ def _waiting(page: JobSubject, width: int) -> list[Line]:
     if folded is None:
         return []
     waiting = next((part for part in folded.parts if part.state == "PENDING"), None)
-    rows = [*why_lines(waiting, page.now_s, width)] if waiting is not None else []
+    partitions = page.place.partitions
+    rows = why_lines(waiting, page.now_s, width, partitions) if waiting is not None else []
     if rows and page.place.standing is not None:
         ahead, num = page.place.standing.num_ahead, page.place.standing.num_waiting
         among = f"number {ahead + 1} of the {num} rows that wait for its partition, by priority"

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from coach.analysis.judging.waiting import explain_waiting, is_never
 from coach.analysis.queueing.arrays import FoldedJob, group_id
 from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_job, parse_dependency
 from coach.model.judging.finding import Finding
 from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
-from coach.model.slurm.cluster import Job, Reservation, has_failed, is_final
+from coach.model.slurm.cluster import Job, Partition, Reservation, has_failed, is_final
 from coach.model.training.other_machine import rough_age
 from coach.tui.render.severity import severity_tone
 from coach.tui.render.text import (
@@ -129,10 +130,10 @@ def start_words(job: Job, now_s: float) -> str:
     return f"~in {rough_age(start_s - now_s)}" if start_s > now_s else "~now"
 
 
-def why_lines(job: Job, now_s: float, width: int) -> list[Line]:
+def why_lines(job: Job, now_s: float, width: int, partitions: Sequence[Partition] = ()) -> list[Line]:
     """Why the job waits, what the user can do, and the start that Slurm expects; empty if it does not
-    wait."""
-    why = explain_job(job)
+    wait. A time limit that one of `partitions` does not allow is named with the partition's."""
+    why = explain_waiting(job, partitions)
     if why is None:
         return []
     sign, tone, kind = KINDS[why.kind]
@@ -156,6 +157,15 @@ def why_lines(job: Job, now_s: float, width: int) -> list[Line]:
     is_known = job.estimated_start_s is not None
     note = ": an estimate, renewed whenever the queue changes" if is_known else ""
     return [*rows, *labelled("starts", f"{start}{where}{note}", width)]
+
+
+def never_lines(job: Job, width: int, partitions: Sequence[Partition]) -> list[Line]:
+    """Why the job will never start as it is; empty if it may start."""
+    why = explain_waiting(job, partitions)
+    if why is None or not is_never(why):
+        return []
+    sign, tone, kind = KINDS[why.kind]
+    return [line(Span(f" {sign} {kind}", tone)), *labelled("why", why.meaning, width, is_strong=True)]
 
 
 def labelled(label: str, text: str, width: int, *, is_strong: bool = False) -> list[Line]:

@@ -16,11 +16,24 @@ from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan, Resources, SweepPoint
 from coach.tui.render.error import error_lines
-from coach.tui.render.text import Line, Span, Tone, clip, clock, line, line_width, muted, printable, wrap
+from coach.tui.render.text import (
+    Line,
+    Span,
+    Tone,
+    clip,
+    clock,
+    line,
+    line_width,
+    muted,
+    printable,
+    whole_words,
+    wrap,
+)
 
 PARAMETER = "set."
 LOCKED, REFUSED = "▪", "✖"
 """Signs before a field's label."""
+_LEAST_TITLE = 12
 _OPTION = re.compile(r"--[a-z][a-z-]{0,40}")
 
 
@@ -77,7 +90,10 @@ def plan_fields(plan: Plan) -> tuple[Field, ...]:
     fields = _fields(plan.resources, plan.request, plan.parameters, plan.backend == "slurm")
     if plan.request.own is not None:
         fields.sort(key=lambda field: not field.name.startswith(PARAMETER))
-    fields = _with_sweep(fields, [each.request.sweep_point for each in (plan, *plan.others)])
+    if plan.request.sweep:
+        fields = [_swept(field, plan.request.sweep) for field in fields]
+    else:
+        fields = _with_sweep(fields, [each.request.sweep_point for each in (plan, *plan.others)])
     return tuple(
         replace(
             field,
@@ -86,6 +102,12 @@ def plan_fields(plan: Plan) -> tuple[Field, ...]:
         )
         for field in fields
     )
+
+
+def _swept(field: Field, sweep: Mapping[str, str]) -> Field:
+    """The field of a parameter with the text that gives it several values."""
+    text = sweep.get(field.name.removeprefix(PARAMETER)) if field.name.startswith(PARAMETER) else None
+    return field if text is None else replace(field, label=f"{field.label} (sweep)", value=text)
 
 
 def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> list[Field]:
@@ -146,11 +168,7 @@ def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
     not a valid number or time."""
     text = text.strip()
     if name.startswith(PARAMETER):
-        parameters = dict(request.set)
-        parameters.pop(name.removeprefix(PARAMETER), None)
-        if text:
-            parameters[name.removeprefix(PARAMETER)] = text
-        return replace(request, set=MappingProxyType(parameters))
+        return _with_parameter(request, name.removeprefix(PARAMETER), text)
     value: int | str | None = text or None
     if text and name in _WHOLE_NUMBERS:
         least = _WHOLE_NUMBERS[name]
@@ -168,6 +186,17 @@ def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
         return replace(request, sbatch=MappingProxyType(_sbatch_options(text)))
     changed: dict[str, Any] = {name: value}
     return replace(request, **changed)
+
+
+def _with_parameter(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
+    """The request with this text, one value or several, for a parameter; an empty one restores the
+    default."""
+    parameters, sweep = dict(request.set), dict(request.sweep)
+    for known in (parameters, sweep):
+        known.pop(name, None)
+    if text:
+        parameters[name] = text
+    return replace(request, set=MappingProxyType(parameters), sweep=MappingProxyType(sweep))
 
 
 def _sbatch_options(text: str) -> dict[str, str]:
@@ -190,16 +219,24 @@ def answered(request: LaunchRequest, choice: Choice) -> LaunchRequest:
     return request
 
 
-def plan_heading(plan: Plan) -> Line:
+def plan_heading(plan: Plan, width: int) -> Line:
+    """The title and the size of the launch. On a narrow terminal the title is cut, not the size."""
     resources = plan.resources
     size = f"{resources.num_nodes} × {resources.nproc_per_node} = {resources.world_size}"
     word = "rank" if resources.world_size == 1 else "ranks"
     gpus = resources.num_nodes * resources.gpus_per_node
     device = f"{gpus} {'GPU' if gpus == 1 else 'GPUs'}" if gpus else "no GPU: CPU ranks"
-    return line(
-        Span(f" {printable(plan.title)}", "strong"),
-        muted(f"   {plan.backend} · {size} {word} · {device}"),
-    )
+    each = f"{1 + len(plan.others)} runs, each " if plan.others else ""
+    facts = f"   {plan.backend} · {each}{size} {word} · {device}"
+    title = whole_words(printable(plan.title), max(_LEAST_TITLE, width - 1 - len(facts)))
+    return clip(line(Span(f" {title}", "strong"), muted(facts)), width)
+
+
+def what_is_submitted(plan: Plan | None) -> str:
+    """What the key that confirms does."""
+    if plan is None or not plan.others:
+        return "submits exactly this script"
+    return f"submits exactly these {1 + len(plan.others)} runs"
 
 
 def plan_notes(plan: Plan, width: int) -> list[Line]:
@@ -269,7 +306,11 @@ def _in_labels(text: str) -> str:
     labels = {**_SIZES, **_OF_SLURM, "partition": "partition", "environment": "environment"}
     names = {option_of(name): label for name, label in labels.items()}
     names["--sbatch"] = "more for sbatch"
-    return _OPTION.sub(lambda found: names.get(found[0], found[0].lstrip("-")), text.replace("--set ", ""))
+    names["--random"] = "coach launch --random"
+    return _OPTION.sub(
+        lambda found: names.get(found[0], found[0].lstrip("-")),
+        text.replace("--set ", "").replace("--sweep ", ""),
+    )
 
 
 def script_lines(script: str, *, is_stale: bool = False) -> list[Line]:

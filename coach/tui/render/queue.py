@@ -13,6 +13,7 @@ from coach.analysis.queueing.pending_reasons import explain_job
 from coach.model.errors import OTHERS_JOBS, hidden_by_site
 from coach.model.slurm.cluster import Job
 from coach.model.training.other_machine import last_word, place
+from coach.tui.render.array_row import ArrayOf, array_cells, array_verdict, nothing_of_array
 from coach.tui.render.pending import short_reason, start_words
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
@@ -226,32 +227,56 @@ def queue_of(
 
 
 def job_rows(
-    queue: Queue, user: str | None, now_s: float | None = None, training_of: TrainingOf = nothing_of
+    queue: Queue,
+    user: str | None,
+    now_s: float | None = None,
+    training_of: TrainingOf = nothing_of,
+    array_of: ArrayOf = nothing_of_array,
 ) -> Rows:
     """The rows; each is made when it comes into sight. Ages are counted up to `now_s`."""
-    return LazyRows(queue.keys, queue.rows, lambda row: _row(row, user, now_s, training_of))
+
+    def row_of(row: QueueRow) -> Row:
+        job = job_of(row)
+        if isinstance(row, FoldedJob | UnfoldedRow):
+            folded = row if isinstance(row, FoldedJob) else row.folded
+            so_far = array_of(folded)
+            if folded.num_tasks > 1 or (so_far is not None and so_far.num_tasks > 1):
+                num_tasks = max(folded.num_tasks, so_far.num_tasks if so_far is not None else 0)
+                verdict = array_verdict(folded, so_far, _counted(folded, ""))
+                return _row(row, user, now_s, array_cells(so_far, now_s), verdict, num_tasks)
+        training, told = training_of(job)
+        cells = training_cells(training, is_running=job.state == "RUNNING", now_s=now_s)
+        return _row(row, user, now_s, cells, told)
+
+    return LazyRows(queue.keys, queue.rows, row_of)
 
 
-def _row(row: QueueRow, user: str | None, now_s: float | None, training_of: TrainingOf = nothing_of) -> Row:
+def _row(
+    row: QueueRow,
+    user: str | None,
+    now_s: float | None,
+    cells: tuple[Cell, ...],
+    verdict: Cell | None,
+    num_tasks: int = 1,
+) -> Row:
+    """`num_tasks` also counts tasks of a sweep that have left the queue."""
     job = job_of(row)
-    is_one = isinstance(row, Job | TaskRow)
-    training, verdict = training_of(job) if is_one else (None, None)
     own = is_own(job, user)
     name, said_by = printable(job.name), printable(job.user)
     state, reason, tone = state_words(job, now_s)
     reason, reason_tone = _reason(row, reason)
     sign = {UnfoldedRow: "▾ ", TaskRow: "└ "}.get(type(row), "")
     job_id, partition = sign + short_id(job.job_id), printable(job.partition)
+    short = _short_id_of_array(job_id, num_tasks)
     nodes = printable(job.nodes) if job.nodes else "" if job.num_nodes is None else f"({job.num_nodes})"
     left = clock(job.time_left_s) if job.state != "PENDING" else UNKNOWN
     start = start_words(job, now_s) if now_s is not None else ""
-    cells = training_cells(training, is_running=job.state == "RUNNING", now_s=now_s)
     why = verdict or Cell(reason, reason_tone, fill=partial(_reason_in, reason))
     return Row(
         row_key(row),
         (
             Cell("▸" if own else "", "accent"),
-            Cell(job_id, "strong" if own else ""),
+            Cell(job_id, "strong" if own else "", fill=lambda width: _id_in(job_id, short, width)),
             Cell(name),
             Cell(said_by, "accent" if own else ""),
             Cell(state, tone),
@@ -271,6 +296,20 @@ def _row(row: QueueRow, user: str | None, now_s: float | None, training_of: Trai
             printable(job.job_id), name, said_by, state, reason, printable(job.reason or ""), partition, nodes
         ),
     )
+
+
+def _short_id_of_array(job_id: str, num_tasks: int) -> str:
+    """`17 ×8` for all tasks of array 17; the job id itself for one job, or the parts of one."""
+    array, underscore, tasks = job_id.partition("_")
+    is_whole = underscore and num_tasks > 1 and ("[" in tasks or tasks.isdecimal())
+    return f"{array} ×{num_tasks}" if is_whole else job_id
+
+
+def _id_in(job_id: str, short: str, width: int) -> str:
+    """The job id. A narrow column, or a row of one task that stands for its whole sweep, shows the short
+    one."""
+    is_one_of_many = short != job_id and "[" not in job_id
+    return short if is_one_of_many or len(job_id) > width else job_id
 
 
 def _start_in(start: str, width: int) -> str:

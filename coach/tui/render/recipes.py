@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from coach.launch import parameters
 from coach.launch.meanings import limits_and_default
 from coach.launch.parameters import Parameter
 from coach.launch.recipe import is_shipped
+from coach.launch.sweep_values import names_several
 from coach.model.errors import UserError
 from coach.tui.render.plan import in_words_of_the_form, script_lines
 from coach.tui.render.table import Cell, Column, Row, searchable
@@ -193,6 +195,18 @@ def change_lines(diff: Sequence[str], script: str) -> list[Line]:
 def problem_lines(error: UserError) -> list[Line]:
     """Why no script can be made from the values of the form."""
     return [line(Span(f" {printable(in_words_of_the_form(error).message)}", "critical"))]
+
+
+def wrong_words(parameter: Parameter, text: str) -> str | None:
+    """The error in the text of a field; None if it is a valid value, even an unusual one, or several values:
+    the launch checks these."""
+    if not text.strip():
+        return None
+    try:
+        value = parameters.convert(parameter, text.strip(), parameter.name)
+    except UserError as error:
+        return None if names_several(parameter, text) else error.message
+    return parameters.warning(parameter, value)
 
 
 def meaning_lines(parameter: Parameter, problem: str | None, width: int) -> list[Line]:

@@ -46,7 +46,7 @@ def training_cells(training: Training | None, *, is_running: bool, now_s: float 
         Cell(clock(to_go_s)) if to_go_s is not None else _NO_CELL,
         _loss_cell(training.glance.curve),
         Cell(number(training.rate)) if is_running and training.rate is not None else _NO_CELL,
-        use_cell(gpus, now_s) if gpus is not None else _cpu_cell(cpus, now_s),
+        use_cell(gpus, now_s) if gpus is not None else cpu_cell(cpus, now_s),
         memory_cell(gpus or cpus),
         power_cell(gpus),
     )
@@ -57,7 +57,8 @@ def _progress_cell(progress: Progress | None) -> Cell:
         return _NO_CELL
     step, total = progress.step, progress.num_steps
     if not total:
-        return Cell(f"{progress.counter.word} {step:,}")
+        ways = (f"{progress.counter.word} {step:,}", f"{progress.counter.word} {step}", f"{step:,}")
+        return Cell(ways[0], fill=lambda width: next((way for way in ways if len(way) <= width), ways[-1]))
     share = min(1.0, step / total)
 
     def fill(width: int) -> str:
@@ -111,7 +112,8 @@ def use_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
     return Cell(told, fill=lambda width: f"{bar(share, width - 5)} {told:>4}" if width >= 7 else told)
 
 
-def _cpu_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
+def cpu_cell(use: DeviceUse | None, now_s: float | None) -> Cell:
+    """The use of CPUs as a number."""
     if use is None or use.use_pct is None:
         return _NO_CELL
     old = _old(use, now_s)
@@ -179,7 +181,12 @@ def finding_cell(finding: Finding) -> Cell:
         if len(told) <= width or width >= _LEAST_SUMMARY:
             return whole_words(told, width)
         return next(
-            (way for way in (f"{sign} {cause}", head + kind) if len(way) <= width), ""
+            (
+                way
+                for way in (f"{sign} {cause}", head + kind, f"{sign} {kind.removeprefix('slurm ')}")
+                if len(way) <= width
+            ),
+            "",
         ) or whole_words(f"{sign} {kind}", width)
 
     return Cell(head + cause, tone, fill=fill)

@@ -208,7 +208,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         if not columns and context.trainings.is_any_measured:
             columns = training_columns(width, are_all_shown=are_all)
         self.queue.lay_out(columns, self._queue_view.sorted_column)
-        rows = job_rows(queue, context.user, context.now_s, self._told.of)
+        rows = job_rows(queue, context.user, context.now_s, self._told.of, self._told.array_of)
         empty = self._told.empty_queue_note(query, has_answer=has_answer, is_failed=self._is_failed_shown)
         self.queue.set_rows(rows, empty)
         num_jobs = len(snapshot.jobs) if is_told else None

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.analysis.judging.no_finding import why_no_fix
 from coach.model.judging.finding import Finding
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.messages import FixRequested, ScreenOpened
+from coach.tui.fix_way import fix_way
+from coach.tui.messages import ScreenOpened
 from coach.tui.render.finding import finding_detail, finding_starts, look_line, proof_place
 from coach.tui.render.text import crumb
 from coach.tui.widgets.lines import LinesView
@@ -94,11 +94,4 @@ class FindingScreen(CoachScreen, screen="finding"):
     def action_fix(self) -> None:
         if self.is_off("fix"):
             return
-        diagnosis = self.context.diagnoses.get(self.run_id)
-        fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
-        if any(fix.changes for fix in fixes) or self.context.run(self.run_id) is None:
-            self.post_message(FixRequested(self.run_id))
-        elif fixes:
-            self.note("coach cannot apply this advice: follow the text after each →")
-        else:
-            self.note(why_no_fix(diagnosis))
+        self.go(fix_way(self.context, self.run_id, is_advice_shown=True))

@@ -12,9 +12,9 @@ from coach.analysis.judging.ranking import RankedFinding, by_impact
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
-from coach.tui.messages import FixRequested, ScreenOpened, Wanted
+from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Question
-from coach.tui.render.finding import is_only_advice, proof_place
+from coach.tui.render.finding import proof_place
 from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
@@ -73,14 +73,7 @@ class FindingsScreen(ListScreen, screen="findings"):
         if row is None:
             self.note_no_row()
             return
-        diagnosis = self.context.diagnoses.get(row.target)
-        findings = diagnosis.findings if diagnosis is not None else ()
-        owners = [finding for finding in findings for fix in finding.fixes if fix.changes]
-        if owners or (self.context.run(row.target) is None and not is_only_advice(findings)):
-            index = owners.index(row.finding) if row.finding in owners else 0
-            self.post_message(FixRequested(row.target, index))
-        else:
-            self.post_message(ScreenOpened("finding", row.target))
+        self.go_to_fix(row.target, row.finding)
 
     def action_open(self) -> None:
         target = self._target()

@@ -20,6 +20,7 @@ from coach.tui.messages import ActionConfirmed
 from coach.tui.render.action import action_lines
 from coach.tui.render.foreign_fix import AGAIN_FIELDS, first_values, foreign_fix_lines
 from coach.tui.render.text import BLANK, line, muted
+from coach.tui.waiting_job import partition_limit_s, why_never_lines
 from coach.tui.widgets.form_field import FormField
 from coach.tui.widgets.lines import LinesView
 
@@ -41,6 +42,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
     def __init__(self, context: Context, job_id: str) -> None:
         super().__init__(context, ("cluster", f"job {job_id}", "fix"), "looking for its batch script…")
         self.targets = (job_id,)
+        self._job_id = job_id
         self._again: Resubmission | None = None
         self._action: JobAction | None = None
         self._found: ForeignFixes | None = None
@@ -61,7 +63,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
             self.set_focus(self.query_one("#body"))
             return
         self._again = again
-        values = first_values(again, found)
+        values = first_values(again, found, partition_limit_s(self.context, self._job_id))
         rows = [
             Horizontal(
                 Static(f" {label}", classes="plan-label", markup=False),
@@ -101,7 +103,7 @@ class ForeignFixScreen(DecisionScreen, screen="foreign_fix"):
         action, rows = self._action, []
         if action is not None:
             shown = action if self._found is None else replace(action, script=None)  # the diffs show it
-            rows = action_lines(shown, width)
+            rows = [*why_never_lines(self.context, self._job_id, width - 2), *action_lines(shown, width)]
         if self._found is not None:
             rows = [*rows, BLANK, *foreign_fix_lines(self._found, self._lost, width - 2)]
         self.pane("#body").set_lines(rows)

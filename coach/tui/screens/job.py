@@ -33,6 +33,8 @@ from coach.tui.render.text import crumb, line, muted, printable
 from coach.tui.widgets.cause_and_log import CauseAndLog
 
 _JOB_ID = re.compile(r"\d{1,18}(?:_\d{1,9})?", re.ASCII)
+_LATEST_S = 3.0
+"""Seconds by which the controller's time of a submission may lie behind the time of a queue without it."""
 _UNREAD_STATES = frozenset({"PENDING", "CONFIGURING"})
 """A job in these states has no files to read yet."""
 
@@ -131,8 +133,13 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         )
 
     def _is_forgotten(self, folded: FoldedJob) -> bool:
-        known = self.context.jobs_by_id
-        return not is_final(folded.job.state) and all(part.job_id not in known for part in folded.parts)
+        """True if the queue does not have the job any more. A queue that was read before the job was
+        submitted does not have it yet."""
+        known, queue = self.context.jobs_by_id, self.context.snapshot.sources.get("jobs")
+        if is_final(folded.job.state) or any(part.job_id in known for part in folded.parts):
+            return False
+        submitted_s, read_s = folded.job.submit_time_s, queue.data_time_s if queue is not None else None
+        return submitted_s is None or read_s is None or read_s > submitted_s + _LATEST_S
 
     def _slots(self, folded: FoldedJob | None) -> list[GpuSlot]:
         """The job's GPUs, if its nodes agree on them."""

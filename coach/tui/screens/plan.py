@@ -29,8 +29,9 @@ from coach.tui.render.plan import (
     plan_notes,
     refusal_lines,
     script_lines,
+    what_is_submitted,
 )
-from coach.tui.render.text import clip, line, muted
+from coach.tui.render.text import line, muted
 from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.form_field import FormField
 from coach.tui.widgets.lines import LinesView
@@ -39,6 +40,8 @@ EDIT_PAUSE_S = 0.25
 """The plan is made again after typing has paused for this time, in seconds."""
 
 _MAX_ANSWER_LINES = 9
+SEVERAL = " plan · several values of a parameter, as 1,2 or 16..64*2: a run each "
+"""The title of the fields."""
 
 
 class PlanField(FormField):
@@ -135,7 +138,7 @@ class PlanScreen(DecisionScreen, screen="plan"):
         yield LinesView(id="answer", can_focus=False)
 
     def on_mount(self) -> None:
-        self.query_one("#fields").border_title = " plan "
+        self.query_one("#fields").border_title = SEVERAL
         self.pane("#notes").set_title("decided")
         self.query_one("#plan").display = False
 
@@ -227,11 +230,12 @@ class PlanScreen(DecisionScreen, screen="plan"):
         width, height = self.app.size
         plan = self.plan
         if plan is not None:
-            self.pane("#heading").set_lines([clip(plan_heading(plan), width)])
+            self.pane("#heading").set_lines([plan_heading(plan, width)])
             notes = plan_notes(plan, width - 1)
             self.pane("#notes").styles.height = 1 + min(max(1, len(notes)), max(2, height // 6))
             self.pane("#notes").set_lines(notes or [line(muted(" nothing unusual"))])
-            self.pane("#script").set_title("job.sh · making it again…" if self.is_busy else "job.sh")
+            name = "job.sh of the first run" if plan.others else "job.sh"
+            self.pane("#script").set_title(f"{name} · making it again…" if self.is_busy else name)
             self.pane("#script").set_lines(script_lines(plan.script, is_stale=self.is_busy))
         self.pane("#notes").display = self.pane("#script").display = plan is not None
         if isinstance(self._error, Refused):
@@ -239,7 +243,7 @@ class PlanScreen(DecisionScreen, screen="plan"):
             label = row.input.field.label if row is not None else None
             rows = refusal_lines(self._error, label, width, _MAX_ANSWER_LINES)
         else:
-            rows = self.answer_lines("Enter", "submits exactly this script", width)
+            rows = self.answer_lines("Enter", what_is_submitted(plan), width)
         self.pane("#answer").styles.height = len(rows)
         self.pane("#answer").set_lines(rows)
 

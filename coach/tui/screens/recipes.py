@@ -9,7 +9,6 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
-from coach.launch import parameters
 from coach.launch.parameters import Parameter, show
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
@@ -27,6 +26,7 @@ from coach.tui.render.recipes import (
     problem_lines,
     recipe_rows,
     side_by_side,
+    wrong_words,
 )
 from coach.tui.render.text import Line, line, muted, plural, printable
 from coach.tui.widgets.field_list import FieldList
@@ -80,7 +80,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
         yield FilterLine()
 
     def on_mount(self) -> None:
-        self.query_one("#form").border_title = " parameters "
+        self.query_one("#form").border_title = " parameters · 1,2 or 16..64*2: a run each "
         self.table.focus()
         self.post_message(RecipesWanted())
 
@@ -187,25 +187,13 @@ class RecipesScreen(ListScreen, screen="recipes"):
         meaning = self.pane("#meaning")
         width = self.app.size.width - (30 if self.app.size.width < 110 else 38)
         if isinstance(field, ParameterField):
-            rows = meaning_lines(field.parameter, self._wrong(field), max(30, width))
+            rows = meaning_lines(field.parameter, wrong_words(field.parameter, field.value), max(30, width))
         else:
             rows = [
                 line(muted(f" {self.context.label('pane')} goes into the form: unit, limits and default"))
             ]
         meaning.styles.height = len(rows)
         meaning.set_lines(rows)
-
-    @staticmethod
-    def _wrong(field: ParameterField) -> str | None:
-        """The error in a field's text; None if it is a valid value, even an unusual one."""
-        if not field.value.strip():
-            return None
-        try:
-            value = parameters.convert(field.parameter, field.value.strip(), field.parameter.name)
-        except UserError as error:
-            # A sweep gives a parameter several values, separated by commas; the launch checks them.
-            return None if "," in field.value else error.message
-        return parameters.warning(field.parameter, value)
 
     def on_descendant_focus(self) -> None:
         self._show_meaning()

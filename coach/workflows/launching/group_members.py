@@ -14,7 +14,7 @@ from coach.launch.partition_choice import gpu_partition, words_of_choice
 from coach.launch.recipe import Recipe, Sweep, resolve_parameters
 from coach.launch.recipe_file import RANKS, WORLD_SIZE
 from coach.launch.resources import Resolved, Site, resolve_resources
-from coach.launch.sweep_values import MAX_RUNS, combinations, words_of
+from coach.launch.sweep_values import MAX_RUNS, combinations, names_several, words_of
 from coach.model.errors import UserError
 from coach.model.launching.launch import ARRAY_TASK, LaunchRequest, OwnKind, Plan, Scalar
 from coach.workflows.launching.defaults import locked_fields
@@ -55,6 +55,21 @@ def placed_together(
         return replace(request, partition=chosen.name), (words_of_choice(chosen, site),)
     default = site.default_partition
     return replace(request, partition=request.partition or (default.name if default else None)), ()
+
+
+def with_lists_swept(request: LaunchRequest, recipe: Recipe) -> LaunchRequest:
+    """The request of a form, where a parameter's field with several values (`3,5`, `16..128*2`) means what
+    `--sweep` means on the command line. The values of a recipe's own sweep stay as they are."""
+    own = recipe.sweep.names if recipe.sweep is not None else ()
+    swept = {
+        name: str(text)
+        for name, text in request.set.items()
+        if name in recipe.parameters and name not in own and names_several(recipe.parameters[name], text)
+    }
+    if not swept or request.parent_run_id is not None:
+        return request
+    kept = {name: text for name, text in request.set.items() if name not in swept}
+    return replace(request, set=kept, sweep={**request.sweep, **swept})
 
 
 def members_of(request: LaunchRequest, recipe: Recipe, site: Site, settings: Settings) -> list[Member]:

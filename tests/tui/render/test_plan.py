@@ -16,8 +16,10 @@ from coach.tui.render.plan import (
     edited,
     in_words_of_the_form,
     plan_fields,
+    plan_heading,
     refusal_lines,
     script_lines,
+    what_is_submitted,
 )
 from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import make_plan
@@ -173,6 +175,19 @@ def test_a_sweep_has_its_values_in_one_field_where_they_can_be_changed() -> None
     assert (fields["set.batch_size"].value, fields["set.batch_size"].label) == ("16,64", "batch_size (sweep)")
     assert edited(REQUEST, "set.batch_size", "8,16").set["batch_size"] == "8,16"
     assert "num_nodes" in fields
+
+
+def test_a_sweep_over_two_parameters_keeps_the_typed_values_in_both_fields() -> None:
+    typed = {"lr": "0.1,0.3", "batch_size": "16..64*2"}
+    planned = swept("lr, batch_size", (1, 2, 3, 4, 5, 6))
+    planned = replace(planned, request=replace(planned.request, sweep=typed))
+    fields = {field.name: field for field in plan_fields(planned)}
+    assert {name: fields[f"set.{name}"].value for name in typed} == typed
+    assert fields["set.lr"].label == "lr (sweep)"
+    assert "6 runs, each" in plain(plan_heading(planned, 80))
+    assert what_is_submitted(planned) == "submits exactly these 6 runs"
+    one = edited(planned.request, "set.lr", "0.2")
+    assert (one.set["lr"], dict(one.sweep)) == ("0.2", {"batch_size": "16..64*2"})
 
 
 def test_a_sweep_over_ranks_decides_nodes_and_ranks_itself() -> None:

@@ -12,12 +12,14 @@ from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, Member, best_first, table
 from coach.analysis.comparing.two_runs import Measured
 from coach.config import Limits
+from coach.launch.recipe import recipe_of
 from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Severity, Subject
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.sources.machine.user import user_name
 from coach.sources.runs.run_files import read_run
+from coach.workflows.launching.group_members import with_lists_swept
 from coach.workflows.launching.prepare import with_defaults
 from coach.workflows.launching.sweep import plan_all, read_group, submit
 from tests.launch.examples import CLUSTER, MACHINE
@@ -70,6 +72,27 @@ def test_values_are_set_by_the_plural_or_by_the_parameter_s_own_name(world: Worl
         planned = plan(world, "sweep_batch", set=said)
         assert [each.parameters["batch_size"] for each in (planned, *planned.others)] == [8, 16]
     assert plan(world, "sweep_batch", set={"batch_size": "8", "lr": "0.1"}).parameters["lr"] == 0.1
+
+
+def test_several_values_in_the_fields_of_a_form_mean_what_sweep_means_on_the_command_line(
+    world: World,
+) -> None:
+    typed = LaunchRequest("ddp", set={"lr": "0.1,0.3", "batch_size": "16..64*2", "max_steps": "5"})
+    form = with_lists_swept(typed, recipe_of(typed))
+    assert form.sweep == {"lr": "0.1,0.3", "batch_size": "16..64*2"}
+    assert form.set == {"max_steps": "5"}
+    planned = plan(world, "ddp", set=form.set, sweep=form.sweep)
+    command = plan(world, "ddp", set={"max_steps": "5"}, sweep={"lr": "0.1,0.3", "batch_size": "16..64*2"})
+    assert planned.notes[0] == command.notes[0]
+    assert planned.notes[0].startswith("6 runs, at most 4 at once: ")
+    with pytest.raises(UserError, match="at most 32 runs"):
+        plan(world, "ddp", sweep={"batch_size": "1..40"})
+
+
+def test_one_value_and_the_values_of_a_recipe_s_own_sweep_stay_as_typed() -> None:
+    for name, values in (("ddp", {"lr": "0.1"}), ("sweep_batch", {"batch_size": "8,16"})):
+        typed = LaunchRequest(name, set=values)
+        assert with_lists_swept(typed, recipe_of(typed)) is typed
 
 
 @pytest.mark.parametrize(
