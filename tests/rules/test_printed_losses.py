@@ -195,3 +195,38 @@ def test_a_classifier_that_learns_or_did_not_explode_is_not_said_to_guess(
     epochs: list[tuple[float, float, float]],
 ) -> None:
     assert not [summary for rule, summary in said(judged(_printed(epochs))) if rule == "NUM006"]
+
+
+WITHOUT_ACCURACY = [2.3, 4e10, 2189.0, 3.7, 4.1, 3.2, 3.1]
+
+
+@pytest.mark.parametrize("is_log_alone", [False, True])
+def test_a_loss_that_exploded_and_ends_worse_than_it_began_is_named_without_accuracies(
+    is_log_alone: bool,
+) -> None:
+    lines = [f"step {10 * place} loss {loss}" for place, loss in enumerate(WITHOUT_ACCURACY)]
+    (finding,) = judged(lines, lr=10.0, is_log_alone=is_log_alone).findings
+    assert (finding.rule, finding.severity.word) == ("NUM006", "warning")
+    assert finding.summary == (
+        "The training loss exploded, from 2.3 to 4e+10, and ends at 3.1, worse than it began"
+    )
+    assert finding.fixes[0].changes == {"lr": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("losses", "state"),
+    [
+        ([2.3, 4e10, 2189.0, 3.7, 2.9, 2.4, 1.9], "COMPLETED"),  # it came back
+        ([2.3, 2.1, 4e3, 3.1, 2.2, 2.5, 2.4, 2.6, 2.5], "COMPLETED"),  # it was as low as before once
+        ([0.7, 0.6, 0.5, 80.0, 20.0, 6.0, 1.2, 1.1, 1.0], "COMPLETED"),  # another loss in a second phase
+        ([2.0, 1e5, 4e4, 2e3, 900.0, 620.0, 510.0, 505.0], "COMPLETED"),  # the same, of another size
+        ([2.3, 180.0, 9.0, 4.1, 3.2, 3.1], "COMPLETED"),  # a jump that a bad batch may make
+        (WITHOUT_ACCURACY, "RUNNING"),  # it may still come back
+    ],
+)
+def test_a_loss_that_came_back_or_is_another_one_is_not_said_to_have_exploded(
+    losses: list[float], state: str
+) -> None:
+    lines = [f"step {10 * place} loss {loss}" for place, loss in enumerate(losses)]
+    for is_log_alone in (False, True):
+        assert said(judged(lines, state, is_log_alone=is_log_alone)) == []
