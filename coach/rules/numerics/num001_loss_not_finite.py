@@ -65,8 +65,9 @@ class LossNotFinite(Rule):
         metric without a value is NaN too. On a grad_norm that is not finite beside a finite loss: fp16
         produces it while its loss scale settles. On values that are no training loss, or have no value yet:
         `val_loss`, `best_loss`, accuracies. On a single step with a finite loss after it. On a loss that fell
-        to 0 step by step, or is 0 with finite gradients. The finding is info if a longer series recovered, or
-        if only a part of the loss (`aux_loss`, `kl loss`) is not finite beside a finite `loss`.
+        to 0 step by step, or is 0 with finite gradients. The finding is info if a longer series recovered, if
+        only a part of the loss (`aux_loss`, `kl loss`) is not finite beside a finite `loss`, or if a term was
+        never finite. Each loss counts by its own name: a finite `D_loss` does not hide `G_loss=nan`.
     What to do
         If the gradient norm grew before: lower the learning rate, warm it up, clip gradients, use bf16
         instead of fp16. If it was ordinary until then: look at the batch of that step, and at divisions,
@@ -194,9 +195,11 @@ class LossNotFinite(Rule):
         stopped = hits_of(snapshot, self.code, "stopped", "gave_up")
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
         finite = [hit for hit in hits_of(snapshot, *_FINITE) if _is_training(hit)]
-        lasting = _lasting(not_finite, finite)
+        beside, terms = _lasting_beside_others(not_finite, finite, int(self.values["consecutive"]))
+        lasting = _in_order(*_lasting(not_finite, finite), *beside)
         parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
         lasting = [hit for hit in lasting if hit not in parts]
+        parts = _in_order(*parts, *terms)
         confidence, hits = 0.95, [*not_finite[:1], *stopped] if stopped else []
         if not stopped:
             confidence, hits = self._of_numbers(snapshot, lasting, has_finite=bool(finite))
@@ -308,7 +311,8 @@ def _what(first: LogHit, value: str) -> str:
         return "Loss 0.0 hides NaN: it fell to exactly 0 at once, and the Trainer prints 0 for a loss of NaN"
     if first.signature == "function_not_finite":
         return f"The loss {first.fields['key']} is {_spell_text(value)}"
-    return f"The training loss is {_spell_text(value)}"
+    label = losslines.label_of(first) if first.signature == "not_finite" else "The training loss"
+    return f"{label} is {_spell_text(value)}"
 
 
 def _is_finite(step: Step) -> bool:
@@ -350,13 +354,12 @@ def _log_evidence(
         frame = own_frame(stopped[0])
         if frame is not None:
             yield frame
-    before = [hit for hit in finite if hit.file == first.file and hit.line < first.line]
-    key = first.fields.get("key", "loss")
-    value = losslines.finite_value(before[-1].text, key) if before else None
-    if before and before[-1].fields["key"].casefold() == key.casefold():
-        value = before[-1].fields["value"]
+    name = next(iter(losslines.not_finite_names(first.text)), losslines.WHOLE)
+    before = (hit for hit in reversed(finite) if hit.file == first.file and hit.line < first.line)
+    found = ((losslines.value_of(hit.text, name), hit.line) for hit in before)
+    value, line = next((each for each in found if each[0] is not None), (None, None))
     if value is not None:
-        yield Evidence(f"last finite loss before it: {value}", first.file, before[-1].line)
+        yield Evidence(f"last finite loss before it: {value}", first.file, line)
     if num_lasting > 1:
         yield Evidence(
             "values in a row that are not finite, at least", value=float(num_lasting), unit="values"
@@ -393,6 +396,37 @@ def _lasting(not_finite: Sequence[LogHit], finite: Sequence[LogHit]) -> list[Log
             for later in finite
         )
     ]
+
+
+def _lasting_beside_others(
+    not_finite: Sequence[LogHit], finite: Sequence[LogHit], consecutive: int
+) -> tuple[list[LogHit], list[LogHit]]:
+    """The hits of losses that are not finite again, beside other losses that are: `G_loss=nan` and `D_loss=0.7`
+    in lines of their own; and those that may be terms which the program never computes.
+
+    A loss that was finite before, or that has the name of an adversary's, is no such term.
+    """
+    last: dict[tuple[str, int | None, str], int] = {}
+    for hit in finite:
+        for name in losslines.finite_names(hit.text):
+            last[hit.file, hit.rank, name] = max(hit.line, last.get((hit.file, hit.rank, name), 0))
+    series: dict[tuple[str, int | None, str], list[LogHit]] = {}
+    for hit in not_finite:
+        for name in losslines.not_finite_names(hit.text):
+            if hit.line > last.get((hit.file, hit.rank, name), 0):
+                series.setdefault((hit.file, hit.rank, name), []).append(hit)
+    lost: list[LogHit] = []
+    terms: list[LogHit] = []
+    for key, hits in series.items():
+        if len(hits) >= consecutive:
+            (lost if key in last or losslines.is_of_adversaries(key[2]) else terms).extend(hits)
+    return lost, terms
+
+
+def _in_order(*hits: LogHit) -> list[LogHit]:
+    """The hits by line, each once."""
+    each_once = {id(hit): hit for hit in hits}.values()
+    return sorted(each_once, key=lambda hit: (hit.file, hit.line))
 
 
 def _follows(finite: LogHit, hit: LogHit) -> bool:

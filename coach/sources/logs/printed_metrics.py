@@ -13,7 +13,7 @@ from pathlib import Path
 from coach.model.training.metrics import MetricEvent, Step
 from coach.sources.follow import FileFollower
 from coach.sources.io import Io
-from coach.sources.logs.printed_numbers import FUNCTION_WORDS, LOSS_WORDS, LineNumbers
+from coach.sources.logs.printed_numbers import ANEW, FUNCTION_WORDS, LOSS_WORDS, LineNumbers
 from coach.sources.metrics.quantities import Course
 
 _MAX_LINES = 1024
@@ -40,6 +40,8 @@ class PrintedMetrics:
     def __init__(self, io: Io, logs: Callable[[], Sequence[Path]], start_of: Callable[[Path], int]) -> None:
         """`start_of`: number of bytes in a log that were written before the run."""
         self.is_caught_up = True
+        self.is_restart = False
+        """True if what was read before the last look was another loss."""
         self._io = io
         self._logs = logs
         self._start_of = start_of
@@ -58,7 +60,7 @@ class PrintedMetrics:
         paths = self._logs() if self._followed is None else (self._followed,)
         steps: list[Step] = []
         events: list[MetricEvent] = []
-        self.is_caught_up = True
+        self.is_caught_up, self.is_restart = True, False
         for path in paths:
             printed = self._printed.setdefault(path, _PrintedNumbers(self._io, path, self._start_of(path)))
             try:
@@ -66,6 +68,7 @@ class PrintedMetrics:
             except FileNotFoundError:
                 continue
             self.is_caught_up = self.is_caught_up and printed.is_caught_up
+            self.is_restart = self.is_restart or printed.is_restart
             steps += new_steps
             events += new_events
             self.num_steps += len(new_steps)
@@ -81,12 +84,14 @@ class _PrintedNumbers:
     def __init__(self, io: Io, path: Path, start: int) -> None:
         self.course = Course()
         self.is_caught_up = True
+        self.is_restart = False
         self._follower = FileFollower(io, path, offset=start)
         self._numbers = LineNumbers()
         self._rest = b""
 
     def read(self) -> tuple[list[Step], list[MetricEvent]]:
         """New steps and events. Raises OSError."""
+        self.is_restart = False
         bite = self._follower.read()
         if bite.is_restart:
             self._rest = b""
@@ -100,6 +105,9 @@ class _PrintedNumbers:
         steps: list[Step] = []
         events: list[MetricEvent] = []
         for record in self._numbers.records(line.decode("utf-8", "replace") for line in named[::stride]):
+            if ANEW in record:
+                record = {name: value for name, value in record.items() if name != ANEW}
+                self.course, self.is_restart, steps, events = Course(), True, [], []
             new_steps, new_events = self.course.take(record)
             steps += new_steps
             events += new_events

@@ -45,6 +45,28 @@ _IN_EPOCH = re.compile(
 _EPOCH_IN_BRACKETS = re.compile(r"\bepoch(?:\(train\))? ?\[(\d{1,9})\]", re.IGNORECASE)
 _OF_EPOCHS = re.compile(r"\bepochs?[:\s]{0,3}$", re.IGNORECASE)
 """The description of a bar whose steps are epochs."""
+_PART = re.compile(r"(?<![\w/.-])([A-Za-z]{1,30}) [Ll](?:oss|OSS)(?![\w/.-])")
+"""`Generator loss`: a loss with a word before it that may tell it from another one."""
+_OF_THE_WHOLE = frozenset(
+    (
+        *(
+            "train",
+            "training",
+            "total",
+            "overall",
+            "lm",
+            "sum",
+            "avg",
+            "average",
+            "mean",
+            "running",
+            "current",
+        ),
+        *("smoothed", "step", "iter", "iteration", "batch", "epoch", "final", "initial", "the", "model"),
+        *("nan", "inf", "s", "ms", "sec", "val", "valid", "validation", "eval", "test", "dev"),
+    )
+)
+"""Words before `loss` that make it no other loss; those of evaluations are known to `quantities.py`."""
 _NO_TRAINING = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test|testing)\b", re.IGNORECASE)
 _FUNCTION = re.compile(
     r"(?<![A-Za-z0-9])(?:mse|bce|nll|xent|cross[_ -]?entropy|ce)(?![A-Za-z0-9])"
@@ -52,6 +74,8 @@ _FUNCTION = re.compile(
     re.IGNORECASE,
 )
 """Losses by the name of their function. All fall as a training succeeds."""
+ANEW = "is_anew"
+"""Key of the record at which a log's plain loss takes the place of a part that was read until then."""
 _COUNTERS = frozenset({"step", "epoch", "position"})
 LOSS_WORDS = re.compile(rb"loss|Loss|LOSS")
 FUNCTION_WORDS = re.compile(
@@ -77,12 +101,13 @@ _TIME_BESIDE = re.compile(rf"(?<![\w/.-])(?:(?:step|batch|iter)[_ ])?[Tt]ime{_SE
 ImageNet example, `Time: 0.41s … Data: 0.01` of timm: the wait for data, and the whole step beside it."""
 
 
-def record_of_line(text: str) -> Mapping[str, float] | None:
+def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | None:
     """Name → number of one line, with `step`, `epoch`, `time_s`, `step_time_s` and `data_time_s` if the
     line has them; None for a line without a loss. A line that counts within an epoch has `position` and
     `length`, that of a progress bar also `is_bar`.
 
-    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts.
+    If a name has two numbers, as in `Loss 0.52 (0.61)`, the first one counts. `Generator loss` counts only if
+    `generator` is the `part`.
     """
     text = text[:MAX_CHARS]
     if "loss" not in text and "Loss" not in text and "LOSS" not in text:
@@ -91,7 +116,7 @@ def record_of_line(text: str) -> Mapping[str, float] | None:
     for count, found in enumerate(_NUMBER.finditer(text)):
         if count == _MAX_NUMBERS:
             break
-        name = _name_before(text, found.start())
+        name = _name_before(text, found.start(), part)
         if name is not None:
             record.setdefault(name, float(found[0].replace(",", "")))
     _add_accuracies(record, text)
@@ -107,7 +132,7 @@ def record_of_line(text: str) -> Mapping[str, float] | None:
     return record
 
 
-def _name_before(text: str, place: int) -> str | None:
+def _name_before(text: str, place: int, part: str | None = None) -> str | None:
     """The name of the number at `place`: `step`, `epoch`, or the name of a known quantity; else None."""
     before = text[max(0, place - _NAME_CHARS) : place].rstrip(_AFTER_NAME).removesuffix("tensor")
     words = _PARTS.split(before.rstrip(_AFTER_NAME))[-1].replace('"', "").replace("'", "").split()
@@ -121,9 +146,17 @@ def _name_before(text: str, place: int) -> str | None:
             return "step"
         if plain in _EPOCH_WORDS:
             return "epoch"
+        if plain == "loss" and _is_other_loss(words[start - 1] if start else "", part):
+            return None
         if quantity_of(name) is not None:
             return plain
     return None
+
+
+def _is_other_loss(word: str, part: str | None) -> bool:
+    """True if the word before `loss` makes it a loss that is not read."""
+    plain = word.casefold()
+    return word.isalpha() and plain not in _OF_THE_WHOLE and plain != part
 
 
 def _add_position(record: dict[str, float], text: str) -> bool:
@@ -209,6 +242,8 @@ class LineNumbers:
         self.has_plain_loss = False
         """True once a line has named a training loss; from then on no function counts as one."""
         self._function: str | None = None
+        self._part: str | None = None
+        """The word before the only loss that is read of a log without a plain one."""
         self._num_losses = 0
         self._step = _StepCount()
         self._last_epoch: int | None = None
@@ -225,8 +260,12 @@ class LineNumbers:
     def _record_of(self, line: str) -> Mapping[str, float] | None:
         record = record_of_line(line)
         if record is not None or self.has_plain_loss:
-            self.has_plain_loss = self.has_plain_loss or any(map(_is_training_loss, record or ()))
-            return record
+            is_first = not self.has_plain_loss and any(map(_is_training_loss, record or ()))
+            self.has_plain_loss = self.has_plain_loss or is_first
+            return {**(record or {}), ANEW: 1.0} if is_first and self._part is not None else record
+        if (word := _PART.search(line[:MAX_CHARS])) is not None and self._function is None:
+            self._part = self._part or word[1].casefold()
+            return record_of_line(line, self._part)
         found = record_by_function(line, self._function)
         if found is None:
             return None
