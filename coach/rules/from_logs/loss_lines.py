@@ -35,7 +35,7 @@ _NOT_OTHER = "".join(
 _MAX_NAME = 100
 """Longest name that is tried. The bound keeps the time for a line proportional to its length."""
 
-_ADVERSARY = r"[_/ ](?:[gd](?:_?[ab12])?|gen(?:erator)?|disc(?:riminator)?)"
+_ADVERSARY = r"[_/ ](?:[gd](?:_?[ab\d])?|gen(?:erator)?|disc(?:riminator)?)"
 """`loss_G`, `Loss_D`, `loss_G_A`, `loss_disc`: of the programs that train two adversaries."""
 _ENDING = rf"(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch)|{_ADVERSARY})?(?: value)?(?: \(\w+\))?"
 _KEY = (
@@ -66,7 +66,7 @@ _NEXT_NUMBER = (
 )
 _AFTER_NO_NUMBER = (
     r"(?:\.\d)?(?![\w.\-])(?=\t|\s*+(?:$|[,;|(){}\[\]/'\"\u2502:=]"
-    rf"|[\w./-][\w./ -]{{0,{_MAX_NAME}}}+\s*+[:=]|{_NEXT_NUMBER}))"
+    rf"|[\w./-][\w./ -]{{0,{_MAX_NAME}}}+(?:\(\w{{1,9}}\))?+\s*+[:=]|{_NEXT_NUMBER}))"
 )
 _AFTER_NUMBER = r"(?![\w.%])"
 NOT_FINITE = _line_with(_NO_NUMBER, _AFTER_NO_NUMBER)
@@ -123,7 +123,7 @@ _OF_ADVERSARIES = re.compile(
 _LAST_WORD = re.compile(r"([A-Za-z]{1,20}) $")
 LITERALS = ("loss", "Loss", "LOSS")
 
-PROGRESS = Signature("progress", "loss", LITERALS, FINITE, max_chars=MAX_LINE_BYTES)
+PROGRESS = Signature("progress", "loss", LITERALS, FINITE, reads_rows=True, max_chars=MAX_LINE_BYTES)
 """Belongs to no single rule: one search serves all rules that check whether training went on."""
 FUNCTION_PROGRESS = Signature(
     PROGRESS.rule, "function", FUNCTION_LITERALS, _FUNCTION_FINITE, max_chars=MAX_LINE_BYTES
@@ -160,16 +160,16 @@ def finite_names(text: str) -> frozenset[str]:
 
 def name_of(hit: LogHit) -> str:
     """The name of the finite loss of a hit, with the word before it: `d loss` and `g loss` are two losses."""
-    found = (each for each in _EACH_FINITE.finditer(hit.text) if each["key"] == hit.fields["key"])
-    return next((_name(each, hit.text) for each in found), hit.fields["key"].casefold())
+    found = (each for each in _EACH_FINITE.finditer(hit.named) if each["key"] == hit.fields["key"])
+    return next((_name(each, hit.named) for each in found), hit.fields["key"].casefold())
 
 
 def label_of(hit: LogHit) -> str:
     """The loss of a hit that is not finite, as a finding calls it."""
     found = next(
-        (each for each in _EACH_NOT_FINITE.finditer(hit.text) if each["key"] == hit.fields["key"]), None
+        (each for each in _EACH_NOT_FINITE.finditer(hit.named) if each["key"] == hit.fields["key"]), None
     )
-    name = hit.fields["key"].casefold() if found is None else _name(found, hit.text)
+    name = hit.fields["key"].casefold() if found is None else _name(found, hit.named)
     if _is_whole(name):
         return "The training loss"
     return hit.fields["key"] if name == hit.fields["key"].casefold() else f"The {name}"

@@ -93,7 +93,7 @@ def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point,
         hits.sort(key=lambda hit: hit.line)
         yield _since_last_start(
             [
-                Point(float(hit.fields["value"]), counter_of(hit), hit.time_s, quote(hit), line=hit.text)
+                Point(float(hit.fields["value"]), counter_of(hit), hit.time_s, quote(hit), line=hit.named)
                 for hit in hits
             ]
         )
@@ -113,7 +113,7 @@ def are_adversaries(snapshot: TargetSnapshot) -> bool:
 
 def counter_of(hit: LogHit) -> int | None:
     """The step or epoch of a line; None if it has neither."""
-    found = _COUNTER.search(hit.text)
+    found = _COUNTER.search(hit.named)
     return int(found[1]) if found else None
 
 

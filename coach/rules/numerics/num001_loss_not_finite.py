@@ -52,11 +52,11 @@ class LossNotFinite(Rule):
         ended. In a log: a NaN or infinity behind the key of a training loss (`loss: nan`, `'loss': nan`,
         `train_loss=nan`, `loss nan (nan)`) or, in a log without a finite `loss`, of a loss function (`mse`,
         `bce`, `nll`, `xent`, `elbo`, `CE`, `cross entropy`; `train_mae`, `train_rmse`, `train_objective`);
-        YOLO's and darknet's tables of losses, and the messages of trainers that stop because of it ("Loss is
-        nan, stopping training", anomaly detection's "returned nan values"). In the output of transformers'
-        Trainer: a loss of exactly 0 beside a `grad_norm` of NaN; without norms, `zeros` losses of exactly 0
-        up to the end, right after a loss far from 0. The Trainer omits NaN from the mean that it prints, so 0
-        can hide it.
+        rows of a table whose header names a loss; YOLO's and darknet's tables, and the messages of trainers
+        that stop because of it ("Loss is nan, stopping training", anomaly detection's "returned nan values").
+        In the output of transformers' Trainer: a loss of exactly 0 beside a `grad_norm` of NaN; without
+        norms, `zeros` losses of exactly 0 up to the end, right after a loss far from 0. The Trainer omits NaN
+        from the mean that it prints, so 0 can hide it.
     Why it matters
         Once a parameter is NaN, every later step is NaN. The run goes on to its end for nothing, and its
         later checkpoints are worthless.
@@ -108,7 +108,14 @@ class LossNotFinite(Rule):
         ),
     )
     signatures = (
-        Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE, max_chars=MAX_LINE_BYTES),
+        Signature(
+            "NUM001",
+            "not_finite",
+            losslines.LITERALS,
+            losslines.NOT_FINITE,
+            reads_rows=True,
+            max_chars=MAX_LINE_BYTES,
+        ),
         Signature(
             "NUM001",
             "function_not_finite",
@@ -354,9 +361,9 @@ def _log_evidence(
         frame = own_frame(stopped[0])
         if frame is not None:
             yield frame
-    name = next(iter(losslines.not_finite_names(first.text)), losslines.WHOLE)
+    name = next(iter(losslines.not_finite_names(first.named)), losslines.WHOLE)
     before = (hit for hit in reversed(finite) if hit.file == first.file and hit.line < first.line)
-    found = ((losslines.value_of(hit.text, name), hit.line) for hit in before)
+    found = ((losslines.value_of(hit.named, name), hit.line) for hit in before)
     value, line = next((each for each in found if each[0] is not None), (None, None))
     if value is not None:
         yield Evidence(f"last finite loss before it: {value}", first.file, line)
@@ -401,18 +408,18 @@ def _lasting(not_finite: Sequence[LogHit], finite: Sequence[LogHit]) -> list[Log
 def _lasting_beside_others(
     not_finite: Sequence[LogHit], finite: Sequence[LogHit], consecutive: int
 ) -> tuple[list[LogHit], list[LogHit]]:
-    """The hits of losses that are not finite again, beside other losses that are: `G_loss=nan` and `D_loss=0.7`
-    in lines of their own; and those that may be terms which the program never computes.
+    """The hits of losses that are never finite again, beside other losses that are: `G_loss=nan` and
+    `D_loss=0.7` in lines of their own; and those that may be terms which the program never computes.
 
     A loss that was finite before, or that has the name of an adversary's, is no such term.
     """
     last: dict[tuple[str, int | None, str], int] = {}
     for hit in finite:
-        for name in losslines.finite_names(hit.text):
+        for name in losslines.finite_names(hit.named):
             last[hit.file, hit.rank, name] = max(hit.line, last.get((hit.file, hit.rank, name), 0))
     series: dict[tuple[str, int | None, str], list[LogHit]] = {}
     for hit in not_finite:
-        for name in losslines.not_finite_names(hit.text):
+        for name in losslines.not_finite_names(hit.named):
             if hit.line > last.get((hit.file, hit.rank, name), 0):
                 series.setdefault((hit.file, hit.rank, name), []).append(hit)
     lost: list[LogHit] = []
@@ -436,8 +443,8 @@ def _follows(finite: LogHit, hit: LogHit) -> bool:
 
 def _is_of_a_part(hit: LogHit, finite: Sequence[LogHit]) -> bool:
     """True if the NaN belongs to another series, and the total loss is finite beside or after it."""
-    return not losslines.is_whole_not_finite(hit.text) and any(
-        (_follows(other, hit) or other.line == hit.line) and losslines.is_whole_finite(other.text)
+    return not losslines.is_whole_not_finite(hit.named) and any(
+        (_follows(other, hit) or other.line == hit.line) and losslines.is_whole_finite(other.named)
         for other in finite
     )
 
@@ -456,7 +463,7 @@ def _other_series(hit: LogHit) -> Hit:
 
 def _is_training(hit: LogHit) -> bool:
     """False for a line about validation, where NaN may only mean "no value yet"."""
-    before = hit.text[: hit.text.casefold().rfind(hit.fields["value"].casefold())]
+    before = hit.named[: hit.named.casefold().rfind(hit.fields["value"].casefold())]
     return not re.search(
         r"\b(?:val(?:id(?:ation)?)?|eval(?:uation|uating)?|test(?:ing)?)\b", before, re.IGNORECASE
     ) or bool(re.search(r"\btrain", before, re.IGNORECASE))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import islice
 
 from coach.sources.logs.line_text import parse_time_s
 from coach.sources.metrics.quantities import LINE_KEY, Quantity, quantity_of
@@ -21,7 +22,7 @@ MAX_CHARS = 2048
 _MAX_NUMBERS = 40
 
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
+    r"(?<![\w.@])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{0,18})?(?:[eE][-+]?\d{1,3})?(?![\w.%])"
     r"|(?<![\w.])[-+]?(?:nan|NaN|NAN|inf|Inf|INF)(?![\w.])"
 )
 _PERCENT = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,9})?) ?%")
@@ -32,7 +33,9 @@ _MAX_WORDS = 4
 _PARTS = re.compile(r"[|,;()\[\]{}]")
 """A name never extends across one of these."""
 _AFTER_NAME = " \t\"'([:=|"
-_STEP_WORDS = frozenset({"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it"})
+_STEP_WORDS = frozenset(
+    {"step", "steps", "iter", "iters", "iteration", "iterations", "global_step", "it", "num_updates"}
+)
 _EPOCH_WORDS = frozenset({"epoch", "epochs", "ep"})
 _BAR = re.compile(r"(?:\||^)\s{0,9}(?P<n>\d{1,9})/(?P<total>\d{1,9}) (?:\[(?:[\d:]{4,11}<|[=>.])|[━╸])")
 """The bars of tqdm (`100%|███| 50/50 [00:03<00:00`) and Keras (`391/391 [====]`)."""
@@ -68,6 +71,16 @@ _OF_THE_WHOLE = frozenset(
 )
 """Words before `loss` that make it no other loss; those of evaluations are known to `quantities.py`."""
 _NO_TRAINING = re.compile(r"\b(?:val|valid|validat\w*|eval\w*|test|testing)\b", re.IGNORECASE)
+_HEAD_OF_EVALUATION = re.compile(
+    r"\b(?:val|valid|validat\w{1,4}|eval\w{0,7}|test(?:ing)?)(?:[ _](?:set|epoch|step|batch|iter))?"
+    r"\s{0,3}(?:[:|\[\](]|\d|\)\s{0,3}\[)",
+    re.IGNORECASE,
+)
+"""`Test: [0/20] … Loss 6.9`, `Test set: Average loss: 0.05`, `| valid | epoch 001 | … loss 2.0`, `Epoch(val)
+[1]`: the line is about an evaluation, although its loss is not called so."""
+_BATCH = re.compile(r"\[\s{0,9}(?P<n>\d{1,9})/\s{0,9}(?P<total>\d{1,9})\]")
+_OF = re.compile(r"/(\d{1,18})(?![\w.])")
+"""The whole of a share: `Accuracy: 9800/10000`."""
 _FUNCTION = re.compile(
     r"(?<![A-Za-z0-9])(?:mse|bce|nll|xent|cross[_ -]?entropy|ce)(?![A-Za-z0-9])"
     r"|(?<=train[_ /.-])(?:rmse|mae|objective)(?![A-Za-z0-9])",
@@ -112,24 +125,59 @@ def record_of_line(text: str, part: str | None = None) -> Mapping[str, float] | 
     text = text[:MAX_CHARS]
     if "loss" not in text and "Loss" not in text and "LOSS" not in text:
         return None
-    record: dict[str, float] = {}
-    for count, found in enumerate(_NUMBER.finditer(text)):
-        if count == _MAX_NUMBERS:
-            break
-        name = _name_before(text, found.start(), part)
-        if name is not None:
-            record.setdefault(name, float(found[0].replace(",", "")))
-    _add_accuracies(record, text)
-    quantities = [quantity_of(name) for name in record]
-    if not any(each is not None and each.field == "loss" for each in quantities):
-        return None
-    if not _add_position(record, text):
+    record = _named_numbers(text, part)
+    if _is_about_evaluation(text):
+        record = {_evaluated(name): value for name, value in record.items()}
+        is_read = _BAR.search(text) is None and not _is_batch(text)
+    else:
+        is_read = _has_loss(record) and _add_position(record, text)
+    if not is_read or not _has_loss(record):
         return None
     time_s = parse_time_s(text)
     if time_s is not None:
         record["time_s"] = time_s
     _add_rates(record, text)
     return record
+
+
+def _named_numbers(text: str, part: str | None) -> dict[str, float]:
+    record: dict[str, float] = {}
+    for found in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
+        name = _name_before(text, found.start(), part)
+        if name is not None:
+            record.setdefault(name, _value_of(name, found))
+    _add_accuracies(record, text)
+    return record
+
+
+def _has_loss(record: Mapping[str, float]) -> bool:
+    """True if a loss is among the names, of the training or of an evaluation."""
+    return any(quantity.field == "loss" for quantity in _known(record))
+
+
+def _value_of(name: str, found: re.Match[str]) -> float:
+    """The number; of an accuracy such as `9800/10000` the share."""
+    value, quantity = float(found[0].replace(",", "")), quantity_of(name)
+    of = _OF.match(found.string, found.end()) if quantity and quantity.field == "accuracy" else None
+    return value / float(of[1]) if of is not None and value <= float(of[1]) > 0 else value
+
+
+def _is_about_evaluation(text: str) -> bool:
+    """True if words about an evaluation, and none about training, stand before the first loss of a line."""
+    head = text[: text.casefold().find("loss")]
+    return _HEAD_OF_EVALUATION.search(head) is not None and "train" not in head.casefold()
+
+
+def _is_batch(text: str) -> bool:
+    """True if the line is about one batch of an evaluation, whose loss is not that of the evaluation."""
+    found = _BATCH.search(text)
+    return found is not None and int(found["n"]) < int(found["total"])
+
+
+def _evaluated(name: str) -> str:
+    """The name of a loss or an accuracy as that of an evaluation."""
+    quantity = quantity_of(name)
+    return f"val {name}" if quantity is not None and quantity.field in ("loss", "accuracy") else name
 
 
 def _name_before(text: str, place: int, part: str | None = None) -> str | None:
@@ -342,6 +390,11 @@ class _StepCount:
         if length and before + number > self._last_step:
             return before
         return self._last_step + (not number)
+
+
+def training_loss_of(record: Mapping[str, float]) -> str | None:
+    """The name of the first training loss of a record; None if it has none."""
+    return next(filter(_is_training_loss, record), None)
 
 
 def _is_training_loss(name: str) -> bool:
