@@ -26,7 +26,7 @@ HEADER = (
 """A line without values that names a loss. `read` decides if it is the header of a table."""
 _IS_HEADER = re.compile(HEADER)
 _BARS = str.maketrans("\u2502\u2503\u2506\u250a", "||||")
-_BEHIND_ROW = re.compile(r":?\s+\d{1,3}%(?:\s|\|).*|\s*\|\s*$")
+_BEHIND_ROW = re.compile(r":?[ \t]{1,20}\d{1,3}%[\s|].*|\|\Z")
 """The progress bar that some programs print behind the last cell, or the last bar of a frame."""
 _CELL = re.compile(
     r"[-+]?(?:\d[\w.:/%+-]*|\.\d+|nan|inf(?:inity)?)|[-+\u2013]|None|N/A|No log|", re.IGNORECASE

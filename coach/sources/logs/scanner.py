@@ -76,7 +76,7 @@ class LogScanner:
 
     def __init__(self, signatures: Sequence[Signature], file: str = "", num_lines_before: int = 0) -> None:
         self._file = file
-        self._of_rows = [each for each in signatures if each.reads_rows]
+        self._of_rows = [index for index, each in enumerate(signatures) if each.reads_rows]
         self._signatures = (*signatures, *([_HEADER] if self._of_rows else []))
         self._columns = Columns()
         self._num_rows = 0
@@ -296,8 +296,9 @@ class LogScanner:
             if row is None:
                 continue
             self._num_rows += 1
-            for signature in self._of_rows:
-                found = search(signature, re.compile(signature.pattern), row)
+            for index in self._of_rows:
+                signature = self._signatures[index]
+                found = search(signature, self._pattern(index), row)
                 if found is not None:
                     number, time_s = text.number_at(start + place), parse_time_s(line.raw)
                     yield LogHit(
